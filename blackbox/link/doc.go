@@ -3,6 +3,8 @@
 //
 //	for _, l := range link.Learnt.Link(seen) { … }
 //
+// A [Stream] links calls while they come, in bounded memory.
+//
 // Several methods implement the interface [Method]. Judge compares their links with the truth, for
 // data of which the truth is known.
 package link

@@ -19,9 +19,14 @@ import (
 // one, so the model follows the load.
 type learnt struct {
 	window int // number of calls in a window
+	// memory keeps what was learnt about programs from one Link to the next. nil: nothing is kept.
+	memory map[string]*program
 }
 
 func (learnt) Name() string { return "learnt" }
+
+// defaultWindow is the number of calls in a window if nobody chooses another.
+const defaultWindow = 6000
 
 const (
 	rounds     = 30          // of learning in the first window
@@ -113,17 +118,21 @@ func paired(seen *calls.Seen, links []Link) *calls.Seen {
 
 // program links the calls of one program.
 func (l learnt) program(seen *calls.Seen, places []place, of []int32, all []Link) {
-	p := newProgram(places, of, seen.Quantum_ns)
+	name := seen.Places[places[0].number].Program
+	p := newProgram(places, of, seen.Quantum_ns, l.memory[name])
 	p.link(seen, l.window, all)
+	l.keep(name, p)
 	if !p.crowded() {
 		return
 	}
 	// What is learnt may depend on chance. So a second model is learnt, and the links are the
 	// weighted mean of both.
 	again := none(seen)
-	second := newProgram(places, of, seen.Quantum_ns)
+	name += " again"
+	second := newProgram(places, of, seen.Quantum_ns, l.memory[name])
 	second.seed = 2
 	second.link(seen, l.window, again)
+	l.keep(name, second)
 	part := firstSays
 	if second.score() > p.score() {
 		part = 1 - firstSays
@@ -132,6 +141,14 @@ func (l learnt) program(seen *calls.Seen, places []place, of []int32, all []Link
 		for _, s := range p.places[i].sends {
 			all[s.call] = both(all[s.call], again[s.call], part)
 		}
+	}
+}
+
+// keep keeps what was learnt about a program, without its calls.
+func (l learnt) keep(name string, p *program) {
+	if l.memory != nil {
+		l.memory[name] = &program{m: p.m, kinds: p.kinds, callers: p.callers, x: p.x,
+			firsts: p.firsts}
 	}
 }
 
@@ -183,17 +200,24 @@ type program struct {
 	m      *model
 	places []place
 	kinds  map[int32]int32 // number of the kind of a call, by kindOf
-	of     []int32         // program of each place
-	x      *experience     // experience from earlier windows
-	seed   uint64
+	// callers has the numbers of the kinds of requests.
+	callers map[requestKind]int32
+	of      []int32     // program of each place
+	x       *experience // experience from earlier windows
+	seed    uint64
 
 	firsts *first
 
 	sharers []*sharing // one for each place, in the present window
 }
 
-func newProgram(places []place, of []int32, quantum int64) *program {
+// newProgram returns a program. It knows what an earlier one learnt, unless old is nil, or the
+// program sends calls of new kinds, or its clocks have to be aligned.
+func newProgram(places []place, of []int32, quantum int64, old *program) *program {
 	p := &program{places: places, of: of, kinds: map[int32]int32{}, seed: 1}
+	if old != nil {
+		p.kinds, p.callers = maps.Clone(old.kinds), old.callers
+	}
 	for _, at := range places {
 		for _, s := range at.sends {
 			if _, ok := p.kinds[p.kindOf(&s)]; !ok {
@@ -201,7 +225,16 @@ func newProgram(places []place, of []int32, quantum int64) *program {
 			}
 		}
 	}
-	p.m = newModel(p.requestKinds(), len(p.kinds), max(quantum, leastUnit))
+	isNew := func(at place) bool { return at.foreign }
+	if old != nil && (len(p.kinds) > len(old.kinds) || slices.ContainsFunc(places, isNew)) {
+		return newProgram(places, of, quantum, nil)
+	}
+	requests := p.requestKinds()
+	if old != nil {
+		p.m, p.x, p.firsts = old.m, old.x, old.firsts
+	} else {
+		p.m = newModel(requests, len(p.kinds), max(quantum, leastUnit))
+	}
 	for i := range p.places {
 		at := &p.places[i]
 		at.ordered = at.order(p.m.requests, p.m.kinds, func(s *send) int32 {
@@ -222,17 +255,19 @@ func (p *program) kindOf(s *send) int32 {
 	return p.of[s.callee]
 }
 
+// A requestKind is the calling program, and whether it awaits a response.
+type requestKind struct {
+	caller int32
+	oneWay bool
+}
+
 // requestKinds gives each request the number of its kind, and returns the number of kinds. A kind
 // has the requests of one calling program, with or without a response. Rare kinds are put together.
 func (p *program) requestKinds() int {
 	const most, least = 8, 20
-	type kind struct {
-		caller int32
-		oneWay bool
-	}
-	number := map[kind]int{}
-	kindOf := func(r *request) kind {
-		k := kind{-1, r.to == forever && r.mixed == 0}
+	number := map[requestKind]int{}
+	kindOf := func(r *request) requestKind {
+		k := requestKind{-1, r.to == forever && r.mixed == 0}
 		if r.caller >= 0 {
 			k.caller = p.of[r.caller]
 		}
@@ -243,15 +278,19 @@ func (p *program) requestKinds() int {
 			number[kindOf(&p.places[i].requests[k])]++
 		}
 	}
-	kinds := slices.SortedFunc(maps.Keys(number), func(a, b kind) int {
+	kinds := slices.SortedFunc(maps.Keys(number), func(a, b requestKind) int {
 		return cmp.Or(-cmp.Compare(number[a], number[b]), cmp.Compare(a.caller, b.caller),
 			compareBool(a.oneWay, b.oneWay))
 	})
-	numbers := map[kind]int32{}
-	for i, k := range kinds {
-		if i < most-1 && number[k] >= least {
-			numbers[k] = int32(i) + 1 // 0: the others
+	numbers := p.callers
+	if numbers == nil {
+		numbers = map[requestKind]int32{}
+		for i, k := range kinds {
+			if i < most-1 && number[k] >= least {
+				numbers[k] = int32(i) + 1 // 0: the others
+			}
 		}
+		p.callers = numbers
 	}
 	for i := range p.places {
 		for k := range p.places[i].requests {
@@ -265,7 +304,11 @@ func (p *program) requestKinds() int {
 func (p *program) link(seen *calls.Seen, size int, all []Link) {
 	windows := p.windows(size)
 	p.open(windows[0])
-	p.learn(rounds, learnDraws)
+	if p.x != nil {
+		p.learn(moreRounds, moreDraws)
+	} else {
+		p.learn(rounds, learnDraws)
+	}
 	if p.foreign() {
 		// The sharing now shows roughly which calls belong to a request. So the clocks can be
 		// aligned better.

@@ -27,7 +27,7 @@ type Method interface {
 
 // Methods are all methods. The product's own comes first.
 var Methods = []Method{
-	learnt{window: 6000}, wap5{}, nesting{}, convolution{}, lastArrival{}, thread{},
+	learnt{window: defaultWindow}, wap5{}, nesting{}, convolution{}, lastArrival{}, thread{},
 }
 
 // A request is a call as its callee sees it.

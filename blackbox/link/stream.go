@@ -1,0 +1,130 @@
+package link
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+)
+
+// A Stream links calls while they come, by the product's own method. It keeps what it learnt about
+// programs, and as many calls as its window needs. So its memory does not grow with the number of
+// calls. One goroutine at a time may use it.
+type Stream struct {
+	method learnt
+	seen   calls.Seen // the calls that are kept, sorted whenever links are made
+	id     []int64    // number of each kept call
+	linked []bool     // kept calls of which the link was passed on already
+	size   int        // of the window, in calls
+	next   int64      // number of the next call
+	emit   func(Streamed)
+}
+
+// A Streamed is the link of a call. Calls are numbered from 0, in the order in which they were
+// pushed. Cause and RunnerUp are such numbers, or calls.NoCause.
+type Streamed struct {
+	Call, Cause, RunnerUp            int64
+	Probability, RunnerUpProbability float64
+}
+
+// NewStream returns a stream. Moments are multiples of quantum_ns. window is how many calls come
+// before a call and after it at least when it is linked, except at the ends: 0 means 6000. The
+// stream calls emit with the link of each call.
+func NewStream(quantum_ns int64, window int, emit func(Streamed)) *Stream {
+	size := cmp.Or(window, defaultWindow)
+	return &Stream{method: learnt{window: size, memory: map[string]*program{}}, size: size,
+		seen: calls.Seen{Quantum_ns: max(quantum_ns, 1)}, emit: emit}
+}
+
+// Place adds a place, and returns its number for Call.Caller and Call.Callee.
+func (s *Stream) Place(p calls.Place) int32 {
+	s.seen.Places = append(s.seen.Places, p)
+	return int32(len(s.seen.Places) - 1)
+}
+
+// Push adds a call that has ended, and returns its number. Calls should come about in the order in
+// which they began: a call that comes more than a window later than its successors is linked with
+// what is kept then.
+func (s *Stream) Push(c calls.Call) int64 {
+	s.seen.Calls = append(s.seen.Calls, c)
+	s.id, s.linked = append(s.id, s.next), append(s.linked, false)
+	s.next++
+	if len(s.seen.Calls) >= 4*s.size {
+		s.link(len(s.seen.Calls) - s.size)
+	}
+	return s.next - 1
+}
+
+// Flush links the remaining calls. Afterwards, nothing is kept but what was learnt.
+func (s *Stream) Flush() {
+	s.link(len(s.seen.Calls))
+	s.seen.Calls, s.id, s.linked = nil, nil, nil
+}
+
+// Kept is the number of calls in memory.
+func (s *Stream) Kept() int { return len(s.seen.Calls) }
+
+// link passes on the links of the first n calls, and forgets calls that no later one needs.
+func (s *Stream) link(n int) {
+	s.sort()
+	if n == 0 {
+		return
+	}
+	links := s.method.Link(&s.seen)
+	number := func(i int32) int64 {
+		if i < 0 {
+			return int64(i)
+		}
+		return s.id[i]
+	}
+	for i := range links[:n] {
+		if l := &links[i]; !s.linked[i] && s.seen.Calls[i].Caller >= 0 {
+			s.emit(Streamed{s.id[i], number(l.Cause), number(l.RunnerUp), l.Probability,
+				l.RunnerUpProbability})
+		}
+		s.linked[i] = true
+	}
+	s.forget(n)
+}
+
+// sort sorts the kept calls by when they began.
+func (s *Stream) sort() {
+	order := make([]int, len(s.seen.Calls))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(s.seen.Calls[a].Began_ns(), s.seen.Calls[b].Began_ns())
+	})
+	all := make([]calls.Call, len(order))
+	id, linked := make([]int64, len(order)), make([]bool, len(order))
+	for i, from := range order {
+		all[i], id[i], linked[i] = s.seen.Calls[from], s.id[from], s.linked[from]
+	}
+	s.seen.Calls, s.id, s.linked = all, id, linked
+}
+
+// forget leaves out linked calls: those that began more than a window before call n, unless they
+// are among the requests that were still open then. Of these, at most a window is kept.
+func (s *Stream) forget(n int) {
+	if n == len(s.seen.Calls) {
+		return
+	}
+	until, recent := s.seen.Calls[n].Began_ns(), max(0, n-s.size)
+	open, kept := 0, 0
+	for i := recent - 1; i >= 0; i-- {
+		c := &s.seen.Calls[i]
+		if max(c.Replied_ns, c.Got_ns) >= until && open < s.size {
+			open++
+		} else {
+			s.id[i] = -1
+		}
+	}
+	for i, id := range s.id {
+		if id >= 0 {
+			s.seen.Calls[kept], s.id[kept], s.linked[kept] = s.seen.Calls[i], id, s.linked[i]
+			kept++
+		}
+	}
+	s.seen.Calls, s.id, s.linked = s.seen.Calls[:kept], s.id[:kept], s.linked[:kept]
+}

@@ -1,0 +1,111 @@
+package link
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+// A long stream is linked as well as all calls at once, and its memory stays bounded.
+func TestStream(t *testing.T) {
+	const window = 200
+	parts := 12
+	if proof.WantsFull() {
+		parts = 400
+	}
+	set := made("hotel", 120, 100)
+	length := set.Calls[len(set.Calls)-1].Began_ns() - set.Calls[0].Began_ns() + 50_000_000
+	var truth []int64 // true cause of the call with each number, since the first that is not linked
+	links, right, said, wrong, most, first := 0, 0, 0, 0, 0, int64(0)
+	s := NewStream(set.Quantum_ns, window, func(l Streamed) {
+		links++
+		is := l.Cause == truth[l.Call-first]
+		if is {
+			right++
+		}
+		if l.Probability >= Sure {
+			said++
+			wrong += count(!is)
+		}
+	})
+	for _, p := range set.Places {
+		s.Place(p)
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	want, early := 0, uint64(0)
+	for part := range parts {
+		at := s.next
+		for i, c := range set.Calls {
+			for _, m := range []*int64{&c.Sent_ns, &c.Received_ns, &c.Replied_ns, &c.Got_ns} {
+				if *m != calls.Unknown {
+					*m += int64(part) * length
+				}
+			}
+			cause := int64(set.Cause[i])
+			if cause >= 0 {
+				cause += at
+			}
+			truth = append(truth, cause)
+			if c.Caller >= 0 {
+				want++
+			}
+			if n := s.Push(c); n != at+int64(i) {
+				t.Fatalf("call %d has the number %d", at+int64(i), n)
+			}
+			most = max(most, s.Kept())
+		}
+		if keep := 3 * len(set.Calls); len(truth) > keep { // later links are of later calls
+			first += int64(len(truth) - keep)
+			truth = append([]int64(nil), truth[len(truth)-keep:]...)
+		}
+		if part == parts/3 {
+			early = heap()
+		}
+	}
+	late := heap()
+	s.Flush()
+	if links != want || float64(right) < 0.98*float64(want) || wrong*100 > said ||
+		said < want*8/10 {
+		t.Errorf("%d of %d calls are linked, %d right; %d sure, of which %d are wrong", links, want,
+			right, said, wrong)
+	}
+	if most > 4*window || s.Kept() != 0 {
+		t.Errorf("%d calls were kept, with a window of %d, and %d in the end", most, window,
+			s.Kept())
+	}
+	if late > early+1<<20 {
+		t.Errorf("the memory grew from %d to %d bytes", early, late)
+	}
+}
+
+// A request that stays open for many windows is kept, because it may cause later calls. But even if
+// many requests never end, the memory stays bounded.
+func TestStreamKeepsOpenRequests(t *testing.T) {
+	s := NewStream(1, 50, func(Streamed) {})
+	a, b := s.Place(calls.Place{Program: "a"}), s.Place(calls.Place{Program: "b"})
+	push := func(callee int32, from, to int64) int64 {
+		return s.Push(calls.Call{Caller: calls.Outside, Callee: callee, Sent_ns: calls.Unknown,
+			Received_ns: from, Replied_ns: to, Got_ns: calls.Unknown})
+	}
+	long := push(a, 0, 1e9)
+	for i := range int64(1000) {
+		push(b, 1000+i*1000, 1500+i*1000)
+	}
+	if !slices.Contains(s.id, long) {
+		t.Errorf("of the kept calls %v, none is call %d", s.id, long)
+	}
+	for i := range int64(1000) {
+		push(b, 2_000_000+i*1000, 2e9)
+	}
+	if s.Kept() > 4*50 {
+		t.Errorf("%d calls are kept", s.Kept())
+	}
+}
