@@ -26,6 +26,13 @@
 // kernels before Linux 6.3. It sees the size of datagrams and of messages over UNIX sockets, and
 // when the call ended, but not when the call began.
 //
+// # Tracepoints only
+//
+// The programs use tracepoints. Programs at the entry of functions (fentry) may be cheaper, and
+// would show when a call begins on older kernels. But no machine on which the package was tested
+// accepts them, or has kprobes. A program that runs in the kernel and was never tested is a risk
+// for its users, so there is none.
+//
 // # Rights
 //
 // The kernel must contain a description of its own structures (BTF), and the process needs CAP_BPF

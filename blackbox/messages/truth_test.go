@@ -2,6 +2,7 @@ package messages
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/conversation"
 	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
@@ -87,6 +89,27 @@ func TestPrivilegedRough(t *testing.T) {
 	privileged.Need(t)
 	r := startRig(t)
 	truth := conversation.Start(t, "rough", "0.0.0.0:0", seed.Of(t)%1e9, 0, 60).Truth(t)
+	r.end(t)
+	checkPipes(t, r.logs, truth, 0)
+}
+
+// Each message is matched though programs use very many connections at the same time, close them
+// and open as many others without a pause.
+func TestPrivilegedManyConnections(t *testing.T) {
+	privileged.Need(t)
+	const each = 2000 // a program may not have more descriptors on some machines
+	programs := make([]*conversation.Program, 1)
+	if proof.WantsFull() {
+		programs = make([]*conversation.Program, 50)
+	}
+	r := startRig(t)
+	for i := range programs {
+		programs[i] = conversation.Start(t, "many", fmt.Sprintf("127.0.%d.1:0", 1+i), 0, each, 0)
+	}
+	var truth []conversation.Call
+	for _, p := range programs {
+		truth = append(truth, p.Truth(t)...)
+	}
 	r.end(t)
 	checkPipes(t, r.logs, truth, 0)
 }

@@ -28,7 +28,7 @@ type Call struct {
 	Bytes         int
 	Before, After uint64 // the counter before and after it
 
-	// These are only for programs whose role is pipes or rough.
+	// These are only for programs whose role is many, pipes or rough.
 	Peer   uint64 // the cookie of the socket at the other end
 	Single bool   // a call receives one message, not a part of a stream
 }
@@ -240,6 +240,8 @@ func Main() {
 		_, err := os.Stdin.Read(make([]byte, 1))
 		must(err)
 		close(resume)
+	case "many":
+		many(address.Addr(), connections, start, must)
 	case "echo":
 		echo(address, messages, start, must)
 	case "teller":
