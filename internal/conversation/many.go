@@ -8,7 +8,8 @@ import (
 
 // many opens so many TCP connections, all at the same time, and sends a message in each direction
 // of each of them. It then does so once more: with other connections, opened without a pause.
-func many(at netip.Addr, connections int, start func(socket int, work func(*talker)), must func(error)) {
+func many(at netip.Addr, connections int, start func(socket int, work func(*talker)),
+	must func(error)) {
 	var limit unix.Rlimit
 	must(unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	limit.Cur = limit.Max
