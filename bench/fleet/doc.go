@@ -9,6 +9,7 @@
 //	measure.go  trains between nodes, and the relations that follow
 //	liar.go     nodes that report false stamps
 //	fleet.go    Run simulates a fleet
+//	alone.go    the CPU time of a node that gets, alone, what it received in a fleet
 //	ask.go      compares bounds of random pairs with the truth
 //	server.go   Watch measures a real server of as many simulated nodes, in real time
 //	member.go   such a node

@@ -62,6 +62,9 @@ type Result struct {
 	// These are the same of a node in a fleet of SmallNodes.
 	SmallMessages, SmallBytes float64
 	SmallCPU                  time.Duration
+
+	// These are the CPU times of a node that is given, alone, what it received in either fleet.
+	AloneCPU, SmallAloneCPU time.Duration
 }
 
 // SmallNodes is the size of the fleets whose cost for each node is compared with that of a large
@@ -70,7 +73,8 @@ const SmallNodes = 10
 
 // Run simulates a fleet.
 func Run(ctx context.Context, o Options) (r Result, err error) {
-	w := &world{r: rand.New(rand.NewPCG(o.Seed, 0)), o: o, byName: map[overlay.Name]*node{}}
+	w := &world{r: rand.New(rand.NewPCG(o.Seed, 0)), o: o, byName: map[overlay.Name]*node{},
+		tapeEvery: max(1, o.Nodes/tapes)}
 	say := func(format string, args ...any) {
 		if o.Progress != nil {
 			o.Progress(fmt.Sprintf(format, args...))
@@ -94,10 +98,17 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	}
 	r.Messages, r.Bytes, r.GraphCPU = cost.messages, cost.bytes, cost.cpu
 	say("fleets of %d nodes do the same", SmallNodes)
-	if cost, err = smallCost(o); err != nil {
+	small, err := smallCost(o)
+	if err != nil {
 		return r, err
 	}
-	r.SmallMessages, r.SmallBytes, r.SmallCPU = cost.messages, cost.bytes, cost.cpu
+	r.SmallMessages, r.SmallBytes, r.SmallCPU = small.messages, small.bytes, small.cpu
+	say("some nodes do the same alone")
+	alone, err := playAll(cost.tapes, small.tapes)
+	if err != nil {
+		return r, err
+	}
+	r.AloneCPU, r.SmallAloneCPU = alone[0], alone[1]
 	r.TrainPackets = trainPackets / trainEvery.Seconds()
 	r.TrainBytes = trainBytes / trainEvery.Seconds()
 
@@ -161,13 +172,17 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 type cost struct {
 	messages, bytes float64
 	cpu             time.Duration
+	tapes           []*tape // of some of the nodes
 }
+
+// quiet is how long costOf counts.
+const quiet = time.Minute
 
 // costOf lets time pass in fleets, side by side. It first waits until what joining has caused is
 // over, and then counts for a multiple of all periods of the graph. The CPU time includes what the
 // simulation needs itself.
 func costOf(fleets []*world) (c cost, err error) {
-	const settle, quiet, step = 40 * time.Second, time.Minute, 10 * time.Millisecond
+	const settle, step = 40 * time.Second, 10 * time.Millisecond
 	for _, w := range fleets {
 		w.run(settle)
 	}
@@ -177,6 +192,9 @@ func costOf(fleets []*world) (c cost, err error) {
 	}
 	for _, w := range fleets {
 		w.messages, w.bytes = 0, 0
+		for _, t := range w.tapesOf() {
+			t.from, t.sent = w.now, 0
+		}
 	}
 	for range quiet / step {
 		for _, w := range fleets {
@@ -189,6 +207,12 @@ func costOf(fleets []*world) (c cost, err error) {
 		nodes += len(w.nodes)
 		c.messages += float64(w.messages)
 		c.bytes += float64(w.bytes)
+	}
+	for _, w := range fleets {
+		c.tapes = append(c.tapes, w.tapesOf()...)
+		for _, n := range w.nodes {
+			n.tape = nil // it ends here
+		}
 	}
 	all := quiet.Seconds() * float64(nodes)
 	c.messages, c.bytes = c.messages/all, c.bytes/all
@@ -205,6 +229,9 @@ func smallCost(o Options) (cost, error) {
 		small.Nodes = SmallNodes
 		w := &world{r: rand.New(rand.NewPCG(o.Seed, 1+uint64(i))), o: small,
 			byName: map[overlay.Name]*node{}}
+		if i < tapes/SmallNodes {
+			w.tapeEvery = 1
+		}
 		if err := w.grow(); err != nil {
 			return cost{}, err
 		}

@@ -45,6 +45,7 @@ type world struct {
 	from      time.Duration // when the nodes began to measure
 	cut       bool          // the nodes with even indices cannot reach the others
 
+	tapeEvery       int    // each node whose index it divides has a tape; 0: none has
 	messages, bytes uint64 // of the graph, since the counts were last cleared
 }
 
@@ -67,6 +68,7 @@ type node struct {
 	index int
 	name  overlay.Name
 	graph *overlay.Node // nil once the node is dead
+	tape  *tape         // nil: nothing is recorded
 	wake  time.Duration // when the graph's next Tick comes; -1: never
 
 	clock
@@ -79,6 +81,9 @@ type node struct {
 func (n *node) Send(to overlay.Name, m overlay.Message) {
 	w := n.w
 	w.messages++
+	if n.tape != nil {
+		n.tape.sent++
+	}
 	if b, err := wire.Encode(nil, m); err == nil {
 		w.bytes += uint64(wire.Overhead(n.name) + len(b))
 	}
@@ -89,6 +94,9 @@ func (n *node) Send(to overlay.Name, m overlay.Message) {
 	delay := time.Millisecond + time.Duration(w.r.Int64N(int64(20*time.Millisecond)))
 	w.after(delay, func() {
 		if other.graph != nil {
+			if err := other.record(n.name, m); err != nil {
+				other.tape = nil // it cannot be encoded, so nobody sends it
+			}
 			other.graph.Receive(w.now, n.name, m)
 			other.watch()
 		}
@@ -105,6 +113,7 @@ func (n *node) watch() {
 	n.w.after(at-n.w.now, func() {
 		if n.wake == at && n.graph != nil {
 			n.wake = -1
+			n.record("", nil) // a Tick is always recorded
 			n.graph.Tick(n.w.now)
 			n.watch()
 		}
@@ -135,14 +144,22 @@ func (w *world) join() error {
 	if living := w.living(); len(living) > 0 {
 		contacts = []overlay.Name{living[w.r.IntN(len(living))].name}
 	}
-	n.graph, err = overlay.New(overlay.Config{Name: n.name, Degree: w.o.Degree, Transport: n,
-		Random: rand.New(rand.NewPCG(w.r.Uint64(), 0)), Contacts: contacts})
+	seed := w.r.Uint64()
+	config := overlay.Config{Name: n.name, Degree: w.o.Degree, Contacts: contacts}
+	if w.tapeEvery > 0 && i%w.tapeEvery == 0 && !w.measuring {
+		n.tape = &tape{config: config, seed: seed, born: w.now}
+	}
+	config.Transport, config.Random = n, rand.New(rand.NewPCG(seed, 0))
+	n.graph, err = overlay.New(config)
 	if err != nil {
 		return err
 	}
 	facts := []overlay.Fact{"role=worker", overlay.Fact(fmt.Sprintf("channel=parser#%d/end", i))}
 	heats := []overlay.Heat{{By: "bound", Value: 20_000 + w.r.Uint64N(5000)},
 		{By: "ring-fill", Value: w.r.Uint64N(30)}}
+	if n.tape != nil {
+		n.tape.facts, n.tape.heats = facts, heats
+	}
 	if err := errors.Join(n.graph.SetFacts(facts...),
 		n.graph.SetHeats(w.now, heats...)); err != nil {
 		return err
