@@ -140,12 +140,19 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 	if len(shards) == 0 || json.Unmarshal(shards[0], &s) != nil {
 		return false, fmt.Errorf("the server does not work")
 	}
-	o.note("bound of a random pair, median, µs", w.Now(), s.Median_ns/1e3)
-	o.note("bounds that miss the truth", w.Now(), float64(s.Outside))
+	if s.Related > 0 {
+		o.note("median bound of random pairs, µs", w.Now(), s.Median_ns/1e3)
+		o.note("bounds that miss the truth, % of the related pairs", w.Now(),
+			100*float64(s.Outside)/float64(s.Related))
+	}
+	o.note("random pairs that are related, %", w.Now(),
+		100*float64(s.Related)/max(float64(s.Asked), 1))
 	if o.k.liars > 0 {
 		o.note("liars found, %", w.Now(), 100*float64(s.Found)/max(float64(s.Liars), 1))
 	}
-	o.note("join, median, s", w.Now(), float64(s.Join)/1e9)
+	if s.Joined > 0 {
+		o.note("median time to join, s", w.Now(), float64(s.Join)/1e9)
+	}
 	_, err := fmt.Fprintf(o.out, "%s: %v nodes=%d alive=%d measured=%d pairs=%d related=%d "+
 		"outside=%d median=%.2fus 99%%=%.2fus liars=%d found=%d innocent=%d joined=%d join=%.2fs "+
 		"slowest=%.2fs complaints=%d\n", o.name, w.Now(), s.Known, s.Alive, s.Measured, s.Asked,

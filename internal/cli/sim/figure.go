@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/plot"
 	"github.com/cloudprofiler/cloudprofiler/sim"
@@ -15,12 +16,18 @@ type figure struct {
 }
 
 func (f *figure) note(observer, series string, at sim.Time, value float64) {
-	title := observer + ": " + series
+	// A series is a name, or a name, a comma and a unit.
+	what, unit := series, series
+	if i := strings.LastIndex(series, ", "); i >= 0 {
+		what, unit = series[:i], series[i+2:]
+	}
+	title := observer + ": " + what
 	i := slices.IndexFunc(f.panels, func(p plot.Panel) bool { return p.Title == title })
 	if i < 0 {
 		i = len(f.panels)
-		f.panels = append(f.panels, plot.Panel{Title: title, Y: plot.Axis{Label: series,
-			Log: series == "variance"}, Series: []plot.Series{{Kind: plot.Line}}})
+		logarithmic := series == "variance" || unit == "µs"
+		f.panels = append(f.panels, plot.Panel{Title: title, Y: plot.Axis{Label: unit,
+			Log: logarithmic, Zero: !logarithmic}, Series: []plot.Series{{Kind: plot.Line}}})
 	}
 	s := &f.panels[i].Series[0]
 	s.X, s.Y = append(s.X, float64(at)), append(s.Y, value)
