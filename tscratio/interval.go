@@ -129,15 +129,6 @@ func intervalOf(lo, hi *big.Rat) (Interval, error) {
 	return iv, nil
 }
 
-// spanOf rounds the real interval [lo, hi] outward.
-func spanOf(lo, hi *big.Rat) (Elapsed, error) {
-	l, h := floor(lo), ceil(hi)
-	if !l.IsInt64() || !h.IsInt64() {
-		return Elapsed{}, fmt.Errorf("duration in [%s, %s]: %w", l, h, ErrOutOfRange)
-	}
-	return Elapsed{l.Int64(), h.Int64()}, nil
-}
-
 var maxUint64 = new(big.Int).SetUint64(math.MaxUint64)
 
 // floor returns the greatest integer ≤ x.

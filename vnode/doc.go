@@ -12,7 +12,7 @@
 //
 // The package implements everything twice, so that results can be compared with the truth. Counter
 // and Realtime are the fast implementation, which is used where stamps are taken: fixed-point
-// arithmetic on tables. Truth and RealtimeTruth are the second implementation: the defining
+// arithmetic on tables. Truth and, in the tests, RealtimeTruth are the second one: the defining
 // formulas, term by term, in big integers. They also compute the inverse: all physical instants at
 // which a clock shows a given reading. Truth also translates a reading of one node's counter to
 // another node's. Tests compare every interval with these results. The two implementations share
