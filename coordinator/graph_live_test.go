@@ -53,8 +53,8 @@ func TestPrivilegedLargeFleet(t *testing.T) {
 	f.wantRelated(r, dir, begun, ended)
 }
 
-// degrees reports whether each node has pairs with at least the given number of other nodes. Only
-// the node named in the argument but must have none.
+// degrees reports whether each node has pairs with at least the given number of other nodes, except
+// one node (but), which must have none.
 func (f *realFleet) degrees(least int, but string) bool {
 	f.t.Helper()
 	var m Matrix

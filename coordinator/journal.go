@@ -16,7 +16,8 @@ import (
 )
 
 // The journal contains what the server knows of nodes and pairs (FORMAT.md). Changes are appended
-// to it. When it has become much longer than what it says, the server writes a new one.
+// to it. When it has become much longer than the state that it describes, the server writes a new
+// one.
 
 const journalFile = "journal"
 

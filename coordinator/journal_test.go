@@ -87,8 +87,8 @@ func measured(t *testing.T) *fleet {
 	return f
 }
 
-// Wherever a server is killed while it writes, the next server starts with what was written before,
-// says what it cuts off, and knows no report whose trains it does not know.
+// A server may be killed after any byte that it writes. The next server starts with what was
+// written before. It says what it cuts off. It knows no report whose trains are lost.
 func TestServerIsKilledAtAnyByte(t *testing.T) {
 	f := measured(t)
 	path := filepath.Join(f.store.dir, journalFile)
@@ -164,7 +164,8 @@ func TestRunCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A journal that is much longer than what it says is written anew, and says the same.
+// A journal that is much longer than the state that it describes is written anew, and describes the
+// same state.
 func TestJournalIsRewritten(t *testing.T) {
 	config := testConfig()
 	config.LiveTrains = 4
@@ -189,7 +190,7 @@ func TestJournalIsRewritten(t *testing.T) {
 	}
 }
 
-// What is at rest of a pair is bounded, however many trains it had.
+// The trains that are kept of a pair take a limited number of bytes, however many trains it had.
 func TestPairAtRestIsBounded(t *testing.T) {
 	config := testConfig()
 	config.LiveTrains = 64
@@ -301,7 +302,7 @@ func FuzzRestoreBlock(f *testing.F) {
 	})
 }
 
-// The paths of runs that users see hold in any directory.
+// Users see the paths of runs, and work in other directories. So these paths are absolute.
 func TestPathsOfRunsAreAbsolute(t *testing.T) {
 	t.Chdir(t.TempDir())
 	store, err := OpenStore("state", "runs")

@@ -24,12 +24,12 @@ type TableRequest struct {
 
 	By string `json:"by,omitempty"`
 
-	// Uses is only set in the answer to AskTable. It has what the connected nodes that use tables
-	// say.
+	// Uses is only set in the answer to AskTable. It has an entry for each connected node that uses
+	// tables.
 	Uses []TableUse `json:"uses,omitempty"`
 }
 
-// TableUse says which handler table a node uses, and what for.
+// TableUse is what a node reports: which handler table it uses, and for how many channels.
 type TableUse struct {
 	Node       string `json:"node"`
 	Generation uint64 `json:"generation,string"`

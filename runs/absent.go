@@ -55,11 +55,11 @@ func (d *Directory) unrelated(related [][2]string, named map[string]bool) (missi
 
 // apart returns the nodes from which no relations lead to most others.
 func (d *Directory) apart(related [][2]string) (missing []Missing) {
-	group := map[string]string{} // by node: another node of its group; a node without: itself
+	group := map[string]string{} // by node: another node of its group, on the way to the last one
 	of := func(node string) string {
 		for group[node] != "" {
 			if next := group[group[node]]; next != "" {
-				group[node] = next // halve the way
+				group[node] = next // the next search has half the way
 			}
 			node = group[node]
 		}

@@ -201,7 +201,7 @@ func (d *Draft) putGathered() (missing []Missing, err error) {
 	}
 	slices.SortFunc(missing, func(x, y Missing) int { return strings.Compare(x.Part, y.Part) })
 	err = d.gathered.journal.Close()
-	if len(missing) == 0 { // else somebody may still be able to use it
+	if len(missing) == 0 { // otherwise keep the journal: somebody may still be able to use it
 		err = errors.Join(err, d.root.Remove(journalFile))
 	}
 	d.gathered = nil

@@ -66,7 +66,7 @@ export function valueScale(
   return Object.assign((x: number) => s(x), { ticks: s.ticks(count), lo: a, hi: b });
 }
 
-/** countScale covers 0 to most things. Its ticks are whole numbers. */
+/** countScale covers the counts from 0 to `most`. Its ticks are whole numbers. */
 export function countScale(most: number, range: [number, number], count: number): Scale {
   const s = valueScale(0, Math.max(1, most), range, false, count);
   return Object.assign(s, { ticks: s.ticks.filter(Number.isInteger) });

@@ -36,7 +36,7 @@ export class Replay {
   readonly place: number[]; // of each event in its lane
   readonly need: number[][]; // of each event: how many events of each node are before it
   readonly taken: number[] = []; // the events that were replayed, in order
-  readonly done: number[]; // how many of each node were
+  readonly done: number[]; // of each node: how many of its events were replayed
   private redoable: number[] = [];
 
   constructor(data: ReplayData) {

@@ -12,10 +12,10 @@
  *	cp_stamp_read(&received, 100, message, bytes);
  *	cp_clock_receive(&clock, epoch, &received);
  *
- * A stamp here holds at most CP_CLOCK_HELD processes, which may have any number. Only processes are
- * held that were heard of within epsilon. A program with more processes than CP_CLOCK_HELD may
- * define it before it includes this header, up to 65536. Nothing allocates or locks. One thread at
- * a time may use a clock.
+ * A stamp here holds only processes that were heard of within epsilon, and at most CP_CLOCK_HELD
+ * of them. They may have any number. A program with more processes may define a larger
+ * CP_CLOCK_HELD, up to 65536, before it includes this header. Nothing allocates or locks. One
+ * thread at a time may use a clock.
  */
 #ifndef CLOUDPROFILER_CLOCK_H
 #define CLOUDPROFILER_CLOCK_H
@@ -40,7 +40,7 @@ typedef struct {
 	size_t held;                     /* how many processes are held */
 	uint32_t process[CP_CLOCK_HELD]; /* increasing */
 	int64_t epoch[CP_CLOCK_HELD];
-	uint64_t counter[CP_CLOCK_HELD]; /* tells events apart between which no epoch changed */
+	uint64_t counter[CP_CLOCK_HELD]; /* distinguishes events between which no epoch changed */
 } cp_stamp;
 
 typedef struct {
@@ -119,12 +119,12 @@ static inline void cp_clock_local(cp_clock *c, int64_t epoch) {
 /* The event of sending a message. The message must carry the stamp. */
 static inline void cp_clock_send(cp_clock *c, int64_t epoch) { cp_clock_local(c, epoch); }
 
-/* Goes through the processes that at least one of two stamps holds, or that are own. */
+/* Goes through all processes that two stamps hold, and through the process own, if there is one. */
 typedef struct {
 	const cp_stamp *a, *b;
 	int64_t epsilon;
 	uint32_t own;
-	int own_left; /* own was not yet gone through */
+	int own_left; /* own is still to come */
 	size_t i, j;
 	/* of the present process, in the two stamps */
 	uint32_t process;

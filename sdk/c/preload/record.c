@@ -24,8 +24,8 @@ enum {
 	THREAD = 32,
 	LENGTH = 43,
 	PART_BYTES = 7,
-	MOST_BYTES = 1 << 20, /* of a record */
-	LONGEST = 128	      /* bytes of a description; with the last part that is not full */
+	MOST_BYTES = 1 << 20, /* the most bytes of a message that one record stands for */
+	LONGEST = 128	      /* bytes of the longest description, with a whole last part */
 };
 enum { DESCRIBED = 2, NAMED = 3, LOST = 4 };
 enum { STREAM = 1, SURE = 2, EARLY = 4 };

@@ -125,7 +125,7 @@ public final class ReplayClock {
         return fine;
     }
 
-    /** Goes through the processes that at least one of two stamps holds, or that are own. */
+    /** Goes through all processes that two stamps hold, and through own, if there is one. */
     private static final class Merge {
         private Stamp a;
         private Stamp b;

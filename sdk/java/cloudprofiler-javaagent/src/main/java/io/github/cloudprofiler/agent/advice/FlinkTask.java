@@ -39,8 +39,8 @@ final class FlinkTask {
     private int users; // inputs and outputs that are open
 
     /**
-     * IDLE or WORKING: on the input's record with the id current. Each interruption that runs, one
-     * within another, adds INTERRUPTED.
+     * WORKING while the task works on the input's record with the id current, else IDLE. Each
+     * interruption adds INTERRUPTED while it runs. Interruptions may interrupt each other.
      */
     private int state;
     private static final int IDLE = 0;

@@ -55,7 +55,7 @@ public final class KafkaAdvice {
         }
     }
 
-    /** Who sends a record, and which record it is made of. */
+    /** The actor that sends a record, and its parent: the record that it is made of. */
     record Origin(String actor, boolean linked, long parent, boolean logged) {}
 
     /** The program asks a producer to send a record. */
