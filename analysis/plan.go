@@ -147,7 +147,7 @@ func (g *graph) endUnseen(mask uint64) bool {
 	return false
 }
 
-// isOpen reports whether it is not known in which order tuples pass some of the given ranks.
+// isOpen reports whether the order in which tuples pass some of the given ranks is unknown.
 func (g *graph) isOpen(mask uint64) bool {
 	for rest := mask; g.open != nil && rest != 0; rest &= rest - 1 {
 		if g.open[bits.TrailingZeros64(rest)]&mask != 0 {

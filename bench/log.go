@@ -156,7 +156,7 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 	return result, nil
 }
 
-// judge gives each row its valid repetitions. It returns how many the row with the fewest has.
+// judge gives each row its valid repetitions. It returns the smallest number of them in any row.
 func judge(rows []*logRun) int {
 	byBase := map[string][]turn{}
 	for _, r := range rows {

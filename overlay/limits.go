@@ -146,8 +146,8 @@ const (
 	HeatPause  = time.Second
 	HeatLife   = 3 * HeatPeriod
 	// HeatWalks is the number of walks of one question. HeatScan is the largest number of steps of
-	// each, after the mixing: if heat is where it was when path heats were told, no walk needs
-	// more steps than the longest of the shortest paths, which is 7 among 10,000 nodes.
+	// each walk after the mixing. If no heat has moved since nodes told their path heats, no walk
+	// needs more steps than the graph's diameter, which is 7 among 10,000 nodes.
 	HeatWalks = 16
 	HeatScan  = 32
 	// TakeLease is how long a taker holds an item, unless it renews it: each TakeRenew, so one lost

@@ -54,8 +54,8 @@ type Result struct {
 	EdgeBound, RandomBound, TalkBound time.Duration // medians: see ask
 	Hops                              float64       // mean length of a random pair's path
 
-	// These say what a node sends each second: for the graph, after the fleet has grown, and for
-	// trains.
+	// These say what a node sends each second after the fleet has grown: messages and bytes for the
+	// graph, and packets and bytes for trains.
 	Messages, Bytes, TrainPackets, TrainBytes float64
 	GraphCPU                                  time.Duration // CPU time of a node in a second
 

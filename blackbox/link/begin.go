@@ -21,8 +21,9 @@ const (
 	enoughLags = 200_000 // about how many lags are counted for two kinds
 )
 
-// rates returns, for each delay, the logarithm of the rate at which a moment causes calls: how many
-// lags exceed chance. calls says how many calls of the kind there are for each moment of the kind.
+// rates returns, for each delay, the logarithm of the rate at which a moment causes calls. The rate
+// comes from the lags that exceed chance. calls is how many calls of the kind there are for each
+// moment of the kind.
 func (l *lag) rates(calls float64) (f [delaySteps]float64) {
 	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
 	for i := range f {

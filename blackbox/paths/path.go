@@ -27,8 +27,8 @@ type PathCall struct {
 	Parent int `json:"parent"` // index of the call that caused it; -1: none
 	From   End `json:"from"`   // the calling program; its name is empty if it was not captured
 	To     End `json:"to"`
-	// Probability is that of the link to the parent. RunnerUp is the probability that the next
-	// likely request caused the call.
+	// Probability is that of the link to the parent. RunnerUp is the probability that the second
+	// likeliest request caused the call.
 	Probability float64 `json:"probability"`
 	RunnerUp    float64 `json:"runner_up"`
 
