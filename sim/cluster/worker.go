@@ -287,6 +287,9 @@ func (w *work) done() error {
 	if w.p.Process == 0 {
 		r.Out = w.out.String()
 	}
+	if err := w.s.Close(); err != nil { // once it is told, the leader may kill this process
+		return err
+	}
 	return w.tell(r)
 }
 

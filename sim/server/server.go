@@ -112,10 +112,12 @@ func (o *office) close() error {
 
 // Close removes the server's files.
 func (s *server) Close() error {
-	if s.office == nil {
+	o := s.office
+	if o == nil {
 		return nil
 	}
-	return s.office.close()
+	s.office = nil
+	return o.close()
 }
 
 // begun is when the simulated time begins.

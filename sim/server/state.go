@@ -90,7 +90,6 @@ func (s *server) Allocate(shard int) {
 func (s *server) Free(shard int) {
 	if shard == int(home)/sim.ShardNodes {
 		_ = s.Close() // its files are temporary
-		s.office = nil
 	}
 }
 
