@@ -97,8 +97,8 @@ that it would need in real time.`,
 			case o.Degree < 2 || o.Degree >= o.Nodes/2 || o.Degree > 32:
 				return command.Usagef("--degree %d: want 2 to 32, and less than half of the nodes",
 					o.Degree)
-			case o.Measure < 15*time.Second || o.Measure > 10*time.Minute:
-				return command.Usagef("--measure %v: want 15s to 10m", o.Measure)
+			case o.Measure < 15*time.Second || o.Measure > time.Hour:
+				return command.Usagef("--measure %v: want 15s to 1h", o.Measure)
 			case o.Cut < 0 || o.Cut > o.Measure/2:
 				return command.Usagef("--cut %v: want at most half of --measure %v", o.Cut,
 					o.Measure)
@@ -356,9 +356,10 @@ type fleetLine struct {
 	SmallAloneCPU_ns int64 `json:"small_node_cpu_ns_a_second"`
 
 	// These are of the hostile simulation.
-	Liars       int `json:"liars"`
-	Named       int `json:"liars_named"`
-	NamedHonest int `json:"honest_named"`
+	Liars       int   `json:"liars"`
+	Named       int   `json:"liars_named"`
+	Joined_ns   int64 `json:"joined_after_cut_ns"` // 0: not, or there was no cut
+	NamedHonest int   `json:"honest_named"`
 }
 
 func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
@@ -387,6 +388,7 @@ func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
 			SmallMessages: r.SmallMessages, SmallBytes: r.SmallBytes,
 			SmallCPU_ns: int64(r.SmallCPU), AloneCPU_ns: int64(r.AloneCPU),
 			SmallAloneCPU_ns: int64(r.SmallAloneCPU),
+			Joined_ns:        int64(h.Joined),
 			Liars:            h.Liars, Named: h.Named, NamedHonest: h.NamedHonest,
 		})
 	}

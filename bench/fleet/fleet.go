@@ -39,7 +39,10 @@ type Result struct {
 	// Healed is how long it took after the deaths of Killed until each living node had all its
 	// neighbours, and all of them lived. It is 0 if nobody was killed, and healLimit if that never
 	// happened.
-	Healed   time.Duration
+	Healed time.Duration
+	// Joined is the same after two halves could reach each other again. All nodes are then also in
+	// one graph. It is 0 if there was no cut, or if that never happened.
+	Joined   time.Duration
 	Measured int // pairs that were measured
 
 	Queries   uint64 // bounds of random pairs
@@ -129,9 +132,16 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 		begin(n)
 	}
 	var killed time.Duration // when nodes were killed
+	var joined time.Duration // when the halves of a cut fleet could reach each other again
 	for deaths := 0.0; w.now < from+o.Measure; {
+		if w.cut {
+			joined = w.now // unless it stays cut
+		}
 		w.cut = w.cutAt(w.now)
 		w.run(time.Second)
+		if joined > 0 && !w.cut && r.Joined == 0 && w.irregular() == 0 && w.whole() {
+			r.Joined = w.now - joined
+		}
 		if o.Killed > 0 && killed == 0 && w.now >= from+o.Measure/2 {
 			killed = w.now
 			w.kill(o.Killed)

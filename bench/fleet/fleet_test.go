@@ -57,3 +57,14 @@ func TestFleetOfWhichHalfDies(t *testing.T) {
 		t.Errorf("%d nodes lack neighbours after %v", r.Irregular, r.Healed)
 	}
 }
+
+// If two halves of a fleet cannot reach each other for some time, they soon make one graph again.
+func TestHalvesOfAFleetJoinAgain(t *testing.T) {
+	seed.NotUnderRace(t, "TestFleetHoldsTruth runs the same code side by side")
+	o := Options{Nodes: 30, Degree: 5, Talks: 1, Measure: 100 * time.Second,
+		Cut: 20 * time.Second, Loss: 0.01, Pairs: 50, Queries: 20, Seed: seed.Of(t)}
+	r := runTruthful(t, o)
+	if r.Joined <= 0 || r.Joined > time.Minute {
+		t.Errorf("the halves are one graph after %v", r.Joined)
+	}
+}

@@ -195,6 +195,25 @@ func (w *world) grow() error {
 	return nil
 }
 
+// whole reports whether edges lead from one living node to all others.
+func (w *world) whole() bool {
+	living := w.living()
+	if len(living) == 0 {
+		return true
+	}
+	seen := map[*node]bool{living[0]: true}
+	for next := living[:1:1]; len(next) > 0; next = next[1:] {
+		outs, _ := next[0].graph.Neighbours()
+		for _, name := range outs {
+			if n := w.byName[name]; n != nil && n.graph != nil && !seen[n] {
+				seen[n] = true
+				next = append(next, n)
+			}
+		}
+	}
+	return len(seen) == len(living)
+}
+
 // irregular counts the living nodes that do not have all their neighbours, or have dead ones.
 func (w *world) irregular() (count int) {
 	dead := func(name overlay.Name) bool { return w.byName[name].graph == nil }
