@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,7 @@ type settings struct {
 	ATime  time.Duration `mapstructure:"a_time"`
 	Number int           `mapstructure:"number"`
 	Other  string        `mapstructure:"other"`
+	Names  []string      `mapstructure:"names"`
 }
 
 // example returns a daemon with the given Serve.
@@ -37,6 +39,7 @@ func example(serve func(context.Context, Start[settings]) error) Daemon[settings
 			f.Duration("a-time", time.Second, "")
 			f.Int("number", 1, "")
 			f.String("other", "default", "")
+			f.StringSlice("names", nil, "")
 		},
 		Check: func(s *settings) error {
 			if s.Number == 13 {
@@ -79,10 +82,12 @@ func TestFlagsCountMoreThanTheEnvironmentAndThatMoreThanTheFile(t *testing.T) {
 		&errs); code != exitEnded {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
-	if want := (settings{"filled in", 3 * time.Second, 4, "file"}); first != want {
+	want := settings{Name: "filled in", ATime: 3 * time.Second, Number: 4, Other: "file",
+		Names: []string{}}
+	if !reflect.DeepEqual(first, want) {
 		t.Errorf("starts with %+v, want %+v", first, want)
 	}
-	if want := (settings{"filled in", 3 * time.Second, 4, "changed"}); second != want {
+	if want.Other = "changed"; !reflect.DeepEqual(second, want) {
 		t.Errorf("reads again %+v, want %+v", second, want)
 	}
 }
@@ -109,7 +114,7 @@ func TestEnds(t *testing.T) {
 		"an unknown key": {file: "name: x\nnumbers: 1\n", says: `c.yaml": ` +
 			`line 2: there is no key "numbers": did you mean "number"?`, code: exitUsage},
 		"two unknown keys": {file: "a_tim: 1s\n# no\nzzzz: 1\n", says: `did you mean "a_time"?` +
-			"\nline 3: there is no key \"zzzz\": use one of name, a_time, number, other\n",
+			"\nline 3: there is no key \"zzzz\": use one of name, a_time, number, other, names\n",
 			code: exitUsage},
 		"a key that is there twice": {file: "Name: x\nname: y\n",
 			says: `line 2: "name" is already in line 1`, code: exitUsage},
@@ -167,7 +172,8 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := schema.Properties
-	if len(p) != 4 || schema.Additional || p["number"].Type != "integer" ||
+	if len(p) != 5 || p["names"].Type != "array" ||
+		schema.Additional || p["number"].Type != "integer" ||
 		p["number"].Default != 1.0 || p["a_time"].Default != "1s" || p["name"].Default != nil ||
 		p["other"].Default != "default" {
 		t.Errorf("%+v\n%s", schema, out.String())

@@ -15,10 +15,11 @@ const schemaURL = "https://json-schema.org/draft/2020-12/schema"
 
 // property is the description of a key in a JSON Schema.
 type property struct {
-	Type        any    `json:"type"`
-	Description string `json:"description"`
-	Default     any    `json:"default,omitempty"`
-	Pattern     string `json:"pattern,omitempty"`
+	Type        any       `json:"type"`
+	Items       *property `json:"items,omitempty"`
+	Description string    `json:"description,omitempty"`
+	Default     any       `json:"default,omitempty"`
+	Pattern     string    `json:"pattern,omitempty"`
 }
 
 // schema returns a JSON Schema of the daemon's configuration, with which an editor completes and
@@ -43,6 +44,8 @@ func (d Daemon[C]) schema(cmd *cobra.Command) ([]byte, error) {
 			if f.DefValue != "" {
 				p.Default = f.DefValue
 			}
+		case field == reflect.TypeFor[[]string]():
+			p.Type, p.Items = "array", &property{Type: "string"}
 		default:
 			p.Type = "integer"
 			if field.Kind() == reflect.Float64 {
