@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/examples/demo"
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
@@ -34,9 +35,14 @@ func TestPrivilegedTestbed(t *testing.T) {
 		lost += int(n)
 	}
 	checkTestbed(t, bed, lost, 1000)
-	for _, protocol := range []string{"udp", "unix"} {
-		if m := bed.matched[protocol]; m == nil || m.True < 100 || m.True-m.Right > 2*lost {
-			t.Errorf("%+v over %s", m, protocol)
+	// A UNIX stream has no numbers of bytes. On a crowded machine, all that was captured of a short
+	// one may leave open how much waited in it when the capture began.
+	open := int(bed.answer.Left[messages.Shared])
+	for protocol, most := range map[string]int{"udp": 0, "unix": open} {
+		m := bed.matched[protocol]
+		if m == nil || m.True < 100 || most > m.True/20 || m.Wrong > 0 ||
+			m.True-m.Right > 2*lost+most {
+			t.Errorf("%+v over %s, %d left open", m, protocol, open)
 		}
 	}
 	for _, program := range []string{"gateway", "pool", "epoll", "tasks"} {
