@@ -196,8 +196,9 @@ func (in *input) entered(actor string) (mask uint64) {
 	return mask
 }
 
-// setAside makes the point p an aside. Of the points that precede p, it keeps only those in the
-// mask from, and those that precede one of these.
+// setAside makes the point p an aside. Then p precedes no point. A point that preceded p still does
+// so in two cases: it is in the mask from, or it precedes a point of this mask that precedes p.
+// Asides in the mask do not count.
 func (o *ordering) setAside(p int, from uint64) {
 	o.asides |= 1 << p
 	keep := from &^ o.asides

@@ -72,7 +72,7 @@ func TestPairsAreEvaluatedOnce(t *testing.T) {
 			t.Errorf("%v is not evaluated again", key)
 		}
 	}
-	// A pair is asked for: the answer may be as old as evaluating takes, but not older.
+	// An answer about a pair may rest on an earlier evaluation, but not on one from a minute ago.
 	old := answered[PairAnswer](t, f.ask(AskPair, PairRequest{"n00", "n01"}))
 	f.sweepAgain(SweepRequest{})
 	f.run(time.Minute, nil)

@@ -81,8 +81,8 @@ func (c *core) large() bool {
 	return c.moreThan(c.config.AllPairs, (*node).takesPart)
 }
 
-// moreThan reports whether more than so many nodes are counted. It looks at no more nodes than it
-// must.
+// moreThan reports whether the number of counted nodes is above the limit most. It looks at no more
+// nodes than it must.
 func (c *core) moreThan(most int, counts func(*node) bool) bool {
 	n := 0
 	for _, node := range c.nodes {

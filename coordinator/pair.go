@@ -167,7 +167,7 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	}
 }
 
-// keep adds new trains of a pair to those that save writes.
+// keep adds new trains of a pair to the trains that the next call of save writes.
 func (c *core) keep(p *pair, trains *tscratio.Pair) {
 	p.version++
 	if p.fresh == nil {
@@ -237,8 +237,8 @@ func (c *core) shorten(p *pair) {
 	p.live.KeepNewest(most, maxLiveBytes)
 }
 
-// relations computes the relations of a pair in both directions, for readings since so many of the
-// newest trains.
+// relations computes the relations of a pair in both directions, for readings since the newest
+// trains. newest is the number of these trains.
 func relations(p *tscratio.Pair, newest int) (both []*tscratio.Relation, err error) {
 	for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
 		r, err := p.RelateNewest(side, p.Declared.Wander, newest)

@@ -21,8 +21,8 @@ import (
 )
 
 // answererVariable is the environment variable that makes this test binary an answerer. Its value
-// is the address to answer on, how long to spin and, for user stamps only, "user", separated by
-// commas.
+// has three parts, separated by commas. The first is the address to answer on, the second how long
+// to spin. If the third is "user", the answerer takes no stamps from the kernel.
 const answererVariable = "MINRTT_TEST_ANSWER"
 
 func TestMain(m *testing.M) {

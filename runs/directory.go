@@ -92,7 +92,7 @@ func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// readFile reads a regular file. If the file is longer than most bytes, readFile returns an error.
+// readFile reads a regular file. It returns an error if the file is longer than the limit.
 func readFile(root *os.Root, name string, most int64) ([]byte, error) {
 	f, size, err := openFile(root, name)
 	if err != nil {

@@ -2,9 +2,10 @@ package sim
 
 import "math/bits"
 
-// A queue has the events of a shard. Events of the near future lie in buckets by time, unsorted. A
-// window takes whole buckets, and sorts the events of one node at a time. Events of the time after
-// that lie in buckets that are as long as the whole near future. All later events lie in a heap.
+// A queue has the events of a shard, in three places. Events of the near future lie in buckets, one
+// for each short stretch of time. A bucket is not sorted: a window takes whole buckets, and sorts
+// the events of one node at a time. Later events lie in longer buckets, each as long as the whole
+// near future. Events after all buckets lie in a heap.
 type queue struct {
 	near, mid ring
 	far       eventHeap

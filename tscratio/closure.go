@@ -233,8 +233,8 @@ func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	return closed, nil
 }
 
-// count returns the interval of the count of node into at the moment when a program read y on node
-// from.
+// count translates the reading y of the first node. It returns the interval of the count of the
+// second node at the moment when a program read y.
 func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	i, j := c.index(from), c.index(into)
 	if i < 0 {

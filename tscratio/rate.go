@@ -58,7 +58,7 @@ func (i RateInterval) wander(f fraction) RateInterval {
 type rates struct {
 	from          Node
 	verdict       Verdict
-	limits        Interval // the readings of from at which a rate may be known
+	limits        Interval // the readings of the node from at which a rate may be known
 	window_cycles uint64
 
 	// over returns the rates that are possible between two readings, as Relation.rateOver does.
@@ -164,8 +164,8 @@ func (p path) rateOver(at Interval) (RateInterval, error) {
 	return all, nil
 }
 
-// scale converts a duration of d cycles of the node from into cycles of the node into. The duration
-// begins when the counter of from shows y.
+// scale converts a duration of d cycles of the first node into cycles of the second node. The
+// duration begins when the counter of the first node shows y.
 func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 	ends := func(d int64) (lo, hi int64, err error) {
 		length := uint64(d)
@@ -202,9 +202,9 @@ func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 // program may ask for such a duration if it logs a counter of its own making.
 const maxSteps = 4096
 
-// passed returns the smallest and the largest number of cycles that the node into counts while the
-// node from counts length cycles, forwards or backwards from its reading y. It adds up one step
-// after another, each at the rate of the knot nearest to the step's middle.
+// passed lets the first node count length cycles, forwards or backwards from its reading y. It
+// returns the smallest and the largest number of cycles that the second node counts meanwhile. It
+// adds up one step after another, each at the rate of the knot nearest to the step's middle.
 func (r *rates) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {

@@ -14,8 +14,8 @@ import (
 // have the descriptions that it needs.
 const again_ns = 1e9
 
-// If more than most sockets or threads are known, the capture forgets those that no longer exist.
-// To find these, it lets all that are still in use be described again.
+// most limits how many sockets, and how many threads, the capture remembers. If it knows more, it
+// lets the kernel describe again all that are still in use, and forgets the others.
 const most = 1 << 16
 
 // sockets has the sockets that the kernel described, by their cookies. now has the sockets that
@@ -45,7 +45,8 @@ type stream struct {
 	seen   bool   // a message was seen
 }
 
-// from returns a stream. The sequence number belongs to the position after so many bytes.
+// from returns a stream. The sequence number belongs to the position after the given number of
+// bytes.
 func from(sequence uint32, bytes uint64) stream {
 	begins := uint64(sequence - uint32(bytes))
 	return stream{begins: begins, next: begins + bytes}
@@ -183,7 +184,7 @@ func (c *Capture) useThread(thread uint32, stamp_ns, at uint64) {
 	}
 }
 
-// text returns the bytes before the first zero byte, at most most.
+// text returns the bytes before the first zero byte, but no more bytes than the limit most.
 func text(b []byte, most int) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b[:min(len(b), most)])

@@ -157,7 +157,8 @@ type sizes struct {
 // have the same slot, messages cost more, and the beginning of a call may be missed.
 const manySlots = 1 << 16
 
-// ringSizes returns sizes for this machine. The kernel allows maps of at most most bytes.
+// ringSizes returns sizes for this machine. It makes the rings smaller until they take no more
+// bytes than the limit most, or until each has only leastRing sightings.
 func ringSizes(processors, most int, also Also) sizes {
 	s := sizes{1 << bits.Len(uint(processors-1)), 2, mostRing, manySlots, socketShort}
 	if also.Threads {

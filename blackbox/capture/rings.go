@@ -90,8 +90,8 @@ func (s *shared) close() error {
 	return errors.Join(errs...)
 }
 
-// ends returns, for each ring, the number of the sighting up to which the capture may take now. It
-// is at most limit more than it has taken.
+// ends returns, for each ring, the number of the sighting up to which the capture may take now. No
+// ring gives more sightings at once than limit says.
 func (s *shared) ends(limit int) (ends []uint64) {
 	for i := range s.heads {
 		h := &s.heads[i]

@@ -128,8 +128,8 @@ func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 	}
 }
 
-// checkMatches holds what was matched against the truth. All messages must be matched whose two
-// calls began later than from.
+// checkMatches compares the matches with the truth. A message must be matched if both of its calls
+// began after the reading from.
 func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint64) {
 	t.Helper()
 	segments, err := logstore.Segments(logs)

@@ -32,7 +32,8 @@ type Log struct {
 	last    map[uint32]last    // by thread
 }
 
-// last is the last captured call of a thread: its stamps, and from of its end.
+// last is the last captured call of a thread. lo and hi are its stamps. The call cannot have begun
+// before the reading from.
 type last struct{ lo, hi, from uint64 }
 
 // A Program is one end of messages.

@@ -108,7 +108,8 @@ func percentilesOf(a *analysis.Answer, h *Span) analysis.Percentiles {
 	return nil
 }
 
-// sinceStart returns the edges from where tuples begin to each point that they pass later.
+// sinceStart returns edges from the start of the first stage. They lead to the start and the end of
+// each later stage except the last.
 func sinceStart() (edges [][2]string) {
 	for _, stage := range job.Stages[1 : len(job.Stages)-1] {
 		for _, point := range []string{"start", "end"} {

@@ -37,8 +37,8 @@ func Compress(set *calls.Set, factor float64) {
 	set.Arrange()
 }
 
-// ShiftClocks adds a random offset of at most most_ns to all moments of a place. Each place has its
-// own offset.
+// ShiftClocks adds a random offset of no more than most_ns to all moments of a place. Each place
+// has its own offset.
 func ShiftClocks(set *calls.Set, most_ns int64, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	offsets := make([]int64, len(set.Places))

@@ -16,9 +16,9 @@ const (
 	groupRows = 1 << 17
 	// batchRows is the number of rows that are passed to the writer at once.
 	batchRows = 1 << 10
-	// partRows is the number of events and durations of a part. A part is so small that any engine
-	// can join it alone in memory. It is so large that a run of a billion events has only hundreds
-	// of parts.
+	// partRows is the number of events and durations of a part. A part is so small that any query
+	// engine can join it alone in memory. It is so large that a run of a billion events has only
+	// hundreds of parts.
 	partRows = 1 << 23
 )
 
@@ -79,8 +79,8 @@ func writeTable[Row any](w io.Writer, name string, about []aboutRow, rows []Row)
 	return t.finish()
 }
 
-// parquetWriter writes events and durations in parts. Engines read the number in the name of a
-// part's directory as the value of a column. All rows of a tuple are in one part.
+// parquetWriter writes events and durations in parts. All rows of a tuple are in one part. The name
+// of a part's directory contains a number, which query engines read as the value of a column.
 type parquetWriter struct {
 	create   createPart
 	small    []io.Writer // for edges, about and origins

@@ -182,7 +182,8 @@ type best[T any] struct {
 	all   []T
 }
 
-// add keeps an element. If there are then more than most, it drops the last in order.
+// add keeps an element. If there are then more elements than the limit most, it drops the last in
+// order.
 func (b *best[T]) add(v T, most int) {
 	if heap.Push(b, v); len(b.all) > most {
 		heap.Pop(b)
