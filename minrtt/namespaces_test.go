@@ -84,6 +84,7 @@ func trainsBetween(
 	defer done()
 	config := DefaultConfig()
 	config.Key = testKey
+	config.Timeout = 3 * time.Second // on a crowded machine, the other process may be slow to run
 	p, err := NewProber(u, clock, peer, config)
 	if err != nil {
 		t.Fatal(err)
