@@ -143,7 +143,7 @@ func TestFormatDocument(t *testing.T) {
 	}
 	for _, sentence := range []string{
 		fmt.Sprintf("are %d bytes long, all others %d.", longSize, shortSize),
-		fmt.Sprintf("Version %d.", version),
+		fmt.Sprintf("describes version %d.", version),
 		fmt.Sprintf("%d: there is none", uint32(noSequence)),
 		fmt.Sprintf("at most %d", maxBrackets),
 	} {
