@@ -8,15 +8,15 @@ import (
 )
 
 // If a message waited, somebody was late: the kernel, which had to wake a thread and copy the
-// bytes, or the program, which did something else. These hooks tell the two apart. They see when
-// each system call begins, and when those end in which a thread waits for messages.
+// bytes, or the program, which did something else. The two hooks below tell which it was. They see
+// when each system call begins, and when a system call ends in which a thread waits for messages.
 const (
 	hookCall    = "sys_enter" // (registers, number)
 	hookCallEnd = "sys_exit"  // (registers, result)
 )
 
-// mapCalls has, by thread, its present or last system call, and the last one in which it waited.
-// These are offsets in an entry.
+// mapCalls has an entry for each thread: about its present or last system call, and about the last
+// one in which it waited. These are offsets in an entry.
 const (
 	mapCalls   = "calls"
 	callBegan  = 0  // CLOCK_MONOTONIC in ns
@@ -71,8 +71,8 @@ func (w writer) callEnd() asm.Instructions {
 	return w.to
 }
 
-// calls loads the address of the present thread's entry in mapCalls into R0. It jumps if there is
-// none.
+// calls loads the address of the present thread's entry in mapCalls into R0. If the thread has no
+// entry, it jumps to the given label.
 func (w *writer) calls(flags int32, none string) {
 	w.add(
 		asm.FnGetCurrentTaskBtf.Call(),
@@ -85,9 +85,9 @@ func (w *writer) calls(flags int32, none string) {
 	)
 }
 
-// busy reports how long the program did something else while a message waited, after came has found
-// the message's arrival. That is the time from the arrival to the beginning of the present call,
-// without the part in which the thread waited for messages.
+// busy reports how long the program did something else while a message waited. It is called once
+// the message's arrival was found. The program did something else from the arrival to the beginning
+// of the present call, except while the thread waited for messages.
 func (w *writer) busy() {
 	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("came"))
 	w.calls(0, "report")

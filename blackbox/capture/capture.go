@@ -33,9 +33,9 @@ type Options struct {
 const (
 	ringBuffer = "4MiB"
 
-	// The capture looks for messages after each busy while messages come, and after each idle
-	// otherwise. Each time it also reads the clock and the counter. Both times are short, because a
-	// stamp that is far from these readings is less exact.
+	// While messages come, the capture looks for more of them at intervals of busy, and otherwise
+	// at intervals of idle. Each time it also reads the clock and the counter. Both intervals are
+	// short, because a stamp that is far from such a reading is less exact.
 	busy = 2 * time.Millisecond
 	idle = 20 * time.Millisecond
 

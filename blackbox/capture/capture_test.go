@@ -171,8 +171,8 @@ func (c captured) missed(t *testing.T) (n uint64) {
 }
 
 // Every message that programs sent and received over TCP is captured, with the right connection,
-// size, position, thread and time: also on a kernel that does not show when a call begins, and if
-// sockets and threads take the slots of others.
+// size, position, thread and time. This also holds on a kernel that does not show when a call
+// begins, and if sockets and threads take the slots of others.
 func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	for name, o := range map[string]Options{
@@ -291,8 +291,8 @@ func agrees(got captured, m blackbox.Message, c conversation.Call) bool {
 }
 
 // Messages over UNIX sockets and over UDP are captured, with their size, thread and time. Both ends
-// of a datagram have the same checksum, and no other datagram has it. After a message over a UNIX
-// socket was received, none waits, and before that, one does.
+// of a datagram have the same checksum, and no other datagram has it. One message waits before a
+// message over a UNIX socket is received, and none waits afterwards.
 func TestPrivilegedOtherSockets(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})

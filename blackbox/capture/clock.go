@@ -11,8 +11,8 @@ import (
 )
 
 // The programs in the kernel cannot read the counter. They read CLOCK_MONOTONIC, which the kernel
-// computes from the counter. A clocks converts these stamps to readings of the counter, which all
-// other stamps are.
+// computes from the counter. The type clocks converts such stamps to readings of the counter,
+// because all other stamps are readings of the counter.
 //
 // A bracket is a reading of the clock between two readings of the counter. Between two brackets the
 // clock's rate stays within ±wander of some value, so it is within 2·wander of its mean between

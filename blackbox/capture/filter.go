@@ -112,8 +112,8 @@ func cgroupRoot() (string, error) {
 	return "", errors.New("cgroups of version 2 are not mounted here: choose programs instead")
 }
 
-// chooseThread ends the program if the filter excludes the thread. The program remembers this
-// thread. R8 is the thread, and R9 its entry.
+// chooseThread ends the program if the filter excludes the thread. It then notes the thread, so
+// that later programs end without a look at the filter. R8 is the thread, and R9 its entry.
 func (w *writer) chooseThread() {
 	c := w.chosen
 	if len(c.programs) > 0 {
@@ -155,8 +155,8 @@ func (w *writer) chooseThread() {
 	)
 }
 
-// choosePort goes to the label kind, with R3 as the kind, if the filter excludes the socket's
-// ports. R1 is the socket's family.
+// choosePort looks whether the filter excludes the socket's ports. If so, it loads the kind into R3
+// and jumps to the label "kind". R1 is the socket's family.
 func (w *writer) choosePort() {
 	w.add(
 		asm.JEq.Imm(asm.R1, unix.AF_UNIX, "other port"),

@@ -32,7 +32,8 @@ type kernel struct {
 	shared    shared
 }
 
-// load checks and loads the programs, but does not attach them. most limits the bytes of the rings.
+// load checks and loads the programs, but does not attach them. The first parameter limits the
+// bytes of the rings.
 func load(most int, o Options) (*kernel, error) {
 	here := lookAround()
 	if err := here.describesItself(); err != nil {

@@ -14,8 +14,9 @@ import (
 // have the descriptions that it needs.
 const again_ns = 1e9
 
-// most limits how many sockets, and how many threads, the capture remembers. If it knows more, it
-// lets the kernel describe again all that are still in use, and forgets the others.
+// most is the largest number of sockets that the capture remembers, and that of threads. If it
+// knows more, the kernel describes all of them again that are still in use. The capture forgets
+// the others.
 const most = 1 << 16
 
 // sockets has the sockets that the kernel described, by their cookies. now has the sockets that
@@ -45,8 +46,7 @@ type stream struct {
 	seen   bool   // a message was seen
 }
 
-// from returns a stream. The sequence number belongs to the position after the given number of
-// bytes.
+// from returns a stream in which the sequence number follows the given number of bytes.
 func from(sequence uint32, bytes uint64) stream {
 	begins := uint64(sequence - uint32(bytes))
 	return stream{begins: begins, next: begins + bytes}
@@ -55,8 +55,8 @@ func from(sequence uint32, bytes uint64) stream {
 // place returns the position of a message's first byte. It reports whether the position is sure.
 //
 // If the beginning of a call was not seen, the kernel only says where the stream was at the end of
-// the call. If that is the message's length after the last message, the message is exactly what
-// lies between. Otherwise other threads may have moved some bytes at the same time.
+// the call. If exactly the message's length lies between the last message and this place, the
+// message is what lies there. Otherwise other threads may have moved some bytes at the same time.
 func (s *socket) place(m *seen) (position uint64, sure bool) {
 	in := &s.received
 	if m.ring == sentRing {
@@ -74,8 +74,8 @@ func (s *socket) place(m *seen) (position uint64, sure bool) {
 	return position, sure
 }
 
-// forget forgets the sockets that no longer exist. The kernel must then describe every socket
-// again.
+// forget drops the sockets that were not described since the last call. They may no longer exist.
+// The kernel must then describe every socket again.
 func (all *sockets) forget() { all.now, all.before = map[uint64]*socket{}, all.now }
 
 // described remembers a socket. The socket gets its number when its first message comes.
@@ -184,7 +184,7 @@ func (c *Capture) useThread(thread uint32, stamp_ns, at uint64) {
 	}
 }
 
-// text returns the bytes before the first zero byte, but no more bytes than the limit most.
+// text returns the bytes before the first zero byte. The second parameter limits their number.
 func text(b []byte, most int) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b[:min(len(b), most)])

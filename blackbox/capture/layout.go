@@ -138,7 +138,7 @@ const (
 	happeningThread   = 20 // or 0
 	happeningOther    = 24 // Forked: the new thread
 	happeningProcess  = 28 // Forked: its process
-	happeningBusy     = 24 // Busy: for so many ns, in the place of the two fields above
+	happeningBusy     = 24 // Busy: for how many ns, in the place of the two fields above
 	happeningSequence = 32 // Retransmitted: sequence number of the first byte; Busy: after the last
 	happeningLength   = 36 // Retransmitted: number of bytes
 	happeningBytes    = 40
@@ -157,8 +157,8 @@ type sizes struct {
 // have the same slot, messages cost more, and the beginning of a call may be missed.
 const manySlots = 1 << 16
 
-// ringSizes returns sizes for this machine. It makes the rings smaller until they take no more
-// bytes than the limit most, or until each has only leastRing sightings.
+// ringSizes returns sizes for this machine. It makes the rings smaller until their bytes are within
+// the given limit, or until each has only leastRing sightings.
 func ringSizes(processors, most int, also Also) sizes {
 	s := sizes{1 << bits.Len(uint(processors-1)), 2, mostRing, manySlots, socketShort}
 	if also.Threads {

@@ -85,8 +85,8 @@ func (w writer) arrived() asm.Instructions {
 	return w.to
 }
 
-// came adds to what on the stack how long the message was ready before the stamp, if the last byte
-// of the message is in one of the last two arrivals. R9 is the socket's entry.
+// came looks for the last byte of the message in the last two arrivals. If it finds the byte, it
+// notes in stackWhat how long the message was ready before the stamp. R9 is the socket's entry.
 func (w *writer) came() {
 	found := "report"
 	if w.also.Calls {
@@ -128,8 +128,8 @@ func (w *writer) came() {
 	w.add(asm.Mov.Imm(asm.R1, 0).WithSymbol("unseen"))
 }
 
-// happened gets room for a happening, fills in what is on the stack, and calls fill to add more. R7
-// is the socket, if there is one. R9 is the room.
+// happened gets room for a happening, and fills in what is on the stack. The function fill adds
+// more. R7 is the socket, if there is one. R9 is the room.
 func (w *writer) happened(fill func()) {
 	w.reserve(happeningBytes)
 	w.add(asm.Mov.Imm(asm.R1, 0))

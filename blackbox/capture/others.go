@@ -50,9 +50,9 @@ func (w *writer) plain(sent bool) {
 	w.checksum()
 }
 
-// waiting notes how many pieces of data wait for the receiver. The clock was read before. The
-// program reads it again, and notes how much later that was. If it was much later, the number is
-// not known.
+// waiting notes how many pieces of data wait for the receiver. The clock was read before, for the
+// stamp. The program now reads it again, and notes how long after the stamp the number holds. If
+// that is too long for its field, the number counts as not known.
 func (w *writer) waiting(sent bool) {
 	f := w.f
 	receiver := asm.R7

@@ -48,7 +48,7 @@ const (
 	whatFirst  = 1 << 3 // the sequence number is that of the first byte
 
 	whatWaiting   = 16 // bits 16 to 25 are Waiting, as in blackbox.Message
-	whatLater     = 26 // bits 26 to 31: at most so many units after the stamp
+	whatLater     = 26 // bits 26 to 31: at most how many units after the stamp
 	whatLaterMost = 63
 	laterShift    = 5 // a unit is 32 ns
 )
@@ -70,7 +70,7 @@ func (w writer) begin() asm.Instructions {
 		asm.LoadMem(asm.R3, asm.R6, 8, asm.DWord),
 		asm.LoadMem(asm.R4, asm.R3, f.iterKind, asm.Byte),
 		asm.LoadMem(asm.R3, asm.R3, f.iterOffset, asm.DWord),
-		// Another thread that takes the entry clears the two in the opposite order.
+		// Another thread that takes the entry clears these two fields in the opposite order.
 		asm.LoadMem(asm.R2, asm.R9, threadBegan, asm.DWord),
 		asm.LoadMem(asm.R1, asm.R9, threadSocket, asm.DWord),
 		asm.StoreMem(asm.R9, threadSocket, asm.R7, asm.DWord),

@@ -100,7 +100,8 @@ func (s *shared) ends(limit int) (ends []uint64) {
 	return ends
 }
 
-// take passes the sightings of a ring up to end to a function, and returns how many these are.
+// take passes the sightings of a ring before the number end to a function, and returns how many it
+// has passed.
 func (s *shared) take(ring int, end uint64, seen func(s sighting, ring int)) (taken int) {
 	h := &s.heads[ring]
 	from := h.read.Load()

@@ -111,7 +111,7 @@ func (s *steps) connected() (client, server int) {
 	return client, server
 }
 
-// readable waits until a socket has so many bytes.
+// readable waits until a socket has the given number of bytes.
 func readable(socket, bytes int) {
 	for {
 		n, err := unix.IoctlGetInt(socket, unix.SIOCINQ)
