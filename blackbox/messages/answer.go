@@ -82,7 +82,7 @@ type Pair struct {
 	Program []Percentile `json:"program,omitempty"`
 
 	// Resent is the number of messages of which TCP sent bytes again. Resending has percentiles of
-	// the time that passed until it did so last.
+	// the time from the beginning of the call that sent until TCP sent bytes for the last time.
 	Resent    uint64       `json:"resent,string,omitempty"`
 	Resending []Percentile `json:"resending,omitempty"`
 

@@ -58,8 +58,8 @@ func received(truth []conversation.Call) map[conversation.Call]conversation.Call
 }
 
 // Between two namespaces and over loopback, each message that one program sent and another received
-// is matched with the call that received its last byte, and with no other: also if the capture
-// begins in the middle.
+// is matched with the call that received its last byte, and with no other. This also holds if the
+// capture begins in the middle of the conversation.
 func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	p, err := netns.NewPair()
@@ -129,7 +129,7 @@ func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 }
 
 // checkMatches compares the matches with the truth. A message must be matched if both of its calls
-// began after the reading from.
+// began after a given reading of the counter.
 func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint64) {
 	t.Helper()
 	segments, err := logstore.Segments(logs)

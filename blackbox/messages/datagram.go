@@ -32,7 +32,7 @@ func (d datagram) possible(receive datagram, possible possible) bool {
 	return possible(&send, &got)
 }
 
-// sameNode is a possible. It only knows the order of calls of one node.
+// sameNode has the type possible. It only knows the order of calls of one node.
 func sameNode(send, receive *Call) bool {
 	return send.Log.Node != receive.Log.Node || send.Log.Epoch != receive.Log.Epoch ||
 		send.Lo_cycles <= receive.Hi_cycles
@@ -132,7 +132,7 @@ func (g *gathering) match(sends, receives []datagram) {
 		return
 	}
 	claims := make([][]datagram, len(sends)) // receiving calls that can have only this one
-	alike := make([]bool, len(sends))        // a receiving call can have this one or another one
+	alike := make([]bool, len(sends))        // a receiving call can have this one, among others
 	for _, r := range receives {
 		var possible []int
 		for i, s := range sends {
@@ -232,8 +232,9 @@ func (g *gathering) elsewhere(a netip.AddrPort, s *socket) bool {
 	return len(owners) > 0 && !owners[namespaceOf(s)]
 }
 
-// translates compares the addresses that two sockets know. If they agree, near is true. Otherwise
-// it returns the translation that there must be, or none if there can be none.
+// translates compares the addresses that two sockets know. If the addresses agree, near is true.
+// Otherwise it returns the translation that must lie between the sockets, or none if none is
+// possible.
 func translates(s, r *socket) (t translation, near bool) {
 	sameNode := s.log.Node == r.log.Node && s.log.Epoch == r.log.Epoch
 	if s == r || (s.of.Family == blackbox.UNIX) != (r.of.Family == blackbox.UNIX) {

@@ -80,7 +80,8 @@ type Matched struct {
 	Left     map[Reason]uint64 // sent messages without a known receiver
 }
 
-// A possible reports whether a call can have received what another call sent.
+// The type possible is for functions that report whether a call can have received what another call
+// sent.
 type possible func(send, receive *Call) bool
 
 // match finds the receiver of each message that was sent. It calls each for those that have one.

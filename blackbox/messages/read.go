@@ -32,8 +32,8 @@ type Log struct {
 	last    map[uint32]last    // by thread
 }
 
-// last is the last captured call of a thread. lo and hi are its stamps. The call cannot have begun
-// before the reading from.
+// last is the last captured call of a thread: its two stamps, and a reading of the counter before
+// which it cannot have begun.
 type last struct{ lo, hi, from uint64 }
 
 // A Program is one end of messages.
@@ -60,8 +60,8 @@ type socket struct {
 	again []again         // in the order of time
 }
 
-// busy is for how long the receiving thread did something else while a message waited: for cycles,
-// or slack more or less.
+// busy says for how long the receiving thread did something else while a message waited: for a
+// number of cycles, which may be too large or too small by at most the slack.
 type busy struct{ cycles, slack uint64 }
 
 // again says that TCP sent bytes again, between two readings of the counter.
@@ -73,7 +73,7 @@ type end struct {
 	// position is the position in a stream. If there is none, it has the checksum in the low 32
 	// bits, and Waiting above them.
 	position    uint64
-	from        uint64 // the call began after this reading: then its thread was elsewhere
+	from        uint64 // the call began after this reading, when its thread was in another call
 	arrived     uint64 // as in blackbox.Message; 0: not known
 	by          *Thread
 	bytes       uint32
@@ -230,7 +230,8 @@ func (l *Log) happened(h *blackbox.Happening) {
 	}
 }
 
-// follow notes before which reading a call cannot have begun: its thread was in another call.
+// follow notes a reading before which a call cannot have begun, because its thread was still in
+// another call.
 func (l *Log) follow(e *end) {
 	now := last{lo: e.began, hi: e.ended}
 	if e.early {

@@ -72,7 +72,7 @@ func (t *Times) Parts(m *Match) (p Parts) {
 			t.divide(&p, r)
 		}
 	}
-	// What was sent again after the arrival was sent in vain.
+	// Bytes that TCP sent again after the arrival did not delay the message, so they do not count.
 	for _, a := range slices.Backward(m.sender.again) {
 		resend := m.Send
 		resend.Lo_cycles, resend.Hi_cycles = a.lo, a.hi

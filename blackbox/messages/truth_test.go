@@ -56,7 +56,7 @@ func (r *rig) end(t *testing.T) {
 }
 
 // Each message over UNIX sockets of all types and over UDP is matched with the call that received
-// it, and with no other: also if the capture begins when messages have been sent and not received.
+// it, and with no other. This also holds if messages are on their way when the capture begins.
 func TestPrivilegedPipes(t *testing.T) {
 	privileged.Need(t)
 	for name, middle := range map[string]bool{"whole": false, "middle": true} {
@@ -82,9 +82,10 @@ func TestPrivilegedPipes(t *testing.T) {
 	}
 }
 
-// Each message over TCP is matched with the call that received it, and with no other, though ports
-// are used again at once, connections are reset, with data that nobody received, or closed in one
-// direction, and descriptors are passed to other threads.
+// Each message over TCP is matched with the call that received it, and with no other, even though
+//   - ports are used again at once,
+//   - connections are reset, with data that nobody received, or closed in one direction,
+//   - descriptors are passed to other threads.
 func TestPrivilegedRough(t *testing.T) {
 	privileged.Need(t)
 	r := startRig(t)

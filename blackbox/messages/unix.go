@@ -128,8 +128,8 @@ func (m *Matched) pipe(from, to *socket, each func(Match)) {
 	m.join(sends, receives, each)
 }
 
-// differ reports whether a datagram and what was received in its place differ. Then messages were
-// exchanged that are not in the log.
+// differ reports whether some call received another message than the one that was sent in its
+// place. If so, messages are missing in the log.
 func (p *pipe) differ() bool {
 	for i := range p.sends.calls {
 		k := p.before + int64(i)
@@ -217,8 +217,8 @@ func (l *line) alone() bool {
 	})
 }
 
-// least returns how much had surely been moved when a call looked at what waits. The thread of the
-// call has moved it before.
+// least returns how much the calls of a line had surely moved when a given call looked at what
+// waits. What the thread of that call moved earlier counts, too.
 func (l *line) least(at *end) int64 {
 	n := sort.Search(len(l.calls), func(i int) bool { return l.calls[i].ended > at.began })
 	sum := l.sums[n]
@@ -230,7 +230,8 @@ func (l *line) least(at *end) int64 {
 	return sum
 }
 
-// most returns how much had been moved at most when a call looked at what waits.
+// most returns the largest amount that the calls of a line can have moved when a given call looked
+// at what waits.
 func (l *line) most(at *end) int64 {
 	n := sort.Search(len(l.byLo), func(k int) bool {
 		return l.calls[l.byLo[k]].earliest() > at.ended
@@ -248,9 +249,9 @@ func (l *line) most(at *end) int64 {
 	return sum
 }
 
-// count finds out how much was received that was sent before the first captured call. Whatever was
-// sent, before or since, is either received or waits. So at any moment, this number is what waits
-// plus what was received minus what was sent.
+// count finds how much was received that was sent before the first captured call. Whatever was sent
+// is either received or still waits. So at any moment, this number is what waits, plus what the
+// captured calls have received so far, minus what they have sent so far.
 func (p *pipe) count() {
 	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, l := range []*line{&p.sends, &p.receives} {

@@ -16,8 +16,8 @@ type host struct {
 	random  *rand.Rand
 	now     uint64
 	log     *Log
-	since   uint64    // no call is captured that passes the hook before
-	blur    [2]uint64 // a stamp is so much early, and late
+	since   uint64    // calls that pass the hook earlier are not captured
+	blur    [2]uint64 // how much too early and how much too late a stamp may be
 	threads []*worker
 
 	truth map[uint64]uint64 // as in world; the keys are call numbers
@@ -46,7 +46,7 @@ type direction struct {
 	single bool
 	ends   [2]uint32 // numbers of the sockets: of the sender and of the receiver
 	pieces []piece
-	empty  int // so often the log says that everything was received
+	empty  int // how often the log says that everything was received
 }
 
 // A piece is what one call sent and nobody has received yet.
@@ -62,7 +62,7 @@ func newHost(random *rand.Rand) *host {
 	}
 }
 
-// connect makes the two directions of a connection, with so many threads at each end.
+// connect makes the two directions of a connection, with the given number of threads at each end.
 func (h *host) connect(protocol blackbox.Protocol, threads int) {
 	first := uint32(len(h.log.sockets)) + 1
 	known := h.random.IntN(3) // one end or the other may not know its peer
@@ -134,7 +134,7 @@ func (h *host) step(w *worker) {
 	}
 }
 
-// take receives at most so many bytes, or the first message, and returns how many bytes it had.
+// take receives bytes up to a limit, or the first message. It returns how many bytes it received.
 func (c *direction) take(most int, last func(sent uint64)) (n int) {
 	for len(c.pieces) > 0 && n < most {
 		p := &c.pieces[0]
@@ -182,8 +182,8 @@ func (h *host) hook(w *worker) {
 // Once is not always enough: calls may be in progress at that moment.
 const often = 8
 
-// check matches everything, and returns how many messages of which both ends were seen are not
-// matched.
+// check matches everything. It returns how many messages are not matched although both of their
+// ends were seen.
 func (h *host) check(t *testing.T) (left int) {
 	t.Helper()
 	captured, matched := map[uint64]bool{}, map[uint64]bool{}
