@@ -17,13 +17,13 @@ type lag struct {
 }
 
 const (
-	nearest    = 200     // so many moments on each side of a moment count
+	nearest    = 200     // how many moments on each side of a moment count
 	enoughLags = 200_000 // about how many lags are counted for two kinds
 )
 
 // rates returns, for each delay, the logarithm of the rate at which a moment causes calls. The rate
-// comes from the lags that exceed chance. calls is how many calls of the kind there are for each
-// moment of the kind.
+// comes from the lags that exceed chance. The parameter is the number of calls of the one kind for
+// each moment of the other kind.
 func (l *lag) rates(calls float64) (f [delaySteps]float64) {
 	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
 	for i := range f {
@@ -62,7 +62,7 @@ func (p *program) first() *first {
 	return f
 }
 
-// lags counts lags.
+// lags counts the lags from requests to calls, and from responses to replies.
 func (s *sharing) lags(starts, ends []lag) {
 	m := s.m
 	begins, replies := make([][]int64, m.requests), make([][]int64, m.requests)
@@ -86,7 +86,7 @@ func (s *sharing) lags(starts, ends []lag) {
 	}
 }
 
-// count counts the lags from all moments to t, or back if sign is -1.
+// count counts the lags from all moments to a given one, or in the other direction if sign is -1.
 func (l *lag) count(all []int64, t, sign, unit int64) {
 	if l.after.n+l.before.n > enoughLags {
 		return

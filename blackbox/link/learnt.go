@@ -19,7 +19,8 @@ import (
 // one, so the model follows the load.
 type learnt struct {
 	window int // number of calls in a window
-	// memory keeps what was learnt about programs from one Link to the next. nil: nothing is kept.
+	// memory has what was learnt about programs, from one call of Link to the next. If it is nil,
+	// nothing is remembered.
 	memory map[string]*program
 }
 
@@ -45,7 +46,7 @@ func (l learnt) Link(seen *calls.Seen) []Link {
 	of := programs(seen)
 	left := mixedCallees(seen, of)
 	for done := map[int32]bool{}; ; {
-		// Programs that await responses of which the requests are not known yet come later.
+		// Some programs await responses whose requests are not known yet. Their turn comes later.
 		groups, order := map[int32][]place{}, []int32(nil)
 		ready := func(g int32) bool {
 			return !slices.ContainsFunc(left[g], func(to int32) bool {
@@ -179,7 +180,7 @@ func (p *program) score() (sum float64) {
 	return sum
 }
 
-// both returns the weighted mean of two links. part is the weight of the first.
+// both returns the weighted mean of two links. The last parameter is the weight of the first.
 func both(x, y Link, part float64) Link {
 	causes := map[int32]float64{
 		x.Cause: x.Probability * part,
@@ -329,9 +330,9 @@ func (p *program) link(seen *calls.Seen, size int, all []Link) {
 	}
 }
 
-// A window is a part of the data. Its links are those of calls that were sent at begin or later,
-// and before end. To find them, calls that were sent up to margin earlier or later are looked at,
-// too.
+// A window is a part of the data. It has the links of the calls that were sent between two moments,
+// its begin and its end. To find these links, the method also looks at calls that were sent a
+// little earlier or later. The margin limits how much.
 type window struct {
 	begin, end, margin int64
 }

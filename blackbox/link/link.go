@@ -109,13 +109,13 @@ func placesOf(seen *calls.Seen) []place {
 	return slices.DeleteFunc(all, func(p place) bool { return len(p.sends) == 0 })
 }
 
-// limit limits how long the requests of mixed connections count as open. Responses may overtake
-// each other, but only as far as requests were open at the same time.
+// limit restricts how long the requests of mixed connections count as open. A response may overtake
+// others, but no more of them than there were requests open at the same time.
 func (p *place) limit() {
 	type connection struct {
 		asked    []int32 // requests
 		answered []int64 // when responses were sent
-		most     int     // so many requests were open at the same time
+		most     int     // the most requests that were open at the same time
 	}
 	all := map[uint32]*connection{}
 	next := 0
@@ -150,8 +150,8 @@ func (p *place) limit() {
 	}
 }
 
-// limitOneWay limits how long requests without a response count as open: several times as long as
-// other requests were.
+// limitOneWay restricts how long requests without a response count as open: to several times as
+// long as other requests were open.
 func (p *place) limitOneWay() {
 	const (
 		often    = 4

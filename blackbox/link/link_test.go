@@ -104,7 +104,7 @@ func TestClocksDoNotMatter(t *testing.T) {
 	}
 }
 
-// A link in windows gives nearly the same links as a link of the whole.
+// If the data are linked window by window, the links are nearly the same as without windows.
 func TestWindows(t *testing.T) {
 	set := made("hotel", 500, 300)
 	whole := Judge(set, learnt{window: 1e6}.Link(&set.Seen))

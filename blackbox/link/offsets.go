@@ -85,9 +85,10 @@ func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 type clocks struct {
 	numbers map[int32]int
 	callees []int32
-	// lags finds the span of the lags between the events on two clocks. of says which events.
+	// lags finds the span of the lags between the events on two clocks. Its first parameter says
+	// which events these are.
 	lags func(of lagKind, from, to int) (lagSpan, bool)
-	// fits reports whether a callee's clock may be off by offset.
+	// fits reports whether a callee's clock may differ by the given offset.
 	fits func(callee int32, offset int64) bool
 }
 

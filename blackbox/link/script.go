@@ -28,8 +28,9 @@ type model struct {
 	spontaneous []float64
 }
 
-// These numbers describe events: replied, for each kind of request: received, and for each kind of
-// call and each count of calls of the kind: sent, answered.
+// These numbers describe events. One means that the reply was sent. Each kind of request has one:
+// it was received. Each kind of call has two for each count of calls of the kind: one was sent, and
+// one was answered.
 const (
 	replied   = 0
 	received  = 1
@@ -170,8 +171,8 @@ func (x *experience) add(r *request, script []int32, all []call, o *order, weigh
 	})
 }
 
-// learn makes the model follow the experience. A state with little experience borrows from all
-// states of the same kind of event.
+// learn computes the model's probabilities from the experience. A state with little experience
+// borrows from all states of the same kind of event.
 func (m *model) learn(x *experience) {
 	const few, fewer = 4, 0.5
 	n := m.nexts()
@@ -242,8 +243,8 @@ func (m *model) learn(x *experience) {
 	}
 }
 
-// learnMarks learns how probable each mark of an event is. As long as it knows nothing, it expects
-// that the order is kept.
+// learnMarks learns how probable each mark of an event is. As long as nothing was learnt, it
+// expects that calls are sent in the order of the messages that caused them.
 func (m *model) learnMarks(x *experience, states []int, next int) {
 	const few, fewer, turned = 4, 4, 0.05
 	n := m.nexts()
@@ -279,7 +280,7 @@ func logarithms(f [delaySteps]float64) *[delaySteps]float32 {
 	return table
 }
 
-// merge adds older experience, with the weight part.
+// merge adds older experience. The last parameter is its weight.
 func (x *experience) merge(old *experience, part float64) {
 	for k := range x.next {
 		x.next[k] += part * old.next[k]

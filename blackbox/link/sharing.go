@@ -22,8 +22,8 @@ type sharing struct {
 	scores     []float64
 	random     *rand.Rand
 
-	// quiet counts how often in a row no change of a call had a chance. A call with many such
-	// visits is tried rarely.
+	// quiet counts for each call how many times in a row no change had a chance. A call that has
+	// been quiet for long is tried rarely.
 	quiet []uint8
 	turn  int
 	best  float64 // the best change that was tried for a call
@@ -41,7 +41,7 @@ type tenure struct{ owner, draws int32 }
 const (
 	hopeless  = -15 // logarithm of the chance below which a change has none
 	quietFrom = 4   // quiet visits for each candidate until a call is tried rarely
-	quietStep = 16  // a quiet call is tried once in so many draws
+	quietStep = 16  // a quiet call is tried in one of how many draws
 	mostTries = 64  // tries for a call in one draw
 )
 
@@ -178,8 +178,9 @@ func (s *sharing) insert(script []int32, c int32) []int32 {
 	return slices.Insert(script, at, c)
 }
 
-// swap tries to exchange parts of the scripts of two requests. Each part begins at c, or at a call
-// of the same kind, and has a few calls. Or it has all calls that were sent with c or later.
+// swap tries to exchange parts of the scripts of two requests. Either each part has a few calls,
+// and begins at the given call or at a call of the same kind. Or it has all calls of its script
+// from the given call on, in the order of sending.
 func (s *sharing) swap(c, to int32) {
 	from := s.owner[c]
 	if from < 0 {
@@ -214,14 +215,14 @@ func (s *sharing) swap(c, to int32) {
 	}
 }
 
-// after returns the part of a request's script that was sent with c or later.
+// after returns the part of a request's script from the given call on, in the order of sending.
 func (s *sharing) after(r, c int32) []int32 {
 	i, _ := slices.BinarySearch(s.scripts[r], c)
 	return s.scripts[r][i:]
 }
 
-// alike returns a random call of a request that is of the same kind as c. It returns -1 if there is
-// none.
+// alike returns a random call of a request. The call has the same kind as the given one. If there
+// is none, the result is -1.
 func (s *sharing) alike(c, r int32) int32 {
 	found, n := int32(-1), 0
 	for _, k := range s.scripts[r] {
@@ -234,7 +235,7 @@ func (s *sharing) alike(c, r int32) int32 {
 	return found
 }
 
-// open reports whether a request is a candidate of all these calls.
+// open reports whether a request is a candidate for each of the given calls.
 func (s *sharing) open(all []int32, r int32) bool {
 	for _, c := range all {
 		if !slices.Contains(s.candidates[c], r) {
@@ -244,7 +245,8 @@ func (s *sharing) open(all []int32, r int32) bool {
 	return true
 }
 
-// exchanged appends a script to to. It leaves out the calls of without, and adds those of with.
+// exchanged copies a script to the end of a list. It leaves out some calls, and adds others where
+// they belong.
 func (s *sharing) exchanged(to, script, without, with []int32) []int32 {
 	for _, c := range script {
 		if len(without) > 0 && c == without[0] {

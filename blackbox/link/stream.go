@@ -27,9 +27,9 @@ type Streamed struct {
 	Probability, RunnerUpProbability float64
 }
 
-// NewStream returns a stream. Moments are multiples of quantum_ns. window is how many calls come
-// before a call and after it at least when it is linked, except at the ends: 0 means 6000. The
-// stream calls emit with the link of each call.
+// NewStream returns a stream. Moments are multiples of quantum_ns. When a call is linked, the
+// stream knows at least a window of calls before it and a window after it, except at the ends. The
+// window 0 means 6000 calls. The stream passes the link of each call to the function emit.
 func NewStream(quantum_ns int64, window int, emit func(Streamed)) *Stream {
 	size := cmp.Or(window, defaultWindow)
 	return &Stream{method: learnt{window: size, memory: map[string]*program{}}, size: size,
@@ -43,8 +43,8 @@ func (s *Stream) Place(p calls.Place) int32 {
 }
 
 // Push adds a call that has ended, and returns its number. Calls should come about in the order in
-// which they began: a call that comes more than a window later than its successors is linked with
-// what is kept then.
+// which they began. If a call comes more than a window late, some calls around it are already
+// forgotten, and its link is found without them.
 func (s *Stream) Push(c calls.Call) int64 {
 	s.seen.Calls = append(s.seen.Calls, c)
 	s.id, s.linked = append(s.id, s.next), append(s.linked, false)

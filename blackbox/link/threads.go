@@ -30,7 +30,7 @@ const (
 	shared               // the thread of the last event, which has received other messages since
 	earlier              // the thread of an earlier event
 	another              // a thread that did nothing for this request
-	overtook             // add this if others came first: see order
+	overtook             // added to the mark if other messages came first: see order
 	marks    = overtook + another + 1
 )
 
@@ -72,17 +72,18 @@ func (c *crew) add(a act) {
 type order struct {
 	kinds   int
 	threads int // number of threads that sent something
-	// least says when the queue was surely empty. For each kind of received message, each kind of
-	// call and each call, it has the smallest surplus around this call: messages that were
-	// received, less calls that were sent. There the queue was empty.
+	// least says when the queue was surely empty. The surplus is the number of messages that were
+	// received, less the number of calls that were sent. For each kind of received message, each
+	// kind of call and each call, least has the smallest surplus around this call. Where the
+	// surplus was smallest, the queue was empty.
 	least [][]int32
 }
 
 // orderReach is the number of calls on each side among which the queue should be empty once.
 const orderReach = 32
 
-// keeps reports whether the message with index i, of kind e, is the next one for the call with
-// index j, of kind k.
+// keeps reports whether a call keeps the order: whether the message that caused it is the next one
+// in the queue. The message and the call are given by their kinds and their indices.
 func (o *order) keeps(e int, i int32, k int, j int32) bool {
 	least := o.least[e*o.kinds+k]
 	return int(j) >= len(least) || i-j == least[j]

@@ -71,8 +71,8 @@ func TestThreadsOfAPool(t *testing.T) {
 	}
 }
 
-// If it is not known which response belongs to which request, this is found like other causes. An
-// answer never belongs to a request of another connection.
+// If it is not known which response belongs to which request, the request of a response is found
+// like other causes. It is never a request of another connection.
 func TestMixedConnection(t *testing.T) {
 	set := pool(150, true, true)
 	for i := range set.Calls {

@@ -13,8 +13,8 @@ import (
 // message that it causes is exponential, with a mean for each pair of sender and receiver. The
 // paper leaves some things open. They are decided as follows:
 //
-//   - A cause was received at the same moment or before, and at most horizon_ns before, also where
-//     the mean delay is measured.
+//   - A cause was received at most wap5Horizon_ns before, or at the same moment. This also holds
+//     where the mean delay is measured.
 //   - If the mean is 0, it is 1 ns.
 //   - If the moments of the caller are not known, those of the callee stand for them.
 //   - Requests and responses are messages, so the cause of a call may be a response. Its cause is
@@ -23,7 +23,7 @@ type wap5 struct{}
 
 const (
 	wap5Horizon_ns = 1_000_000_000
-	wap5Y          = 4 // a cause is more probable than no cause up to so many mean delays
+	wap5Y          = 4 // up to how many mean delays a cause is more probable than no cause
 	wap5Most       = 200
 )
 
