@@ -26,10 +26,10 @@ type Call struct {
 	// its place. 0: not known.
 	SentBy, ReceivedBy, RepliedBy, GotBy uint32
 
-	// Connection is the number of the connection if it is known that several requests were open on
-	// it at the same time, so that nobody knows which response belongs to which request. 0: the
-	// connection does not matter. Such a response is a call of its own: it Answers a call with the
-	// same Connection.
+	// Connection matters only if several requests are known to have been open on the connection at
+	// the same time. Then nobody knows which response belongs to which request, so each response is
+	// a call of its own, and Answers is true for it. It answers a call with the same Connection.
+	// Otherwise Connection is 0.
 	Connection uint32
 	Answers    bool
 }

@@ -26,8 +26,8 @@ const (
 var ErrNoCalls = errors.New("no spans found")
 
 // Read reads the traces in files, and in the files of directories. Each file may contain several
-// JSON values, one after the other, and may be compressed with gzip. Of a directory, files are left
-// out that do not begin like JSON. What cannot be read is left out and counted.
+// JSON values, one after the other, and may be compressed with gzip. In a directory, Read ignores
+// files that do not begin like JSON. It leaves out what it cannot read, and counts it.
 func Read(format Format, names ...string) (*Set, error) {
 	var decode func(*builder, json.RawMessage) error
 	switch format {
@@ -95,7 +95,7 @@ func (b *builder) file(path string, named bool,
 		if err == nil {
 			err = decode(b, value)
 		}
-		if err != nil { // the rest of the file cannot be read either
+		if err != nil { // the rest of the file cannot be read, either
 			b.malformed(fmt.Errorf("decode %q: %w", path, err))
 			return nil
 		}

@@ -55,7 +55,7 @@ func (b *builder) place(program, instance string) int32 {
 	return n
 }
 
-// placeOf returns the place of a program that says this about itself.
+// placeOf returns the place of a program with these attributes.
 func (b *builder) placeOf(program string, of attributes) int32 {
 	return b.place(cmp.Or(program, "not named"), of.instance())
 }
@@ -87,13 +87,15 @@ func (b *builder) finish() *Set {
 
 // trace turns the spans of one trace into calls.
 //
-// A span begins with a received call if its parent is in another place, or if it has no parent and
-// is not a client. So a root that is not a client is a request from outside. If the parent is a
-// client, it has the caller's moments. If not, the recorder did not note them, and they are
-// Unknown. A client without a server in the data called a program that was not observed. Messages
-// of queues and spans that follow from others have no response.
+//   - A span begins with a received call if its parent is in another place, or if it has no parent
+//     and is not a client. So a root that is not a client is a request from outside.
+//   - If the parent is a client, it has the caller's moments. If not, the recorder did not note
+//     these moments, and they are Unknown.
+//   - A client without a server in the data called a program that was not observed.
+//   - Messages of queues have no response, and neither have spans that follow from others.
 //
-// The cause of a call is the call that begins with the nearest such ancestor in the caller's place.
+// The cause of a call is found among the ancestors of its span: it is the call with which the
+// nearest ancestor begins that is in the caller's place and begins with a received call.
 func (b *builder) trace(all []*span) {
 	all = b.unique(all)
 	b.parents(all)
