@@ -37,8 +37,8 @@ type Answer struct {
 	Requests int `json:"requests"` // calls without a cause; each begins a path
 
 	// Links counts calls whose caller was captured, and responses whose request had to be found.
-	// Said and Sure count those of them whose cause has at least the probability link.Said or
-	// link.Sure.
+	// Said counts those of them whose cause has at least the probability link.Said, and Sure those
+	// whose cause has at least link.Sure.
 	Links int `json:"links"`
 	Said  int `json:"said"`
 	Sure  int `json:"sure"`
@@ -48,8 +48,8 @@ type Answer struct {
 	Patterns []Pattern `json:"patterns"` // the one that took the most time first
 	Slowest  []Path    `json:"slowest"`  // the slowest paths, the slowest one first
 
-	// Mixed counts connections on which several requests were open at the same time, so that
-	// requests and responses could not be told apart.
+	// Mixed counts connections on which several requests were open at the same time, so that it was
+	// not clear which calls were requests and which were responses.
 	Mixed int `json:"mixed"`
 	// Refuted counts messages that were received before they were sent, as the bound between the
 	// two nodes proves. Their ends count as those of different calls.
@@ -187,7 +187,8 @@ func (s *scale) ns(c *messages.Call) int64 {
 }
 
 // newLine finds the line of a node from its first and its last call. If the run does not relate the
-// node, its counter is taken as the reference's: links between calls of one node need no more.
+// node, its counter is taken for that of the reference: this is enough for links between calls of
+// the same node.
 func newLine(times *messages.Times, first, last *messages.Call) line {
 	l := line{at(first), at(first), 1}
 	x, err := times.At(first)
@@ -204,8 +205,8 @@ func newLine(times *messages.Times, first, last *messages.Call) line {
 // An Interval is a duration in cycles of the reference.
 type Interval = analysis.Interval
 
-// A Distribution describes durations. Interval k of the sorted lower ends and of the sorted upper
-// ends contains the truth of that percentile.
+// A Distribution describes durations. Its lower ends are sorted, and so are its upper ends. The
+// lower end and the upper end at the rank of a percentile contain the true percentile.
 type Distribution struct {
 	Count       int          `json:"count"`
 	Percentiles []Percentile `json:"percentiles"`

@@ -12,8 +12,8 @@ import (
 type Cause struct {
 	Program  string
 	Sent     *messages.Call
-	Received *messages.Call // nil: because of none, or that is not known
-	// Probability is that of Received.
+	Received *messages.Call // nil: no received message caused it, or the cause is not known
+	// Probability is the probability that Received is the cause.
 	Probability float64
 }
 
@@ -90,7 +90,7 @@ func (c *causes) each(do func(Cause)) {
 }
 
 // last returns the last message that was received for a request before a moment, and the
-// probability that it was this one.
+// probability that it really was the last.
 func (c *causes) last(request int32, until uint64) (received *messages.Call, p float64) {
 	received, p = cmp.Or(c.moments[request].heard, c.moments[request].received), 1
 	later := func(got *messages.Call) bool {

@@ -8,8 +8,9 @@ import (
 // fewest is the least number of requests of a pattern whose slow and fast ones are compared.
 const fewest = 20
 
-// compare says what the slowest tenth of a pattern's requests waited for longer than the faster
-// half. The differences of all calls add up to the difference of the whole requests.
+// compare compares the slowest tenth of a pattern's requests with the faster half. For each call it
+// says how much longer the slow ones waited for it. The differences of all calls add up to the
+// difference of the whole requests.
 func (m *meter) compare(p *Pattern, roots []int32, trees [][]int32) {
 	var known []int // numbers of the trees
 	for i, r := range roots {

@@ -51,8 +51,8 @@ func newForest(seen *Seen, links []link.Link) *forest {
 	return f
 }
 
-// cutCycles makes a root of one call of each cycle. Only clocks that contradict each other lead to
-// cycles.
+// cutCycles removes the cause of one call in each cycle, so that this call becomes a root. Cycles
+// only arise if clocks contradict each other.
 func (f *forest) cutCycles() {
 	const fresh, current, done = 0, 1, 2
 	state := make([]uint8, len(f.parent))

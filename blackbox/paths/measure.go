@@ -8,11 +8,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
 
-// parts are the durations of a call. A duration that is not known has known false.
+// parts are the durations of a call.
 type parts struct {
 	whole    amount // as its caller saw it; if its caller was not captured, as the callee saw it
 	network  amount // of the request and of the response
-	own      amount // of the callee, while it waited for no call
+	own      amount // time of the callee, without the time in which it waited for other calls
 	critical part   // what the request waited for
 }
 
@@ -89,7 +89,7 @@ func (m *meter) own(c int32) amount {
 }
 
 // critical divides the time of a request among the calls of its tree. Each moment counts for the
-// call that the request waited for: the one that ended last, of those that ran at the same time.
+// call that the request waited for: among those that ran at the same time, the one that ended last.
 func (m *meter) critical(root int32) {
 	stack := []int32{root}
 	for len(stack) > 0 {

@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A server takes requests on one connection, and for each asks another server, which takes a random
-// time. The first server answers in the order in which its own calls are answered. Each response is
-// a call of its own, and becomes a part of the request that caused it.
+// A server receives requests on one connection. For each, it asks another server, which answers
+// after a random time. The first server answers in the order in which its own calls are answered.
+// Each response is a call of its own, and becomes a part of the request that caused it.
 func TestPipelined(t *testing.T) {
 	server := &messages.Thread{Program: messages.Program{Node: "n", Name: "server"}, Process: 2}
 	client := &messages.Thread{Program: messages.Program{Node: "n", Name: "client"}, Process: 1}

@@ -39,11 +39,11 @@ type PathCall struct {
 	Got      *Interval `json:"got"`
 
 	// Own is the time that the called program spent on the call while it waited for no other call.
-	// Network is that of the request and the response. They are nil if they are not known.
+	// Network is the time that the request and the response took. nil: not known.
 	Own     *Interval `json:"own"`
 	Network *Interval `json:"network"`
 
-	// Message is the first call of the system that was captured of the request.
+	// Message is the first captured call of the system that sent or received the request.
 	Message *messages.Call `json:"-"`
 	// Request and Response are the first call of the system that sent the request, and the last one
 	// that sent the response. A call that was not captured is nil.
@@ -166,7 +166,8 @@ func (id *MessageID) is(c *messages.Call) bool {
 	return c != nil && c.Cookie == id.Socket && c.Lo_cycles == id.Sent_cycles
 }
 
-// slowest returns the trees of which the most time is known, the slowest one first.
+// slowest returns the trees that took longest, the slowest one first. The last parameter limits
+// their number. Trees whose time is not known are left out.
 func (m *meter) slowest(roots []int32, most int) []int32 {
 	known := slices.DeleteFunc(slices.Clone(roots), func(r int32) bool {
 		return !m.parts[r].whole.known

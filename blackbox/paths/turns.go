@@ -9,21 +9,22 @@ import (
 
 // On most connections, requests and responses take turns: a request is what the client sends until
 // it receives, and a response is what it receives until it sends again. On others, several requests
-// are open at the same time. Then the two ends see different turns, or send differently often in a
-// turn. If both ends sent equally often in all, each call that sent is a request or a response
-// (pair.go). Otherwise turns are the best guess.
+// are open at the same time. Then the two ends see different turns, or the number of calls that
+// send in a turn differs between the ends. If the client sent about as often as the server on the
+// whole connection, each call that sent is taken for one request or one response (pair.go).
+// Otherwise turns are the best guess.
 
 // A turn is a request and its response, as one end sees them.
 type turn struct {
 	out, in [2]int // from and to of the calls that sent, and of those that received
 }
 
-// turns divides the calls of a socket. asks are the calls of the request: those that sent for a
-// client, those that received for a server.
+// turns divides the calls of a socket into turns. The first list has the calls that exchanged
+// requests: those that sent, for a client, and those that received, for a server.
 func turns(asks, answers []messages.Call) (all []turn) {
 	i, k := 0, 0
 	for k < len(answers) && (len(asks) == 0 || at(&answers[k]) < at(&asks[0])) {
-		k++ // the response to a request from before the capture, or a greeting
+		k++ // the response to a request before the capture began, or a greeting
 	}
 	for i < len(asks) {
 		t := turn{out: [2]int{i, i}, in: [2]int{k, k}}
@@ -67,8 +68,8 @@ func sameTurns(s *messages.Socket, own, theirs []turn) bool {
 	return true
 }
 
-// balanced reports whether both ends sent equally often in each turn that the server sees, except
-// the first and the last.
+// balanced reports whether both ends made equally many calls that sent in each turn that the server
+// sees, except the first and the last turn.
 func balanced(s *messages.Socket, theirs []turn) bool {
 	k := 0
 	for i, t := range theirs {

@@ -28,8 +28,8 @@ func TestBoundRefutesMatches(t *testing.T) {
 	if before.Refuted != 0 {
 		t.Fatalf("%d true matches are refuted", before.Refuted)
 	}
-	// The clocks of the nodes are some µs uncertain. One receive moves 5 ms back, and another, on
-	// the sender's own node, does so as well.
+	// The clocks of the nodes are uncertain by some µs. Two receives are moved back by 5 ms: one on
+	// another node than the sender's, and one on the sender's own node.
 	var remote, local int
 	for _, s := range sockets {
 		if s.Other == nil || len(s.Receives) == 0 || len(s.Other.Sends) == 0 ||
