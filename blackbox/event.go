@@ -111,9 +111,9 @@ type Message struct {
 	//
 	// Checksum is a checksum of the beginning and the end of a datagram; 0: not known.
 	//
-	// Waiting is one more than the number of pieces of data that waited for the receiver at the end
-	// of the call, of UNIX sockets; 0: not known; MaxWaiting: so many or more. A piece is what one
-	// call sent, or a part of it.
+	// Waiting is for UNIX sockets: one more than the number of pieces of data that waited for the
+	// receiver at the end of the call. If it is MaxWaiting, more pieces may have waited. 0: not
+	// known. A piece is what one call sent, or a part of it.
 	Checksum uint32
 	Waiting  uint16
 
