@@ -12,12 +12,13 @@ type request struct {
 	then  step // nil: nothing
 }
 
-// A step is what a node does once a request was answered, or was repeated in vain. ok is the
-// answer, and false if there is none. A step is data, so that a node's state can be stored.
+// A step is what a node does once a request was answered, or was repeated in vain. It is told
+// whether the answer was yes; without an answer, it is told no. A step is data, so that a node's
+// state can be stored.
 type step interface{ take(n *Node, ok bool) }
 
-// A node remembers a request. If the request comes again, it gets the same answer and has no second
-// effect.
+// answered is a request that a node remembers. If the request comes again, it gets the same answer
+// and has no second effect.
 type answered struct {
 	from      Name
 	id        uint64
@@ -45,7 +46,8 @@ func (r *recent) find(from Name, id uint64) *answered {
 	return nil
 }
 
-// put remembers a request in the place of the oldest one, if that is not needed any more.
+// put remembers a request. The request takes the place of the oldest one if that is not needed any
+// more.
 func (r *recent) put(a answered) {
 	if n := len(r.all); n > 8 && r.all[(r.next+n/2)%n].over(a.came) {
 		r.shrink(a.came)
@@ -88,7 +90,7 @@ func (a *answered) over(now uint32) bool { return now > a.came+uint32(RecentLife
 // retries returns the node's time in units of AskRetry.
 func (n *Node) retries() uint32 { return uint32(n.now / AskRetry) }
 
-// ask sends a request. The step follows the answer.
+// ask sends a request. Once it is answered, the step is taken.
 func (n *Node) ask(to Name, id uint64, m Message, tries int, then step) {
 	r := &request{id: id, to: to, m: m, tries: tries - 1, due: n.now + AskRetry, then: then}
 	if len(n.asked) >= MaxAsked {

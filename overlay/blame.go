@@ -134,7 +134,7 @@ func (n *Node) budgetOf(name Name) *budget {
 	}
 	// A budget that is full again is like a new one.
 	n.budgets = without(n.budgets, func(b budget) bool { return b.full(n.now) })
-	if len(n.budgets) >= 4*n.degree { // more budgets than a node can have neighbours
+	if len(n.budgets) >= 4*n.degree { // this is more than a node can have neighbours
 		n.budgets = without(n.budgets,
 			func(b budget) bool { return n.in(b.name) == nil && n.out(b.name) == nil })
 	}

@@ -10,7 +10,8 @@ import (
 // A Fact is what a node says about itself, such as "role=worker". It has at most MaxFact bytes.
 type Fact string
 
-// A hint is what the node owner says about itself. The neighbour via passed it on.
+// A hint is what one node says about itself. The node is the owner of the hint. The field via names
+// the neighbour that passed the hint on.
 type hint struct {
 	owner, via Name
 	facts      []Fact

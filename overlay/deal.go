@@ -14,7 +14,7 @@ func (n *Node) deal(s Seek) bool {
 	case s.Give != "":
 		return n.trade(s)
 	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.splice(s):
-		// Splice even if this node has free ends: the origin then gets neighbours from more nodes.
+		// Splice even if this node has free ends: the origin then gets neighbours of more nodes.
 		return true
 	case s.Out && n.freeIns() > 0 && n.in(s.Origin) == nil && !slices.Contains(s.Outs, n.self):
 		n.takeFrom(s)
@@ -28,15 +28,15 @@ func (n *Node) deal(s Seek) bool {
 	return n.join(s)
 }
 
-// takeFrom gives the origin an edge to this node. For that the origin has a free out, and this node
-// a free in.
+// takeFrom gives the origin an edge to this node. The edge fills a free out of the origin, and a
+// free in of this node.
 func (n *Node) takeFrom(s Seek) {
 	n.addIn(s.Origin)
 	id := n.random.Uint64()
 	n.ask(s.Origin, id, Grant{ID: id, Walk: s.ID, Out: n.self}, AskTries, taken{s.Origin})
 }
 
-// taken follows the Grant of takeFrom.
+// taken is the step after the Grant of takeFrom was answered.
 type taken struct{ from Name }
 
 func (t taken) take(n *Node, ok bool) {
@@ -45,14 +45,14 @@ func (t taken) take(n *Node, ok bool) {
 	}
 }
 
-// linkTo gives this node an edge to the origin. For that this node has a free out, and the origin a
-// free in.
+// linkTo gives this node an edge to the origin. The edge fills a free out of this node, and a free
+// in of the origin.
 func (n *Node) linkTo(s Seek) {
 	n.offers++
 	n.offer(s.Origin, s.ID, linked{s})
 }
 
-// linked follows the offer of linkTo.
+// linked is the step after the offer of linkTo was answered.
 type linked struct{ s Seek }
 
 func (l linked) take(n *Node, ok bool) {
@@ -75,15 +75,15 @@ func (n *Node) offer(to Name, walk uint64, then step) {
 	n.ask(to, seq, Ping{Seq: seq, Walk: walk}, AskTries, then)
 }
 
-// spare returns an edge of this node that a deal can use. In the deal, the walk's origin gets an
-// edge to the node where the edge leads now, and the edge then leads to the node in. spare returns
-// nil if there is no such edge.
+// spare returns an edge of this node that a deal can use, or nil if there is none. In the deal, the
+// walk's origin gets an edge to the node where the spare edge leads now. The spare edge then leads
+// to another node, which the last parameter names.
 func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 	if in == n.self || n.out(in) != nil {
 		return nil
 	}
 	if slices.ContainsFunc(n.outs, func(o *out) bool { return o.next == in }) {
-		return nil // another deal makes an edge to the node in
+		return nil // another deal makes an edge to the same node
 	}
 	var all []*out
 	for _, o := range n.outs {
@@ -95,7 +95,7 @@ func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 	return choose(n.random, all)
 }
 
-// splice puts the origin, o, into an edge of this node, x: x→v becomes x→o→v.
+// splice puts the origin (o) into an edge of this node (x): the edge x→v becomes x→o→v.
 func (n *Node) splice(s Seek) bool {
 	o := n.spare(s.Origin, s.Outs, s.Origin)
 	if o == nil {
@@ -106,7 +106,8 @@ func (n *Node) splice(s Seek) bool {
 	return true
 }
 
-// trade exchanges edges between the origin, o, and this node, x: o→b and x→v become o→v and x→b.
+// trade exchanges edges between the origin (o) and this node (x): the edges o→b and x→v become o→v
+// and x→b.
 func (n *Node) trade(s Seek) bool {
 	o := n.spare(s.Origin, s.Outs, s.Give)
 	if o == nil {
@@ -117,7 +118,7 @@ func (n *Node) trade(s Seek) bool {
 	return true
 }
 
-// granted follows a Grant of the edge o, after which the edge can go to another node.
+// granted is the step after a Grant of an edge was answered. The edge can then go to another node.
 type granted struct {
 	o    *out
 	to   Name
@@ -166,7 +167,7 @@ func (n *Node) joinIn(s Seek, w want) bool {
 	return true
 }
 
-// joiningIn follows the offer of joinIn.
+// joiningIn is the step after the offer of joinIn was answered.
 type joiningIn struct {
 	o    *out
 	s    Seek
@@ -195,7 +196,7 @@ func (n *Node) joinOut(s Seek, w want) bool {
 	return true
 }
 
-// joiningOut follows the Grant of joinOut.
+// joiningOut is the step after the Grant of joinOut was answered.
 type joiningOut struct {
 	o    *out
 	s    Seek
@@ -213,7 +214,7 @@ func (j joiningOut) take(n *Node, ok bool) {
 	n.offer(j.s.Origin, j.s.ID, joinedOut{j.o, j.who})
 }
 
-// joinedOut follows the offer of joinOut.
+// joinedOut is the step after the offer of joinOut was answered.
 type joinedOut struct {
 	o   *out
 	who Name
@@ -228,7 +229,7 @@ func (j joinedOut) take(n *Node, ok bool) {
 	}
 }
 
-// grant promises a node an edge to the end of the edge o.
+// grant promises a node an edge to the node where one of this node's edges leads.
 func (n *Node) grant(o *out, to Name, m Grant, then step) {
 	m.ID, m.Out = n.random.Uint64(), o.peer
 	n.ask(to, m.ID, m, AskTries, then)
@@ -240,14 +241,15 @@ func (n *Node) revoke(to, promised Name) {
 	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, nil)
 }
 
-// handOver tells the node to which the edge o leads that this edge now comes from another node
-// (to). Then it redirects o to the node o.next.
+// handOver gives the far end of one of this node's edges to another node. It tells the node at that
+// end that the edge now comes from the other node. Then it redirects this node's edge to where the
+// field next says.
 func (n *Node) handOver(o *out, to Name, until Time) {
 	id := n.random.Uint64()
 	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, handed{o, to, o.peer, until})
 }
 
-// handed follows the Handover of handOver.
+// handed is the step after the Handover of handOver was answered.
 type handed struct {
 	o            *out
 	to, promised Name
@@ -291,7 +293,7 @@ func (n *Node) onGrant(from Name, m Grant) {
 		n.answer(a, false)
 		return
 	}
-	n.closeSeek(s.id) // the walk ends here, even if the grant turns out to be of no use
+	n.closeSeek(s.id) // the walk is over, even if the grant turns out to be of no use
 	if m.Out == n.self || n.out(m.Out) != nil || n.shuns(m.Out) || m.Give != (s.give != "") {
 		n.answer(a, false)
 		return
@@ -312,7 +314,7 @@ func (n *Node) onGrant(from Name, m Grant) {
 }
 
 // giveFor completes a trade. It gives the other node an edge to the node where the offered edge of
-// this node leads, and then redirects the offered edge to next.
+// this node leads. Then it redirects the offered edge to another node.
 func (n *Node) giveFor(a answered, s *seek, next Name) {
 	o := n.out(s.give)
 	if o == nil || o.next != "" {
@@ -324,10 +326,10 @@ func (n *Node) giveFor(a answered, s *seek, next Name) {
 	n.ask(o.peer, id, Handover{ID: id, To: a.from}, AskTries, given{o, a})
 }
 
-// given follows the Handover of giveFor.
+// given is the step after the Handover of giveFor was answered.
 type given struct {
 	o *out
-	a answered // the Grant, which this step answers
+	a answered // the Grant, which this node answers in this step
 }
 
 func (g given) take(n *Node, _ bool) {

@@ -7,8 +7,8 @@ type out struct {
 	peer Name
 	next Name // where the edge will lead if a deal about it succeeds; "" without a deal
 
-	// Up to the time until, the peer may deny that it has the edge, because it may not have heard
-	// of it yet. It is 0 once the peer has confirmed the edge.
+	// Before this time, the peer may deny that it has the edge, because it may not have heard of
+	// the edge yet. The time is 0 once the peer has confirmed the edge.
 	until Time
 	// promisedBy is the node that granted the edge. That node is blamed if the edge turns out not
 	// to exist.
@@ -64,7 +64,7 @@ func (n *Node) in(peer Name) *in {
 func (n *Node) freeOuts() int { return n.degree - len(n.outs) }
 func (n *Node) freeIns() int  { return n.degree - len(n.ins) }
 
-// addOut makes an edge to a peer. Up to the time until, the peer may deny that it has the edge.
+// addOut makes an edge to a peer. Until the given time, the peer may deny that it has the edge.
 func (n *Node) addOut(peer Name, f flag, until Time) {
 	o := &out{peer: peer, flag: f}
 	n.outs = append(n.outs, o)

@@ -23,8 +23,9 @@ type Heat struct {
 // small heats.
 type Warm struct{ Heats []Heat }
 
-// A Climb is a walk to a node that is hot by the kind By. It first takes Mix random steps. Then it
-// goes to hotter and hotter neighbours, at most Scan times. It ends where no neighbour is hotter.
+// A Climb is a walk to a node that is hot. By is the kind of heat. The walk first takes as many
+// random steps as Mix says. Then it goes to hotter and hotter neighbours, at most as often as Scan
+// says. It ends where no neighbour is hotter.
 type Climb struct {
 	Origin    Name
 	ID        uint64 // chosen by Origin
@@ -39,8 +40,8 @@ func (c Climb) valid() bool {
 	return c.Origin.valid() && validHeat(c.By) && c.Visited >= 0
 }
 
-// A Felt is a request to its receiver. It ends the receiver's walk Climb at the sender. Value is
-// the heat of the sender.
+// A Felt is a request. It says that a walk of the receiver ended at the sender. Climb is the walk's
+// number, and Value is the heat of the sender.
 type Felt struct {
 	ID, Climb uint64
 	Value     uint64
@@ -102,7 +103,7 @@ func (n *Node) paths() []Heat {
 	}
 	for _, o := range n.outs {
 		for _, h := range o.heatsAt(n.now) {
-			h.Value -= h.Value/4 + min(h.Value%4, 1) // less each time: no heat feeds itself
+			h.Value -= h.Value/4 + min(h.Value%4, 1) // less on each edge: no cycle stays warm
 			i := slices.IndexFunc(all, func(other Heat) bool { return other.By == h.By })
 			switch {
 			case i >= 0:
@@ -115,8 +116,8 @@ func (n *Node) paths() []Heat {
 	return all
 }
 
-// warmSoon tells the neighbours the path heats after a pause if one of these has changed by a
-// quarter.
+// warmSoon looks whether a path heat has changed by a quarter. If so, it tells the neighbours the
+// path heats after a pause.
 func (n *Node) warmSoon() {
 	paths := n.paths()
 	for _, h := range slices.Concat(paths, n.warmed) {
@@ -172,10 +173,10 @@ type climbs struct {
 	done  func([]Hot)
 }
 
-// Climb looks for nodes that are hot by a kind of heat, with HeatWalks walks from random nodes. It
-// calls done once, with the nodes where walks ended. The hottest is the first. The hottest node of
-// the fleet is probably one of them, but not certainly. Nobody can check what a node says about its
-// own heat.
+// Climb looks for nodes that are hot by a kind of heat. It sends HeatWalks walks, which climb from
+// random nodes. It calls done once, with the nodes where walks ended, the hottest first. These
+// probably include the hottest node of the fleet, but not certainly. Nobody can check what a node
+// says about its own heat.
 func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
 	n.at(now)
 	if !validHeat(by) {
@@ -188,8 +189,8 @@ func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
 	return nil
 }
 
-// climbBy sends walks, the first of which looks nearby. It waits for them at most for the given
-// time.
+// climbBy sends a number of walks. The first one looks nearby. Walks that have not ended after the
+// given time are ignored.
 func (n *Node) climbBy(by string, count int, wait Time, done func([]Hot)) {
 	c := &climbs{by: by, open: map[uint64]bool{}, until: n.now + wait, done: done}
 	var walks []Climb

@@ -37,7 +37,7 @@ func (f *fleet) hottest(m *member, by string) (found []Hot) {
 }
 
 // Among nodes that are all warm, walks find the hottest ones from anywhere, also over lossy links.
-// When these have cooled down, walks no longer name them.
+// When the hottest nodes have cooled down, walks no longer name them.
 func TestClimb(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)

@@ -3,8 +3,8 @@ package overlay
 // hopWays is the number of neighbours that a node tries before it gives up a walk.
 const hopWays = 4
 
-// pass sends a walk one step further: to the node with the name first or, if first is "", to a
-// random neighbour.
+// pass sends a walk one step further: to the given node or, if its name is empty, to a random
+// neighbour.
 func (n *Node) pass(w Walk, first Name) { n.passTo(w, first, "", hopWays) }
 
 func (n *Node) passTo(w Walk, to, avoid Name, ways int) {
@@ -24,7 +24,7 @@ func (n *Node) passTo(w Walk, to, avoid Name, ways int) {
 	n.ask(to, id, Hop{ID: id, Walk: w}, HopTries, passed{w, to, ways})
 }
 
-// passed follows a Hop.
+// passed is the step after a Hop was answered.
 type passed struct {
 	w    Walk
 	to   Name

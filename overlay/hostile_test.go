@@ -9,14 +9,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A lie is what a hostile node does with a message that it gets. For the rest, a hostile node
-// behaves like an ordinary node: it also handles the message as usual, unless the function do
-// returns true.
+// A lie is what a hostile node does with a message that it gets. The node then handles the message
+// like an ordinary node, unless the lie's function returns true.
 type lie struct {
 	name string
 	do   func(liar *member, from Name, m Message) bool
 	want Offence // the offence for which liars are blamed
-	hub  bool    // the liar keeps edges that honest nodes lack
+	hub  bool    // the liar holds ends of edges, which honest nodes then lack
 }
 
 // may reports whether a liar may send another lie. Without a limit it would lie without end,

@@ -12,9 +12,9 @@ const (
 	// PingRetry is the time after which an unanswered ping is repeated. It is longer than a round
 	// trip around the earth.
 	PingRetry = 500 * time.Millisecond
-	// After PingTries unanswered pings, a node is considered gone. If links lose 5 % of all
-	// messages, a tenth of all round trips fail, and eight fail in a row once in 10⁸ times. That is
-	// less than once an hour in a fleet of 10,000 nodes.
+	// PingTries is the number of unanswered pings after which a node is considered gone. If links
+	// lose 5 % of all messages, a tenth of all round trips fail, and eight fail in a row once in
+	// 10⁸ times. That is less than once an hour in a fleet of 10,000 nodes.
 	PingTries = 8
 	// Lease is how long a node believes in an incoming edge along which no ping arrives. By then
 	// the other end has died, or has repeated its ping eight times.
@@ -24,7 +24,8 @@ const (
 	// If a request was sent AskTries times without an answer, its receiver is considered gone. If
 	// links lose 5 % of all messages, this is wrong once in 10¹⁰ times.
 	AskTries = 10
-	// HopTries is less than AskTries, because a walk can go another way.
+	// HopTries is the number of tries for the request that passes a walk on. It is smaller than
+	// AskTries, because a walk can go another way.
 	HopTries = 3
 	// GrantLife is how long a node goes on pinging a promised neighbour that does not know of the
 	// edge yet. In this time, two requests can use up all their tries.
@@ -79,18 +80,18 @@ const (
 	TradeScan = 16
 	// MaxAsked is the largest number of a node's requests that wait for answers.
 	MaxAsked = 512
-	// MaxRecent is the largest number of requests that a node remembers, so that it does not obey a
-	// repeated request twice. At the rate at which a node accepts walks, these are the requests of
-	// two seconds. A node remembers a request for RecentLife, which is twice the time in which it
-	// is repeated.
+	// A node remembers requests so that it does not obey a repeated request twice. MaxRecent is the
+	// largest number of them. At the rate at which a node accepts walks, this number of requests
+	// comes in two seconds. RecentLife is how long a node remembers a request: twice the time in
+	// which the request is repeated.
 	MaxRecent  = 256
 	RecentLife = 2 * AskRetry * AskTries
 	// MaxWants is the largest number of notes that a node keeps about edges that other nodes lack.
 	// WantLife is how long it keeps a note.
 	MaxWants = 128
 	WantLife = 30 * time.Second
-	// A node keeps the times of at most MaxFailures failures. More would say nothing more about a
-	// cut.
+	// MaxFailures is the largest number of failures whose times a node keeps. More of them would
+	// tell nothing more about a cut.
 	MaxFailures = 2 * MaxDegree
 	// MaxLost is the largest number of lost nodes whose names a node keeps. MaxKnown is the largest
 	// number of other nodes whose names it keeps. If all its neighbours are gone, the node begins
@@ -107,8 +108,9 @@ const (
 	// flood. The factor allows for honest nodes, which pass on walks of other nodes' floods: these
 	// are at most about as many as an honest node may send.
 	FloodFactor = 4
-	// After ShunAfter offences, the neighbours of a node give it up, until ShunTime after the last
-	// offence. A single false promise may be bad luck: the node died in the middle of a deal.
+	// ShunAfter is the number of offences after which a node's neighbours give it up. They want no
+	// edge with it until ShunTime has passed since its last offence. A single false promise may be
+	// bad luck: perhaps the node died in the middle of a deal.
 	ShunAfter = 8
 	ShunTime  = 10 * time.Minute
 	// MaxFact is the largest size of a fact and of a pattern, in bytes. MaxFacts is the largest
@@ -140,8 +142,9 @@ const (
 	// neighbour.
 	MaxHeats = 4
 	// HeatPeriod is the time between two messages about heat to each incoming neighbour. If a path
-	// heat changes by a quarter, the next message comes earlier, but at least HeatPause after the
-	// last. A path heat is forgotten after HeatLife, so two lost messages in a row do no harm.
+	// heat changes by a quarter, the next message is sent earlier, but not before HeatPause has
+	// passed since the last one. A path heat is forgotten after HeatLife, so two lost messages in a
+	// row do no harm.
 	HeatPeriod = 20 * time.Second
 	HeatPause  = time.Second
 	HeatLife   = 3 * HeatPeriod
@@ -150,15 +153,15 @@ const (
 	// needs more steps than the graph's diameter, which is 7 among 10,000 nodes.
 	HeatWalks = 16
 	HeatScan  = 32
-	// TakeLease is how long a taker holds an item, unless it renews it: each TakeRenew, so one lost
-	// renewal does no harm.
+	// TakeLease is how long a taker holds an item unless it renews the lease. TakeRenew is the time
+	// between two renewals. It is so short that one lost renewal does no harm.
 	TakeLease = 20 * time.Second
 	TakeRenew = TakeLease / 3
-	// TakeWait is how long a taker waits for the walks of one climb, if some get lost. They take at
-	// most WalkSteps steps and as many as a climb to a hot node has.
+	// TakeWait is how long a taker waits for the walks of one climb if some get lost. A walk takes
+	// at most WalkSteps random steps, and then as many as the way to a hot node has.
 	TakeWait = 3 * time.Second
-	// MaxItems is the largest number of a node's items for takers, and MaxHeld that of the items
-	// that a node has taken or looks for.
+	// MaxItems is the largest number of items that a node has for takers. MaxHeld is the largest
+	// number of items that a node has taken or looks for.
 	MaxItems = 4096
 	MaxHeld  = 8
 	// MaxBlamed is the largest number of rule breakers whose names a node keeps.

@@ -47,8 +47,8 @@ func (n *Node) newFlag(again bool) flag {
 	return clean
 }
 
-// know remembers the name of a node. If all neighbours are gone, the node begins again with such
-// names.
+// know remembers the name of a node. If all neighbours are gone, this node begins again with the
+// nodes whose names it remembers.
 func (n *Node) know(name Name) {
 	if !slices.Contains(n.known.values, name) {
 		n.known.put(name, MaxKnown)

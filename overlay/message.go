@@ -5,7 +5,7 @@ package overlay
 type Message interface{ message() }
 
 // A Ping says that the sender has an edge to the receiver, or wants to have one. If the edge is the
-// result of a walk of the receiver, Walk is the id of that walk; otherwise it is 0.
+// result of a walk of the receiver, Walk is the id of that walk. Otherwise, Walk is 0.
 type Ping struct {
 	Seq, Walk uint64
 }
@@ -43,21 +43,21 @@ type Walk interface {
 	valid() bool
 }
 
-// A Seek looks for ends of edges for Origin. It first takes Mix steps, after which it is at any
-// node with equal probability. After that, it visits at most Scan further nodes, and each of them
-// may answer it.
+// A Seek looks for ends of edges for Origin. Mix is the number of its first steps, after which it
+// is at any node with equal probability. Scan is the largest number of further nodes that it
+// visits. Each of these may answer it.
 type Seek struct {
 	Origin    Name
 	ID        uint64 // chosen by Origin
 	Out, In   bool   // the directions that Origin lacks
-	Give      Name   // if not empty, Origin wants to exchange its edge to the node Give for another
+	Give      Name   // Origin wants to exchange its edge to this node for another; "": it does not
 	Outs      []Name // Origin's outgoing neighbours, to which it needs no second edge
 	Mix, Scan int
 	Revisits  int // number of visits to nodes where the walk had been before
 }
 
-// A Grant says that the sender gives the receiver an edge to the node Out. The receiver's walk Walk
-// asked for the edge. A Grant is a request.
+// A Grant says that the sender gives the receiver an edge. The edge leads to the node that Out
+// names. Walk is the id of the receiver's walk that asked for the edge. A Grant is a request.
 type Grant struct {
 	ID, Walk uint64
 	Out      Name
@@ -65,28 +65,29 @@ type Grant struct {
 	Give     bool // the sender gets the receiver's edge to Seek.Give in return
 }
 
-// A Revoke takes back a Grant of an edge to Out. It is a request.
+// A Revoke takes back a Grant. Out names the node to which the granted edge leads. A Revoke is a
+// request.
 type Revoke struct {
 	ID  uint64
 	Out Name
 }
 
-// A Handover says that the sender's edge to the receiver now belongs to the node To. It is a
-// request.
+// A Handover says that the sender's edge to the receiver now belongs to another node, which To
+// names. It is a request.
 type Handover struct {
 	ID uint64
 	To Name
 }
 
-// A Leaving says that the sender leaves, and that the receiver's edge to it may go to Instead. It
-// is a request.
+// A Leaving says that the sender leaves. Instead names the node to which the receiver's edge to the
+// sender may lead from now on. A Leaving is a request.
 type Leaving struct {
 	ID      uint64
 	Instead Name
 }
 
-// An Ended says that the receiver's walk Walk ended in vain. Few says that there are few nodes. An
-// Ended is a request.
+// An Ended says that a walk of the receiver ended in vain. Walk is the walk's id. Few says that
+// there are few nodes. An Ended is a request.
 type Ended struct {
 	ID, Walk uint64
 	Few      bool

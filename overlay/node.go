@@ -17,8 +17,8 @@ type Config struct {
 	// MayTake says whether a node may take items of this node's queues. nil: each node may.
 	MayTake func(queue string, taker Name) bool
 
-	// Outs and Ins are the neighbours of a node of a graph that exists already. Simulations that do
-	// not let their nodes join begin so.
+	// Outs and Ins are the neighbours of a node in a graph that exists already. They are for
+	// simulations whose nodes do not join.
 	Outs, Ins []Name
 }
 
@@ -120,9 +120,10 @@ func (n *Node) begin(outs, ins []Name) {
 // forward.
 func (n *Node) Next() Time { return n.next }
 
-// Touch reads state that Tick and Receive read first, and returns any number that depends on it. A
-// simulator calls it for nodes whose turn comes soon, because a core fetches the state of several
-// nodes from memory at once. Whoever wants all of that state calls it with 0, and later with 1.
+// Touch reads the state that Tick and Receive read first. The sum that it returns has no meaning. A
+// simulator calls Touch for nodes whose turn comes soon, because a core fetches the state of
+// several nodes from memory at once. To fetch all of a node's state, call it with 0, and later with
+// 1.
 func (n *Node) Touch(step int) (sum Time) {
 	if step == 0 {
 		return n.next + Time(len(n.outs)) + Time(len(n.ins))
@@ -239,7 +240,7 @@ func (n *Node) Receive(now Time, from Name, m Message) {
 // at sets the node's time, which never runs backwards.
 func (n *Node) at(now Time) { n.now = max(n.now, now) }
 
-// wakeAt makes the owner call Tick at the time t or earlier.
+// wakeAt makes the owner call Tick no later than at the given time.
 func (n *Node) wakeAt(t Time) { n.next = min(n.next, t) }
 
 func (n *Node) send(to Name, m Message) { n.transport.Send(to, m) }

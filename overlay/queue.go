@@ -9,10 +9,10 @@ import (
 // until a taker has finished it, so the death of a third node loses nothing. The number of items
 // that nobody holds is a kind of heat ([QueueHeat]), so climbs lead a taker to nodes with items.
 //
-// A taker gets an item by a Take, which the maker answers with a Given. The item is then the
-// taker's for TakeLease, and longer if the taker renews it by Keep. If the taker dies, the maker
-// gives the item to the next taker. A Keep with Done finishes the item, once: the maker refuses it
-// from a node that has lost the item to another.
+// A taker gets an item by a Take, which the maker answers with a Given. The taker then holds the
+// item for TakeLease, or for longer if it renews the lease by a Keep. If the taker dies, the maker
+// gives the item to the next taker. A Keep with Done finishes the item. An item is finished only
+// once: the maker refuses a Keep from a node that has lost the item to another.
 type (
 	// A Take asks for an item of a queue. It is a request. If the receiver has no item for the
 	// sender, the answer is an Ack, and otherwise a Given.
@@ -25,8 +25,9 @@ type (
 		ID   uint64
 		Item string
 	}
-	// A Keep renews the item that the request Take got or, if Done is set, finishes it. It is a
-	// request. The answer says whether the sender still held the item.
+	// A Keep renews the lease of an item, or finishes the item if Done is set. Take is the id of
+	// the request by which the sender got the item. A Keep is a request. The answer says whether
+	// the sender still held the item.
 	Keep struct {
 		ID, Take uint64
 		Done     bool
@@ -100,7 +101,8 @@ func (n *Node) Withdraw(now Time, queue, text string) bool {
 	return len(n.items) < had
 }
 
-// Items returns the number of this node's items in a queue, and how many of these takers hold.
+// Items returns the number of this node's items in a queue, and the number of those that takers
+// hold.
 func (n *Node) Items(now Time, queue string) (all, taken int) {
 	n.at(now)
 	for _, i := range n.items {
@@ -122,8 +124,8 @@ func (n *Node) item(is func(*item) bool) *item {
 	return nil
 }
 
-// ownHeats returns how hot this node itself is. Each queue with a free item counts, as far as there
-// is room.
+// ownHeats returns how hot this node itself is. Each queue with a free item is one kind of heat, as
+// long as there is room for more kinds.
 func (n *Node) ownHeats() []Heat {
 	all := slices.Clone(n.heats)
 	for _, it := range n.items {
@@ -181,8 +183,8 @@ func (n *Node) onKeep(from Name, m Keep) {
 	}
 }
 
-// keep reports whether a node still holds an item. If so, keep renews it or, if done is set,
-// removes it.
+// keep reports whether a node still holds an item. If so, it renews the lease or, if the work is
+// done, removes the item.
 func (n *Node) keep(holder Name, take uint64, done bool) bool {
 	i := n.item(func(i *item) bool { return i.holder == holder && i.take == take })
 	if i == nil {
@@ -225,9 +227,9 @@ func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
 	return nil
 }
 
-// takeWalks has the number of walks of each climb of a Take. Most items are found by the first,
-// which only looks nearby. The last climb looks for the last items of a queue. More walks would use
-// up what nodes accept.
+// takeWalks has the number of walks of each climb of a Take. The first climb only looks nearby, and
+// finds most items. The last climb is for the last items of a queue. More walks would use up the
+// number that nodes accept.
 var takeWalks = []int{1, 3, HeatWalks / 2}
 
 // takeOn asks the next node or, if all have been asked, climbs again.
@@ -255,7 +257,7 @@ func (n *Node) takeOn(t *taking) {
 	})
 }
 
-// tookFrom follows a Take.
+// tookFrom is the step after a Take was answered.
 type tookFrom struct {
 	t     *taking
 	maker Name
@@ -282,9 +284,9 @@ func (n *Node) took(t *taking, i Item) {
 	t.done(i, true)
 }
 
-// Finish says that the work of an item is done or, if done is false, leaves it to the next taker
-// when the lease ends. It calls over with whether this was the one node that finished the item. If
-// the maker does not answer, nobody knows that: over is told false, and the maker may or may not
+// Finish says whether the work of an item is done. If it is not, the next taker gets the item when
+// the lease ends. The function over is told whether this node was the one that finished the item.
+// If the maker does not answer, nobody knows. Then over is told false, and the maker may or may not
 // give the item to another node.
 func (n *Node) Finish(now Time, i Item, done bool, over func(finished bool)) {
 	n.at(now)
@@ -301,7 +303,7 @@ func (n *Node) Finish(now Time, i Item, done bool, over func(finished bool)) {
 	}
 }
 
-// finished follows a Keep with Done, and renewed one without.
+// finished is the step after a Keep with Done was answered. renewed is the step after another Keep.
 type (
 	finished struct{ over func(bool) }
 	renewed  struct{ id uint64 } // of the Take
@@ -316,7 +318,8 @@ func (r renewed) take(n *Node, ok bool) {
 	}
 }
 
-// tickQueue renews the items that this node holds, and tells of those whose leases ended.
+// tickQueue renews the leases of the items that this node holds. If a lease of one of the node's
+// own items has ended, neighbours must hear that the item is free again.
 func (n *Node) tickQueue() {
 	for _, h := range slices.Clone(n.held) {
 		if h.renewAt > n.now {

@@ -18,7 +18,7 @@ type worker struct {
 	m        *member
 	until    map[Item]Time // the end of the work
 	finished func(Item)
-	idle     Time // since when no item was found; 0: it was not
+	idle     Time // when no item was found last; 0: never
 	looking  int
 }
 
@@ -54,7 +54,7 @@ func (w *worker) step() {
 }
 
 // Many nodes make items, and three take them, over links that lose messages. One taker dies while
-// it holds items. Each item is finished once all the same, except those of a maker that dies.
+// it holds items. Nevertheless, each item is finished once, except those of a maker that dies.
 func TestQueue(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(seed.Of(t), 0)), 7)
@@ -106,11 +106,11 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	t.Logf("%d items in %v, by taker %v", each*len(f.nodes), f.now-began, by)
-	// What the taker that died had not finished, and its own items, nobody can take any more.
+	// The dead taker's own items, and the items that it had not finished, cannot be taken any more.
 	for text := range open {
 		maker := f.byName[Name(strings.Fields(text)[0])].node
 		if maker != nil && maker.item(func(i *item) bool { return i.text == text }) == nil {
-			continue // the taker that died had finished it, and could not say so any more
+			continue // the dead taker had finished it, and could not say so any more
 		}
 		if text != string(f.nodes[1].name)+" 0" && text != string(f.nodes[1].name)+" 1" {
 			t.Errorf("%q was never finished", text)

@@ -40,8 +40,8 @@ type Confirm struct {
 	Fact Fact
 }
 
-// A Found is a request. It ends a walk of the receiver: Search is the walk's ID. Name is empty if
-// the walk found nothing.
+// A Found is a request. It ends a walk of the receiver. Search is the walk's id. Name is the node
+// that the walk found, and empty if it found none.
 type Found struct {
 	ID, Search        uint64
 	Name              Name
@@ -113,7 +113,7 @@ func (n *Node) tickSearches() {
 // also counts meetings.
 func (n *Node) visit(s Search) {
 	s.Visited++
-	if s.Visited > WalkSteps { // before that, the walk is near Origin, and so near Origin's hints
+	if s.Visited > WalkSteps { // a shorter walk is still near Origin, and so near Origin's hints
 		for _, name := range s.Known {
 			if n.holds(name) {
 				s.Meetings++
@@ -148,7 +148,7 @@ func (n *Node) visitHints(s Search) {
 	n.pass(s, "")
 }
 
-// hinted follows the question to the owner of a hint.
+// hinted is the step after the owner of a hint was asked.
 type hinted struct {
 	s          Search
 	owner, via Name
@@ -211,7 +211,7 @@ func (n *Node) found(m Found) {
 	n.verify(m.Name, s.Pattern, AskTries, named{s, m.Name})
 }
 
-// named follows the question to the node that a walk has found.
+// named is the step after the node was asked that a walk has found.
 type named struct {
 	s    *search
 	name Name
@@ -229,7 +229,8 @@ func (f named) confirm(n *Node, fact Fact) {
 	}
 }
 
-// A verified step follows a Verify: take if no fact matches, and otherwise confirm.
+// A verified step comes after a Verify was answered. If a fact matches, its method confirm is
+// called, and otherwise its method take.
 type verified interface {
 	step
 	confirm(n *Node, fact Fact)

@@ -6,7 +6,7 @@ import "slices"
 type seek struct {
 	id        uint64
 	out, in   bool
-	give      Name // where the edge that the node wants to exchange leads; "": no exchange
+	give      Name // the end of the edge that the node wants to exchange; "": no exchange
 	until     Time
 	restarted bool
 }
@@ -91,7 +91,7 @@ func (n *Node) tickSeeks() {
 	}
 }
 
-// startSeek starts a walk at the node with the name first or, if first is "", at a neighbour.
+// startSeek starts a walk. The last parameter names the node where it starts; "": at a neighbour.
 func (n *Node) startSeek(out, in bool, give, first Name) {
 	if give == "" && (!n.joined || n.restarted || n.few) {
 		first = n.beginAgain() // there may be nodes that no walk from the neighbours reaches

@@ -21,7 +21,8 @@ type fleet struct {
 	maxDelay int // in ms; each message takes from 1 ms to maxDelay, so messages overtake each other
 	cut      bool
 	sent     int
-	// traitor handles a message that is for a liar. It returns true if the liar keeps the message.
+	// traitor handles a message that is for a liar. If it returns true, the liar's node does not
+	// get the message.
 	traitor func(to *member, from Name, m Message) bool
 }
 
@@ -123,7 +124,8 @@ func (f *fleet) run(d time.Duration) {
 	}
 }
 
-// grow makes nodes join until there are n nodes. At most rate nodes join at once.
+// grow makes nodes join until the fleet has the given size. At most a quarter of the present number
+// of nodes join at once.
 func (f *fleet) grow(n int) {
 	for len(f.nodes) < n {
 		for range max(1, min(len(f.nodes)/4, n-len(f.nodes))) {

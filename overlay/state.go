@@ -8,8 +8,9 @@ import (
 	"slices"
 )
 
-// A Codec encodes messages, as package overlay/wire does. Name returns how a name is kept that was
-// read, and false if there is no such name.
+// A Codec encodes messages, as package overlay/wire does. Its function Name gets a name that was
+// read, and returns the equal name that the node should keep. It returns false if no node has this
+// name.
 type Codec struct {
 	Encode func(to []byte, m any) ([]byte, error)
 	Decode func(from []byte) (any, error)
@@ -50,8 +51,8 @@ func (n *Node) RestoreState(from []byte, c Codec) ([]byte, error) {
 	return s.b, nil
 }
 
-// sound reports whether a state that was read keeps the limits without which a node could work
-// without end.
+// sound reports whether a state that was read is within certain limits. Beyond these, a node could
+// work without end.
 func (n *Node) sound() bool {
 	ways := slices.ContainsFunc(n.asked, func(r *request) bool {
 		p, ok := r.then.(passed)
@@ -64,7 +65,7 @@ func (n *Node) sound() bool {
 		n.known.next >= 0 && (n.known.next == 0 || n.known.next < len(n.known.values))
 }
 
-// coder writes values, or reads them. So one description of a state is enough.
+// coder writes values or reads them, so that one description of a state serves for both.
 type coder struct {
 	b     []byte
 	reads bool
@@ -171,7 +172,7 @@ func list[T any](c *coder, all *[]T, one func(*T)) {
 
 func (c *coder) names(all *[]Name) { list(c, all, c.name) }
 
-// message is for messages, of which one kind is wanted.
+// message reads or writes a message that must be of one kind.
 func message[T any](c *coder, m *T) {
 	var b []byte
 	if !c.reads {
@@ -196,7 +197,7 @@ func message[T any](c *coder, m *T) {
 	*m = got
 }
 
-// walk is for walks: only a Hop carries one.
+// walk reads or writes a walk, as a part of a Hop, because no other message carries one.
 func walk[T Walk](c *coder, w *T) {
 	h := Hop{Walk: *w}
 	message(c, &h)

@@ -185,7 +185,7 @@ func TestEachStepIsStored(t *testing.T) {
 	}
 }
 
-// TestOpenSearchIsNotStored has a node whose owner waits for an answer.
+// A node whose owner waits for an answer cannot be stored.
 func TestOpenSearchIsNotStored(t *testing.T) {
 	n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
 		Transport: &nowhere{}, Outs: []Name{"a"}})

@@ -15,10 +15,11 @@ type (
 	Answer   struct{ Body []byte }
 )
 
-// A Fetch asks a node for a part of one of its files of a run: file number File, where 0 is the
-// list of the others. The node answers with Parts of at most MaxPart bytes, which together have the
-// bytes from Offset on: Bytes of them, or those up to the end of the file. If it does not give the
-// file away, it answers with a Part without the flag OK, whose Data says why.
+// A Fetch asks a node for a part of one of its files of a run. File is the number of the file; file
+// 0 is the list of the others. Offset is where the part begins, and Bytes its length; the part may
+// be shorter if the file ends. The node answers with several messages of type Part, each with at
+// most MaxPart bytes. If the node does not give the file away, it answers with a Part without the
+// flag OK, whose Data says why.
 type (
 	Fetch struct {
 		ID     uint64 // chosen by the sender; the parts have the same
@@ -36,8 +37,9 @@ type (
 )
 
 const (
-	// MaxPart is the largest number of bytes in a Part, and MaxFetch that in the answers to one
-	// Fetch. So many datagrams fit into a socket's usual buffer, also from several nodes at once.
+	// MaxPart is the largest number of bytes in a Part. MaxFetch is the largest number of bytes in
+	// all answers to one Fetch. These answers fit into a socket's usual buffer, even if several
+	// nodes send them at once.
 	MaxPart  = 1024
 	MaxFetch = 16 << 10
 )

@@ -71,7 +71,7 @@ type Socket struct {
 	signature []byte
 	peers     map[overlay.Name]*peer
 	counts    Counts
-	floor     uint64  // no counter of a forgotten peer is above it
+	floor     uint64  // no forgotten peer was sent a counter above this one
 	tokens    float64 // number of signatures that may be checked now
 	filled    time.Time
 }
@@ -86,8 +86,8 @@ type peer struct {
 	used     time.Time
 }
 
-// Listen opens a socket at an address, where port 0 means any free port. Others reach the node at
-// the address advertise, whose port 0 means the socket's port.
+// Listen opens a socket at an address, where port 0 means any free port. The last parameter is the
+// address at which others reach the node, on the socket's port.
 func Listen(node string, at netip.AddrPort, advertise netip.Addr) (*Socket, error) {
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 	if err != nil {

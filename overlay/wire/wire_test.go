@@ -153,7 +153,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// member returns a socket without a network, whose keys depend only on a number.
+// member returns a socket without a network. Its keys depend only on the given number.
 func member(t testing.TB, number byte) *Socket {
 	t.Helper()
 	private, err := ecdh.X25519().NewPrivateKey(bytes.Repeat([]byte{number}, 32))
