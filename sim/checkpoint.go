@@ -65,8 +65,8 @@ func (w *World) encodeWorld(id [32]byte) []byte {
 	return to
 }
 
-// mostRestored is the largest number of nodes in a checkpoint. So a damaged number cannot make
-// Restore use up the memory: shards take theirs when their records come.
+// mostRestored is the largest number of nodes in a checkpoint. It keeps a damaged number from using
+// up the memory. The memory of a shard is only taken when the shard's record is read.
 const mostRestored = 1 << 28
 
 // decodeWorld fills a world without nodes from the bytes of encodeWorld.

@@ -98,7 +98,7 @@ func (c *Column[T]) Decode(shard int, from []byte) ([]byte, error) {
 	return from[size*len(values):], nil
 }
 
-// turns are the state of the engine for each node, in addition to that of the protocols.
+// turns has the engine's own state of each node. The protocols have states of their own.
 type turns struct{ shards [][]turn }
 
 type turn struct {
@@ -140,7 +140,7 @@ func (c *turns) Decode(shard int, from []byte) ([]byte, error) {
 // Links are the neighbours of each node, in the order in which they were added. A node needs 12
 // bytes, and 4 for each neighbour.
 type Links struct {
-	// Capacity is for how many neighbours a node has room at first.
+	// Capacity is the number of neighbours for which a node has room at first.
 	Capacity int
 	shards   []*linkShard
 }

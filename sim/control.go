@@ -22,12 +22,12 @@ type Schedule struct {
 	From, Step, Until Time
 	// Final says that the control also runs when the simulation has ended.
 	Final bool
-	// Only says that the control runs only at the end.
+	// Only says that the control does not run before the end.
 	Only bool
 }
 
-// first returns the first time at which the control runs, at t or later. It returns Never if there
-// is none.
+// first returns the first time, not before the given one, at which the control runs. It returns
+// Never if there is none.
 func (s Schedule) first(t Time) Time {
 	if s.Only {
 		return Never

@@ -10,7 +10,7 @@ import (
 const eventBytes = 32
 
 // appendEvent encodes an event. If the event carries a value, its word is the index of the value in
-// values.
+// the given list.
 func (w *World) appendEvent(to []byte, e *Event, values []any) ([]byte, error) {
 	word := e.Word
 	if e.Kind&bulky != 0 {

@@ -31,8 +31,8 @@ func (w *World) Counts() Counts {
 // Run runs the event engine until the end, until no event is left, or until a control stops it.
 func (w *World) Run(ctx context.Context) error { return w.RunEach(ctx, Never, nil) }
 
-// RunEach runs the event engine like Run. After each period of simulated time it also calls do,
-// between two windows, for example to save a checkpoint.
+// RunEach runs the event engine like Run. After each period of simulated time it also calls a
+// function, for example to save a checkpoint. It calls the function between two windows.
 func (w *World) RunEach(ctx context.Context, period Time, do func() error) error {
 	if err := w.RunUntilQuiet(ctx, period, do); err != nil {
 		return err
@@ -40,8 +40,8 @@ func (w *World) RunEach(ctx context.Context, period Time, do func() error) error
 	return w.Finish()
 }
 
-// RunUntilQuiet runs like RunEach, but does not run the controls of the end. So the caller may
-// still post events when none is left.
+// RunUntilQuiet runs like RunEach, but does not run the controls that are due at the end. So the
+// caller may still post events when no event is left.
 func (w *World) RunUntilQuiet(ctx context.Context, period Time, do func() error) error {
 	for {
 		more, err := w.Step(ctx)

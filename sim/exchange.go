@@ -12,8 +12,8 @@ type Exchange interface {
 	Processes() int
 	Process() int
 	// Swap sends each process the events for its shards, and returns the events for the shards of
-	// this process. earliest is the moment of the next event that this process knows. all are these
-	// moments of all processes.
+	// this process. It also tells all processes the moment of the next event that this process
+	// knows (earliest), and returns what all processes told (all).
 	Swap(bundles [][]byte, earliest []byte) (got [][]byte, all [][]byte, err error)
 	// Gather sends each process the measurements of this process's shards, and returns the
 	// measurements of all shards.
@@ -24,7 +24,8 @@ type Exchange interface {
 // yet.
 func (w *World) Connect(e Exchange) { w.exchange = e }
 
-// swap does what earliest does, in a simulation of several processes.
+// swap puts all events that are on their way into the queues, in a simulation of several processes.
+// It returns the moment of the next event of all processes.
 func (w *World) swap() (moment, error) {
 	k := w.workers[0]
 	bundles := make([][]byte, w.exchange.Processes())
@@ -103,8 +104,8 @@ func (w *World) Inject(after Time, to Node, protocol, kind uint8, word uint64) b
 	if after < 0 || at >= w.End {
 		return false
 	}
-	// Controls number their events upwards from 0. These count downwards, so no two events are
-	// equal.
+	// Controls number their events upwards from 0. Events from outside are numbered downwards, so
+	// no two events are equal.
 	w.injected--
 	w.shards[shardOf(to)].queue.push(Event{At: at, To: to, From: outside, number: w.injected,
 		Protocol: protocol, Kind: kind, Word: word})
@@ -112,8 +113,9 @@ func (w *World) Inject(after Time, to Node, protocol, kind uint8, word uint64) b
 }
 
 // Balance moves shards from processes that had many events since the last call to processes that
-// had few. Only the first stay processes keep shards; the others can leave afterwards. All
-// processes must call Balance between the same two windows. It returns how many shards came here.
+// had few. The parameter is the number of processes that stay: these are the first ones. The others
+// give all their shards away, and can leave afterwards. All processes must call Balance between the
+// same two windows. It returns how many shards came here.
 func (w *World) Balance(stay int) (moved int, err error) {
 	if w.exchange == nil {
 		return 0, nil

@@ -2,10 +2,11 @@ package sim
 
 import "math/bits"
 
-// A queue has the events of a shard, in three places. Events of the near future lie in buckets, one
-// for each short stretch of time. A bucket is not sorted: a window takes whole buckets, and sorts
-// the events of one node at a time. Later events lie in longer buckets, each as long as the whole
-// near future. Events after all buckets lie in a heap.
+// A queue has the events of a shard, in three places:
+//   - Events of the near future lie in buckets, one for each short stretch of time. A bucket is not
+//     sorted: a window takes whole buckets, and sorts the events of one node at a time.
+//   - Later events lie in longer buckets, each as long as the whole near future.
+//   - Events after all buckets lie in a heap.
 type queue struct {
 	near, mid ring
 	far       eventHeap
@@ -131,7 +132,7 @@ func (q *queue) take(batch []Event, until moment) []Event {
 	for len(q.far) > 0 && q.far.next().before(until) {
 		batch = append(batch, q.far.pop())
 	}
-	batch = q.takeOf(&q.mid, batch, until) // first: what it leaves may come into the near future
+	batch = q.takeOf(&q.mid, batch, until) // first, because it may move events to the near future
 	return q.takeOf(&q.near, batch, until)
 }
 
@@ -180,8 +181,8 @@ func (q *queue) release(c *chunk) *chunk {
 	return next
 }
 
-// advance says that no event before a time will be added. What has come into the near future gets
-// into its buckets.
+// advance is called when no event before a given time will be added any more. It moves events into
+// the buckets of the near future if their time has come.
 func (q *queue) advance(t Time) {
 	q.near.base = max(q.near.base, int64(t)>>q.near.shift)
 	q.mid.base = max(q.mid.base, int64(t)>>q.mid.shift)
@@ -194,7 +195,7 @@ func (q *queue) advance(t Time) {
 	}
 }
 
-// all returns all events in no order.
+// all returns all events, in no particular order.
 func (q *queue) all() []Event {
 	all := append(make([]Event, 0, q.len()), q.far...)
 	for _, r := range []*ring{&q.near, &q.mid} {

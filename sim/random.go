@@ -31,7 +31,7 @@ func (s *Stream) Uint64() uint64 {
 	return mix(mix(s.drawn*0x9e3779b97f4a7c15+s.key) ^ s.second)
 }
 
-// Below returns a number from 0 to n-1. n must be positive.
+// Below returns a number from 0 to n-1. The number n must be positive.
 func (s *Stream) Below(n uint64) uint64 {
 	hi, lo := bits.Mul64(s.Uint64(), n)
 	if lo < n {
@@ -42,12 +42,12 @@ func (s *Stream) Below(n uint64) uint64 {
 	return hi
 }
 
-// Int returns a number from 0 to n-1. n must be positive.
+// Int returns a number from 0 to n-1. The number n must be positive.
 func (s *Stream) Int(n int) int { return int(s.Below(uint64(n))) }
 
 // Float returns a number from 0 up to 1, without 1.
 func (s *Stream) Float() float64 { return float64(s.Uint64()>>11) * 0x1p-53 }
 
-// Drawn returns how many values were drawn. Restore continues a stream after as many values.
+// Drawn returns how many values were drawn. Restore continues a stream after this number of values.
 func (s *Stream) Drawn() uint64     { return s.drawn }
 func (s *Stream) Restore(at uint64) { s.drawn = at }

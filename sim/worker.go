@@ -28,7 +28,7 @@ type worker struct {
 	warmed uint64 // stops the compiler from removing reads
 
 	events, local, remote uint64
-	_                     [64]byte // another worker's fields lie on other cache lines
+	_                     [64]byte // puts the next worker's fields on other cache lines
 }
 
 // outbox has posted events, and the values that they carry.
@@ -79,7 +79,7 @@ func (w *World) collect(s *shard) {
 }
 
 // run runs the events of a shard before a moment. Only the order of the events of one node matters.
-// So run handles one node after the other, which also uses the cache well.
+// So the worker handles one node after the other, which also uses the cache well.
 func (k *worker) run(s *shard, until moment) {
 	c := &k.context
 	c.shard, c.until = s, until

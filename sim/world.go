@@ -49,8 +49,8 @@ type Warmer interface {
 	Warm(e *Event) uint64
 }
 
-// A Grower is told how many shards the whole network has, in each process, before a node of a new
-// shard is used. No worker runs meanwhile.
+// A Grower is told how many shards the whole network has, before a node of a new shard is used.
+// This happens in each process. No worker runs meanwhile.
 type Grower interface {
 	Grow(shards int)
 }
@@ -170,7 +170,7 @@ func (w *World) Direct() bool { return w.direct }
 // Protocol returns a protocol by its number.
 func (w *World) Protocol(number uint8) Protocol { return w.protocols[number] }
 
-// Within says that every message takes at least d. Each transport calls it.
+// Within says that every message takes at least the given time. Each transport calls it.
 func (w *World) Within(d Time) { w.lookahead = min(w.lookahead, d) }
 
 // Now returns the time.
@@ -187,7 +187,8 @@ func (w *World) Size() int {
 	return len(w.living)
 }
 
-// Living returns the living node with a number from 0 to Size-1. A death changes these numbers.
+// Living returns one of the living nodes. They are numbered from 0 to Size-1. A death changes these
+// numbers.
 func (w *World) Living(i int) Node {
 	if w.living == nil {
 		return Node(i)
@@ -284,8 +285,9 @@ func (w *World) Spare(n Node) {
 	w.spared[n] = true
 }
 
-// Kill makes a living node die. i is its number for Living. Its events no longer happen. Instead of
-// a spared node, the living node with the next number dies. If all are spared, none dies.
+// Kill makes a living node die. The node is given by its number among the living nodes, as for
+// Living. Its events no longer happen. Instead of a spared node, the living node with the next
+// number dies. If all are spared, none dies.
 func (w *World) Kill(i int) {
 	w.list()
 	for range len(w.spared) {
@@ -313,8 +315,8 @@ func (w *World) Shuffle(s *Stream) {
 	}
 }
 
-// Each calls f with the context of each living node from first up to after, without after. It calls
-// f only for nodes of this process, and for several nodes at the same time.
+// Each calls a function with the context of each living node in a range. The node after the range
+// is not included. It only visits nodes of this process, and several of them at the same time.
 func (w *World) Each(first, after Node, f func(c *Context)) error {
 	return w.parallel(func(k *worker) {
 		for s := shardOf(first); s < len(w.shards) && Node(s<<shardBits) < after; s++ {

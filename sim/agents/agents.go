@@ -33,7 +33,7 @@ type Fleet struct {
 	loss      float64 // part of the exchanges that is lost
 	base      sim.Time
 	jitter    float64 // mean, in ns
-	sample    int     // one agent in so many keeps what its trains prove
+	sample    int     // one agent out of this number keeps what its trains prove
 	keep      sim.Time
 	idle      bool // another protocol decides when agents run trains
 
@@ -53,7 +53,7 @@ type members struct {
 	warmed   uint
 }
 
-// reported is what was known when an observer reported last.
+// reported has the counts at an observer's last report.
 type reported struct {
 	at       sim.Time
 	messages uint64
@@ -211,11 +211,12 @@ func (a *agent) Send(to overlay.Name, m overlay.Message) {
 	a.in.cx.SendValue(a.f.tr, node(to), a.f.own, message, m)
 }
 
-// soon is how many events later the next part of an agent's state is read. Meanwhile the first part
-// arrives from memory.
+// soon says how long the first part of an agent's state has to arrive from memory: the next part is
+// read this number of events later.
 const soon = 4
 
-// Warm reads the beginning of the state that an event needs, and more of what earlier ones need.
+// Warm reads the beginning of the state that an event needs. It also reads more of the states that
+// earlier events need.
 func (f *Fleet) Warm(e *sim.Event) uint64 {
 	if e.Plain() == probe && !f.sampled(e.To) {
 		return 0
@@ -241,7 +242,7 @@ func (f *Fleet) Receive(c *sim.Context, e *sim.Event) {
 		return
 	}
 	a := f.of(e.To)
-	if a.graph == nil && f.idle { // its server has made it known before it became an agent
+	if a.graph == nil && f.idle { // the server named the node to others before it became an agent
 		c.Take(e)
 		return
 	}
@@ -321,8 +322,8 @@ func (a *agent) train(c *sim.Context, peer sim.Node) error {
 // A Stamp returns the stamp of a packet that leaves a node or reaches it.
 type Stamp func(at sim.Time, leaves bool) uint64
 
-// Exchange runs a train of n exchanges from a time on, over a path of the fleet. It returns the
-// exchanges that were not lost, and when the train ends.
+// Exchange runs a train over a path of the fleet. It is given the number of exchanges and the time
+// at which the train begins. It returns the exchanges that were not lost, and when the train ends.
 func (f *Fleet) Exchange(
 	s *sim.Stream, at sim.Time, n int, mine, theirs Stamp,
 ) (all []tscratio.Exchange, end sim.Time) {
@@ -379,8 +380,8 @@ func newJoin(b *library.Builder, key string) any { return joiner{initOf(b, key+"
 
 func (j joiner) Init(c *sim.Context) { j.f.Init(c) }
 
-// growth lets agents join until there are enough. At one time, at most a quarter of the present
-// number joins.
+// growth lets agents join until there are enough. At most a quarter of the present number joins at
+// once.
 type growth struct {
 	f    starter
 	size int

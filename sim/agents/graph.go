@@ -39,8 +39,8 @@ func (g graph) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	})
 }
 
-// permutation returns a permutation in which no node leads to itself, or to where it leads by an
-// earlier permutation. It swaps what is wrong with random others.
+// permutation returns a permutation that leads no node to itself, or to a node to which an earlier
+// permutation leads it. It draws any permutation, and swaps wrong elements with random others.
 func (g graph) permutation(earlier [][]sim.Node, n int, s *sim.Stream) []sim.Node {
 	to := make([]sim.Node, n)
 	for i := range to {

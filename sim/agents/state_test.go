@@ -16,7 +16,7 @@ var growing = []string{"SIZE", "120", "GROWN", "13s", "MEASURED", "6s", "CHURN",
 	"protocol.agents.sample", "20"}
 
 // TestFleetRestarts continues a growing and dying fleet from checkpoints, each time with another
-// number of workers. What is printed from then on and the end must be as without a break.
+// number of workers. The fleet must print the same as without a break, and have the same end.
 func TestFleetRestarts(t *testing.T) {
 	seed.NotUnderRace(t, "TestFleet runs the same code side by side")
 	want, digest := run(t, 1, growing...)

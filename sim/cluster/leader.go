@@ -46,7 +46,7 @@ type Options struct {
 
 	// Command returns a process that calls Work with the part. The part is JSON.
 	Command func(part string) (*exec.Cmd, error)
-	// Progress is called when something happens. what is started, saved or died.
+	// Progress is called when something happens. It is told what: "started", "saved" or "died".
 	Progress func(what string, l *Leader)
 	// Restarts is how often a process may die. A process that detaches does not count.
 	Restarts int
@@ -215,7 +215,7 @@ func (l *Leader) follow(ctx context.Context, subject string, reports *nats.Subsc
 			l.exited++
 			if d.err != nil {
 				return r, d
-			} // if it did not exit so, its last report follows
+			} // if it exited without an error, its last report follows
 		default:
 		}
 		msg, err := reports.NextMsg(5 * time.Millisecond)
@@ -268,7 +268,8 @@ func (l *Leader) follow(ctx context.Context, subject string, reports *nats.Subsc
 	}
 }
 
-// begin begins the simulation. Whoever wanted a process to leave before is heard first.
+// begin begins the simulation. If somebody has already asked a process to leave, the processes are
+// told that first.
 func (l *Leader) begin(send func(order) error) error {
 	l.begun = true
 	if l.leaves {
@@ -279,8 +280,8 @@ func (l *Leader) begin(send func(order) error) error {
 	return send(begin)
 }
 
-// whole notes that one process has saved its part of a checkpoint. When all have saved theirs, a
-// restart begins from this checkpoint.
+// whole notes that one process has saved its part of a checkpoint. Once all processes have saved
+// theirs, restarts begin from this checkpoint.
 func (l *Leader) whole(number, count int) error {
 	if l.confirmed[number]++; l.confirmed[number] < count {
 		return nil

@@ -1,10 +1,10 @@
 package cluster
 
-// A simulation may end only when no process has work and no work is on its way. A report that a
-// process is idle does not prove that: work may reach it later. So the leader asks all processes
-// to prepare. A prepared process accepts no work, and what it refuses stays with the sender. Only
-// if all prepare while they have neither work nor unanswered messages, the leader ends the
-// simulation.
+// A simulation may end only when no process has work and no work is on its way. The report of a
+// process that it is idle is no proof, because work may reach the process later. So the leader asks
+// all processes to prepare. A prepared process accepts no work, and what it refuses stays with the
+// sender. The leader ends the simulation only if all processes prepare while they have neither work
+// nor unanswered messages.
 
 // An order is a message of the leader to all members.
 type order uint8
@@ -12,9 +12,9 @@ type order uint8
 const (
 	nothing   order = 0
 	prepare   order = 1 // accept no work, and say whether you have any
-	terminate order = 2 // no process has work: end
-	goOn      order = 3 // some process has work: accept work again
-	begin     order = 4 // all processes hear each other: begin the simulation
+	terminate order = 2 // end, because no process has work
+	goOn      order = 3 // accept work again, because some process has work
+	begin     order = 4 // begin the simulation, because all processes hear each other
 )
 
 // master is the leader's part of the protocol.

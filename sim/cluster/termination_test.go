@@ -36,7 +36,7 @@ func (r *race) after(delay int, do func()) {
 	r.events = append(r.events, event{r.now + delay, do})
 }
 
-// travel runs do after the delay of a message.
+// travel runs a function after the delay of a message.
 func (r *race) travel(do func()) { r.after(1+r.s.Int(30), do) }
 
 // give gives a process work from outside. It reports whether the process accepted it.

@@ -15,7 +15,7 @@ import (
 // token, and runs its simulation.
 const tokenKey = "token"
 
-// ErrBusy is returned if changes by other leaders make every attempt to change the queue fail.
+// ErrBusy is returned if every attempt to change the queue fails because other leaders change it.
 var ErrBusy = errors.New("the token's queue changes too often")
 
 // changeQueue changes the queue. If another leader changes the queue at the same time, it tries

@@ -51,7 +51,7 @@ type report struct {
 	Of      int    `json:",omitempty"` // number of processes that save the checkpoint
 	Error   string `json:",omitempty"`
 
-	// A report done has these fields. A report left has the counts.
+	// A report of the kind "done" has the following fields. One of the kind "left" has the counts.
 	Sums   map[int]string `json:",omitempty"` // checksums of the shards, in hex
 	Now    sim.Time       `json:",omitempty"`
 	Joined int            `json:",omitempty"`
@@ -88,8 +88,8 @@ type work struct {
 	moved   int
 }
 
-// Work runs a part of a simulation until its end. classes are those that the configuration may use
-// beside the ones of the library.
+// Work runs a part of a simulation until its end. Its last parameter has the classes that the
+// configuration may use beside those of the library.
 func Work(ctx context.Context, p Part, classes map[string]library.Class) (err error) {
 	if p.Version != Version {
 		return fmt.Errorf("run a part of a simulation: version %d: this program knows version %d: "+
@@ -174,7 +174,7 @@ func (w *work) run(ctx context.Context) (err error) {
 }
 
 // ready waits until all processes have subscribed to what the others send. The leader then sends
-// begin.
+// the order to begin.
 func (w *work) ready(ctx context.Context) error {
 	if err := w.tell(report{Kind: "ready"}); err != nil {
 		return err
@@ -327,8 +327,8 @@ func (w *work) save() error {
 // errLeft ends a process that has given its shards to the others.
 var errLeft = errors.New("this process has left")
 
-// rearrange moves shards between processes: from the last process to the others if it has been told
-// to leave, and from busy to idle ones. The others go on without the process that left.
+// rearrange moves shards from busy processes to less busy ones. If the last process has been told
+// to leave, it gives all its shards to the others, which go on without it.
 func (w *work) rearrange() error {
 	leaves := byte(0)
 	if _, err := w.leave.NextMsg(time.Nanosecond); err == nil {

@@ -16,7 +16,7 @@ type File struct {
 	Name    string
 	entries map[string]*entry
 	known   map[string]bool // keys for which somebody asked
-	unused  map[string]bool // prefixes of components that include leaves out
+	unused  map[string]bool // prefixes of components that an include key leaves out
 	errs    []problem
 }
 
@@ -129,7 +129,7 @@ func (f *File) Clone() *File {
 	return c
 }
 
-// Rename gives a key a second, old name.
+// Rename lets files use an old name of a key, too.
 func (f *File) Rename(old, new string) {
 	if e := f.entries[old]; e != nil && f.entries[new] == nil {
 		f.entries[new] = &entry{key: new, value: e.value, line: e.line}
@@ -261,7 +261,7 @@ func (f *File) Err() error {
 // LeaveOut says that a component is not used, so its parameters cause no errors.
 func (f *File) LeaveOut(component string) { f.unused[component] = true }
 
-// leftOut reports whether a key belongs to a component that include leaves out.
+// leftOut reports whether a key belongs to a component that an include key leaves out.
 func (f *File) leftOut(key string) bool {
 	for i, c := range key {
 		if c == '.' && f.unused[key[:i]] {

@@ -15,7 +15,7 @@ func (f *File) suggestOf(wrong string, names []string) string {
 }
 
 // number returns the value of a key. The result is false if the key is not given, or if its value
-// is wrong, which number notes as an error.
+// is wrong. A wrong value is noted as an error.
 func (f *File) number(key string) (value, bool) {
 	e := f.get(key)
 	if e == nil {
@@ -33,8 +33,8 @@ func (f *File) number(key string) (value, bool) {
 	return v, true
 }
 
-// Int returns the integer of a key, which must lie between two limits. If the key is not given, Int
-// returns otherwise.
+// Int returns the integer of a key, which must lie between two limits. If the key is not given, it
+// returns the last parameter.
 func (f *File) Int(key string, least, most, otherwise int64) int64 {
 	v, ok := f.number(key)
 	if !ok {
@@ -66,8 +66,8 @@ func (f *File) MustInt(key string, least, most int64) int64 {
 	return f.Int(key, least, most, least)
 }
 
-// Float returns the number of a key, which must lie between two limits. If the key is not given,
-// Float returns otherwise.
+// Float returns the number of a key, which must lie between two limits. If the key is not given, it
+// returns the last parameter.
 func (f *File) Float(key string, least, most, otherwise float64) float64 {
 	v, ok := f.number(key)
 	if !ok {
@@ -90,7 +90,7 @@ func (f *File) MustFloat(key string, least, most float64) float64 {
 	return f.Float(key, least, most, least)
 }
 
-// Text returns the text of a key. If the key is not given, Text returns otherwise.
+// Text returns the text of a key. If the key is not given, it returns the last parameter.
 func (f *File) Text(key, otherwise string) string {
 	if e := f.get(key); e != nil {
 		return e.value

@@ -229,8 +229,8 @@ func (b *Builder) number(key string) (int, bool) {
 // Own returns the number of the protocol that is declared by a key.
 func (b *Builder) Own(key string) uint8 { return uint8(slices.Index(b.names, key)) }
 
-// Find returns the protocol that the value of a key names. The protocol must implement T. what
-// completes the error "protocol X ..." if it does not.
+// Find returns the protocol that the value of a key names. The protocol must implement T. If it
+// does not, the last parameter completes the error "protocol X ...".
 func Find[T any](b *Builder, key, what string) (t T, number uint8) {
 	i, ok := b.number(key)
 	if !ok {

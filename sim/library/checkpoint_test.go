@@ -121,7 +121,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 	}
 }
 
-// noRoomBeyond calls f while no file of this process can be longer than a number of bytes.
+// noRoomBeyond calls a function while no file of this process can be longer than the given size.
 func noRoomBeyond(t *testing.T, bytes int64, f func()) {
 	t.Helper()
 	signal.Ignore(unix.SIGXFSZ)
@@ -190,9 +190,9 @@ func TestLastGoodCheckpointIsKept(t *testing.T) {
 	}
 }
 
-// FuzzRestore changes one byte of a checkpoint, or cuts the checkpoint off. If repair is set, it
-// corrects the checksums. A checkpoint that can be restored must be the same when it is written and
-// restored again.
+// FuzzRestore changes one byte of a checkpoint, or cuts the checkpoint off. In some cases it then
+// corrects the checksums. If the result can be restored, the world must be the same when it is
+// written and restored again.
 func FuzzRestore(f *testing.F) {
 	set := []string{"SIZE", "10", "CYCLES", "2"}
 	good := checkpointed(f, "average-ed.conf", 1, 5, set...)

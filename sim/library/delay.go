@@ -159,7 +159,7 @@ func eachLine(path string, f func(line string) error) error {
 	return lines.Err()
 }
 
-// jitter is the largest random time by which a message takes longer.
+// jitter limits the random time that is added to a message's delay.
 type jitter uint64
 
 func (b *Builder) jitter(key string) jitter {

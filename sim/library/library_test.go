@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 )
 
-// load reads a configuration and sets keys. set has a key, its value, the next key, and so on.
+// load reads a configuration and sets keys. The last parameters are a key, its value, the next key,
+// and so on.
 func load(t testing.TB, name string, set ...string) *config.File {
 	t.Helper()
 	b, err := os.ReadFile("testdata/" + name)

@@ -118,7 +118,7 @@ func (p *newscast) peer(c *sim.Context) (sim.Node, bool) {
 }
 
 // merge returns the youngest entries of two views, and room for one more at the beginning. Each
-// node occurs once. The nodes without and other are left out.
+// node occurs once. Two given nodes are left out.
 func (p *newscast) merge(c *sim.Context, a, b view, without, other sim.Node) view {
 	v := view{make([]sim.Node, 1, p.cache), make([]sim.Time, 1, p.cache)}
 	mine := c.Random().Uint64()&1 == 0 // entries of equal age are taken in turn

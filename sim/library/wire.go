@@ -77,7 +77,7 @@ func (p *kOut) Run(w *sim.World, s *sim.Stream) (bool, error) {
 			}
 		}
 	}
-	all := w.Size() == w.Joined() // then the number of a node is its index in the list
+	all := w.Size() == w.Joined() // if all live, a node's number is its index in the list
 	if !all {
 		return p.wiring.Run(w, s)
 	}
@@ -109,7 +109,8 @@ func link(c *sim.Context, links sim.Linkable, k int) {
 	}
 }
 
-// distinct appends k different random numbers below n, none of which is without.
+// distinct appends k different random numbers below n to a list. It never draws the number that is
+// to be left out.
 func distinct(to []int, s *sim.Stream, k, without, n int) []int {
 	if k*4 < n {
 	next:

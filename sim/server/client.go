@@ -42,7 +42,7 @@ type client struct {
 	unacked []*control.Trains
 
 	member bool // the server made it a member of the graph
-	told   bool // the server knows the neighbours said
+	told   bool // the server has been told the neighbours in the list said
 	said   []sim.Node
 }
 

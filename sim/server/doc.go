@@ -1,12 +1,18 @@
 // Package server lets the agents of a simulation work under the product's server. Node 0 runs the
 // server: package coordinator decides, unchanged, which nodes probe each other, what their trains
-// prove, and who lies. The package simulates the rest: connections between agents and server, which
-// keep the order of messages, clients that do what package tscclient does, interrupted counters
-// (epochs), and nodes that report false stamps.
+// prove, and who lies. The package simulates the rest:
 //
-//	Coordinator          the server, in virtual time
-//	CoordinatorClient    the clients, one for each agent
-//	CoordinatorObserver  compares what the server knows with the truth
+//   - connections between agents and server, in which messages never overtake each other,
 //
-// It decides nothing that the server or an agent decides. Package sim/agents has the agents.
+//   - clients that do what package tscclient does,
+//
+//   - interrupted counters (epochs),
+//
+//   - nodes that report false stamps.
+//
+//     Coordinator          the server, in virtual time
+//     CoordinatorClient    the clients, one for each agent
+//     CoordinatorObserver  compares what the server knows with the truth
+//
+// The package leaves all decisions to the server and the agents. Package sim/agents has the agents.
 package server

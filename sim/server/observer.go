@@ -33,7 +33,7 @@ type seen struct {
 	Measured         int // pairs that were measured in their present epochs
 	Asked, Related   int // random pairs of honest nodes
 	Outside          int // bounds that do not contain the truth
-	Liars            int // that are alive
+	Liars            int // nodes that lie and are alive
 	Found, Innocent  int // accused nodes that lie, and that do not
 	Median_ns, P99ns float64
 	Joined           int

@@ -136,7 +136,7 @@ func (o *office) Send(to control.Peer, request uint64, m control.Message) error 
 	n, err := strconv.ParseUint(node, 10, 32)
 	k, err2 := strconv.ParseUint(connection, 10, 32)
 	if !ok || err != nil || err2 != nil || o.cx == nil {
-		return nil // to the one who ordered a run, or sent before the checkpoint
+		return nil // it is for the one who ordered a run, or was already sent before the checkpoint
 	}
 	last := o.last[sim.Node(n)]
 	o.cx.SendValue(ordered{o.s.tr, &last}, sim.Node(n), o.s.clients, clientLetter,

@@ -126,8 +126,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestServerRestarts continues from checkpoints. What is printed from then on and the end must be
-// as without a break.
+// TestServerRestarts continues from checkpoints. The simulation must print the same as without a
+// break, and have the same end.
 func TestServerRestarts(t *testing.T) {
 	seed.NotUnderRace(t, "TestServer runs the same code side by side")
 	type saved struct {

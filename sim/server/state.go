@@ -207,7 +207,7 @@ func (a *client) encode(to []byte) []byte {
 	}
 	for _, l := range letters {
 		var err error
-		if to, err = l.append(to); err != nil { // they were sent before
+		if to, err = l.append(to); err != nil { // cannot fail: each letter was encoded before
 			panic(err)
 		}
 	}

@@ -26,8 +26,8 @@ func graphNameOf(n sim.Node) string {
 	return nameOf(n) + " " + addressOf(n) + " " + base64.RawURLEncoding.EncodeToString(key)
 }
 
-// nodeOf returns the node that a name or a name in the graph means. It returns false if that is
-// none of w.
+// nodeOf returns the node to which a name, or a name in the graph, belongs. It returns false if no
+// node of the world has this name.
 func nodeOf(w *sim.World, name string) (sim.Node, bool) {
 	name, _, _ = strings.Cut(name, " ")
 	number, ok := strings.CutPrefix(name, "n")
@@ -81,7 +81,7 @@ func (t *truth) counter(n sim.Node, epoch uint32) counter {
 
 func (c *counter) at(t sim.Time) uint64 { return c.of.At(t) + c.jump }
 
-// when returns the last time before end at which the counter shows no more than a reading.
+// when returns the last time before a given end at which the counter shows no more than a reading.
 func (c *counter) when(reading uint64, end sim.Time) sim.Time {
 	low := sim.Time(0)
 	for low+1 < end {
