@@ -20,7 +20,7 @@ type PairRequest struct {
 // PairAnswer says how exactly readings of one node can be translated into cycles of another, even
 // if the two nodes were never measured with each other.
 type PairAnswer struct {
-	At   time.Time  `json:"at"` // when the relations were copied on which the answer rests
+	At   time.Time  `json:"at"` // when the answer's relations were copied from the server's data
 	Pair PairStatus `json:"pair"`
 	Hops []Hop      `json:"hops"` // the measured relations of the paths of Pair
 	// Why says why the two nodes of a large fleet are measured with each other; "": they are not.
@@ -109,7 +109,7 @@ func (s *Server) beside(in control.Incoming) bool {
 	select {
 	case s.answering <- struct{}{}:
 	default:
-		return false // in the core's queue, whoever asks for many pairs at once has to wait
+		return false // too many at once: the question must wait in the core's queue
 	}
 	s.answers.Go(func() {
 		defer func() { <-s.answering }()
@@ -216,9 +216,9 @@ func (m *Matrix) sample() {
 // train counts with its fastest exchange, without the time that the other node took to answer. Both
 // values are upper ends, in nanoseconds of the nominal rates.
 type RoundTrip struct {
-	Least_ns float64 `json:"least_ns"` // of the fastest train
-	Most_ns  float64 `json:"most_ns"`  // nine of ten trains have a smaller one
-	Trains   int     `json:"trains"`   // the trains that count: the newest
+	Least_ns float64 `json:"least_ns"` // round trip of the fastest train
+	Most_ns  float64 `json:"most_ns"`  // nine of ten trains have a smaller round trip
+	Trains   int     `json:"trains"`   // number of trains that were counted: the newest ones
 }
 
 // roundTripOf returns the round trip of a pair, or nil if no exchange was complete.

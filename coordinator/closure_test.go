@@ -75,7 +75,7 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 	const off, far, shorter = 60_000, 400_000, 10_000
 	for name, test := range map[string]struct {
 		lies    map[string]int64 // the error of the liar's stamps for each peer, in cycles
-		matters bool             // ThirdAny makes bounds of honest nodes false
+		matters bool             // with ThirdAny, the liar makes bounds of honest nodes false
 		named   bool             // the matrix names the liar
 	}{
 		// Shifted by the same number for all peers, a counter looks like an honest counter.

@@ -83,7 +83,7 @@ func (c *core) collectAll() {
 	over()
 }
 
-// collectFailed handles an error of a collection. If the node is gone, collectFailed waits for its
+// collectFailed handles an error of a collection. If the node is gone, the server waits for its
 // return. If the node does not return in time, or if the error has another cause, the run lacks the
 // rest of the node's files.
 func (c *core) collectFailed(k *collection, why error) {
@@ -165,8 +165,9 @@ func (c *core) fetchAll(k *collection, files []control.File) {
 	c.nextFile(k)
 }
 
-// askInTurn asks a node when it is its turn, so that however many nodes there are, the server waits
-// for few answers at a time. Each node gets one answer a turn: a slow one delays the others little.
+// askInTurn asks a node when it is the node's turn. So the server waits for few answers at a time,
+// however many nodes there are. A node gives one answer a turn, so a slow node delays the others
+// little.
 func (c *core) askInTurn(k *collection, m control.Message, what string,
 	done func(control.Message, error)) {
 	if !c.nodes[k.source()].alive() { // it needs no turn to fail
@@ -326,8 +327,8 @@ func (c *core) kept(k *collection, f control.File, part string, err error) {
 	c.nextFile(k)
 }
 
-// ended reports whether fetching for k is over. It is over if the run of k was aborted or is no
-// longer under way.
+// ended reports whether a collection is over, because its run was aborted or is no longer under
+// way.
 func (c *core) ended(k *collection) bool { return c.run != k.run || k.run.aborted }
 
 // slowest is the least number of bytes that a node must send in a minute of waiting for it. Without

@@ -40,8 +40,8 @@ type core struct {
 	// done immediately.
 	background func(work func() error, done func(error))
 
-	// took returns how much time has passed since began. The core charges that time to a node's
-	// share (share.go). The default, which tests use, returns 0.
+	// took returns how much time has passed since a given moment. The core charges that time to a
+	// node's share (share.go). The default, which tests use, returns 0.
 	took func(began time.Time) time.Duration
 
 	// random returns a random number from 0 to n − 1. Simulations replace it.

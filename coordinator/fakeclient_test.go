@@ -51,7 +51,7 @@ type fakeClient struct {
 	lie       func(peer string) (off, shorter int64)
 	overRun   *control.Frequency // sent when a run is closed
 
-	// slow delays the answers about files and tables. If instead is set, it replaces these answers.
+	// slow delays the answers about files and tables. The field instead, if set, replaces them.
 	slow    time.Duration
 	instead func(answer control.Message) control.Message
 }
@@ -85,7 +85,7 @@ func (c *fakeClient) counter(at time.Duration) uint64 {
 	return c.offset + uint64(float64(at)*c.rate)
 }
 
-// later calls the function do after the time d, unless the client has stopped or restarted by then.
+// later calls a function after a given time, unless the client has stopped or restarted by then.
 func (c *fakeClient) later(d time.Duration, do func()) {
 	life := c.life
 	c.f.after(d, func() {
@@ -254,8 +254,8 @@ func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took
 		}
 		return l.base + time.Duration(c.f.r.Int64N(int64(l.noise)+1))
 	}
-	// A liar shifts all its stamps by off cycles. It also makes each packet look faster, by as many
-	// cycles as shorter says.
+	// A liar shifts all its stamps by a number of cycles. It also makes each packet look faster by
+	// a number of cycles.
 	stamp := func(of, peer *fakeClient, leaves bool) tscratio.Interval {
 		n := of.counter(at)
 		if of.lie != nil {

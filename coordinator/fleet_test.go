@@ -45,7 +45,8 @@ type fleet struct {
 	unanswered int                                 // number of trains refused because of their key
 }
 
-// link describes the delay of a packet: at least base, and at most base + noise.
+// link describes the delay of a packet. The base is its least delay, to which random noise is
+// added. The field noise limits the noise.
 type link struct{ base, noise time.Duration }
 
 type event struct {

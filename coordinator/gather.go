@@ -10,11 +10,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// This file lets collectors fetch the logs of a large fleet's nodes, so that these need not wait
-// for the server. Collectors are nodes of the fleet, which the configuration names. When a run is
-// closed, each other node offers its logs, and a collector fetches them (package agent). Then the
-// server fetches them from the collectors. What no collector has, the server fetches from the node
-// itself, so a collector that dies costs only time.
+// In a large fleet, collectors fetch the logs of the other nodes, which then need not wait for the
+// server. Collectors are nodes of the fleet, which the configuration names. When a run is closed,
+// each other node offers its logs, and a collector fetches them (package agent). Then the server
+// fetches the logs from the collectors. If no collector has the logs of a node, the server fetches
+// them from the node itself. So a collector that dies costs only time.
 
 // collectedPath is where a collector keeps the files of other nodes, each in a folder of its own.
 const collectedPath = "collected/"
@@ -41,8 +41,8 @@ type gathered struct {
 	files []control.File
 }
 
-// collectors returns the names that nodes are told when they close a run. Only in a large fleet can
-// they find each other.
+// collectors returns the names of the collectors, which nodes are told when they close a run. It
+// returns none in a small fleet, because nodes can find collectors only in a large one.
 func (c *core) collectors() []string {
 	if !c.large() {
 		return nil
@@ -144,8 +144,8 @@ func collectedOf(name string) (node, file string, ok bool) {
 	return node, file, ok
 }
 
-// allGathered reports whether collectors have the logs of all nodes of the run that are there and
-// may have any to offer.
+// allGathered reports whether collectors have all logs that they can get: those of all nodes of the
+// run that are connected and may have logs to offer.
 func (c *core) allGathered(r *run) bool {
 	for name := range r.opened {
 		_, ok := r.gathered[name]
@@ -185,8 +185,8 @@ func (k *collection) remote(file string) string {
 	return file
 }
 
-// withoutCollector fetches the rest of a node's files from the node itself. It reports whether they
-// came from a collector before.
+// withoutCollector fetches the rest of a node's files from the node itself. It returns false if the
+// files already came from the node.
 func (c *core) withoutCollector(k *collection, why error) bool {
 	if k.from == "" {
 		return false

@@ -15,10 +15,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// This file is the server's part in large fleets. In these, not all pairs of nodes probe each
-// other. The nodes keep up a random graph (package overlay) and probe along its edges. The server
-// signs the names under which nodes take part, gives them contacts to begin with, and hears from
-// each node which others it probes.
+// In a large fleet, not all pairs of nodes probe each other. The nodes keep up a random graph
+// (package overlay) and probe along its edges. The server signs the names under which nodes take
+// part, gives them contacts to begin with, and hears from each node which others it probes.
 
 const (
 	// maxContacts is the number of contacts that a node is given. Some may be dead.
@@ -81,7 +80,7 @@ func (c *core) large() bool {
 	return c.moreThan(c.config.AllPairs, (*node).takesPart)
 }
 
-// moreThan reports whether the number of counted nodes is above the limit most. It looks at no more
+// moreThan reports whether more nodes than a given number satisfy a condition. It looks at no more
 // nodes than it must.
 func (c *core) moreThan(most int, counts func(*node) bool) bool {
 	n := 0
@@ -95,8 +94,8 @@ func (c *core) moreThan(most int, counts func(*node) bool) bool {
 	return false
 }
 
-// A node registers with a name in the graph. checkGraphName returns why it may not have this name,
-// or nil.
+// checkGraphName returns why a node may not have the name in the graph with which it registers, or
+// nil if it may.
 func checkGraphName(r *control.Register) error {
 	if r.Graph == "" {
 		return nil
@@ -149,7 +148,7 @@ func (c *core) tellMember(n *node) {
 // contacts returns some members of the graph. A node that is told of no other begins a graph of its
 // own. So if no member is known to be alive, contacts returns former ones.
 func (c *core) contacts(n *node) (names []string) {
-	const tries = 4 * maxContacts // some find a node again
+	const tries = 4 * maxContacts // some tries draw a node that was drawn before
 	for try := 0; try < tries && len(names) < maxContacts && len(c.members) > 0; {
 		i := c.random(len(c.members))
 		other := c.members[i]
@@ -208,9 +207,10 @@ func (c *core) talksTo(n *node) (all []*node) {
 	return all
 }
 
-// talks returns the nodes that a node must probe because tuples may travel between them. If both
-// nodes report the connection, only the first by name probes the other. The first by name also
-// probes those with which it shared tuples in earlier runs, as far as there is room.
+// talks returns the nodes that a node must probe because tuples may travel between them and it. If
+// both nodes of a pair report the connection, only the one whose name comes first probes the other.
+// This node also probes the nodes with which it shared tuples in earlier runs, as far as there is
+// room.
 func (c *core) talks(n *node) (all []*node) {
 	connected := c.talksTo(n)
 	for _, other := range connected {
@@ -241,8 +241,8 @@ type learntPair struct {
 
 type learntOther struct{ other, run string }
 
-// learn notes between which nodes tuples travelled in a run. Of each node it keeps maxTalks pairs,
-// first those of this run, and then those of earlier ones.
+// learn notes between which nodes tuples travelled in a run. It remembers at most maxTalks pairs of
+// each node: first those of this run, and then those of earlier runs.
 func (c *core) learn(run string, found []runs.Traffic) {
 	var all []learntPair
 	for _, t := range found {
@@ -316,7 +316,7 @@ func (c *core) reasons() map[[2]string]string {
 	return all
 }
 
-// place notes at which address a node is probed. It forgets the address in old, the node's last
+// place notes at which address a node is probed. It forgets the address in the node's earlier
 // registration.
 func (c *core) place(old, n *node) {
 	if old != nil {

@@ -350,7 +350,8 @@ func TestLargeFleetMeasuresWhereTrafficGoes(t *testing.T) {
 		t.Errorf("%v got no trains in the run", key)
 	}
 
-	// If a node goes, only those that were to probe it, and those it was to probe, get new orders.
+	// If a node goes, new orders are only sent to nodes that were to probe it, or that it was to
+	// probe.
 	before := map[string]*control.Probing{}
 	for name, c := range f.clients {
 		before[name] = c.probing

@@ -97,7 +97,7 @@ func (n *node) noted() notedNode {
 
 // save writes all changes to disk: first trains to the run, then trains to the journal, and last
 // the numbers of the nodes' reports. So no number is ever stored before the trains of its report.
-// If save cannot write, the next call writes everything.
+// What it cannot write, the next call of save writes.
 func (c *core) save() error {
 	var dirty []*pair
 	var toRun []*tscratio.Pair
@@ -264,8 +264,8 @@ func (c *core) restoreBlock(content []byte, nodes map[string]notedNode) error {
 	return nil
 }
 
-// restorePair applies a line and the pair after it. If more is set, the pair's trains are added to
-// those that are known.
+// restorePair applies a line and the pair after it. The last parameter says whether the pair's
+// trains are added to those that are known, or replace them.
 func (c *core) restorePair(text []byte, more bool) error {
 	line, data, _ := bytes.Cut(text, []byte("\n"))
 	var n notedPair

@@ -190,7 +190,7 @@ func TestJournalIsRewritten(t *testing.T) {
 	}
 }
 
-// The trains that are kept of a pair take a limited number of bytes, however many trains it had.
+// However many trains a pair had, those that the journal has of it take a limited number of bytes.
 func TestPairAtRestIsBounded(t *testing.T) {
 	config := testConfig()
 	config.LiveTrains = 64

@@ -106,7 +106,7 @@ func TestPairsBesideTheCore(t *testing.T) {
 	}
 	s.core.fill(t, 50)
 	for _, n := range s.core.nodes {
-		n.heard = time.Now().Add(time.Hour) // so that the core does not remove the nodes
+		n.heard = time.Now().Add(time.Hour) // the core must not take the nodes for dead
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -137,7 +137,7 @@ func TestPairsBesideTheCore(t *testing.T) {
 	s.core.evaluated.Store(&young)
 	done := make(chan struct{})
 	s.then <- func() { <-done }
-	for i := range uint64(100) { // these wait for the core, and the pairs do not wait for them
+	for i := range uint64(100) { // these questions wait for the core, but do not delay the pairs
 		ask := &control.Ask{What: AskRegistered}
 		if err := asker.Send(t.Context(), 1<<40+i, ask); err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func TestPairsBesideTheCore(t *testing.T) {
 	}
 }
 
-// Only so many bytes of messages wait for the core.
+// The bytes of the messages that wait for the core are limited.
 func TestBacklogIsBounded(t *testing.T) {
 	b := newBacklog()
 	if !b.add(t.Context(), backlogBytes+1) {

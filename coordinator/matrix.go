@@ -139,7 +139,7 @@ const largeExact = 2
 // evaluation is the result of evaluating a pair.
 type evaluation struct {
 	version    uint64             // of the pair
-	into, from *tscratio.Relation // into: cycles of A for readings of B; from: the reverse
+	into, from *tscratio.Relation // readings of B to cycles of A; readings of A to cycles of B
 	err        error
 	roundTrip  *RoundTrip
 }
@@ -297,7 +297,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 	m.readings = map[string]uint64{}
 	newest := map[string]time.Time{}
 	for i := range s.pairs {
-		runtime.Gosched() // whoever asks for a pair meanwhile waits no longer than for this one
+		runtime.Gosched() // so that questions wait for the evaluation of one pair at most
 		k := &s.pairs[i]
 		if k.neverMeasured {
 			k.evaluated = &evaluation{}

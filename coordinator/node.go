@@ -91,7 +91,7 @@ func (n *node) isNew(report uint64) bool {
 		if n.reports > reportWindow {
 			delete(n.seen, n.reports-reportWindow)
 		}
-		if report-n.reports > 2*reportWindow { // no process leaves out so many numbers
+		if report-n.reports > 2*reportWindow { // no process skips this many numbers
 			n.reports = report - reportWindow
 			clear(n.seen)
 			n.seen[report] = true
@@ -112,7 +112,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	}
 	old := c.nodes[r.Name]
 	n := c.newNode(in, r, old)
-	c.nodes[r.Name] = n // before gone(old): what waited for old then continues with n
+	c.nodes[r.Name] = n // before the call of gone, so that what waited for old continues with n
 	if old != nil && old.alive() {
 		same := old.peer == in.Peer // the node keeps its connection, which must stay open
 		c.gone(old, "connected again")
@@ -147,7 +147,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 }
 
 // admit returns the reason why a node must not register now, or nil. If the server knows the node,
-// admit charges the registration to the node's share of the server's time.
+// the registration is charged to the node's share of the server's time.
 func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, error) {
 	if err := runs.CheckNodeName(r.Name); err != nil {
 		return control.Malformed, err
@@ -188,8 +188,8 @@ func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, er
 	return 0, nil
 }
 
-// newNode returns a node that registers. The argument old is the node that registered earlier under
-// the same name, or nil. newNode keeps what is still true of old.
+// newNode returns a node that registers. If a node registered earlier under the same name (old),
+// the new one takes over what is still true of it.
 func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *node {
 	n := &node{
 		registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(),
@@ -290,9 +290,9 @@ func (c *core) buryTheDead() {
 	}
 }
 
-// wasBusy tells the core that it handled no message for a time d. Messages that arrived in that
-// time are still queued. So the core does not take that time for silence of nodes, nor for a delay
-// of answers.
+// wasBusy tells the core for how long it handled no message. Messages that arrived in that time are
+// still queued. So the core does not take that time for silence of nodes, nor for a delay of
+// answers.
 func (c *core) wasBusy(d time.Duration) {
 	if d < c.config.Heartbeat {
 		return
@@ -354,7 +354,7 @@ func (c *core) forgetNode(name string) error {
 		return fmt.Errorf("node %q: %w", name, fs.ErrNotExist)
 	}
 	var err error
-	if n != nil { // first: a server that restarts after this drops the pairs
+	if n != nil { // the node comes first: a server that restarts in between drops the pairs itself
 		delete(c.nodes, name)
 		err = c.store.append(blockForgetNode, name, nil)
 	}

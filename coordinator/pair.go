@@ -39,8 +39,9 @@ type pair struct {
 	complaintAt  time.Time
 }
 
-// maxLiveBytes is the greatest length of a pair's newest trains after shorten, as Encode writes
-// them. Until shorten is called, there may be half as many more, and one report.
+// maxLiveBytes is the greatest length of a pair's newest trains, as Encode writes them, once the
+// method shorten has dropped older ones. Before that, they may be half as long again, plus one
+// report.
 const maxLiveBytes = 16 << 10
 
 // pairOf returns the pair of two nodes in their present epochs.
@@ -222,9 +223,9 @@ func (c *core) longestTrain() int {
 	return (max(o.Exchanges, c.config.TrainExchanges, c.asked) + warmUpAndClose) * o.Attempts
 }
 
-// shorten drops all trains of live except the newest LiveTrains, or as many as have maxLiveBytes.
-// In a large fleet it keeps only the trains that are evaluated. It does nothing until there are
-// twice as many trains, or half as many bytes more.
+// shorten drops old trains of a pair from memory. It leaves the newest ones: at most LiveTrains,
+// with at most maxLiveBytes bytes. In a large fleet it leaves only the trains that are evaluated.
+// It does nothing until there are twice as many trains, or half as many bytes more.
 func (c *core) shorten(p *pair) {
 	most, have := c.config.LiveTrains, p.live.Trains()
 	if have >= 2*largeTrains && c.large() {
@@ -238,7 +239,7 @@ func (c *core) shorten(p *pair) {
 }
 
 // relations computes the relations of a pair in both directions, for readings since the newest
-// trains. newest is the number of these trains.
+// trains. The last parameter is the number of these trains.
 func relations(p *tscratio.Pair, newest int) (both []*tscratio.Relation, err error) {
 	for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
 		r, err := p.RelateNewest(side, p.Declared.Wander, newest)

@@ -8,10 +8,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// This file distributes the keys that authenticate probes. The server draws a secret for each node
-// and sends it only to that node. Each other node that probes this node gets a key of its own,
-// derived from the secret. So a node cannot know the key between two other nodes, and a new secret
-// invalidates all keys for probing the secret's owner.
+// Keys authenticate probes. The server draws a secret for each node and sends it only to that node.
+// Each other node that probes this node gets a key of its own, derived from the secret. So a node
+// cannot know the key between two other nodes, and a new secret invalidates all keys for probing
+// the secret's owner.
 
 const (
 	// secretLife is the time after which a node gets a new secret. The previous secret stays valid
@@ -40,7 +40,7 @@ type probeKeys struct {
 const numberLife = time.Minute
 
 // newProbeKeys returns the keys of a node that registers. If the node's process is the same as
-// before, newProbeKeys returns the old keys.
+// before, these are the old keys.
 func (c *core) newProbeKeys(old *node, instance string) probeKeys {
 	switch {
 	case old == nil || old.keys.prober == 0: // the node got no number since the server started
@@ -61,7 +61,7 @@ func (n *node) takesPart() bool {
 // secret.
 func (n *node) probing() bool { return n.takesPart() && n.keys.secret.Number != 0 }
 
-// target returns what node n needs to probe another node (to).
+// target returns what a node needs to probe another one.
 func (n *node) target(to *node) control.Target {
 	r := to.registered
 	return control.Target{
@@ -158,7 +158,7 @@ func (c *core) stepKeys() {
 	}
 }
 
-// nextKeys calls earlier with the times at which stepKeys has something to do.
+// nextKeys passes a function the times at which stepKeys has something to do.
 func (c *core) nextKeys(earlier func(time.Time)) {
 	earlier(c.renewed.Add(secretLife))
 	earlier(c.rekeyAt)

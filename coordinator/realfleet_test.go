@@ -104,8 +104,8 @@ func startRealFleet(t *testing.T, r *rand.Rand, nodes int, graph bool) *realFlee
 		node := id.Node
 		node.Name, node.Epoch = name, "virtual-1"
 		node.Quantum_cycles = virtual.Quantum_cycles(clocks.Counter, id.Node.Quantum_cycles)
-		// A virtual counter may run a little faster than this machine's counter. So the same core
-		// slack is more cycles of the virtual counter.
+		// A virtual counter may run a little faster than this machine's counter. Then the same core
+		// slack is a larger number of its cycles.
 		node.CoreSlack_cycles += node.CoreSlack_cycles/50 + 2
 		f.clients = append(f.clients, &realClient{truth: truth, job: job{
 			Address: f.address(), Key: f.keyFile(name + ".secret"),
@@ -286,8 +286,8 @@ func (f *realFleet) until(what string, holds func() bool) {
 	}
 }
 
-// sweep asks for a sweep over all pairs. If fault is not nil, sweep calls it after the given time.
-// If fault returns true, it has restarted the server, and sweep returns nil.
+// sweep asks for a sweep over all pairs. After the given time it calls the function fault, unless
+// that is nil. If fault returns true, it has restarted the server, and sweep returns nil.
 func (f *realFleet) sweep(after time.Duration, fault func() bool) *SweepStatus {
 	f.t.Helper()
 	var s *SweepStatus

@@ -96,8 +96,8 @@ func (h heldRun) want(t *testing.T) {
 	}
 }
 
-// hold compares all acknowledged trains with a finished run, and computes bounds of each pair.
-// perPair is the number of bounds of a pair.
+// hold compares all acknowledged trains with a finished run, and computes a number of bounds of
+// each pair.
 func (f *fleet) hold(dir *runs.Directory, all acknowledged, perPair int) (h heldRun) {
 	f.t.Helper()
 	pairs, missing := dir.Relations()
@@ -163,7 +163,7 @@ func TestARunKeepsItsConstraintsOverRestarts(t *testing.T) {
 }
 
 // simulatedRestarts makes a run in memory and restarts clients and server at random. Then it
-// computes bounds of each pair of the run. perPair is the number of bounds of a pair.
+// computes a number of bounds of each pair of the run.
 func simulatedRestarts(t *testing.T, perPair int) heldRun {
 	t.Helper()
 	config := testConfig()

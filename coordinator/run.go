@@ -46,8 +46,8 @@ type run struct {
 	fetching int                 // nodes whose turn it is; at most maxFetching
 	turns    []func(over func()) // what waits for a turn
 
-	// Another goroutine makes the run's relations. Only it may use draft. status is the run's state
-	// meanwhile.
+	// While completing is true, another goroutine makes the run's relations, and only it may use
+	// draft. In that time, status is the run's state.
 	completing bool
 	status     *RunStatus
 
@@ -269,8 +269,8 @@ const (
 	notWhole   = "file is not whole: "
 )
 
-// tell orders the nodes to open or close the run. It calls the function then when each node has
-// answered, or when the wait for its answer has failed.
+// tell orders the nodes to open or close the run. It calls a function once each node has answered,
+// or once waiting for a node's answer has failed.
 func (c *core) tell(closing bool, then func()) {
 	r := c.run
 	var tell []*node
@@ -364,8 +364,8 @@ func (c *core) targetsChanged() {
 	c.order(c.sorted())
 }
 
-// nodeChanged does the same after one node came, changed or went. In a large fleet this concerns
-// only that node, and the nodes whose machines have connections to its machine.
+// nodeChanged does what targetsChanged does, after one node came, changed or went. In a large fleet
+// this concerns only that node, and the nodes whose machines have connections to its machine.
 func (c *core) nodeChanged(n *node) {
 	open := c.run != nil && c.run.phase == PhaseOpen
 	if !open || !c.anchoring || !c.moreThan(c.config.AllPairs, (*node).probing) {
@@ -388,8 +388,8 @@ func (c *core) orderSome(nodes []*node) {
 }
 
 // order tells nodes which nodes to probe. In a large fleet, a node probes its neighbours in the
-// graph, which it knows without the server. So order names only the nodes with which it may
-// exchange tuples.
+// graph, which it knows without the server. So it is told only the nodes with which it may exchange
+// tuples.
 func (c *core) order(nodes []*node) {
 	large := c.large()
 	var probing []*node // at least as many as count

@@ -174,9 +174,9 @@ func (c *core) endRun() {
 	}
 }
 
-// endOf returns an interval of UTC for the end of a run that ends at the moment now. begun is the
-// interval for the run's beginning. If the clock was set back during the run, the result may lie
-// before begun. So endOf never returns a lower Hi_ns than that of begun.
+// endOf returns an interval of UTC for the end of a run that ends now. If the clock was set back
+// during the run, the interval could lie before that of the run's beginning. So its Hi_ns is never
+// lower than the Hi_ns of the beginning.
 func endOf(begun runs.UTC, now time.Time) runs.UTC {
 	end := runs.UTCOf(now, utcSlack)
 	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)
@@ -196,7 +196,7 @@ func (c *core) abortRun() error {
 		return fmt.Errorf("run %q is being aborted already", r.name())
 	}
 	r.lacks("run.yaml", fmt.Sprintf("the run was aborted: %s", r.phase))
-	if c.sweep != nil { // this sweep belongs to the run: during a run there is no other
+	if c.sweep != nil { // the sweep belongs to the run, because others wait for the run's end
 		c.sweep, c.swept = nil, c.now()
 	}
 	r.aborted = true
@@ -251,8 +251,8 @@ func (r *run) lacks(part, reason string) {
 // other node. No real machine is suspended that often.
 const maxEpochs = 64
 
-// enter adds the node's present description to the run. changed says whether the node's epoch is
-// new to the run.
+// enter adds the node's present description to the run. It reports whether the node's epoch is new
+// to the run.
 func (r *run) enter(about runs.Node) (changed bool, err error) {
 	of := r.draft.Run()
 	known, ok := of.Node(about.Name)

@@ -23,8 +23,8 @@ type Server struct {
 	ended  chan struct{} // closed when Run ends
 
 	answers   sync.WaitGroup // questions that are answered beside the core
-	answering chan struct{}  // has an element for each of them
-	renewing  atomic.Bool    // one of them made the core evaluate the fleet again
+	answering chan struct{}  // has an element for each question that is answered beside the core
+	renewing  atomic.Bool    // such a question has made the core evaluate the fleet again
 
 	mu       sync.Mutex
 	matrix   *Matrix // the matrix that Matrix last returned
@@ -125,8 +125,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// At most so many messages wait for the core while it is busy, as when it writes to disk. Meanwhile
-// the server goes on to answer questions that do not need the core.
+// These limit how many messages wait for the core while it is busy, as when it writes to disk.
+// Meanwhile the server goes on to answer questions that do not need the core.
 const (
 	backlogMessages = 4096
 	backlogBytes    = 16 << 20
@@ -162,8 +162,8 @@ func (b *backlog) remove(bytes int64) {
 	}
 }
 
-// dueTime is when the core's tick is due. To find that out takes time for each node. So dueTime
-// asks the core only now and then, and spends at most a fiftieth of the time on it.
+// dueTime says when the core's tick is due. The core needs time to find that out, for each node. So
+// it is asked only now and then, and at most a fiftieth of the time is spent on it.
 type dueTime struct {
 	due   time.Time
 	again time.Time // when to ask the core again
@@ -216,8 +216,8 @@ func (s *Server) Matrix(age time.Duration) *Matrix {
 // may use it. Equal calls at equal times give equal decisions.
 type Virtual struct{ core *core }
 
-// NewVirtual returns a server whose time is what now returns. It takes its random choices from
-// random.
+// NewVirtual returns a server that gets its time from the function now, and its random choices from
+// the function random.
 func NewVirtual(
 	config Config, store *Store, link Link, now func() time.Time, random *rand.Rand,
 ) (*Virtual, error) {

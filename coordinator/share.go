@@ -10,7 +10,7 @@ import (
 // A share records how much of the server's time a node used with messages that the server did not
 // ask for. Without a limit, one node could keep the server from serving the other nodes.
 type share struct {
-	taken time.Duration // time that was used up at the moment at; decreases from then on
+	taken time.Duration // time that was used up at a moment, the field at; decreases from then on
 	at    time.Time
 	over  bool // the node used too much
 }
@@ -30,7 +30,7 @@ const (
 	registerTakes = 200 * time.Millisecond
 )
 
-// take charges the time d to the node, and reports whether the node stays within its share.
+// take charges some time to the node, and reports whether the node stays within its share.
 func (s *share) take(now time.Time, d time.Duration) bool {
 	s.taken, s.at = s.now(now)+d, now
 	s.over = s.taken > shareMost

@@ -27,8 +27,8 @@ type SnapshotResult struct {
 // this one out when the interval is over.
 const snapshotEvery = time.Second
 
-// wantSnapshot makes all nodes but n dump, because a program on n asked for a dump. The agent of n
-// has already dumped.
+// wantSnapshot makes all other nodes dump, because a program of one node asked for a dump. The
+// agent of that node has already dumped.
 func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 	if w := n.snapshot; w != nil {
 		if w.Channels != m.Channels {
@@ -53,8 +53,8 @@ func (c *core) stepSnapshots() {
 	}
 }
 
-// snapshots asks every node that has flight recorders for a dump, except one node (but), which has
-// already dumped. When all nodes have answered, snapshots calls the function reply.
+// snapshots asks every node that has flight recorders for a dump, except one node, which has
+// already dumped. It replies when all nodes have answered.
 func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
 	results := []SnapshotResult{}
 	var ask []*node

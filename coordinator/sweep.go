@@ -80,7 +80,7 @@ type NoisyNode struct {
 }
 
 // startSweep begins a sweep over all nodes that can be measured. If another sweep is under way, it
-// only returns an error. It calls the function ended, which may be nil, when the sweep has ended.
+// only returns an error. When the sweep has ended, it calls the function ended, which may be nil.
 func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (c *core) nextRound() {
 // joined is the reason of a sweep that measures new nodes, or new edges in a large fleet.
 const joined = "nodes joined"
 
-// maxMends is the largest number of passes over failed pairs. If such a pass completes no pair, no
-// other follows.
+// maxMends is the largest number of passes over failed pairs. A pass that completes no pair is the
+// last one.
 const maxMends = 3
 
 // mend begins another pass over those lost pairs whose nodes are both present now. It returns false
@@ -245,7 +245,7 @@ func (c *core) look() {
 	}
 }
 
-// finds describes what is not quiet about a load. It returns "" if the load is quiet.
+// finds says in words why a node with a given load is not quiet. It returns "" for a quiet node.
 func (q Quiet) finds(l *control.Load) string {
 	over := max(time.Duration(l.Over_ns), time.Millisecond)
 	rate := func(bytes uint64) uint64 { return uint64(float64(bytes) / over.Seconds()) }

@@ -206,6 +206,6 @@ func (c *core) watchedPair(names [2]string) []byte {
 	return nil
 }
 
-// leastTrains is the smallest number of recent trains that is enough for an answer. If a pair has
-// fewer, the answer has all trains of the pair.
+// leastTrains is the number of recent trains that is enough for an answer. If a pair has fewer
+// recent ones, the answer has all its trains.
 const leastTrains = 8
