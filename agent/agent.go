@@ -128,8 +128,8 @@ func start(c Config) (a *Agent, err error) {
 	return a, nil
 }
 
-// makeState creates the directory of logs, private to this user. If the directory exists, makeState
-// checks it.
+// makeState creates the directory of logs, private to this user. If the directory exists already,
+// it is checked.
 func makeState(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf(
@@ -169,9 +169,9 @@ func (a *Agent) notify(err error) {
 }
 
 // SetTable applies a server's handler table to all channels at once. It also stores the table, so
-// that the agent can start without the server. generation is the generation of the server's table,
-// for display. matched has, for each rule, how many of the present channels got the rule. The error
-// wraps handlertable.ErrTable.
+// that the agent can start without the server. The generation of the server's table is only
+// displayed. For each rule of the table, SetTable returns how many of the present channels got the
+// rule. The error wraps handlertable.ErrTable.
 func (a *Agent) SetTable(text []byte, generation uint64) (matched []int, err error) {
 	table, err := handlertable.Parse(text, "the server's table")
 	if err == nil {

@@ -14,7 +14,8 @@ var ErrNoCapture = errors.New("no capture")
 // blackbox/capture.
 type Capture interface {
 	Counts() CaptureCounts
-	// Flush moves what was seen until now into the ring. What comes later needs no record before.
+	// Flush moves what was seen until now into the ring. A reader of what comes later needs none of
+	// the earlier records.
 	Flush()
 	Close() error
 }

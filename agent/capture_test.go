@@ -23,8 +23,8 @@ func (f *fakeCapture) Close() error {
 	return nil
 }
 
-// A capture is started and stopped by orders, hands everything over before a run begins and ends,
-// and ends with the agent.
+// A capture is started and stopped by orders, and ends with the agent. Before a run begins or ends,
+// it moves everything that it has seen into the ring.
 func TestCapture(t *testing.T) {
 	fake, started := &fakeCapture{}, 0
 	c := testConfig(t)

@@ -102,8 +102,7 @@ func (p *poller) poll(ctx context.Context) {
 		return
 	}
 	if p.epoch() != p.writer.Header().Epoch {
-		// These readings were made in another epoch than those in the file, so they must not go
-		// into the file.
+		// These readings are of another epoch than those in the file, so they do not belong there.
 		return
 	}
 	p.rows = append(p.rows, logstore.NTP{

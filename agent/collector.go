@@ -16,8 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// This file makes the agent a collector: it fetches the logs of other nodes and keeps them until
-// the server fetches them from here. The server says which agents are collectors.
+// An agent can be a collector: it fetches the logs of other nodes and keeps them until the server
+// fetches them from it. The server says which agents are collectors.
 
 const (
 	// collectedFolder is a folder of a run with the logs that this node has collected, by node.
@@ -28,8 +28,9 @@ const (
 	// collectWidth is how many nodes' logs an agent fetches at the same time.
 	collectWidth = 4
 
-	// If no node offers logs for collectQuiet, the agent stops to look. Logs that another collector
-	// had taken before it died are then left to the server, unless their lease has ended by then.
+	// If no node offers logs for collectQuiet, the agent stops looking. Another collector may have
+	// died after it had taken logs. The server then fetches these itself, unless their lease has
+	// ended before the agent stops.
 	collectQuiet = 2 * time.Second
 	collectPause = time.Second // after looking in vain
 
@@ -42,8 +43,8 @@ type collector struct {
 
 	mu      sync.Mutex
 	run     string    // the run whose logs it collects or collected last
-	working int       // goroutines that do that
-	last    time.Time // when it began, or finished the logs of a node last
+	working int       // goroutines that collect its logs
+	last    time.Time // when it began to collect, or last finished the logs of a node
 	listed  string    // the run that files is about
 	files   []File    // this node's own files of that run
 	list    []byte    // the same, as collectors get them
@@ -233,8 +234,8 @@ func isOwn(path string) bool {
 	return !strings.HasPrefix(path, collectedFolder+"/")
 }
 
-// readOwn reads a part of a file for a collector: of this node's own files of a run, in the order
-// of Files from 1 on, or of their list if file is 0.
+// readOwn reads a part of a file for a collector. This node's own files of a run are numbered from
+// 1, in the order in which Files lists them. File 0 is their list.
 func (a *Agent) readOwn(run string, file int, offset int64, into []byte) (int, int64, error) {
 	files, list, err := a.own(run)
 	switch {

@@ -15,12 +15,12 @@ import (
 )
 
 // elsewhere looks into other directories of rings, which this agent does not drain. Their programs
-// run as another user, or use another directory. elsewhere returns a text for each directory with
-// rings of channels that logged nothing to this agent in the run. logged contains the channels that
-// logged to this agent. owner returns the user who owns a directory.
+// run as another user, or use another directory. It gets the channels that logged to this agent in
+// the run, and a function that returns the user who owns a directory. It returns a text for each
+// directory with rings of channels that logged nothing to this agent.
 //
-// If any channel logged to this agent, elsewhere names only directories of other users, because
-// this user's programs may use other directories on purpose, for example for tests.
+// If any channel logged to this agent, it names only directories of other users, because this
+// user's programs may use other directories on purpose, for example for tests.
 func elsewhere(rings string, logged map[string]bool, owner func(string) uint32) (all []string) {
 	own := filepath.Clean(rings)
 	name, _, found := strings.Cut(filepath.Base(own), "-")

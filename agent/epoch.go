@@ -23,7 +23,7 @@ const (
 // epochs follows the epoch of the node's counter. Any goroutine may use it.
 type epochs struct {
 	look  func() string         // makes the full check and returns the epoch
-	slept func() (int64, error) // returns how long the machine has slept; takes little time
+	slept func() (int64, error) // returns how long the machine has slept, which takes little time
 
 	mu       sync.Mutex // protects the fields below it
 	now      string

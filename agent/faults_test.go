@@ -27,9 +27,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// blockedFor starts a program with policy block, and returns how long its calls took. When the
-// program has opened its channels and before it logs, blockedFor calls whenOpen. There a test ends
-// the draining, so that nobody drains the rings during the calls.
+// blockedFor starts a program with policy block, and returns how long its calls took. Once the
+// program has opened its channels, and before it logs, the function whenOpen is called. In this
+// function a test ends the draining, so that nobody drains the rings during the calls.
 func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	t.Helper()
 	cmd, err := reexec.Command(s.Rings, "1000")
@@ -70,7 +70,7 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 // tests the exact second, with a clock of its own. In this test, a busy machine may prolong one
 // attempt, but not all of them.
 func TestProgramsWaitASecondInAll(t *testing.T) {
-	const limit = 1900 * time.Millisecond // less than the time of two waits
+	const limit = 1900 * time.Millisecond // less than two waits take
 	drains := func(s *scene) func() bool {
 		return func() bool {
 			local, err := Connect(s.Rings)

@@ -194,8 +194,8 @@ func beSteady(rings, state, files string) {
 	select {}
 }
 
-// startSteady starts an agent in a process with this many descriptors. Once the
-// process exists, and before the agent starts, startSteady calls the function that it is given.
+// startSteady starts an agent in a process with a given number of descriptors. Once the process
+// exists, and before the agent starts, it calls a function.
 func (s *scene) startSteady(files int, before func(pid int)) *told {
 	s.t.Helper()
 	p := s.tell("steady", s.Rings, s.state, strconv.Itoa(files))

@@ -88,8 +88,8 @@ type mischief struct {
 }
 
 // put makes a ring from an image, with an identity of its own. If size is larger than the image,
-// the rest of the file is a hole. put locks the ring, as a living program does. To make the program
-// look dead, close the ring.
+// the rest of the file is a hole. The ring is locked, as that of a living program. To make the
+// program look dead, close the ring.
 func (v *villain) put(name string, image []byte, size int64) mischief {
 	v.made++
 	incarnation := image[atIncarnation : atIncarnation+16]
@@ -141,7 +141,8 @@ func (v *villain) open(name string) *handlers.Channel {
 }
 
 // crimes are the kinds of harm that hostile programs do, by description. Each function commits one
-// crime with ring i. beHostile calls the functions every few milliseconds.
+// crime with the ring that has the given number. Hostile programs call the functions every few
+// milliseconds.
 func (v *villain) crimes() map[string]func(i int) {
 	all := make([]map[int]mischief, 8)
 	for k := range all {
@@ -277,7 +278,7 @@ func (v *villain) crimes() map[string]func(i int) {
 	}
 }
 
-// beHostile commits all crimes, each with count rings at once, until it is killed.
+// beHostile commits all crimes, each with a given number of rings at once, until it is killed.
 func beHostile(rings, scratch, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)

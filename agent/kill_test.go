@@ -12,9 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// killAtRandom kills programs, the agent, or both, and starts them again. It does so kills times.
-// Meanwhile the agent opens and closes runs, and its disk fills and empties. languages names the
-// languages of the programs.
+// killAtRandom kills programs, the agent, or both, and starts them again, a given number of times.
+// Meanwhile the agent opens and closes runs, and its disk fills and empties. The programs are
+// written in the given languages.
 func killAtRandom(t testing.TB, rng *rand.Rand,
 	kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 // convert a variable, because a variable can contain anything.
 type markup string
 
-// page is an HTML page that is being written. It does not use html/template, because that package
-// makes the linker keep every exported method of the program. These methods would be a fifth of the
+// page is an HTML page that is being written. It does not use html/template. With that package, the
+// linker would have to keep every exported method of the program, and these would be a fifth of the
 // agent's binary.
 type page struct{ b bytes.Buffer }
 

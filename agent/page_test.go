@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// setStrings sets every string in v, at any depth, to the text that the function text makes from
-// the name of the string's field.
+// setStrings sets every string in a value, at any depth. A function makes the string from the name
+// of its field.
 func setStrings(v reflect.Value, name string, text func(name string) string) {
 	switch v.Kind() {
 	case reflect.String:

@@ -240,7 +240,7 @@ func beBlocker(rings, events string) {
 	fmt.Println(time.Since(begin).Milliseconds())
 }
 
-// beAbandoner opens count channels, logs once on each, and kills itself.
+// beAbandoner opens a given number of channels, logs once on each, and kills itself.
 func beAbandoner(rings, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)

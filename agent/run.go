@@ -108,9 +108,9 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 	return state, nil
 }
 
-// moveLogs moves all logs to the directory logs. If run is "", it moves them to a new directory for
-// a time without a run. moveLogs writes the state file first: if this agent is killed, the next
-// agent continues the move.
+// moveLogs moves all logs to the given directory. If no run is named, it moves them to a new
+// directory for a time without a run. It writes the state file first, so that the next agent
+// continues the move if this agent is killed.
 func (a *Agent) moveLogs(run, logs string) error {
 	a.flushCapture()
 	a.mu.Lock()
@@ -241,8 +241,8 @@ func (a *Agent) missing() (all []string) {
 // many remain as are configured, including the run that is being opened, or the present directory.
 // By now the server has collected the old runs, or will never collect them.
 //
-// removeOld judges age by the order in which the directories were begun. Older agents did not note
-// this order. removeOld removes their directories first, and judges the age of these by the clock.
+// Directories are removed in the order in which they were begun. Older agents did not note this
+// order. Their directories are removed first, in the order of the clock.
 func (a *Agent) removeOld(folder string) error {
 	if a.c.KeepRuns == 0 {
 		return nil
@@ -286,8 +286,8 @@ type File struct {
 	Bytes int64
 }
 
-// Files lists the files of a run. more is true while the run is open, or while this node collects
-// logs of others: files may still grow, and new files may appear. The error wraps ErrNoRun.
+// Files lists the files of a run. While the run is open, or while this node collects logs of
+// others, more is true: files may still grow, and new files may appear. The error wraps ErrNoRun.
 func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	root, err := a.openRoot(run)
 	if err != nil {
@@ -317,9 +317,9 @@ func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	return files, a.run() == run || a.collecting(run), nil
 }
 
-// ReadFile reads a part of a run's file, from offset on, into a buffer. It returns the number of
-// bytes that it read, and the present length of the file. At the end of the file, n is less than
-// the length of the buffer, and there is no error. The error wraps ErrNoRun or fs.ErrNotExist.
+// ReadFile reads a part of a run's file, from an offset on, into a buffer. It returns the number of
+// bytes that it read, and the present length of the file. At the end of the file, it reads fewer
+// bytes than the buffer holds, and returns no error. The error wraps ErrNoRun or fs.ErrNotExist.
 func (a *Agent) ReadFile(run, path string, offset int64,
 	into []byte) (n int, size int64, err error) {
 	root, err := a.openRoot(run)

@@ -16,7 +16,7 @@ import (
 // state is what an agent must know about the agents that ran before it. All paths are relative to
 // Config.State.
 type state struct {
-	Version int    `json:"version"` // 0 in files from before there was a version
+	Version int    `json:"version"` // 0 in old files, which have no version
 	Logs    string `json:"logs"`    // the directory to which the agent writes logs
 	// Before lists earlier directories with logs that the agent may have to continue, the latest
 	// first.
@@ -99,8 +99,8 @@ func (s state) write(dir string) error {
 	return plainfile.Replace(filepath.Join(dir, stateFile), append(text, '\n'))
 }
 
-// to returns the state after the agent begins to write logs to another directory. The argument
-// there is a function that reports whether a directory still exists.
+// to returns the state after the agent begins to write logs to another directory. Its last
+// parameter is a function that reports whether a directory still exists.
 func (s state) to(logs string, there func(logs string) bool) state {
 	if logs == s.Logs {
 		return s

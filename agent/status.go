@@ -178,8 +178,8 @@ func (s *Status) warnings() (all []string) {
 	return append(all, s.troubles()...)
 }
 
-// maxTroubles is the largest number of channels with troubles that troubles lists. troubles only
-// counts further channels.
+// maxTroubles is the largest number of channels whose troubles are listed. Further channels are
+// only counted.
 const maxTroubles = 100
 
 // troubles returns what is wrong with channels. Each text is listed once.

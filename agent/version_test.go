@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// An agent and a cprof of different versions refuse each other by name of the versions. A program
-// from before there was a version is understood.
+// An agent and a cprof of different versions refuse each other, and name the versions. Old programs
+// without a version are understood.
 func TestOrdersSayTheirVersion(t *testing.T) {
 	a := startTest(t, testConfig(t))
 	for version, want := range map[string]int{
@@ -79,7 +79,7 @@ func TestOrdersOfLaterAgentAreRefused(t *testing.T) {
 	}
 }
 
-// Files from before there was a version have the meaning of version 1.
+// Old files without a version have the meaning of version 1.
 func TestStateWithoutVersionIsRead(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, stateFile),

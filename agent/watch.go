@@ -52,8 +52,9 @@ func (a *Agent) Watch(m *control.Watch) {
 	}
 }
 
-// now returns the present order, its arrival and the limit of events in a Sample. Only the sending
-// goroutine calls now. If more is false, the sending has ended, and that goroutine must return.
+// now returns the present order, its arrival and the limit of events in a Sample. Only the
+// goroutine that sends calls it. If more is false, the sending has ended, and this goroutine must
+// return.
 func (w *watch) now(a *Agent) (order uint64, arrived time.Time, limit int, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +118,7 @@ func (s *sampler) begin(a *Agent, epoch string) {
 	a.drainer.Sample() // drop the events that passed before
 }
 
-// next returns the next Sample, with at most limit events.
+// next returns the next Sample. The last parameter limits the number of its events.
 func (s *sampler) next(a *Agent, order uint64, arrived time.Time, limit int) *control.Sample {
 	now, counter := time.Now(), a.c.Client.Counter()
 	of := a.drainer.Sample()
@@ -144,7 +145,7 @@ func (s *sampler) next(a *Agent, order uint64, arrived time.Time, limit int) *co
 	return &m
 }
 
-// cyclesOf returns at least as many cycles as the counter counts in d.
+// cyclesOf returns the number of cycles that the counter counts in a given time, or slightly more.
 func cyclesOf(d time.Duration, hz uint64) uint64 {
 	return uint64(d.Seconds() * float64(hz) * 1.001)
 }
@@ -191,7 +192,8 @@ func channelsOf(rings []drain.SampledChannel, epoch string) []control.SampledCha
 	return channels
 }
 
-// keeps says whether a channel with this handler and policy keeps all, some or none of its events.
+// keeps says whether all, some or none of the events of a channel with this handler and policy get
+// into logs.
 func keeps(kind channel.Kind, policy channel.Policy) string {
 	switch {
 	case policy == channel.Overwrite: // its events stay in the ring
@@ -204,8 +206,8 @@ func keeps(kind channel.Kind, policy channel.Policy) string {
 	return control.KeepsNone
 }
 
-// adjust limits the events of a Sample. If there are too many, it keeps only ids of greater depth.
-// If there are few, the least depth in the next Sample is one less.
+// adjust limits the events of a Sample. If there are too many, it leaves only those whose ids have
+// a greater depth. If there are few, the least depth in the next Sample is one less.
 func (s *sampler) adjust(a *Agent, m *control.Sample, events, limit int) {
 	before := s.depth
 	if events < limit/3 && s.depth > 0 {
