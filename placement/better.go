@@ -21,20 +21,24 @@ func (d Difference) String() string {
 	return "undecided"
 }
 
-// Better compares two placements: it returns the range of the end-to-end latency of a minus that of
-// b. What both placements have in common does not widen the range: the same operators on the same
-// nodes take the same time in both.
+// Better compares two placements. It returns the range of the difference: the end-to-end latency of
+// the first minus that of the second. What both placements have in common does not widen the range,
+// because the same operators on the same nodes take the same time in both.
 func (p *Problem) Better(a, b Placement) Difference {
 	return Difference{-p.most(b, a), p.most(a, b)}
 }
 
-// most returns an upper limit of the latency of a minus that of b.
+// most returns an upper limit of the latency of placement a minus that of placement b.
 //
 // The latency of b is at least the length of any of its paths. So for each path of a, the
-// difference is at most the length of this path minus that of any path of b. most chooses the path
-// of b in three ways: the path with the same operators, the slowest path of b with the shortest
-// times, and that with the longest times. A piece that is in both paths, on the same nodes, cancels
-// out. All other pieces take as long as they can in a, and as short as they can in b.
+// difference is at most the length of this path minus that of any path of b. The path of b is
+// chosen in three ways:
+//   - the path with the same operators,
+//   - the slowest path of b with the shortest times,
+//   - the slowest path of b with the longest times.
+//
+// A piece that is in both paths, on the same nodes, cancels out. All other pieces are counted with
+// their longest times in a, and with their shortest times in b.
 func (p *Problem) most(a, b Placement) float64 {
 	nodes, latency := p.job.Nodes, p.job.Latency
 	least := func(v int) float64 { return p.job.Operators[v].Time.Lo_ns / nodes[b[v]].Speed }

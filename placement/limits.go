@@ -39,7 +39,7 @@ type half struct {
 	cross []float64 // by operator and node: the limit at the end of a latency to this node
 }
 
-// newLimits computes the limits. nodes has, for each operator, the nodes that it may still use.
+// newLimits computes the limits, given the nodes that each operator may still use.
 func newLimits(p *Problem, nodes [][]int) *limits {
 	l := &limits{p: p, nodes: nodes, units: make([]uint8, len(p.load)), cores: make([]float64, p.n)}
 	for i, node := range p.job.Nodes {
@@ -80,7 +80,7 @@ func newLimits(p *Problem, nodes [][]int) *limits {
 
 const none = math.MaxFloat64 / 4 // above all latencies, and small enough for sums
 
-// fill computes the limits of one direction. latency has the latencies of this direction.
+// fill computes the limits of one direction from the latencies of this direction.
 func (l *limits) fill(h *half, latency []float64) {
 	p := l.p
 	h.at = make([]float64, len(p.load)*(levels+1))
@@ -149,9 +149,11 @@ func (l *limits) send(h *half, v int, latency, nearest []float64) {
 	}
 }
 
-// rest returns a lower limit of the time until an operator on node i has got all its tuples. left
-// is how many steps of the node's cores are left for its senders. from has the senders, sorted by
-// when their tuples arrive if they are elsewhere, the latest first.
+// rest returns a lower limit of the time until an operator has got all its tuples. It gets:
+//   - the operator's senders, sorted by when their tuples arrive if they are on other nodes, the
+//     latest first,
+//   - the operator's node,
+//   - the number of steps of this node's cores that are left for the senders.
 func (l *limits) rest(h *half, from []int, i, left int) float64 {
 	n := l.p.n
 	if len(from) == 0 {
@@ -180,7 +182,8 @@ func (l *limits) rest(h *half, from []int, i, left int) float64 {
 // overfull reports whether a node has too few cores for the operators that must run there.
 func (l *limits) overfull() bool { return slices.Min(l.cores) < 0 }
 
-// load returns how many of the cores that limits counts operator v takes on node i.
+// load returns how many cores operator v takes on node i. It is 0 if the operator must run there,
+// because its cores are not counted as free.
 func (l *limits) load(v, i int) float64 {
 	if len(l.nodes[v]) == 1 {
 		return 0
@@ -200,7 +203,8 @@ func (l *limits) through(v, i int) float64 {
 	return best
 }
 
-// least returns a lower limit of the end-to-end latency of all placements on the nodes of l.
+// least returns a lower limit of the end-to-end latency of all placements that use only the allowed
+// nodes.
 func (l *limits) least() float64 {
 	most := 0.0
 	for v, nodes := range l.nodes {
@@ -214,7 +218,7 @@ func (l *limits) least() float64 {
 }
 
 // below returns for each operator the nodes where its limit is below the given latency. If an
-// operator has no such node, no placement is faster, and below returns false.
+// operator has no such node, no placement is faster, and the result is false.
 func (l *limits) below(latency float64) ([][]int, bool) {
 	left := make([][]int, len(l.nodes))
 	for v, nodes := range l.nodes {

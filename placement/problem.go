@@ -66,8 +66,8 @@ func New(j *Job) (*Problem, error) {
 	return p, nil
 }
 
-// fits returns the largest load that a node with so many cores may have. It is a little larger than
-// the number of cores, because sums of loads are rounded.
+// fits returns the largest load that a node may have. It is a little larger than the number of the
+// node's cores, because sums of loads are rounded.
 func fits(cores float64) float64 { return cores * (1 + 1e-9) }
 
 // sort puts each operator after all that send to it.
@@ -90,7 +90,7 @@ func (p *Problem) sort() error {
 		return nil
 	}
 	v := slices.IndexFunc(waits, func(n int) bool { return n > 0 })
-	for range waits { // each step leads to an operator that also waits, so at last into a cycle
+	for range waits { // each step leads to an operator that also waits, and so into a cycle at last
 		v = p.before[v][slices.IndexFunc(p.before[v], func(u int) bool { return waits[u] > 0 })]
 	}
 	return fmt.Errorf("operator %q gets its own tuples back through others: leave one edge "+

@@ -19,7 +19,7 @@ func randomJob(r *rand.Rand, ops, nodes int) *Job {
 	}
 	cores := []float64{2, 4, 8}
 	if nodes < 8 {
-		cores = []float64{1, 1.5, 3} // so that few operators fit
+		cores = []float64{1, 1.5, 3} // few, so that few operators fit on a node
 	}
 	for i := range nodes {
 		j.Nodes = append(j.Nodes, Node{fmt.Sprint("n", i), cores[r.IntN(3)], 1})

@@ -35,8 +35,8 @@ type moved struct{ v, from int }
 const (
 	nearest = 48 // the largest number of nodes that near has for an operator
 
-	// startHeat limits how much worse a change may make the latency at first, as a part of the
-	// latency, and still be accepted now and then. The search cools down from there to 0.
+	// startHeat says which changes for the worse are accepted now and then at first: those that
+	// make the latency longer by about this part of it. The search cools down from there to 0.
 	startHeat = 0.016
 )
 
@@ -139,8 +139,8 @@ func (s *search) reject() {
 	s.undo, s.first = s.undo[:0], len(s.at)
 }
 
-// run makes at most so many changes. It stops if the latency reaches enough. It returns the best
-// placement and its latency.
+// run makes changes, at most the given number. It stops earlier if the latency is down to the given
+// goal. It returns the best placement and its latency.
 func (s *search) run(changes int, enough float64) (Placement, float64) {
 	longest, now := s.measure()
 	s.accept()
@@ -214,8 +214,8 @@ func (s *search) target(v int) int {
 	return near[min(s.random.IntN(len(near)), s.random.IntN(len(near)))]
 }
 
-// shift moves v to another node, together with operators of its node that are connected with v. It
-// moves at most as many operators as the parameter most says.
+// shift moves an operator to another node, together with operators of its node that are connected
+// with it. The last parameter limits how many operators it moves.
 func (s *search) shift(v, into, most int) bool {
 	from := s.at[v]
 	if from == into {
@@ -247,7 +247,7 @@ func (s *search) may(v, i int) bool {
 	return ok
 }
 
-// swap exchanges v with a random operator of another node.
+// swap exchanges an operator with a random operator of another node.
 func (s *search) swap(v, with int) bool {
 	from := s.at[v]
 	if from == with || len(s.on[with]) == 0 {

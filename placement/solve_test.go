@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// bruteForce returns the smallest end-to-end latency of all placements. If detail is set, it also
-// returns the smallest latency with each operator on each node. It extends a placement by one
-// operator after another, and only gives up those whose operators do not fit.
+// bruteForce returns the smallest end-to-end latency of all placements. For more detail, it also
+// returns the smallest latency with each operator on each node. It builds each placement operator
+// by operator, and only gives up those whose operators do not fit.
 func bruteForce(p *Problem, detail bool) (best float64, through [][]float64) {
 	best = math.Inf(1)
 	for range p.order {

@@ -56,9 +56,9 @@ func Read(path string, fleet func() ([]placement.Node, error)) (*File, error) {
 	return Parse(text, path, fleet)
 }
 
-// Parse reads a job. name is the file's name, for errors. If the file lists no nodes, Parse takes
-// the nodes that fleet returns. The returned error joins one error for each of the first mistakes.
-// Each of these errors has a line number and wraps ErrFile.
+// Parse reads a job. Errors contain the file's name. If the file lists no nodes, the function fleet
+// returns them. The returned error joins one error for each of the first mistakes. Each of these
+// errors has a line number and wraps ErrFile.
 func Parse(text []byte, name string, fleet func() ([]placement.Node, error)) (*File, error) {
 	p := parser{name: name, file: &File{}, instances: map[string][]int{}, node: map[string]int{},
 		fleet: fleet}
