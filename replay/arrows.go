@@ -45,11 +45,11 @@ func (a *arrows) add(at int) {
 }
 
 // deliver adds the captured messages. Each leads from the last event before it was sent to the
-// first event after it was received. If several lead from one node to one event, only the last is
-// kept.
+// first event after it was received. If several messages lead from one node to one event, only the
+// last of them is added.
 func (a *arrows) deliver() {
 	h := a.h
-	after := func(lane []int, reading uint64) int { // the place of the first event not before it
+	after := func(lane []int, reading uint64) int { // the place of the first event at it or later
 		return sort.Search(len(lane), func(i int) bool {
 			return h.Events[lane[i]].Reading >= reading
 		})

@@ -8,8 +8,8 @@ import (
 // A delivery is a captured message to a node.
 type delivery struct {
 	from     *lane
-	sent     uint64 // reading of the sending node: what it logged before is before the message
-	received uint64 // reading of the receiving node
+	sent     uint64 // reading of the sending node when it sent the message
+	received uint64 // reading of the receiving node when it had received the message
 }
 
 // deliver notes a captured message. Both ends are named as lanes are.
@@ -37,8 +37,8 @@ func (l *lane) order() {
 }
 
 // take gives the first event of a lane the captured messages that its node had received before. The
-// sender of such a message must have its stamp first. If an event of the sender has none yet, take
-// returns false, and the place of that event as at.
+// last event that a message's sender logged before it sent the message must have its stamp first.
+// If it has none yet, take returns false, and the place of that event.
 func (p *pass) take(l *lane, place uint64) (at uint64, taken bool, err error) {
 	for len(l.deliveries) > 0 {
 		g := p.at(place)

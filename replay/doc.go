@@ -12,9 +12,9 @@
 //
 // # What is exact
 //
-// The order is exactly what causality and the intervals imply, together: the event that receives a
-// message is not earlier than the one that sent it, so each narrows the other's interval. No order
-// of events is lost, and none is possible that they exclude.
+// The order is exactly what causality and the intervals imply together: the event that receives a
+// message is not earlier than the event that sent it, so each of the two narrows the interval of
+// the other. An order of events is found if and only if causality and the intervals allow it.
 //
 // # What it does not do
 //

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// MaxEvents is the largest number of events in a History. Orders of so many events on 64 nodes take
-// 30 MB.
+// MaxEvents is the largest number of events in a History. With this number of events on 64 nodes,
+// Orders takes 30 MB.
 const MaxEvents = 100_000
 
 // ErrTooMany is returned for a part of a run with more than MaxEvents events.
@@ -21,7 +21,7 @@ type Part struct {
 	Nodes                  []string    // names without epochs; empty: all nodes
 	Channels               []string    // patterns of path.Match; empty: all channels
 	IDs                    [][2]uint64 // pairs of ids, ends included; empty: all ids
-	First                  int         // take only so many events, the first ones; 0: all
+	First                  int         // at most how many events, the first ones; 0: all
 }
 
 func (p *Part) has(e *Event, name, node string) bool {
@@ -51,7 +51,7 @@ type History struct {
 	Messages [][2]int // indexes of Events: before sending, after receiving; sorted by the second
 	More     bool     // Part.First cut off more events of the part
 
-	before func(i, j int) bool // order of another program's trace; nil: the events know their order
+	before func(i, j int) bool // order of another program's trace; nil: the events have stamps
 }
 
 // Timed reports whether the events have times, and not only an order.

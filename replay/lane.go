@@ -93,7 +93,7 @@ type lane struct {
 	count  uint64   // number of events so far
 	queue  []uint64 // places in the window of events that have no stamp yet
 	last   uint64   // place of the last stamped event + 1; 0: none
-	known  []known  // what the last stamped event knows
+	known  []known  // which events of other nodes are before the last stamped event
 	lo     uint64   // low end of the last stamped event
 	parked bool     // the first of queue waits for the event that sent its message
 	sender uint64   // place of the event that sent that message

@@ -48,7 +48,7 @@ func (r *Run) readLinks(f *logstore.File, shard int, actor string) error {
 	}
 }
 
-// resolve sorts the links, and lets each renamed tuple have the id that it began with.
+// resolve sorts the links. It finds, for each renamed tuple, the id that the tuple began with.
 func (l *links) resolve() {
 	for _, of := range [][]logstore.Link{l.began, l.made} {
 		slices.SortFunc(of, func(a, b logstore.Link) int {
@@ -58,7 +58,7 @@ func (l *links) resolve() {
 	began := make([]uint64, len(l.began))
 	for i := range l.began {
 		id := l.began[i].Parent
-		for range len(l.began) { // links of another run may lead in a circle
+		for range len(l.began) { // bounded, because links of another run may lead in a circle
 			before := linksOf(l.began, id)
 			if len(before) == 0 {
 				break
@@ -129,7 +129,8 @@ func (l *links) makers(tuple uint64) (all []uint64) {
 	return all
 }
 
-// tellMade notes the events of the window that are before g because its tuple was made of theirs.
+// tellMade notes the events of the window that are before a given event because its tuple was made
+// of their tuples.
 func (p *pass) tellMade(g *place) {
 	from := p.run.makers[g.point]
 	if len(from) == 0 || len(p.run.links.made) == 0 {

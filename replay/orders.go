@@ -9,9 +9,9 @@ import (
 	"sort"
 )
 
-// Orders are the orders in which events may be replayed: those that put no event ahead of one that
-// is before it (the linear extensions). Events are numbered from 0. Any number of goroutines may
-// use Orders.
+// Orders are the orders in which events may be replayed (the linear extensions): if an event is
+// before another one, it comes first in all of them. Events are numbered from 0. Any number of
+// goroutines may use Orders.
 type Orders struct {
 	lanes [][]int   // the events of each node, in their order
 	lane  []int     // of each event
@@ -19,9 +19,9 @@ type Orders struct {
 	need  [][]int32 // of each event: how many events of each lane are before it
 }
 
-// NewOrders returns the orders of events. lane says to which node each event belongs. The numbers
-// of a node's events must be in the order of the node. before must be a partial order that includes
-// the order of each node.
+// NewOrders returns the orders of events. Its first parameter says to which node each event
+// belongs. The numbers of a node's events must be in the order of the node. The second parameter
+// must be a partial order that includes the order of each node.
 func NewOrders(lane []int, before func(i, j int) bool) *Orders {
 	o := &Orders{lane: lane, place: make([]int, len(lane)), need: make([][]int32, len(lane))}
 	for i, l := range lane {
@@ -98,8 +98,8 @@ func (o *Orders) Free() (pairs uint64) {
 	return pairs
 }
 
-// All enumerates the orders; where several events may come next, the lowest lane comes first. The
-// slice is valid until the next order. The caller stops after as many as it wants.
+// All enumerates the orders. Where several events may come next, the lowest lane comes first. The
+// slice is valid until the next order. The caller may stop after any order.
 func (o *Orders) All() iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		d, order := o.Begin(), make([]int, 0, o.Len())
@@ -136,7 +136,7 @@ type Counted struct {
 // bytes.
 const MaxStates = 1 << 19
 
-// Count counts the orders.
+// Count counts the orders, unless replays can pass through more than MaxStates states.
 func (o *Orders) Count() *Counted {
 	c := &Counted{of: o}
 	layers := [][]Done{{o.Begin()}}
@@ -257,7 +257,7 @@ func (o *Orders) End() Done {
 	return d
 }
 
-// Within reports whether an event is among those that a replay has done.
+// Within reports whether a replay has taken an event.
 func (o *Orders) Within(event int, d Done) bool { return int32(o.place[event]) < d[o.lane[event]] }
 
 // Need says how many events of each lane are before an event. The caller must not change it.

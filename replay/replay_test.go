@@ -33,7 +33,7 @@ type job struct {
 
 	captured []capturedMessage
 	links    []logstore.Link // tuples that were made of others
-	made     [][2]int        // points: the made tuple passes the second after the other the first
+	made     [][2]int        // pairs of points, as in Options.Made
 	renamed  int             // from this point on, ids are larger by 100; 0: at no point
 }
 
@@ -47,7 +47,7 @@ func (j *job) link(rng *rand.Rand) {
 		j.links = append(j.links, l)
 		for i, e := range j.all {
 			for k, f := range j.all {
-				if j.makes(e, f) && i > k { // it would be before what happened earlier
+				if j.makes(e, f) && i > k { // the link would put event i before an earlier one
 					j.links = j.links[:len(j.links)-1]
 					return
 				}
@@ -354,8 +354,8 @@ func TestSamplesAreUniform(t *testing.T) {
 	}
 }
 
-// A message that was received before it was sent, whatever the bound, is counted and named. In the
-// history, it is still sent before it is received.
+// If a message was received before it was sent, even at the ends of the bounds, it is counted and
+// named. In the history, it is still sent before it is received.
 func TestBrokenBoundIsNamed(t *testing.T) {
 	j := &job{nodes: 2, bounds: []bounded{{0, 10}, {10, 10}}}
 	j.events = [][]logstore.Event{{{Counter: 1000, ID: 7}}, {{Counter: 960, ID: 7}}}

@@ -16,8 +16,8 @@ import (
 var (
 	// ErrNothing is returned for a run without events that can be replayed.
 	ErrNothing = errors.New("nothing to replay")
-	// ErrCycle is returned if an event would be before itself. Then messages were mistaken for
-	// others, or the logs are not of one run.
+	// ErrCycle is returned if an event would be before itself. In that case, messages were mistaken
+	// for other messages, or the logs are not of one run.
 	ErrCycle = errors.New("events are before themselves")
 	// ErrEdge is returned for an edge to a point that the run does not have.
 	ErrEdge = errors.New("no such point")
@@ -46,7 +46,7 @@ type Options struct {
 	Messages []Message
 
 	// Epsilon_cycles replaces the proven bounds of the nodes' clocks: any two clocks may differ by
-	// so much. It serves comparisons. 0 keeps the proven bounds.
+	// this number of cycles. It serves comparisons. With 0, the proven bounds hold.
 	Epsilon_cycles uint64
 }
 

@@ -23,17 +23,18 @@ type Event struct {
 	known []known
 }
 
-// known says which events of another node are before an event because of messages: all up to index.
-// The last of them is not later than hi. If hi is earlier than the event's interval, time alone
-// proves the order, and known is left out. So an event's list of known is a replay clock with an
-// epsilon of its own for each pair of events.
+// The type known says which events of another node are before an event because of messages: all
+// those up to an index. The last of these is not later than the field hi. If hi is earlier than the
+// event's interval, time alone proves the order, and the element is left out. So the list of such
+// elements of an event is a replay clock with an epsilon of its own for each pair of events.
 type known struct {
 	index uint64
 	hi    uint64
 	node  uint32
 }
 
-// Before reports whether e is before f in every replay. Both must be events of one run.
+// Before reports whether this event is before another one in every replay. Both must be events of
+// one run.
 func (e *Event) Before(f *Event) bool {
 	if e.Node == f.Node {
 		return e.Index < f.Index
@@ -52,7 +53,7 @@ func (e *Event) Before(f *Event) bool {
 // Summary says what a pass over a run found.
 type Summary struct {
 	Events   uint64 `json:"events,string"`
-	Messages uint64 `json:"messages,string"` // those that order events whose times do not
+	Messages uint64 `json:"messages,string"` // messages that order events which time does not order
 	Unplaced uint64 `json:"unplaced,string"` // events outside the time in which nodes are related
 	Suspect  uint64 `json:"suspect,string"`  // events whose times are estimates
 
@@ -86,9 +87,9 @@ type place struct {
 	parked  []uint32
 }
 
-// pass is one pass over a run. The window contains the events that may still matter to others:
-// those that were read ahead, because they may have sent a message to the next event, and those
-// whose interval has not passed yet. So the width of the bounds decides the size of the window.
+// pass is one pass over a run. Its window contains the events that may still matter to others. Some
+// were read ahead, because they may have sent a message to the next event. The intervals of the
+// others have not passed yet. So the width of the bounds decides the size of the window.
 type pass struct {
 	run     *Run
 	ctx     context.Context
@@ -106,8 +107,9 @@ type pass struct {
 	merged  []known
 }
 
-// Each calls emit for each event of the run, in an order in which the events may have happened. The
-// event is valid during the call. emit may be nil. A run can only be read once.
+// Each passes each event of the run to a function, in an order in which the events may have
+// happened. The event is valid during the call. The function may be nil. A run can only be read
+// once.
 func (r *Run) Each(ctx context.Context, emit func(*Event) error) (*Summary, error) {
 	p := &pass{run: r, ctx: ctx, emit: emit, ring: make([]place, 1<<10),
 		heads: make([]uint64, 1<<10)}
@@ -165,7 +167,7 @@ func (p *pass) all() error {
 	}
 }
 
-// read reads all events whose interval begins at until or before.
+// read reads all events whose interval begins no later than at the given reading.
 func (p *pass) read(until uint64) error {
 	for len(p.unread) > 0 && p.unread[0].next.at.Lo <= until {
 		l := p.unread[0]
@@ -283,8 +285,8 @@ func (p *pass) park(l *lane, until uint64) error {
 	return p.cycle(l)
 }
 
-// senderOf returns the place + 1 of the event in the window that sent the message that g received.
-// If several events may have sent it, the last one counts.
+// senderOf returns the place + 1 of the event in the window that sent the message that an event
+// received. If several events may have sent it, the last one counts.
 func (p *pass) senderOf(g *place, senders []uint16) (found uint64) {
 	var last uint64
 	for c := p.heads[hash(g.tuple)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {

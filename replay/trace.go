@@ -103,7 +103,7 @@ func ReadTrace(from io.Reader) (*History, error) {
 			}
 			k := clock.Known{Process: uint32(p), Epoch: r.stamp.Max - off}
 			if p == 0 {
-				k.Counter = r.sum // only the sum is known; it orders as a single counter does
+				k.Counter = r.sum // only the sum is known; it orders events as one counter does
 			}
 			if off < epsilon || k.Counter > 0 {
 				held = append(held, k)
@@ -144,8 +144,8 @@ func (h *History) event(node, what string, id uint64) *Event {
 	return &h.Events[len(h.Events)-1]
 }
 
-// close makes the order of a history the smallest that includes before, messages and the order of
-// each node. Then it sorts the events into an order that this allows.
+// close gives a history the smallest order that includes the given order, the messages, and the
+// order of each node. Then it sorts the events so that they agree with it.
 func (h *History) close(before func(i, j int) bool) error {
 	n := len(h.Events)
 	direct := make([]bits, n) // the events before each event
@@ -220,10 +220,10 @@ func (b bits) add(others bits) {
 	}
 }
 
-// Stamps gives the events of a history stamps of replay clocks. An epoch is epoch_cycles of the
-// reference long, and epochs count from the first event, because a counter may show more than a
-// stamp can hold. All processes have one epsilon, so the stamps force more orders than the history
-// has.
+// Stamps gives the events of a history stamps of replay clocks. The length of an epoch is given in
+// cycles of the reference. Epochs are counted from the first event, because a counter may show more
+// than a stamp can hold. All processes have the same epsilon, so the stamps put more pairs of
+// events into an order than the history does.
 func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *clock.Epsilons) {
 	epoch_cycles = max(epoch_cycles, 1)
 	e := clock.Uniform(int64((epsilon_cycles + epoch_cycles - 1) / epoch_cycles))
@@ -255,8 +255,8 @@ func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *c
 	return stamps, e
 }
 
-// Forced counts the free pairs of a history, and those of them that replay clocks with one epsilon
-// force into an order.
+// Forced counts the free pairs of a history. Of these, it also counts the pairs that replay clocks
+// with one epsilon force into an order.
 func (h *History) Forced(epsilon_cycles, epoch_cycles uint64) (free, forced uint64) {
 	stamps, e := h.Stamps(epsilon_cycles, epoch_cycles)
 	o := h.Orders()

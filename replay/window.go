@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// stamp gives the first event of a lane its stamp. All events that can be before it already have
-// theirs.
+// stamp gives the first event of a lane its stamp. All events that can be before this event already
+// have their stamps.
 func (p *pass) stamp(l *lane) error {
 	at := l.queue[0]
 	g := p.at(at)
@@ -63,8 +63,8 @@ func (p *pass) stamp(l *lane) error {
 	return p.retire(false)
 }
 
-// broken counts a message whose receiver ends before the sender begins. Causality is certain, so an
-// interval must be wrong.
+// broken counts a message if the receiver's interval ends before the sender's begins. Causality is
+// certain, so one of the intervals must be wrong.
 func (p *pass) broken(g *place) {
 	g.Hi_cycles = g.Lo_cycles
 	p.summary.Broken++
@@ -119,7 +119,8 @@ func (p *pass) merge(g *place, own []known, sent *place) []known {
 	return into
 }
 
-// narrow lowers the high ends of the events before g, because they are not later than g.
+// narrow lowers the high ends of the events before a given event, because they are not later than
+// it.
 func (p *pass) narrow(g *place) {
 	p.narrowTo(g, g.before, g.sender)
 	p.narrowTo(g, g.told...)

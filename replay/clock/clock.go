@@ -9,9 +9,9 @@ type Clock struct {
 	others   []uint64
 	broken   uint64
 
-	// counted makes the clock count events as the program of the thesis does: that program compares
-	// what is known before it adds the process's own epoch. Only the test with the thesis' trace
-	// sets it.
+	// counted makes the clock count events as the program of the thesis does, which adds the
+	// process's own epoch only after it has compared what is known. Only the test with the thesis'
+	// trace sets it.
 	counted bool
 }
 
@@ -67,7 +67,7 @@ func (c *Clock) Local(epoch int64) {
 	c.now.held = held[:n]
 }
 
-// Receive is the event of receiving a message with stamp m. Receive does not change m. The result
+// Receive is the event of receiving a message. It does not change the message's stamp. The result
 // is false if the clocks of the two processes must have differed by more than epsilon.
 func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 	reached := max(c.now.Max, m.Max, epoch)
@@ -121,13 +121,14 @@ func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 	return fine
 }
 
-// keep makes the first n elements of c.next the content of the stamp.
+// keep makes the first elements of c.next the content of the stamp. The last parameter is their
+// number.
 func (c *Clock) keep(reached int64, n int) {
 	c.now.Max, c.now.held, c.next = reached, c.next[:n], c.now.held[:cap(c.now.held)]
 }
 
-// count receives a message if the clock or the message already knew the epoch that is reached. If
-// neither learns a new epoch, count takes over the counters and adds this event.
+// count sets the counters when a message is received, if the clock or the message already knew the
+// greatest epoch. If what is known does not change, it takes the counters over and adds this event.
 func (c *Clock) count(w *window, reached, epoch int64, m *Stamp) {
 	a, b, next := c.now.held, m.held, c.next
 	// mine: the process already knew all that is known now. theirs: the message did.

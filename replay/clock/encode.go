@@ -27,8 +27,8 @@ const (
 	maxHeld = 1 << 16
 )
 
-// AppendTo appends the bytes of the stamp to into, in the format that FORMAT.md describes. The
-// error wraps ErrRange. The epsilon must be uniform, and the same at sender and receiver.
+// AppendTo appends the bytes of the stamp, in the format that FORMAT.md describes. The error wraps
+// ErrRange. The epsilon must be uniform, and the same at sender and receiver.
 func (s *Stamp) AppendTo(into []byte, e *Epsilons) ([]byte, error) {
 	if s.Max < 0 || s.Max >= 1<<maxBits || len(s.held) > maxHeld {
 		return into, fmt.Errorf("encode stamp: epoch %d, %d processes held: %w", s.Max,
@@ -72,8 +72,8 @@ func (s *Stamp) AppendTo(into []byte, e *Epsilons) ([]byte, error) {
 	return p.end(), nil
 }
 
-// Decode reads the stamp at the beginning of from into s. It returns how many bytes the stamp has.
-// The error wraps ErrTorn or ErrMalformed.
+// Decode replaces the stamp by the one at the beginning of some bytes. It returns how many bytes
+// that stamp has. The error wraps ErrTorn or ErrMalformed.
 func (s *Stamp) Decode(from []byte, e *Epsilons) (int, error) {
 	u := unpacker{from: from}
 	first, bitmap := u.take(64), u.take(64)

@@ -21,10 +21,10 @@ func Uniform(epochs int64) *Epsilons {
 	return &Epsilons{windows: []window{{uniform: max(epochs, 1)}}}
 }
 
-// Add sets the epsilons from an epoch on. A process whose clock shows x knows that every event of
-// process k whose clock showed x − of[k] or less has happened. So of[k] is the largest difference
-// between the clock of k and the clock of any other process. Epochs must increase from call to
-// call, and the number of processes must stay the same.
+// Add sets the epsilons from an epoch on: for each process, the largest difference between its
+// clock and the clock of any other process. If the clock of one process shows x, and the epsilon of
+// another one is ε, every event of the other at which its clock showed x − ε or less has happened.
+// Epochs must increase from call to call, and the number of processes must stay the same.
 func (e *Epsilons) Add(from int64, of []int64) {
 	w := window{from: from, of: of}
 	if n := len(e.windows); n > 0 {

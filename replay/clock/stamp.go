@@ -20,7 +20,7 @@ type Known struct {
 // them.
 func (s *Stamp) Held() []Known { return s.held }
 
-// Copy makes s a copy of another stamp.
+// Copy replaces the stamp by a copy of another one.
 func (s *Stamp) Copy(of *Stamp) { s.Max, s.held = of.Max, append(s.held[:0], of.held...) }
 
 // Knows reports whether the event with this stamp is after a process's event at an epoch, because

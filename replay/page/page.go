@@ -37,8 +37,8 @@ type Data struct {
 	// Events are [node, channel, id as text, low end, high end]. Ends are in cycles since the
 	// smallest low end.
 	Events [][5]any `json:"events"`
-	// Need has [node, number] pairs for each event: so many events of that node are before it. A
-	// pair that also holds for the previous event of the event's own node is left out.
+	// Need has [node, number] pairs for each event: the number of events of that node that are
+	// before it. A pair that also holds for the previous event of the event's own node is left out.
 	Need     [][][2]int `json:"need"`
 	Messages [][2]int   `json:"messages"`
 	More     bool       `json:"more"` // the run has more events
@@ -65,7 +65,7 @@ type Options struct {
 	Values   [][]string
 }
 
-// Of makes the data of a page. summary may be nil.
+// Of makes the data of a page. The summary may be nil.
 func Of(h *replay.History, summary *replay.Summary, o Options) *Data {
 	d := &Data{
 		Version: 1, Title: o.Title, Hz: o.Hz, Timed: h.Timed(), Nodes: h.Nodes, More: h.More,

@@ -47,7 +47,7 @@ func TestPageHasTheOrderOfTheHistory(t *testing.T) {
 	if back.Title != "</script><b>" || back.Timed {
 		t.Errorf("title %q, timed %v", back.Title, back.Timed)
 	}
-	// The page reads Need in this way, and must come to the same order.
+	// This is how the page reads Need. The order must be the same.
 	n := len(h.Nodes)
 	last, count := make([][]int, n), make([]int, n)
 	place := make([]int, len(h.Events))

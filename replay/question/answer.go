@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay/question/wire"
 )
 
-// Answer reads a request from from, and writes the response to to.
+// Answer reads a request and writes the response.
 func Answer(ctx context.Context, from io.Reader, to io.Writer) error {
 	var r wire.Request
 	if err := json.NewDecoder(from).Decode(&r); err != nil {

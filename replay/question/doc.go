@@ -16,10 +16,10 @@
 //
 // # The search
 //
-// Search finds an order of as few events as possible. It does not permute events that change no
-// state and cannot make the condition true: it takes such an event only if an event that it
-// permutes comes after it (partial-order reduction). Where two orders lead to the same events and
-// the same states, the search goes on with one of them.
+// Search finds an order of as few events as possible. Some events change no state and cannot make
+// the condition true. Search does not permute them. It takes such an event only if it must come
+// before an event that is permuted (partial-order reduction). Where two orders lead to the same
+// events and the same states, the search goes on with one of them.
 //
 // The package does not work out which event is before which: package replay does.
 package question

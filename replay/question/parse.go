@@ -131,7 +131,7 @@ func Parse(find string, states []string) (*Question, error) {
 	return q, nil
 }
 
-// compile checks an expression. Its values must be of the type of, unless of is nil.
+// compile checks an expression. If a type is given, the expression's values must have this type.
 func compile(env *cel.Env, text string, of *cel.Type) (x expression, err error) {
 	text = strings.TrimSpace(text)
 	ast, issues := env.Compile(text)

@@ -34,7 +34,8 @@ type Found struct {
 	nodes []string
 }
 
-// Search looks for the shortest order after which the condition holds. events[i] is event i of o.
+// Search looks for the shortest order after which the condition holds. The events must have the
+// same numbers as in the orders.
 func (q *Question) Search(ctx context.Context, events []Event, o *replay.Orders) (*Found, error) {
 	s := &search{q: q, events: events, full: o, nodes: nodesOf(events), seen: map[string]bool{}}
 	if err := s.choose(); err != nil {
