@@ -127,8 +127,8 @@ type Point struct {
 	Nodes  []string `json:"nodes"`
 	Events uint64   `json:"events"` // number in the logs, without poison
 
-	Source bool `json:"source"` // no point precedes it
-	Sink   bool `json:"sink"`   // no point follows it
+	Source bool `json:"source"` // no point precedes this one
+	Sink   bool `json:"sink"`   // no point follows this one
 
 	Tuples     uint64 `json:"tuples"`     // tuples that passed the point
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
@@ -235,10 +235,10 @@ type Durations struct {
 	// Percentiles are intervals: [percentile of the low ends, percentile of the high ends]. If
 	// there are more than 65,536 durations, the intervals are rounded outward, by at most 1/2048.
 	Percentiles Percentiles `json:"percentiles"`
-	// Chance shows how far chance may move p50 and p99. For each, it has an interval, which in 99
-	// of 100 cases contains the percentile of infinitely many such durations. Tuples that queue
-	// behind each other are not independent, so ten durations are taken as only one. A percentile
-	// is absent if there are too few durations to tell. Only Span.All has Chance.
+	// Chance shows how far chance may move p50 and p99. For each of the two, it has an interval. In
+	// 99 of 100 cases, this interval contains the percentile of infinitely many such durations.
+	// Tuples that queue behind each other are not independent, so ten durations are taken as only
+	// one. A percentile is absent if there are too few durations to tell. Only Span.All has Chance.
 	Chance Percentiles `json:"chance,omitempty"`
 	Mean   Interval    `json:"mean"`
 	Min    Interval    `json:"min"`
@@ -247,7 +247,7 @@ type Durations struct {
 	Bounds    []BoundPercentile `json:"bounds"` // percentiles of the half-widths
 	Scenarios map[string]uint64 `json:"scenarios"`
 
-	Suspect uint64 `json:"suspect"` // estimates: they rest on a suspect relation
+	Suspect uint64 `json:"suspect"` // durations that are estimates: their relation is suspect
 	// Unplaced is the number of durations that could not be computed, because the nodes are not
 	// related at that time. No other field counts them.
 	Unplaced uint64 `json:"unplaced"`
@@ -255,9 +255,9 @@ type Durations struct {
 	// reasons: an end may be the event of another tuple with the same id, or the logs may lack one
 	// of the tuples of which the tuple was made. No other field counts these durations.
 	Withheld  uint64 `json:"withheld,omitempty"`
-	Before    uint64 `json:"before"`    // From is certainly earlier than To
-	Undecided uint64 `json:"undecided"` // the bound is too wide to tell
-	After     uint64 `json:"after"`     // To is certainly earlier: received before sent, must be 0
+	Before    uint64 `json:"before"`    // durations in which From is certainly earlier than To
+	Undecided uint64 `json:"undecided"` // durations whose bound is too wide to tell
+	After     uint64 `json:"after"`     // durations in which To is certainly earlier: must be 0
 
 	Held *Held `json:"held,omitempty"` // compared with the truth; absent where that is not known
 

@@ -171,7 +171,7 @@ func (a *assembler) pairs(out *Answer) {
 }
 
 // auditReadings returns the number of readings at which third nodes are checked against each
-// relation. With many nodes one reading must do, because there are many relations.
+// relation. With many nodes there are many relations, so each is checked at only one reading.
 func auditReadings(nodes int) int {
 	if nodes > maxClosed {
 		return 1

@@ -94,7 +94,7 @@ func withheldBy(l *span) (all [withheldReasons]uint64) {
 	return all
 }
 
-// worst finds the span that lacks the most durations, and counts the spans that lack some.
+// worst finds the span that lacks the most durations. It also counts the spans that lack any.
 type worst struct {
 	spans, most uint64
 	of          string // the span that lacks the most durations
@@ -116,8 +116,8 @@ func (w *worst) text() string {
 	return fmt.Sprintf("durations of %d spans, such as %d from %s,", w.spans, w.most, w.of)
 }
 
-// findWithheld adds findings about withheld durations of tuples that were made of other tuples,
-// from the earliest of these to the end. It says how many are withheld, and why.
+// findWithheld adds findings about tuples that were made of other tuples. It counts the withheld
+// durations from the earliest of these other tuples to the end, and says why they are withheld.
 func (a *assembler) findWithheld(out *Answer) {
 	withheld, all := map[string]uint64{}, map[string]uint64{}
 	for i := range out.EndToEnd {

@@ -13,7 +13,7 @@ const maxBins = 256
 // axis maps a node's readings to bins. The mapping is approximate, which suffices for plots over
 // time.
 type axis struct {
-	base  uint64 // the first reading of bin 0
+	base  uint64 // the first reading of the first bin, which has the number 0
 	scale uint64 // bin = (reading - base)·scale / 2^64
 	count int    // 0: the node has no place on the time axis
 }
@@ -102,8 +102,8 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 }
 
 // seen returns the range on the reference's counter that the readings of one log cover. An end that
-// cannot be placed is first moved into measured. The result is invalid if an end still cannot be
-// placed.
+// cannot be placed is first moved into the range in which the node was measured. The result is
+// invalid if an end still cannot be placed.
 func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 	s := &t.in.sources[source]
 	none := tscratio.Interval{Lo: math.MaxUint64}
@@ -140,8 +140,8 @@ func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 	return tscratio.Interval{Lo: lo, Hi: hi}
 }
 
-// axisOf is the time axis on a node's counter. hi is the end of the axis on the reference's
-// counter.
+// axisOf is the time axis on a node's counter. The last parameter is the end of the axis on the
+// reference's counter.
 func (in *input) axisOf(node int, b Bins, hi uint64) axis {
 	lo, width := uint64(b.From_cycles), float64(b.Width_cycles)
 	a := axis{base: lo, count: b.Count}

@@ -80,7 +80,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("partial %v, missing %v, findings %v: %q is not said", a.Partial,
 					a.Missing, a.Findings, test.word)
 			}
-			if test.pairs == 0 { // without a relation nothing shows what follows what
+			if test.pairs == 0 { // without a relation, nothing shows the order of the points
 				if len(a.Spans) > 0 || !mentions(a, "how long that took is not known") {
 					t.Errorf("spans %+v, findings %v", a.Spans, a.Findings)
 				}

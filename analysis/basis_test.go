@@ -128,8 +128,8 @@ func TestEventsWithoutPlace(t *testing.T) {
 	if err := simrun.Write(rng, parent, "r", nodes, channels); err != nil {
 		t.Fatal(err)
 	}
-	// B was measured against A and C all the time. A was measured against C only until a minute
-	// before the events.
+	// B was measured against A and C all the time. A and C were measured against each other only
+	// until a minute before the events.
 	pair, err := simrun.Relate(rng, &nodes[0], &nodes[2], simrun.Hz, 2*simrun.Hz)
 	if err != nil {
 		t.Fatal(err)

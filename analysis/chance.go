@@ -11,7 +11,8 @@ const (
 	asOne = 10
 )
 
-// chances returns Durations.Chance. lacking is the number of further durations that are not known.
+// chances returns Durations.Chance. The parameter is the number of further durations that are not
+// known.
 func (d *distribution) chances(lacking uint64) (all Percentiles) {
 	for _, percent := range diffPercents {
 		if at, ok := d.chance(inMilli(percent), lacking); ok {
@@ -40,9 +41,9 @@ func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
 
 // chanceRanks returns two ranks, counted from 0. In 99 of 100 cases, the percentile of infinitely
 // many durations lies between the durations with these ranks. This is so because the number of
-// durations below the percentile is binomial. lacking is the number of further durations that are
-// not known: any number of them may be below the percentile. ok is false if the percentile may lie
-// beyond all n durations.
+// durations below the percentile is binomial. Of the further durations that are not known
+// (lacking), any number may be below the percentile. The result is false if the percentile may lie
+// beyond all known durations.
 func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool) {
 	q, all := float64(percent_milli)/100_000, float64(n+lacking)
 	// A normal distribution approximates the distribution of the number of durations below the

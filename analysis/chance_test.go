@@ -21,9 +21,9 @@ var shapes = map[string]func(*rand.Rand) float64{
 	},
 }
 
-// drawn makes a span of a run. It takes n durations from draw, multiplies them by the parameter
-// times, and gives each the bound ± bound. If alike is true, every ten durations are equal, as if
-// their tuples had queued behind each other.
+// drawn makes a span of a run. It draws a number of durations, multiplies them by a factor, and
+// gives each the same bound. If alike is true, every ten durations are equal, as if their tuples
+// had queued behind each other.
 func drawn(rng *rand.Rand, n int, alike bool, times float64, bound int64,
 	draw func(*rand.Rand) float64) spanOf {
 	p := newSpanPart(exactValues)
@@ -89,8 +89,8 @@ func TestVerdictsOfDrawnRuns(t *testing.T) {
 	}
 }
 
-// If needsOf advises more tuples, a change is decided in most cases with that many tuples, even if
-// their percentiles are rounded.
+// If needsOf advises more tuples, the advised number of tuples decides a change in most cases, even
+// if percentiles are rounded.
 func TestMoreTuplesDecideAChange(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)

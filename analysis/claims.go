@@ -21,7 +21,7 @@ type Claim struct {
 }
 
 // maxClaims is the largest number of a node's claims that are read. A daemon that claims every
-// second makes that many in twelve days.
+// second makes this number of claims in twelve days.
 const maxClaims = 1 << 20
 
 // Claims reads what a node's NTP daemon claimed during an epoch of a run, oldest first. The error

@@ -225,8 +225,9 @@ func isDuration(s tscratio.Elapsed) bool {
 	return -most_cycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= most_cycles
 }
 
-// many computes durations between events of two nodes, as tscratio.Ways.Durations does. It returns
-// how many it computed, from the first pair of readings on. The result or the error is about these.
+// many computes durations between events of two nodes, as tscratio.Ways.Durations does. It begins
+// with the first pair of readings, and returns how many durations it computed. The other results
+// are about these durations only.
 func (t *timer) many(a, b int, xs, ys []uint64,
 	elapsed []tscratio.Elapsed) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b
@@ -264,8 +265,9 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 }
 
 // within computes a duration whose two events are on one node that is not related to the reference.
-// slack is added to its bound. Unless the node is the reference, the duration is an estimate: it is
-// converted by the frequencies of the two nodes, which were measured against two clocks.
+// The last parameter is added to its bound. Unless the node is the reference, the duration is an
+// estimate: it is converted by the frequencies of the two nodes, which were measured against two
+// clocks.
 func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration, error) {
 	if a != b {
 		return tscratio.Duration{}, t.none[k]
@@ -299,15 +301,16 @@ func (in *input) ratesOf(node int) (least, most float64, known bool) {
 	return least, most, n.FrequencyLo_hz > 0 && r.FrequencyLo_hz > 0 && most < 1<<20
 }
 
-// shrunk is the low end of the product of cycles and a rate, rounded down. The rounding of float64
-// changes the product by less than one part in 10^15.
+// shrunk is the low end of the product of a number of cycles and a rate, rounded down. The rounding
+// of float64 changes the product by less than one part in 10^15.
 func shrunk(cycles int64, least, most float64) int64 {
 	const rounding = 1e-15
 	low := min(float64(cycles)*least, float64(cycles)*most)
 	return int64(max(math.Floor(low-math.Abs(low)*4*rounding), -1<<62))
 }
 
-// trivial computes a duration without a relation: a run of one node has none. e is the bound.
+// trivial computes a duration without a relation, since a run of one node has none. The last
+// parameter is the bound.
 func trivial(x, y uint64, e int64) (tscratio.Duration, error) {
 	d := int64(y - x)
 	elapsed := tscratio.Elapsed{Lo: d - e, Hi: d + e}
@@ -353,9 +356,9 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 }
 
 // known has the readings of two nodes that can be placed: each on the other's counter and on the
-// reference's. For any other reading the closure returns an error. Making the error takes a
-// thousand times longer than computing a result, and a program that logs counters of its own making
-// has millions of such readings. So known is asked before the closure.
+// reference's. For any other reading, the closure returns an error. To make an error takes a
+// thousand times longer than to compute a result, and a program that logs counters of its own
+// making has millions of such readings. So readings are looked up here before the closure is asked.
 type known struct {
 	onOther, onReference [2]tscratio.Interval
 }

@@ -14,7 +14,7 @@ import (
 // nodes, it is the one with the smallest median bound to the others.
 func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	rng := seed.Random(t)
-	for _, near := range []int{0, 1, 2} { // the node that is near to both others
+	for _, near := range []int{0, 1, 2} { // number of the node that is near to both others
 		nodes := simrun.Nodes(rng, 3)
 		var channels []simrun.Channel
 		for i := range nodes {

@@ -261,7 +261,7 @@ type jobsTried struct {
 	tried
 	jobs, failed, rows, surely, waited, origins, withheld, guessed int
 
-	joined, joinedTwice int // jobs in which the ids were joined over one operator, or over several
+	joined, joinedTwice int // jobs in which ids were joined over one operator, and over several
 }
 
 // In these jobs anything may happen together, and their logs may lack events. Still, every
@@ -302,9 +302,10 @@ func TestBarAnswersOfAnyJob(t *testing.T) {
 	})
 }
 
-// fixedJob returns the random source of one of the jobs that are always the same, or of the seed
-// that is set. Of 7,800 jobs drawn at random, one showed a false sentence, and its cause is mended.
-// Until 12,000 drawn jobs in a row show no false sentence, only a full run of the bar draws jobs.
+// fixedJob returns the random source of a job. By default the jobs are always the same; a seed can
+// be set to draw others. One of 7,800 jobs drawn at random showed a false sentence, whose cause is
+// mended. Until 12,000 drawn jobs in a row show no false sentence, only a full run of the bar draws
+// jobs.
 func fixedJob(t *testing.T, number int) *rand.Rand {
 	if os.Getenv(seed.Variable) != "" {
 		return seed.Random(t)

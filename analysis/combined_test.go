@@ -100,8 +100,8 @@ func (w *truth) orderAll() {
 }
 
 // criticalPath returns the events from where a tuple ended back to where it began. From each event
-// it goes to the latest of the events directly before. It is nil if the tuple did not end at a
-// point that no other follows, on any branch.
+// it goes to the latest of the events directly before. It is nil if no branch of the tuple ended at
+// a point that no other point follows.
 func (w *truth) criticalPath(u *simrun.Tuple) (path []*simrun.Event) {
 	var last *simrun.Event
 	for _, e := range u.Events {
@@ -112,7 +112,7 @@ func (w *truth) criticalPath(u *simrun.Tuple) (path []*simrun.Event) {
 			return nil
 		}
 		if last == nil || e.Time > last.Time && e.Point != last.Point {
-			last = e // of repeated events, the first is used
+			last = e // if the event was repeated, the first copy is used
 		}
 	}
 	for e := last; ; {

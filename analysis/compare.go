@@ -132,8 +132,8 @@ func (m *Method) sum() {
 		values[len(values)-1]
 }
 
-// beside compares the bounds with ours, in bins in which both methods have one. Without this limit,
-// a method that has values only when measuring is easy would look better than it is.
+// beside compares the bounds with ours, only in bins in which both methods have one. If all bins
+// counted, a method that has values only when measuring is easy would look better than it is.
 func (m *Method) beside(ours Column) {
 	if len(m.Bounds_cycles) == 0 {
 		return
@@ -176,8 +176,8 @@ func (c *comparer) translate(from, into string, reading uint64) (tscratio.Interv
 	return i, err == nil
 }
 
-// sampled computes a bound at moments of the run. bound gets each moment as a reading of a node.
-// Each value is used until the next moment.
+// sampled computes a bound at moments of the run, with a function that gets each moment as a
+// reading of a node. Each value is used until the next moment.
 func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)) Column {
 	column := empty(c.bins.Count)
 	step := max(1, c.bins.Count/comparisonSamples)
@@ -244,7 +244,8 @@ func (c *comparer) minRTT(p *pairClock) Method {
 	return m
 }
 
-// holdPaper checks the paper's interval, which extends by bound on either side, against the truth.
+// holdPaper checks the paper's interval against the truth. The interval extends by the bound to
+// either side.
 func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, node string,
 	reading uint64, into string) *Held {
 	v, err := r.Value(reading)
@@ -259,9 +260,9 @@ func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, 
 	return c.hold(h, node, reading, into, at)
 }
 
-// hold compares a method's interval with the truth, if the truth is known. The method claims: when
-// the counter of the node named node showed reading, the counter of the node named into was in the
-// interval at.
+// hold compares a method's interval with the truth, if the truth is known. The method claims that
+// the counter of one node (into) was in the interval when the counter of another node showed a
+// given reading.
 func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	at tscratio.Interval) *Held {
 	if c.in.options.Truth == nil {
@@ -363,7 +364,7 @@ func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 
 func abs(v int64) int64 { return max(v, -v) }
 
-// claimsOf returns a node's claims over time. Each claim is used until the next one.
+// claimsOf returns a node's claims over time. Each claim holds until the next one.
 func (c *comparer) claimsOf(node string) claimed {
 	if known, ok := c.claims[node]; ok {
 		return known

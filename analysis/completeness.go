@@ -118,10 +118,10 @@ func (in *input) lacking(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
-// thinned returns the ranks of points whose logs lack so many events that they may hide
-// repetitions. If every tuple had two events at such a point, the log could still show only one of
-// each. A log that lacks at most half as many events as it has cannot hide that: some tuples would
-// show two events.
+// thinned returns the ranks of points whose logs may hide repetitions, because they lack many
+// events. If every tuple had two events at such a point, the log could still show only one of each.
+// A log that lacks at most half as many events as it has cannot hide that: some tuples would show
+// two events.
 func (in *input) thinned(g *graph, told []told) (mask uint64) {
 	for i := range told {
 		s, t := &in.sources[i], &told[i]
@@ -140,9 +140,10 @@ func (in *input) thinned(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
-// completeness says how many of the tuples that passed a point are in the logs. except is empty, or
-// a rule that chooses tuples by their ids. A log is called complete if it lacks only tuples that
-// the rule except does not choose: the logs that it is compared with lack the same tuples.
+// completeness says how many of the tuples that passed a point are in the logs. The last parameter
+// is empty, or a rule that chooses tuples by their ids. If a log lacks only tuples that this rule
+// does not choose, it is called complete, because the logs that it is compared with lack the same
+// tuples.
 func (a *assembler) completeness(rank int, except string) Completeness {
 	if except == "" && a.complete[rank].Kept != "" {
 		return a.complete[rank]
@@ -204,9 +205,9 @@ func (a *assembler) undecided(rank int) string {
 }
 
 // past returns the points between two others that a tuple may have passed without an event, because
-// the logs of these points do not have every tuple. If one rule chooses tuples by their ids at a
-// point and at both others, past leaves the point out: a tuple with events at both others would
-// have one at the point.
+// the logs of these points do not have every tuple. A point is left out if one rule chooses tuples
+// by their ids there and at both others: a tuple with events at both others would have an event
+// there, too.
 func (a *assembler) past(from, to int) []string {
 	var names []string
 	rule := a.sampledByID(from)
@@ -237,10 +238,10 @@ func (a *assembler) gaps() []uint64 {
 
 // ofSpan says how many of the tuples that a span describes are in the logs. A span from one point
 // to the next describes tuples that passed no point between the two and did not wait for another
-// branch. So ofSpan considers each point from which a tuple may have come to the span's end without
-// a record. If an id has several events at an end of the span, ofSpan considers all earlier points.
-// Two tuples may share that id, and if the log of an earlier point lacks an event of one of them,
-// they look like one tuple.
+// branch. So each point counts from which a tuple may have come to the span's end without a record.
+// If an id has several events at an end of the span, all earlier points count: two tuples may share
+// that id, and if the log of an earlier point lacks an event of one of them, they look like one
+// tuple.
 func (a *assembler) ofSpan(k spanKey) Completeness {
 	c := a.completeness(k.from, "").with(a.completeness(k.to, "")).with(a.in.ofRun())
 	before := a.graph.before[k.to]

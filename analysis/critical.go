@@ -66,10 +66,10 @@ func (c *critical) longest(all []tscratio.Elapsed) {
 	c.hi.add(longest.Hi)
 }
 
-// share is the share of a span in an end-to-end time. total is the sum of the end-to-end times.
-// others is the sum of all other spans on critical paths. The time that was not spent on this span
-// has two bounds, which are both used: it equals others, and it equals total less the time on this
-// span.
+// share is the share of a span in an end-to-end time. It gets the sum of the end-to-end times
+// (total), and the sum of all other spans on critical paths (others). The time that was not spent
+// on this span has two intervals, and both are used: that of others, and that of total less the
+// time on this span.
 func (c *critical) share(total, others *critical) (s Share, known bool) {
 	lo, hi := c.lo.float(), c.hi.float()
 	if c.unplaced+total.unplaced+others.unplaced > 0 || hi < 0 || total.lo.float() <= 0 {
@@ -89,8 +89,8 @@ func (c *critical) share(total, others *critical) (s Share, known bool) {
 	return s, true
 }
 
-// latest finds which of several events may be the latest, with a bit in may for each. If only one
-// may, surely is true. If two events cannot be compared, either may be the later one.
+// latest finds which of several events may be the latest, and returns a bit for each. If there is
+// only one such event, surely is true. If two events cannot be compared, either may be the later.
 func (t *timer) latest(events []passage) (may uint64, surely bool) {
 	may = 1<<len(events) - 1
 	for i, a := range events {
@@ -165,7 +165,7 @@ func (j *judged) arrive(t *timer, spans []planned, index int, path *[maxPoints]p
 		lacking, open = lacking || spans[i].lacking, open || spans[i].open
 	}
 	may, surely := j.latest(t, spans, path, func(*planned) bool { return true })
-	known := may // the spans that may be the latest if open spans are left out
+	known := may // without the open spans: those that may be the latest
 	if open {
 		known, _ = j.latest(t, spans, path, func(l *planned) bool { return !l.open })
 	}

@@ -153,7 +153,7 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 						reference, a.Partial, a.Findings, a.Missing, test.say)
 				}
 				if name == "not related" && reference == "C" {
-					continue // cycles of the bad node say nothing about the others
+					continue // cycles of the bad node say nothing about the other nodes
 				}
 				if d := cmp.Diff(whole, spanBetween(t, a, "A", "B")); name != "related to one" &&
 					d != "" {

@@ -73,8 +73,8 @@ func (c Change) MarshalJSON() ([]byte, error) {
 // Needs says what would decide a change in nine of ten cases, if the true difference is the one
 // that was found. One of its fields is set.
 type Needs struct {
-	Runs   float64 `json:"runs,omitempty"`   // this many runs on each side
-	Tuples float64 `json:"tuples,omitempty"` // this many times as many tuples in each run
+	Runs   float64 `json:"runs,omitempty"`   // number of runs that are needed on each side
+	Tuples float64 `json:"tuples,omitempty"` // by which factor each run needs more tuples
 	// Bounds is true if only narrower intervals would help: the intervals of the two sides overlap,
 	// or would overlap with more tuples, because then percentiles are rounded.
 	Bounds bool `json:"narrower_bounds,omitempty"`
@@ -178,8 +178,8 @@ func spansLike(c Change, in []*Answer) (found []spanOf) {
 	return found
 }
 
-// change compares the percentile c.Percent of a span in the runs before and after. c.Why says why
-// the durations are not those of the same tuples; it is empty if they are.
+// change compares a percentile of a span in the runs before and after. If the durations are not
+// those of the same tuples, c.Why says why; otherwise it is empty.
 func change(c Change, before, after []spanOf) Change {
 	b, whyBefore := sideOf(before, c.Percent)
 	a, whyAfter := sideOf(after, c.Percent)
@@ -204,9 +204,8 @@ func change(c Change, before, after []spanOf) Change {
 	return c
 }
 
-// judge decides whether two sides differ. If durations are lacking, the noise includes what they
-// may hide. If this noise hides the difference, the change is undecided, and Why says what is
-// lacking.
+// judge decides whether two sides differ. If durations are lacking, they may hide a difference, and
+// the noise allows for that. If the change is undecided for this reason, Why says what is lacking.
 func (c *Change) judge(b, a side) {
 	switch lacking := cmp.Or(b.lacking(), a.lacking()); {
 	case c.Why != "":

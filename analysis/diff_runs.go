@@ -20,7 +20,7 @@ func (m measured) middle() float64 { return m.lo/2 + m.hi/2 }
 // side is a span's percentile in each run of one kind.
 type side []measured
 
-// sideOf measures a percentile in each run that has it. why says why a run does not have it.
+// sideOf measures a percentile in each run that has it. If a run does not have it, sideOf says why.
 func sideOf(spans []spanOf, percent float64) (s side, why string) {
 	for _, l := range spans {
 		d := &l.All
@@ -138,9 +138,8 @@ func noiseOf(before, after side) float64 {
 // at most that far below its mean.
 const surer = 1.2816
 
-// needsOf says what would decide a change. gap is the distance between the intervals of the two
-// sides. Chance may have made this gap larger, so needsOf asks for somewhat more than the gap
-// itself needs.
+// needsOf says what would decide a change, given the gap between the intervals of the two sides.
+// Chance may have made this gap larger. So the answer is somewhat more than the gap itself needs.
 func needsOf(gap float64, before, after side) *Needs {
 	within := math.Sqrt(before.within()+after.within()) * (1 + surer/deviations99)
 	switch {
@@ -170,10 +169,10 @@ func needsOf(gap float64, before, after side) *Needs {
 	}
 }
 
-// needsTuples says how many times as many tuples decide a change between two runs. within is the
-// noise that the tuples cause now, and it falls with the square root of their number. Percentiles
-// of more than exactValues durations are rounded outward, which narrows the gap and widens the
-// noise.
+// needsTuples says by which factor more tuples are needed to decide a change between two runs. It
+// gets the noise that the tuples cause now, which falls with the square root of their number.
+// Percentiles of more than exactValues durations are rounded outward, which narrows the gap and
+// widens the noise.
 func needsTuples(gap, within float64, before, after measured) *Needs {
 	times := func(gap float64) float64 { return math.Floor(within/gap*within/gap) + 1 }
 	n, lost := times(gap), 0.0
@@ -189,8 +188,8 @@ func needsTuples(gap, within float64, before, after measured) *Needs {
 }
 
 // student99 is a number of standard errors. In 99 of 100 cases, the mean of normally distributed
-// values lies within that many of the true mean. The standard error is estimated with the given
-// degrees of freedom (Student's t).
+// values is at most this number of standard errors from the true mean. The standard error is
+// estimated with the given degrees of freedom (Student's t).
 func student99(freedom int) float64 {
 	if freedom < 1 {
 		return math.Inf(1)

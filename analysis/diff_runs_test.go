@@ -8,9 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// aSide makes a side: one span for each run. The medians of the runs vary around the value at with
-// the standard deviation differ. The bound of each is ± bound. Chance in the tuples of a run hardly
-// moves its median.
+// aSide makes a side: one span for each run. The medians of the runs vary around a value with a
+// standard deviation, and each has the same bound. Chance in the tuples of a run hardly moves its
+// median.
 func aSide(rng *rand.Rand, runs int, at, differ float64, bound int64) (spans []spanOf) {
 	for range runs {
 		middle := int64(at + differ*rng.NormFloat64())
@@ -78,8 +78,8 @@ func TestWhatDecidesAChange(t *testing.T) {
 		case c.Needs == nil:
 			seen["decided"]++
 		case c.Needs.Bounds && runs == 1 && 0 < gap && gap < 6:
-			// A run would need so many tuples that its percentiles would be rounded, which would
-			// close the gap.
+			// With the tuples that a run would need, its percentiles would be rounded, and the gap
+			// would close.
 			seen["bounds"]++
 		case c.Needs.Bounds != overlap:
 			t.Fatalf("the intervals overlap: %v, and it needs %+v", overlap, c.Needs)

@@ -32,7 +32,8 @@ func unlike(c Change, all []*Answer) string {
 }
 
 // chosen says by which rules the tuples of a span were chosen. If the run lacks tuples of the span
-// for another reason, why gives the reason. joins says that branches meet at the span's end.
+// for another reason, it returns the reason. The last parameter says whether branches meet at the
+// span's end.
 func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
 	var all []string
 	last := ""
@@ -67,10 +68,12 @@ func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
 	return strings.Join(all, " and "), ""
 }
 
-// decide returns the points whose logs decide which tuples a span has. These are its ends, and the
-// points that a gap skips. If joins is true, branches meet at the span's end, and all earlier
-// points show whether a tuple waited there. A whole path also needs the points before its first and
-// after its last: if they have no event of a tuple, it began and ended at the span's ends.
+// decide returns the points whose logs decide which tuples a span has:
+//   - the ends of the span, and the points that a gap skips,
+//   - if branches meet at the span's end (joins), all earlier points, which show whether a tuple
+//     waited there,
+//   - for a whole path, the points before its first and after its last: if they have no event of a
+//     tuple, the tuple began and ended at the span's ends.
 func (a *Answer) decide(c Change, joins bool) []string {
 	names := []string{c.From, c.To}
 	for i := range a.Spans {

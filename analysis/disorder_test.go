@@ -143,7 +143,7 @@ func TestScratchIsBounded(t *testing.T) {
 	stopped := errors.New("stopped by a signal")
 	cancelled, cancel := context.WithCancelCause(context.Background())
 	cancel(stopped)
-	// The error appears once, however many workers it ended.
+	// The error appears once, although it ended several workers.
 	if _, err := Run(cancelled, dir, Options{Workers: 2}); !errors.Is(err, stopped) ||
 		strings.Count(err.Error(), stopped.Error()) != 1 {
 		t.Error(err)

@@ -90,7 +90,8 @@ func (c *counts) merge(d *counts) {
 	}
 }
 
-// each calls tell for every bucket that is not empty, in rising order, until tell returns false.
+// each passes every bucket that is not empty to a function, in rising order, until the function
+// returns false.
 func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
 	for i := len(c.negative) - 1; i >= 0; i-- {
 		if c.negative[i] == nil {
@@ -151,7 +152,7 @@ func (s *sum) add(v int64) {
 type sums struct{ lo, hi sum }
 
 func (s *sums) add(elapsed []tscratio.Elapsed) {
-	const most, bits = 1 << 16, 47 // a sum of this many ends, each below 2^bits, fits into 64 bits
+	const most, bits = 1 << 16, 47 // the sum of 2^16 ends, each below 2^47, fits into 64 bits
 	for len(elapsed) > 0 {
 		some := elapsed[:min(len(elapsed), most)]
 		elapsed = elapsed[len(some):]
@@ -213,7 +214,7 @@ func (s sum) float() float64 {
 	return float64(s.hi)*(1<<64) + float64(s.lo)
 }
 
-// over is the sum divided by n, rounded down.
+// over is the sum divided by a number, rounded down.
 func (s sum) over(n uint64) int64 {
 	if s.hi >= 0 {
 		q, _ := bits.Div64(uint64(s.hi), s.lo, n)
@@ -227,7 +228,7 @@ func (s sum) over(n uint64) int64 {
 	return -int64(q)
 }
 
-// up is the sum divided by n, rounded up.
+// up is the sum divided by a number, rounded up.
 func (s sum) up(n uint64) int64 { return -s.negative().over(n) }
 
 func halfWidth(s tscratio.Elapsed) uint64 { w := s.Width(); return w/2 + w&1 }
@@ -243,8 +244,8 @@ func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
 	}
 }
 
-// note adds durations to the sums, and returns the smallest and the largest ends among them. If d
-// counts ends in buckets, note leaves that to the caller: uncounted is then true, and the caller
+// note adds durations to the sums, and returns the smallest and the largest ends among them. It
+// does not count ends in buckets. If that remains to be done, uncounted is true, and the caller
 // must count the ends in d.lo and d.hi.
 func (d *distribution) note(elapsed []tscratio.Elapsed) (
 	least, largest tscratio.Elapsed, uncounted bool) {
@@ -339,8 +340,8 @@ func (d *distribution) merge(e *distribution) {
 }
 
 // rankOf is the rank, counted from 0, of a percentile among n sorted values: the smallest rank such
-// that at least that share of the values is not above the value with this rank. percent_milli is in
-// thousandths of a percent, so that the result is exact.
+// that the share of the values up to this rank is at least the percentile. The percentile is given
+// in thousandths of a percent, so that the result is exact.
 func rankOf(percent_milli uint64, n uint64) uint64 {
 	if n == 0 {
 		return 0
@@ -376,9 +377,9 @@ func ranksOf(percents_milli []uint64, n uint64) []uint64 {
 }
 
 // ranked returns two intervals for each given rank: one contains the low end with that rank, the
-// other the high end. The ranks must rise. An interval is one value if durations are kept exactly,
-// and otherwise a bucket. An edge of a bucket may lie beyond the values that were seen, and is then
-// replaced by the last of these.
+// other the high end. The ranks must rise. If durations are kept exactly, an interval is a single
+// value. Otherwise it is a bucket. If an edge of a bucket lies beyond the values that were seen,
+// the smallest or the largest of these values replaces it.
 func (d *distribution) ranked(ranks []uint64) (los, his []tscratio.Elapsed) {
 	if d.lo != nil {
 		los, his = d.lo.at(ranks), d.hi.at(ranks)

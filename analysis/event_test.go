@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The difference of two events' intervals contains the duration between the events. This is so even
-// if their two nodes are related less precisely to each other than to the reference. An event's
-// interval contains the moment at which the event truly happened.
+// An event's interval contains the moment at which the event truly happened. The difference of two
+// events' intervals contains the duration between the events, even if their two nodes are related
+// less precisely to each other than to the reference.
 func TestEventsHoldDurations(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
 		nodes := simrun.Nodes(rng, 3)

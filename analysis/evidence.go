@@ -32,8 +32,8 @@ type evidence struct {
 
 // tally counts in which order tuples passed two points.
 type tally struct {
-	surely [][]uint64 // surely[p][q]: tuples that certainly pass point p before q
-	middle [][]uint64 // as surely, but by the middle of the duration's interval
+	surely [][]uint64 // surely[p][q]: how many tuples certainly pass point p before q
+	middle [][]uint64 // like surely, but judged by the middle of the duration's interval
 }
 
 func square(n int) [][]uint64 {
@@ -55,8 +55,8 @@ func newEvidence(points int) *evidence {
 // sampleTuples is the number of tuples from which the order is derived.
 const sampleTuples = 20_000
 
-// add adds what one tuple shows. first and last are its first and its last event at each point, and
-// counts is the number of its events there. The slices have the points in the same order.
+// add adds what one tuple shows. It gets, for each of the tuple's points, the first event, the last
+// event, and the number of events there. The slices have the points in the same order.
 func (e *evidence) add(t *timer, in *input, first, last []passage, counts []uint8) {
 	e.tuples++
 	var passed, several uint64
@@ -132,19 +132,20 @@ func votesOf(p, q int, tallies ...*tally) (v votes) {
 	return v
 }
 
-// leastSure decides whether the orders that the bounds prove are used: at least one tuple in
-// leastSure must have a proven order. Ids that match by chance may prove a false order, but they
-// are a smaller share.
+// leastSure decides whether the orders that the bounds prove are used. They are used if at least
+// one tuple in leastSure has a proven order. Ids that match by chance may prove a false order, but
+// their share is smaller.
 const leastSure = 100
 
 // precedes reports whether tuples pass p before q. If tuples pass p and q in both orders, the
 // points are parallel, and precedes returns false.
 //
-// If a tuple has several events at a point, its first events usually show the order: they belong
-// together even if an event was repeated later or a repetition was lost. But at a point where
-// branches meet, the first event belongs to the fastest branch, and the last event comes after all
-// branches. So an order that the last events show is believed first. If most tuples have several
-// events at a point, tuples with one event there are left out: their other events may be lost.
+// If a tuple has several events at each of two points, its first events usually show the order:
+// they belong together even if an event was repeated later or a repetition was lost. But at a point
+// where branches meet, the first event belongs to the fastest branch, and the last event comes
+// after all branches. So an order that the last events show is believed first. If most tuples have
+// several events at a point, tuples with one event there are left out: their other events may be
+// lost.
 func (e *evidence) precedes(p, q int, points []point) bool {
 	both, a, b := e.both[p][q], points[p], points[q]
 	if v := votesOf(p, q, &e.lasts); v.surely+v.surelyNot > both/2 {
@@ -171,8 +172,8 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 func (v votes) not() votes { return votes{v.surelyNot, v.surely, v.middleNot, v.middle} }
 
 // precedes decides by the intervals if they show the order, otherwise by the names of the points,
-// and at last by the middles of the intervals. The argument both is the number of tuples that pass
-// both points.
+// and at last by the middles of the intervals. It also gets the number of tuples that pass both
+// points.
 func (v votes) precedes(both uint64, a, b point) bool {
 	if both == 0 {
 		return false
@@ -261,10 +262,10 @@ func (e *evidence) mayJoin(g *graph, rank int) bool {
 	return false
 }
 
-// merges returns the ranks where branches of a tuple arrive one by one. At such a rank, at least
-// half of the sample's tuples that have branches there have several events. unknown has the ranks
-// at which the sample does not tell whether branches arrive one by one: logs lack events, or the
-// ids that begin again are more than the tuples that show branches. thinned has ranks as in
+// merges returns the ranks where branches of a tuple arrive one by one (found). At such a rank, at
+// least half of the sample's tuples that have branches there have several events. At some ranks,
+// the sample does not tell whether branches arrive one by one (unknown): logs lack events, or more
+// ids begin again than there are tuples that show branches. The parameter is the result of
 // input.thinned.
 func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
 	var passed, several [maxPoints]int

@@ -104,7 +104,7 @@ func TestUTCIsWidenedOutward(t *testing.T) {
 	const counter = 1_000_000
 	for name, test := range map[string]struct {
 		from_ns, to_ns int64
-		lo, hi         int64 // relative to the counter
+		lo, hi         int64 // expected ends, relative to the counter
 	}{
 		"after the stamp": {1000, 3000, 1000 - 200, 2 * (3000 - 100)},
 		"around it":       {0, 300, -2 * 200, 2 * (300 - 100)},

@@ -21,8 +21,8 @@ type NearEdge struct {
 	Surely, Other uint64 // tuples of the sample that surely passed them in this order, or the other
 }
 
-// leastNear decides which pairs are a NearEdge: for each tuple that passed them in the other order,
-// at least so many passed them in this one.
+// leastNear decides which pairs are a NearEdge. It is the least number of tuples that passed the
+// points in one order, for each tuple that passed them in the other order.
 const leastNear = 19
 
 // nearEdges returns the pairs of points that a few tuples passed in the wrong order, while all
@@ -62,8 +62,8 @@ func (a *Answer) Made() (pairs [][2]string) {
 }
 
 // makes returns Causes.Makes: the points at which tuples enter the operators that log links, and
-// the points before these. If there are several such operators, a point counts only if it is one of
-// these for each of them, because nobody knows which operator made a tuple.
+// the points before those. If several operators log links, a point counts only if it is such a
+// point for each of them, because nobody knows which operator made a tuple.
 func (in *input) makes(g *graph) (names []string) {
 	all, any := ^uint64(0), false
 	for i := range in.sources {

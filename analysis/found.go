@@ -37,7 +37,8 @@ type pointFound struct {
 	unfinished uint64 // tuples counted in made that ended inside an actor
 
 	// guessed counts tuples of which it is not known whether they ended here, because other tuples
-	// have the same ids. Some of them are also counted by a field above; perhaps counts the others.
+	// have the same ids. Some of these are also counted by a field above. The field perhaps counts
+	// the others.
 	guessed, perhaps uint64
 	// spilled sums up the end-to-end times of tuples that begin here and whose events are in doubt.
 	spilled critical
@@ -47,8 +48,8 @@ type pointFound struct {
 	mixed  shared // ids that begin here in several logs of one node
 }
 
-// shared counts ids that begin in two logs. logs are the pair of logs with the smallest numbers, so
-// that they do not depend on the order of work.
+// shared counts ids that begin in two logs. It names one pair of such logs: the one with the
+// smallest numbers, so that the pair does not depend on the order of work.
 type shared struct {
 	n    uint64
 	logs [2]int32
@@ -61,8 +62,8 @@ func (s *shared) add(n uint64, logs [2]int32) {
 	s.n += n
 }
 
-// begins has the logs in which tuples with one id begin: onNodes has one log on each of up to two
-// nodes, onNode has up to two logs of one node.
+// begins has some of the logs in which tuples with one id begin. The field onNodes has one log on
+// each of up to two nodes. The field onNode has up to two logs of one node.
 type begins struct {
 	onNodes, onNode []int32
 	room            [4]int32
@@ -85,7 +86,7 @@ func (b *begins) add(in *input, log int32) {
 	}
 }
 
-// beginsAgain counts an id that begins n times here.
+// beginsAgain counts an id that begins several times here.
 func (f *pointFound) beginsAgain(b *begins, n int) {
 	for _, logs := range [][]int32{b.onNodes, b.onNode} {
 		slices.Sort(logs)
@@ -133,8 +134,8 @@ type backwards struct {
 
 const maxBackwards = 5
 
-// backwards keeps the pairs of events with the lowest ids. So the answer names the same pairs,
-// whichever worker found them first.
+// backwards notes a pair of events if its id is among the lowest so far. So the answer names the
+// same pairs, whichever worker found them first.
 func (f *found) backwards(b backwards) {
 	if len(f.backs) == maxBackwards && b.id > f.backs[maxBackwards-1].id {
 		return
@@ -148,7 +149,7 @@ func (f *found) backwards(b backwards) {
 	f.backs = f.backs[:min(len(f.backs), maxBackwards)]
 }
 
-// has reports whether a tuple that took lo or longer is among the slowest.
+// has reports whether a tuple with the given low end of its duration is among the slowest.
 func (f *slowest) has(lo int64, most int) bool { return len(f.kept) < most || lo >= f.least }
 
 // slow keeps a tuple if it is among the slowest.

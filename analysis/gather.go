@@ -111,7 +111,8 @@ func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	return w
 }
 
-// load takes a partition and groups its events by id. Unless keep is true, the store drops them.
+// load takes a partition and groups its events by id. The last parameter says whether the store
+// then still has the events.
 func (w *gatherer) load(s *scattered, partition int, keep bool) error {
 	w.runs = w.runs[:0]
 	var err error
@@ -152,7 +153,7 @@ func (w *gatherer) chainByHash() {
 	}
 }
 
-// each calls tell for every id of the partition.
+// each passes every id of the partition to a function, with its events.
 func (w *gatherer) each(tell func(id uint64, events []passage)) {
 	if w.paged {
 		w.eachPage(func(first uint64, p *page) {
@@ -237,8 +238,8 @@ func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph,
 	return in.graphOf(e, s.told)
 }
 
-// firstAndLast returns the first and the last event of an id at each point. counts has how many
-// events of the id are in one log of each point: the log with the most of them.
+// firstAndLast returns the first and the last event of an id at each point. It also counts the
+// events of the id at each point, in the one log of the point that has the most of them.
 func (w *gatherer) firstAndLast(events []passage) (first, last []passage, counts []uint8) {
 	var mask uint64
 	first, last, counts = w.firsts[:0], w.lasts[:0], w.counts[:0]

@@ -282,7 +282,7 @@ func sorted(precedes [][]bool) (g *graph, circle []int) {
 }
 
 // nextPoint returns the first point that is not taken and that no other such point precedes, or -1.
-// If circles is given, nextPoint chooses among its points the one that the fewest others precede.
+// If points in circles are given, it returns the one of them that the fewest others precede.
 func nextPoint(precedes [][]bool, taken, circles []bool) int {
 	best, least := -1, len(precedes)+1
 	for q := range precedes {
@@ -325,8 +325,8 @@ func inCircles(precedes [][]bool, taken []bool) []bool {
 	return circles
 }
 
-// link sets which ranks precede and follow each rank. If the order has a circle, link leaves out
-// the pairs that contradict the ranks.
+// link sets which ranks precede and follow each rank. If the order has a circle, the pairs that
+// contradict the ranks are left out.
 func (g *graph) link(precedes [][]bool) {
 	n := len(precedes)
 	g.before, g.after = make([]uint64, n), make([]uint64, n)
@@ -348,13 +348,13 @@ func (g *graph) ranks(points uint64) (mask uint64) {
 	return mask
 }
 
-// direct returns the ranks in mask from which a tuple goes directly to a rank (to): they precede
-// it, and no other rank in mask lies between.
+// direct returns the ranks in a mask from which a tuple goes directly to a given rank. They precede
+// that rank, and no other rank in the mask lies between.
 func (g *graph) direct(mask uint64, to int) uint64 {
 	all := mask & g.before[to]
 	found := all
 	for rest := all; rest != 0; rest &= rest - 1 {
-		// What precedes one of these ranks does not go directly to the rank to.
+		// From a rank that precedes one of these, tuples do not go directly to the given rank.
 		found &^= g.before[bits.TrailingZeros64(rest)]
 	}
 	return found

@@ -66,8 +66,8 @@ func (h *Held) hold(s, truth tscratio.Elapsed) {
 // mostUsed caps Held.MostUsed, so that people can read the number.
 const mostUsed = 1e9
 
-// Merge adds the results for other values. Percentiles of true durations stay as they are, because
-// percentiles cannot be added.
+// Merge adds the results for other values. It does not change the percentiles of true durations,
+// because percentiles cannot be added.
 func (h *Held) Merge(o *Held) {
 	h.Count += o.Count
 	h.Outside += o.Outside

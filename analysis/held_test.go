@@ -111,8 +111,8 @@ func TestUsedPercentile(t *testing.T) {
 	}
 }
 
-// chainTruth returns the truth about a run of simulated nodes, as Options.Truth. wrong is added to
-// each true reading.
+// chainTruth returns the truth about a run of simulated nodes, as Options.Truth. To make it false,
+// a number of cycles is added to each true reading.
 func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64,
 	string) (tscratio.Interval, bool) {
 	return func(node string, reading uint64, other string) (tscratio.Interval, bool) {

@@ -185,7 +185,7 @@ func (in *input) nameEpochs() {
 }
 
 // relatePair evaluates a pair in both directions. It gives the pair's nodes the names of their
-// epochs. described has the nodes of earlier pairs, which this one must not contradict.
+// epochs. The pair must not contradict what earlier pairs say about its nodes.
 func (in *input) relatePair(p *tscratio.Pair, described map[string]tscratio.Node) (
 	related pairClock, err error) {
 	for _, n := range []*tscratio.Node{&p.A, &p.B} {
@@ -325,7 +325,7 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 		if err != nil {
 			miss("%v", err)
 			if s != nil {
-				s.segments = ring[begin : i+1] // the reader of s reports what is missing
+				s.segments = ring[begin : i+1] // whoever reads the source reports what is missing
 			}
 			continue
 		}

@@ -99,7 +99,7 @@ func randomJob(rng *rand.Rand) job {
 			now += ms/20 + rng.Uint64N(ms/5)
 			at := now
 			hops, kind := uint64(0), id/block
-			hop := func() bool { // goes on to the next actor; false: the tuple is lost
+			hop := func() bool { // the tuple goes on to the next actor; false: it is lost
 				at += ms/2 + rng.Uint64N(ms)
 				hops++
 				return !chance(id, hops, lose)

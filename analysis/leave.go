@@ -59,8 +59,8 @@ func (in *input) leaveOut(rank map[point]int) {
 	in.sources = left
 }
 
-// inTurns takes one item of each group in turn, until it has chosen as many different items as the
-// parameter most says.
+// inTurns takes one item of each group in turn. The last parameter limits how many different items
+// it chooses.
 func inTurns[T comparable](groups [][]T, most int) map[T]bool {
 	chosen := map[T]bool{}
 	for turn, more := 0, true; more; turn++ {

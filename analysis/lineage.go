@@ -210,9 +210,9 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 	return made, nil
 }
 
-// joined merges the rows of each id. The argument once is true for the first generation, in which
-// an id should have one row. If it has more, several tuples share the id, and it is not known which
-// of these the children were made of.
+// joined merges the rows of each id. In the first generation (once), an id should have one row. If
+// it has more, several tuples share the id, and it is not known which of these the children were
+// made of.
 func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {

@@ -6,10 +6,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// measureAll adds tuples to a span, given the readings at both ends. The argument on says that the
-// span is surely on the critical path of each tuple. If a finding names a tuple, or if the tuple
-// may be among the slowest, measureAll calls idOf with the tuple's index. In the second case, it
-// also calls pathOf, unless that is nil.
+// measureAll adds tuples to a span, given the readings at both ends. If on is true, the span is
+// surely on the critical path of each tuple. Two functions are given a tuple's index. The function
+// idOf returns the tuple's id, in case a finding names the tuple or the tuple may be among the
+// slowest. The function pathOf, which may be nil, returns the path of such a slow tuple.
 func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 	idOf func(int) uint64, pathOf func(int) []passage) {
 	if w.elapsed == nil {
@@ -63,9 +63,9 @@ type apart struct {
 
 // tellEvents exports a tuple's events, each placed on the reference's counter. A duration between
 // two events may rest on the relation of their own two nodes, so its interval may extend beyond the
-// difference of the two placed intervals. tellEvents then widens the later event's interval, so
-// that the difference contains the interval of the duration. ended has the ranks at which the tuple
-// ended although it could have gone on.
+// difference of the two placed intervals. In that case the later event's interval is widened, so
+// that the difference contains the interval of the duration. The second mask has the ranks at which
+// the tuple ended although it could have gone on.
 func (w *gatherer) tellEvents(id, mask, ended uint64, path *[maxPoints]passage) {
 	var at [maxPoints]tscratio.Interval
 	var verdicts [maxPoints]tscratio.Verdict

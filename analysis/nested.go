@@ -7,9 +7,9 @@ import (
 )
 
 // An actor is an operator. It works on a tuple from where the tuple enters it to where the tuple
-// leaves it. If actor b works on tuples only while actor a does, b is nested in a. Then either a
-// calls b, or both got a copy of the tuple and b is always quicker. Times alone do not show which.
-// If no other actor saw the tuple before both, a is taken for the caller.
+// leaves it. If actor B works on tuples only while actor A does, B is nested in A. Then either A
+// calls B, or both got a copy of the tuple and B is always quicker. Times alone do not show which
+// of the two is the case. If no other actor saw the tuple before both, A is taken for the caller.
 
 // actor has the points of an actor. Tuples enter it at the point enter, and leave it at the point
 // leave.
@@ -74,9 +74,9 @@ const (
 	branches                    // outer and inner each got a copy
 )
 
-// forks decides which of the orders of two points show the way of tuples: that a tuple goes from
-// the one point to the other. At first, precedes has all orders that the times show. forks removes
-// the others from it.
+// forks finds the way of tuples from point to point. At first, the field precedes has all orders of
+// two points that the times show. An order does not mean that tuples go from the one point to the
+// other. If they do not, the order is removed.
 type forks struct {
 	evidence *evidence
 	points   []point
@@ -231,10 +231,10 @@ func (f *forks) linked(x, y *actor) bool {
 		})
 }
 
-// declaredKind says whether declared edges make a nesting a call or branches. The argument all has
-// the actors that are nested in the same outer actor. An edge between the outer actor and an inner
-// one makes a call. An edge from another actor to an inner one makes branches. So does an edge from
-// an inner actor to a point after the outer one.
+// declaredKind says whether declared edges make a nesting a call or branches. Its last parameter
+// has all actors that are nested in the same outer actor. An edge between the outer actor and an
+// inner one makes a call. An edge from another actor to an inner one makes branches. So does an
+// edge from an inner actor to a point after the outer one.
 func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 	const inside, outside, outer = 1, 2, 3
 	side := func(p int) int {
@@ -296,9 +296,10 @@ func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
 }
 
 // countArrivals decides open nestings by the events at points where branches arrive one by one. It
-// counts how many events the tuples have there. If there is one for each branch, supposing that all
-// nestings are branches, then the nesting is branches. If there are only as many as with a call,
-// the nesting stays open, and ends is set: it is a call, or the inner branch ends earlier.
+// counts how many events the tuples have there. Suppose that all nestings are branches. If there is
+// then one event for each branch, the nesting is branches. If there are only as many events as with
+// a call, the nesting stays open, and its field ends is set: it is a call, or the inner branch ends
+// earlier.
 func (f *forks) countArrivals() {
 	isOpen := func(n *nesting) bool { return n.is == open }
 	if !slices.ContainsFunc(f.nestings, isOpen) {

@@ -52,10 +52,10 @@ type Options struct {
 
 	Filter Filter
 
-	// Truth returns the smallest and the largest reading that the counter of the node other may
-	// truly have had when the counter of node showed reading. ok is false if that is not known: it
-	// is known only for virtual nodes (internal/truth). The whole answer is then checked against
-	// Truth. Many goroutines call Truth. nil: the truth is not known.
+	// Truth is told that one node's counter showed a reading. It returns the smallest and the
+	// largest reading that another node's counter may truly have had at that moment. This is known
+	// only for virtual nodes (internal/truth); otherwise ok is false. If Truth is set, the whole
+	// answer is checked against it. Many goroutines call it. nil: the truth is not known.
 	Truth func(node string, reading uint64, other string) (read tscratio.Interval, ok bool)
 
 	// Progress is called with the share of the work that is done, from 0 to 1, and with what is
@@ -78,9 +78,9 @@ type Options struct {
 	// Durations. It may be nil. If it returns an error, the analysis ends.
 	Pauses func(PauseRow) error
 
-	// Links is called for each logged link, which says that the tuple with id child was made of the
-	// tuple with id parent. It is called before the rows of the child. It may be nil. Set it only
-	// if Events or Durations is set.
+	// Links is called for each logged link, with the ids of two tuples: the child was made of the
+	// parent. It is called before the rows of the child. It may be nil. Set it only if Events or
+	// Durations is set.
 	Links func(parent, child uint64)
 
 	exactValues int // replaces the constant exactValues; for tests
@@ -244,8 +244,8 @@ func (f *Filter) channel(node, name, point string) bool {
 }
 
 // unmatched returns the chosen nodes and patterns that match nothing in a run, and the names that
-// exist there. If a node and a pattern each match something, but no channel matches both, unmatched
-// does not report them.
+// exist there. If a node and a pattern each match something, but no channel matches both, they are
+// not reported.
 func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	for _, n := range f.Nodes {
 		if !slices.Contains(nodes, n) {

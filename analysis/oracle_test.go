@@ -381,7 +381,7 @@ func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]st
 				if err == io.EOF {
 					break
 				}
-				if err != nil { // damage: what follows it can be read
+				if err != nil { // what follows the damage can still be read
 					continue
 				}
 				for _, e := range b.Events {

@@ -89,8 +89,8 @@ func (in *input) findContradicted(e *evidence, p, q int) {
 		"used: %s", in.points[p], in.points[q], why)
 }
 
-// orderOf returns the order that the evidence and the declared edges show. edges are the declared
-// edges, each from a point to a point. declared has these orders and those that follow from them.
+// orderOf returns the order that the evidence and the declared edges show. It gets the declared
+// edges, each from a point to a point, and the order that follows from them (declared).
 func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *ordering {
 	n := len(points)
 	o := &ordering{may: matrix(n)}
@@ -170,10 +170,12 @@ func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 }
 
 // sentBefore reports whether an operator sends tuples on at point q before it ends its work on them
-// at point p. An operator may give tuples other ids, with the old id at p and the new one at q.
-// Then the link between the ids shows where the tuple went, and q is taken as earlier unless the
-// data show that p is. Otherwise, q is taken as earlier only if the data show it, p is named end
-// and q is named send.
+// at point p. There are two cases:
+//   - The operator gives tuples other ids, with the old id at p and the new one at q. The link
+//     between the ids shows where the tuple went. So q is taken as earlier unless the data show
+//     that p is.
+//   - It does not. Then q is taken as earlier only if the data show it, and the names of p and q
+//     are end and send.
 func (in *input) sentBefore(e *evidence, p, q int) bool {
 	v := votesOf(q, p, &e.single, &e.firsts)
 	for _, h := range in.handed {
@@ -196,8 +198,8 @@ func (in *input) entered(actor string) (mask uint64) {
 	return mask
 }
 
-// setAside makes the point p an aside. Then p precedes no point. A point that preceded p still does
-// so in two cases: it is in the mask from, or it precedes a point of this mask that precedes p.
+// setAside makes the point p an aside, which precedes no point. A point that preceded p still does
+// so in two cases: it is in the given mask, or it precedes a point of this mask that precedes p.
 // Asides in the mask do not count.
 func (o *ordering) setAside(p int, from uint64) {
 	o.asides |= 1 << p

@@ -173,8 +173,8 @@ func (w *gatherer) findPages() bool {
 	return pages <= n/leastPerPage+1
 }
 
-// eachPage fills one page after another and calls tell with each. first is the id of the page's row
-// 0.
+// eachPage fills one page after another. It passes each to a function, with the id of the page's
+// first row.
 func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	if w.page == nil {
 		w.page = new(page)
@@ -227,9 +227,9 @@ func (w *gatherer) tuples(first uint64, p *page) {
 	}
 }
 
-// paths measures the tuples of n rows at once, with the same result as path has for each. The rows
-// must be alike (page.alike), and their plan must treat all tuples alike (plan.alike). Do not call
-// paths if single tuples are exported.
+// paths measures the tuples of several rows at once. The result is the same as if each were
+// measured by the method path. The rows must be alike (page.alike), and their plan must treat all
+// tuples alike (plan.alike). Do not use it if single tuples are exported.
 func (w *gatherer) paths(first uint64, p *page, row, n int) {
 	plan := w.planOf(p.masks[row])
 	plan.tuples += uint64(n)

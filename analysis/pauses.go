@@ -125,8 +125,8 @@ func (j *jvm) dropOverlapping() {
 	j.pauses = kept
 }
 
-// placePause places the three moments of one pause. ok is false unless all three are logged and can
-// be placed, in an order that is possible.
+// placePause places the three moments of one pause. It returns false unless all three are logged
+// and can be placed, in an order that is possible.
 func (t *timer) placePause(source int, events []logstore.Event) (p pause, ok bool) {
 	if len(events) != pauseMoments {
 		return p, false
@@ -237,9 +237,9 @@ func (l *span) mergePaused(m *span) {
 	}
 }
 
-// pausesIn notes how much of a tuple's spans lay in pauses of the JVMs at their two ends. root is
-// the tuple's whole path, or nil if that is not known. For the whole path, pausesIn notes the time
-// in pauses of the spans on the critical path. It leaves out spans that have an end in doubt.
+// pausesIn notes how much of a tuple's spans lay in pauses of the JVMs at their two ends. The last
+// parameter is the tuple's whole path, or nil if that is not known. Of the whole path, only the
+// spans on the critical path are counted. Spans that have an end in doubt are left out.
 func (w *gatherer) pausesIn(p *plan, path *[maxPoints]passage, in doubt, root *planned,
 	all Critical) {
 	var total tscratio.Elapsed

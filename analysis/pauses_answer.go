@@ -19,7 +19,7 @@ type JVM struct {
 	Channels []string `json:"channels"`
 
 	Pauses uint64 `json:"pauses"`
-	Absent uint64 `json:"absent"` // further pauses, of which something is not known
+	Absent uint64 `json:"absent"` // number of further pauses that are not known in full
 
 	// Total is the sum of all pauses. Reaching is the part of it that passed before all threads had
 	// stopped.
@@ -67,7 +67,7 @@ type PausedTime struct {
 
 	Total  Interval  `json:"total"`  // the sum of the durations
 	Paused Interval  `json:"paused"` // how much of it lay in pauses
-	JVMs   []JVMTime `json:"jvms"`   // by JVM; two may pause at the same time
+	JVMs   []JVMTime `json:"jvms"`   // time in pauses of each JVM; two may pause at the same time
 }
 
 // JVMTime is the time in pauses of one JVM.

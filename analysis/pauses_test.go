@@ -135,8 +135,8 @@ func (j *stopping) run(t *testing.T, rng *rand.Rand) *runs.Directory {
 	return openRun(t, parent, "run")
 }
 
-// judge compares what an answer says of some tuples with the truth. rounding is how far the truth
-// may be off, because each pause and each duration is rounded to whole cycles.
+// judge compares what an answer says of some tuples with the truth. The truth may be off a little,
+// because each pause and each duration is rounded to whole cycles.
 func (j *stopping) judge(t *testing.T, what string, got *PausedTime, ids []uint64, stages []int) {
 	t.Helper()
 	if got.Count != uint64(len(ids)) {

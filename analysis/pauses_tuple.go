@@ -23,7 +23,7 @@ type PathPause struct {
 const maxPathPauses = 100
 
 // tellPausesOf says which pauses lay in the time of a tuple's path, and how much of it they took.
-// spans are the spans of the tuple's plan, and c says which of them are on the critical path.
+// It gets the spans of the tuple's plan, and whether each is on the critical path.
 func (a *assembler) tellPausesOf(w *TuplePath, s slow, spans []planned, c []Critical,
 	at *[maxPoints]passage) {
 	if a.in.pauses == nil {

@@ -60,7 +60,7 @@ type planned struct {
 }
 
 // critical says whether the span is on the critical path, if that is the same for all tuples of the
-// plan. It is the argument all, except for an aside, which is on no critical path.
+// plan. It returns what it is given, except for an aside, which is on no critical path.
 func (l *planned) critical(all Critical) Critical {
 	if l.aside {
 		return NotCritical

@@ -42,8 +42,8 @@ type handed struct {
 
 // rename changes the ids of events and links. It replaces an id that an operator gave to a tuple by
 // the id that the tuple began with. It changes nothing if logs lack anything: then an operator may
-// have made more tuples than the links show. If the filter chooses tuples by ids, rename leaves out
-// all other tuples.
+// have made more tuples than the links show. If the filter chooses tuples by ids, all other tuples
+// are left out.
 func (in *input) rename(ctx context.Context, s *scratch, all *scattered, axes []axis) error {
 	r := &renamer{in: in, scratch: s, all: all}
 	began := newStore[renamed](s, all.events.bits, 256)
@@ -213,8 +213,8 @@ func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
 	return done, errors.Join(next.flush(), ready.flush())
 }
 
-// eachRenaming calls tell for each link by which a tuple is renamed, in a partition of the links by
-// their children or by their parents.
+// eachRenaming passes each link by which a tuple is renamed to a function. It looks at one
+// partition of the links, which are divided by their children or by their parents.
 func (r *renamer) eachRenaming(links *store[logstore.Link], p int,
 	tell func(l logstore.Link, operator int)) error {
 	_, err := links.each(p, nil, func(of []logstore.Link, source int32) {
@@ -272,8 +272,8 @@ func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, e
 	return r.stopRenaming(ways)
 }
 
-// passedUnder returns the points that the renamed tuples passed under each of their ids that lies
-// in a partition. rows are those of the ids that operators made.
+// passedUnder returns the points that the renamed tuples passed, for each of their ids that lies in
+// a partition. It gets the ids of the partition that operators made.
 func (r *renamer) passedUnder(p int, rows []renamed) (map[uint64]*passed, error) {
 	byID := map[uint64]*passed{}
 	for _, row := range rows {
@@ -327,7 +327,7 @@ func (r *renamer) apply(ctx context.Context, began *store[renamed]) error {
 	r.all.events = newStore[logstore.Event](r.scratch, old.events.bits, old.events.chunkRows)
 	r.all.byPar = newStore[logstore.Link](r.scratch, old.byPar.bits, old.byPar.chunkRows)
 	r.all.byKid = newStore[logstore.Link](r.scratch, old.byKid.bits, old.byKid.chunkRows)
-	// The links that are left, by the parent's id before and after.
+	// The links that remain are stored by the parent's id before and after the change.
 	left := newStore[logstore.Link](r.scratch, old.byPar.bits, old.byPar.chunkRows)
 	events, links := r.all.events.appender(), left.appender()
 	byPar, byKid := r.all.byPar.appender(), r.all.byKid.appender()
@@ -435,8 +435,8 @@ func (r *renamer) choose(ctx context.Context, began *store[renamed], axes []axis
 	return events.flush()
 }
 
-// eachPartition calls do for each partition p. The keys of ids are the ids in p that an operator
-// gave to a tuple, and the values are the ids that these tuples began with.
+// eachPartition calls a function for each partition, with a map. The keys are the ids in the
+// partition that an operator gave to a tuple. The values are the ids that these tuples began with.
 func (r *renamer) eachPartition(ctx context.Context, began *store[renamed],
 	do func(p int, ids map[uint64]uint64) error) error {
 	var rows []renamed

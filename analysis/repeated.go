@@ -52,8 +52,8 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	}
 }
 
-// inOrder puts the events of an id into w.cut, in the order of their times. first is the rank at
-// which the id first occurs, and mask has all ranks at which it occurs.
+// inOrder puts the events of an id into w.cut, in the order of their times. It returns the rank at
+// which the id first occurs, and a mask of all ranks at which it occurs.
 func (w *gatherer) inOrder(events []passage) (first uint8, mask uint64) {
 	w.cut = slices.Grow(w.cut[:0], len(events))
 	first, w.latest = maxPoints, 0
@@ -146,7 +146,7 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 // straying returns the ranks at which a later tuple with the same id may have taken an event of
 // this tuple. At such a rank, this tuple has no event, although it went on to later points. The
 // later tuple has one, which may be older than this tuple's events at those points: the bounds do
-// not show the opposite. straying puts the later tuple's event into w.passed.
+// not show the opposite. The later tuple's event is put into w.passed.
 func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed) (found uint64) {
 	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]
 	all = all[:min(len(all), longestLate)]
@@ -160,7 +160,7 @@ func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed
 	}
 	for rest := later & after & before &^ b.mask; rest != 0; rest &= rest - 1 {
 		r := uint8(bits.TrailingZeros64(rest))
-		end := ^uint64(0) // all copies of the tuple surely passed a point after r by then
+		end := ^uint64(0) // by then, all copies of the tuple surely passed a point after r
 		for next := b.mask & w.graph.after[r]; next != 0; next &= next - 1 {
 			r := uint8(bits.TrailingZeros64(next))
 			if p := place(tuple, r); w.graph.gradual()>>r&1 != 0 {
@@ -194,10 +194,10 @@ type placed struct {
 }
 
 // arrival chooses one of a tuple's events at a point. Where branches meet, each branch brings an
-// event, and arrival chooses the last. Elsewhere, further events are duplicates, and it chooses the
-// first. certain is false if the logs may lack a branch. Where several branches arrive, it is also
-// false if there are more or fewer events than branches, or if the tuple did not go on: a branch
-// may be lost, or an event repeated.
+// event, and the last one is chosen. Elsewhere, further events are duplicates, and the first one is
+// chosen. The choice is not certain if the logs may lack a branch. Where several branches arrive,
+// it is not certain, either, if there are more or fewer events than branches, or if the tuple did
+// not go on: a branch may be lost, or an event repeated.
 func (w *gatherer) arrival(p *plan, r uint8, at *placed) (e passage, certain bool) {
 	copies := 1
 	if p.copies != nil {
@@ -228,8 +228,8 @@ func lower(all []beginning) {
 	}
 }
 
-// lastNotAfter returns the last beginning with a low end that is not above hi, or 0 if there is
-// none. Call lower first.
+// lastNotAfter returns the last beginning with a low end that is not above the given reading, or 0
+// if there is none. The method lower must have been called.
 func lastNotAfter(all []beginning, hi uint64) int {
 	return max(sort.Search(len(all), func(i int) bool { return all[i].lo > hi })-1, 0)
 }

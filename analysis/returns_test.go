@@ -117,8 +117,8 @@ func TestReturnTrips(t *testing.T) {
 	slices.Sort(back)
 	for _, percent := range []float64{1, 50, 99} {
 		rank := rankOf(uint64(percent*1000), uint64(len(took)))
-		// off is how far a duration may be from its true value: counters run at up to 50 ppm off
-		// the true clock, and the channels do not log at the same moment.
+		// A duration may be off its true value by this much: counters run at up to 50 ppm off the
+		// true clock, and the channels do not log at the same moment.
 		truth, off := took[rank], took[rank]/10_000+1
 		for name, d := range map[string]*Durations{"return trip": &r.ByReturnTrip,
 			"counters": &r.ByCounters} {

@@ -168,7 +168,7 @@ func (in *input) resolveFilter() error {
 		return nil
 	}
 	c := in.clock(Bins{})
-	var err error // the filter chooses every tuple that may have begun within the times
+	var err error // rounded outward, to choose every tuple that may have begun within the times
 	f.From_cycles, f.To_cycles, err = c.Cycles(f.From_utc_ns, f.To_utc_ns)
 	return err
 }

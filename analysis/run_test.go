@@ -247,7 +247,7 @@ func write(t *testing.T, channels ...simrun.Channel) *runs.Directory {
 func TestAPointThatFewTuplesPass(t *testing.T) {
 	const tuples = 3 * sampleTuples
 	partition := newStore[logstore.Event](nil, 6, 1).partition
-	last := uint64(0) // an id in the partition that is read last
+	last := uint64(0) // will be an id in the partition that is read last
 	for id := range uint64(tuples) {
 		if partition(id) > partition(last) {
 			last = id

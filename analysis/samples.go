@@ -10,7 +10,7 @@ const maxSamples = 1 << 14
 // samples are the samples of a channel that counts.
 type samples struct {
 	rows      []logstore.Sample // rising
-	every     uint64            // one of this many samples is kept; 0 means 1
+	every     uint64            // one sample out of this number is kept; 0 means 1
 	seen      uint64
 	last      logstore.Sample
 	backwards uint64 // samples with a smaller count or an earlier time than the previous sample

@@ -68,8 +68,8 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	if in.options.partitions > 0 {
 		bitsOf = uint(in.options.partitions)
 	}
-	// Chunks that are being filled take at most an eighth of the memory, unless chunks of 64 rows
-	// take more.
+	// Chunks that are being filled take at most an eighth of the memory. But a chunk has at least
+	// 64 rows, even if more memory is needed for that.
 	chunkRows := int(
 		min(max(uint64(in.options.Memory_bytes)/8/uint64(workers)>>bitsOf/16, 64), 4096))
 	out := &scattered{
@@ -316,7 +316,8 @@ type order struct {
 func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }
 
 // take checks events of one page. Ids of one page share all bits above pageBits, and so the bits
-// above originShift: the events have one origin. It may differ from that of the previous page.
+// above originShift. So the events have one origin, which may differ from that of the previous
+// page.
 func (o *order) take(t *told, events []logstore.Event) {
 	for _, e := range events {
 		if e.ID >= o.next && e.ID>>originShift == o.origin {

@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// noShares says why the shares of a path's spans are withheld. If they can be computed, why is
-// empty, and they describe all tuples with a whole path. But if sample is not empty, they describe
-// only those that the rule sample chose. mask has the ranks of the path's points. total sums up the
-// tuples with a whole path.
+// noShares says why the shares of a path's spans are withheld. It gets the ranks of the path's
+// points (mask), and the sum over all tuples with a whole path (total). If shares can be computed,
+// it returns no reason. They then describe all tuples with a whole path, or, if it returns a rule
+// (sample), only those that this rule chose.
 //
 // The logs of points between the first and the last may lack tuples. The intervals of the shares
 // then include the time that the logs do not show (graph.allow).
@@ -62,9 +62,9 @@ func (a *assembler) ends(mask uint64) (ends uint64) {
 	return ends
 }
 
-// sampledEnds finds which tuples have their beginning and their end in the logs. If why is empty,
-// these are all tuples or, if rule is not empty, all that rule chose by their ids. Otherwise, why
-// says what the logs lack.
+// sampledEnds finds which tuples have their beginning and their end in the logs. These may be all
+// tuples, or all that a rule chose by their ids: then it returns the rule. Otherwise, it says what
+// the logs lack (why).
 func (a *assembler) sampledEnds(mask uint64) (rule string, why Completeness) {
 	c := a.unseen()
 	lacks := c.Lacks()
@@ -150,8 +150,9 @@ func (a *assembler) shares(spans []Span, mask uint64, total, spilled *critical,
 	return all
 }
 
-// hidesIn reports whether time on the span l may be hidden in the span gap. A tuple that has no
-// event at an end of l has no duration for l. Its time on l is then a part of its duration for gap.
+// hidesIn reports whether time on one span (l) may be hidden in another span, a gap. A tuple that
+// has no event at an end of l has no duration for l. Its time on l is then a part of its duration
+// for the gap.
 func (g *graph) hidesIn(l, gap spanKey) bool {
 	if l.kind != between || gap.kind != between || l == gap {
 		return false
@@ -161,10 +162,10 @@ func (g *graph) hidesIn(l, gap spanKey) bool {
 		(l.to == gap.to || inside>>l.to&1 != 0)
 }
 
-// allow widens the time c on a span, and the time others on all other spans, by the time that the
-// logs may not show. If a tuple has no event at a point, it may have passed that point on a branch
-// parallel to the branches that have events. Then only the end-to-end time limits the time on the
-// span.
+// allow widens the time on a span (c), and the time on all other spans (others), by the time that
+// the logs may not show. If a tuple has no event at a point, it may have passed that point on a
+// branch parallel to the branches that have events. Then only the end-to-end time limits the time
+// on the span.
 func (g *graph) allow(mask uint64, l spanKey, c, others, total *critical) {
 	if g.lacking&mask == 0 {
 		return

@@ -106,8 +106,9 @@ const freshPairs = 512
 
 func (f *fresh) clear() { f.n, f.from, f.paths = 0, f.from[:0], f.paths[:0] }
 
-// add adds durations that began at the readings xs. d has what all of them share: the scenario and
-// the verdict. add returns the smallest and the largest ends among them.
+// add adds durations that began at the given readings. The scenario and the verdict are the same
+// for all of them, and are taken from one duration (d). It returns the smallest and the largest
+// ends among them.
 func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration, xs []uint64,
 	axis *axis) (least, largest tscratio.Elapsed) {
 	n := uint64(len(elapsed))
@@ -284,8 +285,8 @@ func (b *binned) countLo(v int64) {
 	b.below[coarse(^v)]++
 }
 
-// countBoth counts durations here, and their ends in d. The caller has called d.note with the same
-// durations. Counting both at once shares most of the work.
+// countBoth counts durations here, and their ends in a distribution, whose method note was already
+// called with the same durations. Counting both at once shares most of the work.
 func (b *binned) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
 	b.n += uint64(len(elapsed))
 	los, his := &d.lo.positive, &d.hi.positive

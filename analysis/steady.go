@@ -5,9 +5,9 @@ import "math"
 // These limits say when tuples end at a point as if a filter dropped them.
 const (
 	leastShare  = 0.05 // smallest share of the tuples that end there
-	leastJudged = 1000 // number of tuples; with fewer, chance hides whether the share changes
+	leastJudged = 1000 // smallest number of tuples: with fewer, chance hides changes of the share
 	leastGroups = 5    // smallest number of groups of neighbouring bins
-	mostGroups  = 40   // with so many, a burst of a tenth of the tuples fills whole groups
+	mostGroups  = 40   // with 40 groups, a burst of a tenth of the tuples fills whole groups
 	// falseAlarm is the largest probability that a share that never changes is found to change.
 	falseAlarm = 0.001
 	// changed is the smallest change of the share that matters. It is relative to the share of
@@ -18,9 +18,9 @@ const (
 )
 
 // filters reports whether tuples end at a point as if a filter dropped them: at least leastShare of
-// them do, and the share is about the same at every time. passed are the point's events by bin. The
-// data cannot prove that it was a filter: a steady loss looks the same. But most losses come in
-// bursts.
+// them do, and the share is about the same at every time. It gets the number of the point's events
+// in each bin. The data cannot prove that it was a filter: a steady loss looks the same. But most
+// losses come in bursts.
 func (f *pointFound) filters(passed []uint64) bool {
 	decided := make([]flow, len(passed)) // by bin: tuples that are not in flight
 	for bin, n := range passed {

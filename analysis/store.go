@@ -142,8 +142,8 @@ func bytesOf[T any](rows []T) []byte {
 		len(rows)*int(rowBytes[T]()))
 }
 
-// each calls tell for each stretch of a partition's rows that are of one source. Rows in memory are
-// not copied. Rows in the file are read into buffer, which may grow and is returned.
+// each passes each stretch of a partition's rows that are of one source to a function. Rows in
+// memory are not copied. Rows in the file are read into a buffer, which may grow and is returned.
 func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source int32)) ([]T, error) {
 	inFile := 0
 	for _, c := range s.chunks[partition] {
@@ -173,7 +173,7 @@ func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source in
 	return buffer, nil
 }
 
-// peek appends a partition's rows to rows. The partition keeps them.
+// peek appends a partition's rows to a slice. The partition still has them afterwards.
 func (s *store[T]) peek(partition int, rows []T) ([]T, error) {
 	for i := range s.chunks[partition] {
 		c := &s.chunks[partition][i]
@@ -190,7 +190,7 @@ func (s *store[T]) peek(partition int, rows []T) ([]T, error) {
 	return rows, nil
 }
 
-// load appends a partition's rows to rows, and empties the partition.
+// load appends a partition's rows to a slice, and empties the partition.
 func (s *store[T]) load(partition int, rows []T) ([]T, error) {
 	rows, err := s.peek(partition, rows)
 	s.drop(partition)
@@ -206,7 +206,7 @@ func (s *store[T]) drop(partition int) {
 	s.chunks[partition] = nil
 }
 
-// extend makes a slice n longer.
+// extend makes a slice longer by n elements.
 func extend[T any](s []T, n int) []T {
 	if cap(s)-len(s) < n {
 		bigger := make([]T, len(s), len(s)+max(n, len(s)/4))
@@ -253,7 +253,7 @@ func (a *appender[T]) addAll(page uint64, source int32, rows []T) {
 	c := &a.open[p]
 	for len(rows) > 0 {
 		if len(c.rows) == cap(c.rows) || c.source != source {
-			if a.turn(p, source); len(c.rows) == cap(c.rows) { // writing has failed
+			if a.turn(p, source); len(c.rows) == cap(c.rows) { // no room: writing has failed
 				return
 			}
 		}

@@ -41,8 +41,7 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	p.tuples++
 	w.number++
 	messy := w.taken|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
-	// all is what is true of every span without comparing times: it is surely critical, or it is
-	// not.
+	// Without comparing times, either every span is surely critical, or none is known to be.
 	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
 		all = SurelyCritical
@@ -169,9 +168,9 @@ func (w *gatherer) missed(p *plan) {
 	}
 }
 
-// mayEnd counts a tuple as guessed at each rank where it may have ended, and as perhaps at those
-// where it was not counted as ended. It is for tuples whose id another tuple has, too: the events
-// and links may be those of the other tuple.
+// mayEnd is for tuples whose id another tuple has, too: the events and links may be those of the
+// other tuple. It counts such a tuple in the field guessed at each rank where the tuple may have
+// ended. Where the tuple was not counted as ended, it also counts it in the field perhaps.
 func (w *gatherer) mayEnd(mask, ended uint64) {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
@@ -262,7 +261,7 @@ func (w *gatherer) begins(first passage) bool {
 	return err == nil && at.Lo <= f.To_cycles && at.Hi >= f.From_cycles
 }
 
-// end counts a tuple that ended at rank r with event e, although it could have gone on.
+// end counts a tuple that ended with a given event, although it could have gone on.
 func (w *gatherer) end(r int, e *passage) {
 	f := &w.found.points[r]
 	node := int(w.nodeOf[e.source])

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// If made is true, slowest returns the slowest tuples that were made of others. Otherwise, it
-// returns the slowest of all other tuples. Slow tuples are kept by the point where they begin. They
-// were made of others if all tuples at that point were.
+// slowest returns the slowest of the tuples that were made of others or, if made is false, of all
+// other tuples. Slow tuples are noted by the point where they begin. They were made of others if
+// all tuples at that point were.
 func (a *assembler) slowest(made bool) []slow {
 	var all slowest
 	for r := range a.found.slowest {
@@ -85,7 +85,7 @@ func (a *assembler) arrived(w *TuplePath, path []passage, i int) {
 	for n := range to.After {
 		to.After[n].Since = since(before[n], path[i])
 		if may>>n&1 == 0 {
-			var slack *Interval // the latest of the events that may be the last
+			var slack *Interval // until the latest of the events that may be the last
 			for rest := may; rest != 0; rest &= rest - 1 {
 				d := since(before[n], before[bits.TrailingZeros64(rest)])
 				if d != nil && slack != nil {
@@ -108,7 +108,7 @@ func (a *assembler) arrived(w *TuplePath, path []passage, i int) {
 }
 
 // latestMiddle returns the index of the event whose interval has the latest middle. It considers
-// only the events whose bits are set in may: those that may be the latest.
+// only events that may be the latest. A mask has a bit for each of these.
 func (t *timer) latestMiddle(events []passage, may uint64) (best int) {
 	best = bits.TrailingZeros64(may)
 	for rest := may & (may - 1); rest != 0; rest &= rest - 1 {

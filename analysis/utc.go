@@ -100,7 +100,7 @@ func (c *Clock) Cycles(from_ns, to_ns int64) (from, to uint64, err error) {
 	return from, max(to, 1), nil
 }
 
-// shifted is c + d, limited to the range of a counter.
+// shifted is the sum of a reading and a difference, limited to the range of a counter.
 func shifted(c uint64, d float64) uint64 {
 	switch {
 	case d < 0 && -d >= float64(c):

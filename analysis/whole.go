@@ -27,8 +27,7 @@ func (w *gatherer) part(l *span, from, to int32) *spanPart {
 	return part
 }
 
-// measure adds a tuple to a span. The argument on says that the span is surely on the tuple's
-// critical path.
+// measure adds a tuple to a span. If on is true, the span is surely on the tuple's critical path.
 func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage, on bool) {
 	if w.single {
 		w.alone(l, part, id, from, to, on, false)
@@ -42,9 +41,9 @@ func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage
 	}
 }
 
-// whole measures a tuple from its first point to the one that it passes last. If surely is true,
-// that point is surely the last, and the whole span is the critical path. If keep is true, the
-// tuple's path is kept until it is known whether the tuple is among the slowest.
+// whole measures a tuple from its first point to the one that it passes last. If that point is
+// surely the last, the whole span is the critical path. The caller may ask that the tuple's path is
+// stored until it is known whether the tuple is among the slowest.
 func (w *gatherer) whole(p *planned, id, mask uint64, path *[maxPoints]passage,
 	keep, surely bool) {
 	from, to := &path[p.from], &path[p.to]
@@ -74,10 +73,14 @@ func (w *gatherer) pass(mask uint64, path *[maxPoints]passage) {
 	}
 }
 
-// alone computes one duration. It is used if one of four things is true: stamps have a slack of
-// their own, JVMs logged pauses, durations are exported, or it is not known which point a tuple
-// passed last. If keep is true, w.passing is the tuple's path, which is kept if the tuple is among
-// the slowest.
+// alone computes one duration. It is used in four cases:
+//   - stamps have a slack of their own,
+//   - JVMs logged pauses,
+//   - durations are exported,
+//   - it is not known which point a tuple passed last.
+//
+// If keep is true, w.passing is the tuple's path, which is stored if the tuple is among the
+// slowest.
 func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, on, keep bool) {
 	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {
