@@ -15,9 +15,9 @@ type Audit struct {
 	// accuses nobody, because any of its nodes may be wrong.
 	Accused []string
 
-	// Liars are nodes whose disagreements with others have nothing in common but the node itself,
-	// in the order in which they explain most. There are some only if no node is in every
-	// disagreement. Either such a node is wrong, or leastAlone other nodes are.
+	// Liars are nodes whose disagreements with others have nothing in common but the node itself.
+	// The node that explains the most disagreements comes first. There are some only if no node is
+	// in every disagreement. Either such a node is wrong, or leastAlone other nodes are.
 	Liars []string
 }
 
@@ -29,8 +29,8 @@ const (
 	// accused: many paths over an honest node also lead over a liar.
 	leastShare = 3
 
-	// maxCycles limits how many relations Audit compares with paths over several third nodes. It
-	// does that for relations that fewer than two paths over a single third node can check.
+	// maxCycles limits how many relations are compared with paths over several third nodes. That is
+	// done only for relations that fewer than two paths over a single third node can check.
 	maxCycles = 1000
 )
 
@@ -43,9 +43,9 @@ type auditor struct {
 }
 
 // Audit compares direct relations with paths between the same nodes: over each third node that was
-// measured with both, or, in a large fleet, over several nodes. It translates a number of readings
-// (the parameter) both directly and along the path. The readings are spread evenly over the direct
-// relation's limits. Audit uses every third node, whatever ThirdNodes says.
+// measured with both, or, in a large fleet, over several nodes. It translates the given number of
+// readings both directly and along the path. The readings are spread evenly over the direct
+// relation's limits. Every third node is used, whatever ThirdNodes says.
 func (c *Closure) Audit(readings int) Audit {
 	a := &auditor{c: c, readings: readings, compared: map[string]int{}}
 	var sparse [][2]int // pairs of nodes with fewer than two third nodes between them
@@ -81,7 +81,7 @@ func (a *auditor) cycles(sparse [][2]int) {
 	f := newFrontiers(len(a.c.names))
 	f.indirect = true
 	for _, pair := range sparse[:min(len(sparse), maxCycles)] {
-		if p := a.c.lightest(pair[0], pair[1], f); len(p) > 2 { // shorter ones were compared
+		if p := a.c.lightest(pair[0], pair[1], f); len(p) > 2 { // shorter paths are compared
 			a.compare(a.c.relation(pair[0], pair[1]), p)
 		}
 	}
@@ -116,8 +116,8 @@ func accused(ds []*DisagreementError) (all []string) {
 	return all
 }
 
-// liars names the node with the most disagreements that have only this node in common, and then
-// goes on with the disagreements in which this node is not.
+// liars names the node with the most disagreements that have only this node in common. Then it does
+// the same with the disagreements in which this node does not occur, and so on.
 func (a *auditor) liars() (named []string) {
 	nodes := make([][]string, len(a.found))
 	of := map[string][]int{} // by node: its disagreements
@@ -161,11 +161,11 @@ func (a *auditor) liars() (named []string) {
 	}
 }
 
-// agreeing returns how many paths over third nodes must agree about an end of a value, given the
-// intervals of all paths, and the one of the direct relation if there is one. With ThirdAgreed, two
-// must agree. In a fleet whose paths often contradict each other, more must agree, and one more for
-// each of the given paths that contradicts the others. If there are fewer paths than that, all must
-// agree. But in such a fleet, two paths alone are not believed.
+// agreeing returns how many paths over third nodes must agree about an end of a value. It gets the
+// interval of the direct relation, if there is one, and those of all paths. With ThirdAgreed, two
+// paths must agree. In a fleet whose paths often contradict each other, more must agree, and one
+// more for each of the given paths that contradicts the others. If there are not enough paths, all
+// of them must agree. But in such a fleet, two paths alone are not believed.
 func (c *Closure) agreeing(direct, thirds []Interval) int {
 	n := c.third.needed()
 	if c.third != ThirdAgreed || len(thirds) < n {
@@ -214,9 +214,9 @@ const (
 )
 
 // agreement returns how many paths must agree in a fleet like this, apart from those that
-// contradict others. A lie that is not much larger than the bounds contradicts nothing. So
-// agreement assumes that such lies are as frequent as those that contradict. It looks only at pairs
-// of nodes without a direct relation. If all pairs are measured, two paths must agree.
+// contradict others. A lie that is not much larger than the bounds contradicts nothing. Such lies
+// are assumed to be as frequent as those that contradict. Only pairs of nodes without a direct
+// relation are looked at. If all pairs are measured, two paths must agree.
 func (l *longerPaths) agreement(c *Closure) int {
 	l.doubted.Do(func() {
 		r := rand.New(rand.NewPCG(1, uint64(len(c.names))))
@@ -245,8 +245,8 @@ func (l *longerPaths) agreement(c *Closure) int {
 	return l.agreed
 }
 
-// agreement returns how many of maxDisjoint paths must agree, if each is false with probability p,
-// upward as often as downward.
+// agreement returns how many of maxDisjoint paths must agree. Each is false with the given
+// probability: too high as often as too low.
 func agreement(p float64) int {
 	ways := 2.0 * maxDisjoint
 	for n := 2; n < maxDisjoint; n++ {

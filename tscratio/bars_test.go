@@ -28,8 +28,8 @@ var scenarios = []struct {
 	{"distant", 2010},
 }
 
-// each runs f for n seeds on all processors. If the environment names a seed, each runs f only for
-// that seed.
+// each runs a function for a number of seeds, on all processors. If the environment names a seed,
+// the function runs only for that seed.
 func each(t *testing.T, n int, f func(seed uint64)) {
 	t.Helper()
 	numbers := seed.Numbers(t, n)
@@ -171,7 +171,7 @@ func TestBarMoreThanTheWander(t *testing.T) {
 			for _, network := range []string{"kernel stamps", "near and steady", "asymmetric"} {
 				for _, factor := range []Wander{2, 5, 20} {
 					if network == "asymmetric" && seed%4 != 1 {
-						continue // bounds over this network are not judged, so a few seeds suffice
+						continue // bounds over this network are not judged: a few seeds suffice
 					}
 					w := 1 * PPM
 					x := newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)

@@ -45,8 +45,8 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 }
 
 // along finds durations by the segment's method alone, from the first pair on. It stops where a
-// translation needs another piece of a relation than the first pair, or has another verdict. It
-// returns the number of durations found, and the verdict of their translations.
+// translation needs another piece of a relation than that of the first pair, or has another
+// verdict. It returns the number of durations found, and the verdict of their translations.
 func (w *Ways) along(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int, verdict Verdict) {
 	switch {
 	case w.same:
@@ -65,7 +65,7 @@ func (w *Ways) along(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int, 
 		n, verdict = w.firstOnSecond.countAll(xs, a)
 		n = between(a[:n], points(ys[:n], w.quanta[1], b), elapsed)
 		if w.secondRate != nil {
-			negate(elapsed[:n]) // the rate is known at the second event, so scale backwards
+			negate(elapsed[:n]) // scaled backwards, because the rate is known at the second event
 			n = s.scaleAll(ys[:n], elapsed)
 			negate(elapsed[:n])
 		}
@@ -74,8 +74,8 @@ func (w *Ways) along(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int, 
 	return w.onReference(xs, ys, elapsed)
 }
 
-// onReference finds durations by translating both events to the reference. It stops where along
-// would stop.
+// onReference finds durations by translating both events to the reference. It stops for the same
+// reasons as the method along.
 func (w *Ways) onReference(xs, ys []uint64, elapsed []Elapsed) (int, Verdict) {
 	a, b := grown(&w.a, len(xs)), grown(&w.b, len(xs))
 	n, verdict := w.firstOnRef.countAll(xs, a)
@@ -94,14 +94,14 @@ func grown[T any](buffer *[]T, n int) []T {
 // narrowed intersects the durations from [Ways.along] with the durations that follow from
 // translating both events to the reference. So a duration never contradicts those translations. If
 // the events cannot be translated, or their translations have another verdict than the durations,
-// narrowed leaves the durations unchanged. It returns how many durations, counted from the first,
-// are final. If it returns 0, the caller asks the closure for the first duration.
+// the durations stay unchanged. It returns how many durations, counted from the first, are final.
+// If it returns 0, the caller asks the closure for the first duration.
 func (w *Ways) narrowed(s *waySegment, verdict Verdict, xs, ys []uint64, elapsed []Elapsed) int {
 	if len(xs) == 0 {
 		return 0
 	}
 	narrows, n := w.narrows(s, ys[0]-xs[0]), len(xs)
-	if w.same { // narrows may decide otherwise for the next durations: stop where it does
+	if w.same { // stop where the next durations would need another decision
 		for i := range xs {
 			if w.narrows(s, ys[i]-xs[i]) != narrows {
 				n = i
@@ -175,9 +175,9 @@ func negate(elapsed []Elapsed) {
 	}
 }
 
-// countAll translates readings as View.count does, from the first on, while they lie on one piece
-// of one relation. It returns the number of translated readings, which is 0 only if the first
-// cannot be translated.
+// countAll translates readings as View.count does, from the first on. It stops at a reading that
+// does not lie on the same piece of the same relation. It returns the number of translated
+// readings, which is 0 only if the first cannot be translated.
 func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	if len(ys) == 0 {
 		return 0, Consistent
@@ -208,7 +208,7 @@ func (v *View) countPiece(ys []uint64, out []Interval) (int, Verdict) {
 		return 0, Consistent
 	}
 	l := s.one
-	if ys[0] < l.start || ys[0] >= l.next { // count moves to the piece of the first reading
+	if ys[0] < l.start || ys[0] >= l.next { // to move to the piece of the first reading
 		if _, ok := l.count(At(ys[0])); !ok {
 			return 0, Consistent
 		}
@@ -234,8 +234,8 @@ func (v *View) countPiece(ys []uint64, out []Interval) (int, Verdict) {
 	return len(ys), s.verdict
 }
 
-// scaleAll does for many durations what scale does for one. elapsed[i] begins at reading ys[i].
-// scaleAll stops at the first duration that the segment's rate does not cover, and returns the
+// scaleAll does for many durations what scale does for one. Duration elapsed[i] begins at reading
+// ys[i]. It stops at the first duration that the segment's rate does not cover, and returns the
 // number of scaled durations.
 func (s *waySegment) scaleAll(ys []uint64, elapsed []Elapsed) int {
 	elapsed = elapsed[:len(ys)]

@@ -2,7 +2,7 @@ package tscratio
 
 import "math/big"
 
-// This file finds the smallest wander that the constraints in a window allow. The symbols are those
+// What is the smallest wander that the constraints in a window allow? The symbols below are those
 // of doc.go.
 //
 // Let the rate stay between r·(1−w) and r·(1+w). Take an upper constraint u, φ(b_u) ≤ a_u, and a
@@ -130,8 +130,8 @@ func (c chords) least() Wander {
 }
 
 // merge joins the chords of two sets of constraints: it returns the steepest and the flattest of
-// all. The rates of both sets must have the same mean. merge ignores chords that lead from one set
-// to the other.
+// all. The rates of both sets must have the same mean. Chords that lead from one set to the other
+// are ignored.
 func (c chords) merge(d chords) chords {
 	if product(c.steepest.rise, d.steepest.run).less(product(d.steepest.rise, c.steepest.run)) {
 		c.steepest = d.steepest
@@ -142,8 +142,8 @@ func (c chords) merge(d chords) chords {
 	return c
 }
 
-// shorter returns the chord whose ends are closer together. If an assumption is broken, that most
-// likely happened between these ends.
+// shorter returns the chord whose ends are closer together. If an assumption is broken, the break
+// most likely lies between these ends.
 func (c chords) shorter() chord {
 	if c.steepest.run < c.flattest.run {
 		return c.steepest
@@ -161,9 +161,9 @@ const leastWindowsApart = 16
 // there.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
-// eachWindow calls f with windows around some of the places that evidence.places returned. Each
-// window is k times as long as Assumptions.Window, for which the wander is assumed. Neighbouring
-// windows overlap, so some places can be left out.
+// eachWindow calls a function with windows around some of the given places (evidence.places). It
+// also passes how many times as long as Assumptions.Window each window is: for that length the
+// wander is assumed. Neighbouring windows overlap, so some places can be left out.
 func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64)) {
 	for _, length := range leastWindows {
 		last := uint64(0)

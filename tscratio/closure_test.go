@@ -94,7 +94,7 @@ func TestClosureHoldsTruth(t *testing.T) {
 		f.measure(t, 0, 1, far, 0.5, 39)
 		f.measure(t, 0, 2, near, 0.5, 39)
 		f.measure(t, 1, 2, near, 0.5, 39)
-		f.measure(t, 2, 3, near, 0.5, 39) // only c relates d with a and with b
+		f.measure(t, 2, 3, near, 0.5, 39) // d is related to a and to b only by way of c
 		c := f.closure(t, ThirdAny)
 		direct := must(f.pairs[[2]int{0, 1}].Relate(SideA, f.w))(t)
 		narrower := 0

@@ -124,7 +124,7 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 		return c
 	}
 	if needed, _ := e.windows(within.Mid()); k > max(needed, 1) {
-		return c // in so long a window, a moving rate may look like a step
+		return c // the window is so long that a moving rate may look like a step
 	}
 	// Call it a step only if neither the constraints before the gap nor those after it refute the
 	// wander, and both sides allow the same rate.
@@ -261,7 +261,7 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 	}
 	c := e.contradiction(cs, within, 1, p.Declared.Wander)
 	if c.At.Hi < down(begin, p.B.CoreSlack_cycles) {
-		return nil // an earlier train caused it
+		return nil // an earlier train caused the contradiction
 	}
 	return &c
 }

@@ -151,7 +151,8 @@ func (e *evidence) windows(y uint64) (k int64, ok bool) {
 	return windowsFor(reach, e.window_cycles), reach <= maxReach_cycles-e.window_cycles
 }
 
-// windowsFor returns the smallest k such that k stated windows of window_cycles cover reach.
+// windowsFor returns the smallest number of stated windows that cover a distance, given the length
+// of such a window.
 func windowsFor(reach, window_cycles uint64) int64 {
 	k := reach / window_cycles
 	if reach%window_cycles != 0 {
@@ -188,9 +189,9 @@ type seen struct {
 	k         int64 // the window reaches k stated windows to either side
 }
 
-// look fills s with the hulls of the constraints, for a wander of w. It uses the trains that lie
-// wholly within the given interval around y. It reports whether there are constraints of both
-// kinds.
+// look finds the hulls of the constraints, for a wander of w, and stores them in s. It uses the
+// trains that lie wholly within the given interval around y. It reports whether there are
+// constraints of both kinds.
 //
 // The wander over a distance, w·|b − y|, is rounded up to whole cycles. This moves a lower
 // constraint to the right and an upper constraint to the left, by less than a cycle. The rate is
@@ -224,9 +225,9 @@ func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 	return len(s.lower) > 0 && len(s.upper) > 0
 }
 
-// relative returns a − anchor for a constraint of the given kind. If the distance is too large to
-// compute with and a smaller distance loosens the constraint, relative returns the largest distance
-// that can be used. If a smaller distance would tighten the constraint, relative reports false, and
+// relative returns a − anchor for a constraint of the given kind. This distance may be too large to
+// compute with. If a smaller distance loosens the constraint, the largest usable distance is
+// returned instead. If a smaller distance would tighten the constraint, the result is false, and
 // the constraint is not used.
 func relative(kind Kind, a, anchor uint64) (int64, bool) {
 	d, ok := difference(a, anchor)
@@ -275,9 +276,9 @@ func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 
 // solveAll fills s with the constraints of all trains, measured from y. Use it only if the wander
 // is 0. Then the rate is constant in each window. Windows overlap, so it is the same rate in all of
-// them, and one polygon serves for every window. If solveAll reports true, the caller calls
-// s.solve. It reports false if the trains span too many cycles to compute with, or if there are no
-// constraints of one of the two kinds.
+// them, and one polygon serves for every window. If the result is true, the caller must solve this
+// polygon. The result is false if the trains span too many cycles to compute with, or if one of the
+// two kinds of constraints is missing.
 func (e *evidence) solveAll(s *seen, y uint64) bool {
 	all := e.all()
 	s.k = windowsFor(all.Width(), e.window_cycles)

@@ -77,8 +77,8 @@ func (k Kind) String() string {
 // Constraint is what one packet proves about φ, the function from B's counter to A's.
 type Constraint struct {
 	Kind Kind
-	B    uint64 // the end of the stamp's interval on B for which the inequality is certainly true
-	A    uint64 // the end of the stamp's interval on A for which the inequality is certainly true
+	B    uint64 // that end of the interval of B's stamp for which the inequality is certainly true
+	A    uint64 // that end of the interval of A's stamp for which the inequality is certainly true
 }
 
 // Constraints returns the two inequalities that an exchange between A and B proves.

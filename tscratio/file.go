@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// This file writes and reads pairs in the format that FORMAT.md describes.
+// FORMAT.md describes the format in which pairs are stored.
 
 var (
 	// ErrNotPair is returned for data that do not begin with the magic of a stored pair.

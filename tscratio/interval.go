@@ -112,8 +112,8 @@ func (o Order) String() string {
 }
 
 // intervalOf rounds the real interval [lo, hi] outward. A counter shows no value below 0 or above
-// 2⁶⁴ − 1, so intervalOf clamps the ends to these values. If the whole interval lies outside of
-// these values, intervalOf returns an error.
+// 2⁶⁴ − 1, so the ends are clamped to these values. If the whole interval lies outside of these
+// values, there is an error.
 func intervalOf(lo, hi *big.Rat) (Interval, error) {
 	l, h := floor(lo), ceil(hi)
 	if h.Sign() < 0 || l.Cmp(maxUint64) > 0 {

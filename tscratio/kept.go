@@ -120,7 +120,7 @@ func (p *Pair) Join(q *Pair) error {
 }
 
 // KeepNewest drops the oldest trains until at most the given number is left, and until Encode
-// returns at most the given number of bytes. It keeps at least one train.
+// returns at most the given number of bytes. At least one train is left.
 func (p *Pair) KeepNewest(trains, bytes int) {
 	newest := make([]int, len(p.trains))
 	for i := range newest {
@@ -143,7 +143,7 @@ func (p *Pair) KeepNewest(trains, bytes int) {
 			break
 		}
 	}
-	slices.Sort(newest) // the order in which they were added
+	slices.Sort(newest) // so that trains stay in the order in which they were added
 	kept := make([]train, len(newest))
 	for n, i := range newest {
 		kept[n] = p.trains[i]

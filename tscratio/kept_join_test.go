@@ -23,7 +23,7 @@ func TestSinceAndJoin(t *testing.T) {
 		part := whole.Since(at)
 		part.trains = part.trains[:next-at]
 		part = must(DecodePair(part.Encode()))(t)
-		part.A.CoreSlack_cycles = uint64(rng.IntN(50)) // what is wider counts
+		part.A.CoreSlack_cycles = uint64(rng.IntN(50)) // the widest of all parts applies
 		if err := joined.Join(part); err != nil {
 			t.Fatal(err)
 		}

@@ -32,8 +32,8 @@ func (e *Exchange) lie(starter bool, off int64) {
 	}
 }
 
-// withLiar measures all pairs of the liar again. The liar's stamps for each peer are false by
-// lie(peer).
+// withLiar measures all pairs of the liar again. A function says by how much the liar's stamps for
+// each peer are false.
 func (f *fleet) withLiar(t *testing.T, liar int, seconds float64, lie func(peer int) int64) {
 	t.Helper()
 	for peer := range f.clocks {
@@ -239,7 +239,7 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 					if errors.Is(err, ErrNoPath) {
 						continue
 					}
-					for range 20 { // nearby moments, too, in case a view caches something false
+					for range 20 { // several nearby moments, in case a view caches something false
 						at := u + rng.Uint64N(second/20)
 						e, there := f.event(k[1], at), f.event(k[2], at)
 						if got, _, err := view.Translate(e.Reading); err != nil ||

@@ -141,7 +141,7 @@ func TestSeveralLiarsAreNamed(t *testing.T) {
 			}
 			for a := range test.nodes {
 				for step := 1; step <= test.degree/2; step++ {
-					b := (a + step*step*step) % test.nodes // hardly any two have a third in common
+					b := (a + step*step*step) % test.nodes // hardly any two share a third node
 					if test.degree == test.nodes-1 {
 						b = (a + step) % test.nodes
 					}

@@ -199,8 +199,8 @@ func (p *Pair) CheckEpochs(epochA, epochB string) error {
 	return nil
 }
 
-// Wider returns n with the larger quantum and the larger core slack of n and m, so that the result
-// is valid for both descriptions.
+// Wider returns the node with the larger quantum and the larger core slack of two descriptions, so
+// that the result is valid wherever one of them is.
 func (n Node) Wider(m Node) Node {
 	n.Quantum_cycles = max(n.Quantum_cycles, m.Quantum_cycles)
 	n.CoreSlack_cycles = max(n.CoreSlack_cycles, m.CoreSlack_cycles)
@@ -208,9 +208,9 @@ func (n Node) Wider(m Node) Node {
 }
 
 // Describe adds another description of one of the pair's nodes. From now on the larger quantum and
-// the larger core slack apply, to earlier trains too. The nominal rate of n replaces the earlier
-// one, because no bound rests on it. If no node of the pair has n's name and n's epoch, nothing
-// changes. Describe reports whether the pair changed.
+// the larger core slack apply, to earlier trains too. The nominal rate of the new description
+// replaces the earlier one, because no bound rests on it. If no node of the pair has the name and
+// the epoch of the description, nothing changes. Describe reports whether the pair changed.
 func (p *Pair) Describe(n Node) (changed bool) {
 	for _, own := range []*Node{&p.A, &p.B} {
 		if own.Name != n.Name || own.Epoch != n.Epoch {
@@ -241,7 +241,7 @@ type Stamps struct {
 }
 
 // Add adds a train. A window uses a train only if it contains the whole train, so the train must be
-// short compared with the window. If one exchange is impossible, Add refuses the whole train, with
+// short compared with the window. If one exchange is impossible, the whole train is refused, with
 // an error that wraps ErrImpossible.
 func (p *Pair) Add(t Train) error {
 	if n := 2*len(t.Exchanges) + len(t.OneWay); n > maxTrainConstraints {
@@ -253,7 +253,7 @@ func (p *Pair) Add(t Train) error {
 	if t.By == StartedByB {
 		starter, answerer = p.B, p.A
 	}
-	nt.lower = make([]reading, 0, len(t.Exchanges)) // many trains are kept, so each takes no more
+	nt.lower = make([]reading, 0, len(t.Exchanges)) // no larger: there may be many trains
 	nt.upper = make([]reading, 0, len(t.Exchanges))
 	for _, c := range t.OneWay {
 		nt.add(c)

@@ -6,13 +6,12 @@ import (
 	"math/big"
 )
 
-// This file is the method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller). It is kept
-// so that our method can be compared with the paper's. The paper's method takes two anchors and
-// draws a straight line between them. One anchor is the exchange of smallest round trip before an
-// experiment, and the other is the one of smallest round trip after it. Half of the larger of the
-// two round trips is the bound. The method assumes that the relative rate never moves between the
-// anchors (w = 0) and that readings are exact. Numbers in parentheses, such as (4), are the paper's
-// equations.
+// The method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller) is here so that our
+// method can be compared with it. The paper's method takes two anchors and draws a straight line
+// between them. One anchor is the exchange of smallest round trip before an experiment, and the
+// other is the one of smallest round trip after it. Half of the larger of the two round trips is
+// the bound. The method assumes that the relative rate never moves between the anchors (w = 0) and
+// that readings are exact. Numbers in parentheses, such as (4), are the paper's equations.
 //
 // All computation uses exact rationals, which is slow but needs no error analysis.
 

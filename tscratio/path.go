@@ -234,8 +234,8 @@ func (c *Closure) lightest(from, into int, f *frontiers) path {
 	return p
 }
 
-// frontiers contains the two searches of lightest, and the nodes that they must not use. It keeps
-// its memory from one search to the next.
+// frontiers contains the two searches for a lightest path, and the nodes that they must not use.
+// Its memory is used again by the next search.
 type frontiers struct {
 	used []bool // by node
 	// indirect says that the direct relation of the two ends must not be used either.
@@ -248,7 +248,8 @@ type frontiers struct {
 	lighter []int
 }
 
-// reach is the lightest known way from the start of a search to a node.
+// reach has the last relation and the weight of the lightest known way from the start of a search
+// to a node.
 type reach struct {
 	by     *Relation // the last relation that a path crosses
 	weight float64
@@ -258,8 +259,8 @@ type reach struct {
 	done   bool
 }
 
-// waiting is a path that step has not extended yet. It is void if a lighter path to its node was
-// found since.
+// waiting is a path that was not extended yet. It is void if a lighter path to its node was found
+// since.
 type waiting struct {
 	weight float64
 	node   int
@@ -279,7 +280,7 @@ func (f *frontiers) begin(from, into int) {
 	}
 }
 
-// least returns the weight of the lightest path that step will extend.
+// least returns the weight of the path that will be extended next: the lightest one.
 func (f *frontiers) least(side int) float64 {
 	for len(f.waiting[side]) > 0 {
 		w := f.waiting[side][0]

@@ -25,7 +25,7 @@ func (w *Ways) plainAsk(x, y uint64) (Duration, error) {
 }
 
 // plainBy finds a duration by the segment's method. If both events may be translated to the
-// reference, plainBy intersects the result with the difference of the translated events.
+// reference, the result is intersected with the difference of the translated events.
 func (w *Ways) plainBy(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 	d, verdict, ok := w.plainAlong(s, x, y)
 	if !ok || !w.narrows(s, y-x) {

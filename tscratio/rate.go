@@ -61,9 +61,9 @@ type rates struct {
 	limits        Interval // the readings of the node from at which a rate may be known
 	window_cycles uint64
 
-	// over returns the rates that are possible between two readings, as Relation.rateOver does.
+	// over returns the rates that are possible between two readings, like Relation.rateOver.
 	over   func(from, to uint64) (RateInterval, error)
-	beyond func(y uint64) error // why the rate at a reading outside of limits is not known
+	beyond func(y uint64) error // says why the rate at a reading outside of limits is not known
 }
 
 func (r *Relation) rates() *rates {
@@ -142,9 +142,8 @@ func agreedRate(ps []path, agreeing func([]Interval) int, at Interval) (RateInte
 	return rate, nil
 }
 
-// rateOver multiplies the rates of a path's relations. The argument at is the interval of the first
-// node's readings for which the rates are asked. Each relation translates the interval for the next
-// relation.
+// rateOver multiplies the rates of a path's relations. It gets the interval of the first node's
+// readings for which the rates are asked. Each relation translates the interval for the next one.
 func (p path) rateOver(at Interval) (RateInterval, error) {
 	all := RateInterval{1 << rateBits, 1 << rateBits}
 	for i, r := range p {
@@ -164,7 +163,7 @@ func (p path) rateOver(at Interval) (RateInterval, error) {
 	return all, nil
 }
 
-// scale converts a duration of d cycles of the first node into cycles of the second node. The
+// scale converts a duration in cycles of the first node into cycles of the second node. The
 // duration begins when the counter of the first node shows y.
 func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 	ends := func(d int64) (lo, hi int64, err error) {
@@ -196,13 +195,13 @@ func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 	return Elapsed{lo, hi}, nil
 }
 
-// maxSteps is the largest number of steps into which passed cuts a duration. Steps are W long (half
-// of a stated window) up to a duration of maxSteps·W, which is half a day if W is 10 s. A longer
-// duration is cut into longer steps, so that even a duration of decades is computed quickly. A
-// program may ask for such a duration if it logs a counter of its own making.
+// maxSteps is the largest number of steps into which a duration is cut. Steps are W long (half of a
+// stated window) up to a duration of maxSteps·W, which is half a day if W is 10 s. A longer
+// duration is cut into longer steps, so that even a duration of decades is computed quickly. Such
+// durations occur if a program logs a counter of its own making.
 const maxSteps = 4096
 
-// passed lets the first node count length cycles, forwards or backwards from its reading y. It
+// passed lets the first node count a number of cycles, forwards or backwards from its reading y. It
 // returns the smallest and the largest number of cycles that the second node counts meanwhile. It
 // adds up one step after another, each at the rate of the knot nearest to the step's middle.
 func (r *rates) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {

@@ -61,9 +61,10 @@ func (e *evidence) relate(w Wander, trains int) (*Relation, error) {
 	}
 }
 
-// relation computes the relation for the wander w, or for 2*least if that is larger. The search for
-// least looks only at a sample of windows, so the constraints around a knot may still refute
-// r.Wander. Then relation returns, as more, a larger value for least, and the caller tries again.
+// relation computes the relation for the wander w, or for twice the smallest wander (least) if that
+// is larger. The smallest wander was searched in a sample of windows only, so the constraints
+// around a knot may still refute r.Wander. In that case the result has a larger value for the
+// smallest wander (more), and the caller tries again.
 func (e *evidence) relation(
 	places []uint64, w, least Wander,
 ) (r *Relation, more Wander, err error) {
@@ -84,7 +85,7 @@ func (e *evidence) relation(
 // Between two knots the wander widens the interval. The knots are so dense that the wander adds
 // little: half a gap is W/160, and at 1 ppm and ±10 s the wander over W/160 is 62 ns.
 const (
-	knotsPerWindow    = 80   // away from trains, but at most knotsPerGap in one gap
+	knotsPerWindow    = 80   // between trains, but at most knotsPerGap in one gap
 	minKnotsPerWindow = 1000 // trains closer together than W/1000 share a knot
 	knotsPerGap       = 32
 )
@@ -118,8 +119,8 @@ func (e *evidence) places(domain Interval) []uint64 {
 }
 
 // fill solves the linear programme of the window around each place, if there is such a window, and
-// makes the pieces. If the constraints at one place refute r.Wander, fill stops and returns a
-// larger wander. The true wander is at least as large.
+// makes the pieces. If the constraints at one place refute r.Wander, it stops and returns a larger
+// wander. The true wander is at least as large.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	// A reading further than reach from a knot is not translated: the wander would allow any value,
 	// or the numbers would be too large.
@@ -189,9 +190,9 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 }
 
 // reached returns the largest distance from a knot at which a reading is still translated by that
-// knot, on the side of one neighbouring knot. half is half of the distance between the two knots: a
-// reading beyond it is nearer to the neighbour. apart is true if fill left out knots between the
-// two. Then the extrapolation limit applies instead of reach.
+// knot, on the side of one neighbouring knot. A reading beyond half of the distance between the two
+// knots is nearer to the neighbour. If knots between the two were left out (apart), the
+// extrapolation limit applies instead of reach.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -251,8 +252,9 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	}
 }
 
-// add adds a piece that begins at start and lies within reach of s.y. Over length readings, the
-// lower end of the interval moves from lo to loEnd and the upper end from hi to hiEnd.
+// add adds a piece that begins at a given reading and lies within a given distance of s.y. Over the
+// readings of the piece, the lower end of the interval moves from lo to loEnd, and the upper end
+// from hi to hiEnd.
 func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
 	// The count may be larger than the reading, by up to a quantum. So the count may lie beyond the
 	// end of the piece.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// This file simulates two nodes and the network between them, and knows the exact truth.
+// The following simulates two nodes and the network between them, and knows the exact truth.
 
 // The simulation counts time in ticks of 2⁻³² s. No simulated node sees this time.
 const (
@@ -291,8 +291,8 @@ func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starte
 	}
 }
 
-// pair runs trains and returns the resulting pair. One train follows another after the given number
-// of seconds (every). There are no trains in the gaps.
+// pair runs trains and returns the resulting pair. One train follows another at regular intervals,
+// but there are no trains in the given gaps.
 func (x *world) pair(
 	t testing.TB, declared Assumptions, exchanges int, every float64, gaps ...[2]float64,
 ) *Pair {
@@ -319,8 +319,8 @@ next:
 	return p
 }
 
-// outside returns the number of queries for which r's interval does not contain the truth. It asks
-// them at random moments between the seconds from and to.
+// outside returns the number of queries for which the relation's interval does not contain the
+// truth. It asks them at random moments of the given time.
 func (x *world) outside(t *testing.T, r *Relation, queries int, from, to float64) int {
 	t.Helper()
 	fromClock, intoClock := x.b, x.a

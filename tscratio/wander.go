@@ -90,5 +90,5 @@ func (w Wander) fraction() fraction {
 	return fraction(q)
 }
 
-// of returns the wander over d cycles, f·d, rounded up to a whole cycle.
+// of returns the wander over d cycles, which is f·d, rounded up to a whole cycle.
 func (f fraction) of(d uint64) uint64 { return scaleUp(d, uint64(f), fractionBits) }

@@ -42,19 +42,19 @@ type waySegment struct {
 	scenario Scenario
 	verdict  Verdict
 
-	// Both events are translated to one node, which the field way selects. rate gives reference
-	// cycles per cycle of that node. It is valid for the node's readings between from and to.
+	// Both events are translated to one node, which the field way selects. The rate is in reference
+	// cycles per cycle of that node. It is valid for the node's readings between two limits.
 	rate     RateInterval
 	from, to uint64
 
-	// longest is the longest duration that rate scales: a quarter of the window's half-length. So
-	// the wander of one window applies to the whole duration.
+	// longest is the longest duration that the rate may scale: a quarter of the window's
+	// half-length. So the wander of one window applies to the whole duration.
 	longest int64
 }
 
-// Ways returns a finder of durations from events of the node first to events of the node second, in
-// cycles of the reference. If a node is unknown, the error wraps ErrNoPath. If no chain of
-// relations joins the nodes, Ways succeeds, and Ways.Duration returns the error.
+// Ways returns a finder of durations from events of one node to events of another, in cycles of the
+// reference. If a node is unknown, the error wraps ErrNoPath. If no chain of relations joins the
+// nodes, Ways succeeds, and Ways.Duration returns the error.
 func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	w := &Ways{closure: c}
 	for _, n := range []struct {
@@ -106,8 +106,8 @@ func (w *Ways) Duration(x, y uint64) (Duration, error) {
 	return d, err
 }
 
-// segment returns the segment of a reading of the node first. The reading must lie between base and
-// last. If the segment has no method yet, segment chooses one.
+// segment returns the segment of a reading of the first node. The reading must lie in the range of
+// the segments. If the segment has no method yet, one is chosen.
 func (w *Ways) segment(x uint64) *waySegment {
 	j := (x - w.base) >> w.bits
 	s := &w.segments[j]
@@ -141,7 +141,7 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 const narrow_cycles = 32
 
 // scale does what rates.scale does, with the segment's rate. If that rate is not valid for the
-// duration, scale reports false.
+// duration, the result is false.
 func (s *waySegment) scale(y uint64, d Elapsed) (Elapsed, bool) {
 	if d.Hi > s.longest || d.Lo < -s.longest || offset(y, min(d.Lo, 0)) < s.from ||
 		offset(y, max(d.Hi, 0)) > s.to || y < s.from || y > s.to {
@@ -245,8 +245,8 @@ func (v *View) byClosure(y uint64) bool {
 	return y >= v.base && y <= v.last && v.segment(y).one == nil
 }
 
-// hold stores the rate around y, and the readings of r for which it is valid. These readings lie at
-// most reach plus longest away from y.
+// hold stores the rate around y, and the readings for which it is valid. These readings lie within
+// a distance from y: the given reach, plus the longest duration.
 func (s *waySegment) hold(r *rates, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
 	reach += r.window_cycles / 4
