@@ -87,8 +87,8 @@ func TestOnlyNodesThatVanishAreCounted(t *testing.T) {
 	}
 }
 
-// waitForConnections waits until the server has so many connections left, and has dealt with the
-// end of the others.
+// waitForConnections waits until the server has a given number of connections left, and has dealt
+// with the end of the others.
 func (f *fleet) waitForConnections(want int) {
 	f.t.Helper()
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(5 * time.Millisecond) {

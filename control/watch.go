@@ -11,7 +11,7 @@ import (
 type Watch struct {
 	Order  uint64 `json:"order,string"` // the server's number of this order
 	For_ns int64  `json:"for_ns"`       // how long the node sends Samples; 0: the node stops
-	Events int    `json:"events"`       // the node sends at most so many sampled events a second
+	Events int    `json:"events"`       // most sampled events that the node sends in a second
 }
 
 // Sample is what a node's channels logged since the node's previous Sample: exact counts, and a

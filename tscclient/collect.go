@@ -193,7 +193,7 @@ func (g *graph) took(p wire.Part) {
 	defer g.offers.mu.Unlock()
 	select {
 	case g.offers.waiting[p.ID] <- p:
-	default: // nobody waits for it, or for so many
+	default: // nobody waits for the part, or too many parts wait already
 	}
 }
 

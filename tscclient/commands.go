@@ -52,7 +52,7 @@ type TrainsArgument struct {
 	Limit_ns int64 `json:"limit_ns"`
 }
 
-// maxAskedTrains is the largest number of trains for one question. With so many trains, the answer
+// maxAskedTrains is the largest number of trains for one question. With this number, the answer
 // still fits into one message.
 const maxAskedTrains = 100
 

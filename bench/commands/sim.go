@@ -161,8 +161,9 @@ func (b *simBench) all(sizes simSizes) error {
 	return nil
 }
 
-// e1Bands are the ranges of the variance after so many cycles of two messages a node. One end comes
-// from atomic exchanges of pairs, and the other from messages that wait in a queue.
+// e1Bands are the ranges of the variance, by the number of cycles, with two messages a node in each
+// cycle. One end comes from atomic exchanges of pairs, and the other from messages that wait in a
+// queue.
 var e1Bands = map[int][2]float64{1: {244, 317}, 5: {2.1, 6.1}, 10: {6.0e-3, 4.5e-2},
 	15: {1.6e-5, 3.2e-4}}
 

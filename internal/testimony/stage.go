@@ -176,7 +176,7 @@ func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool,
 			Kill(program)
 			program = s.StartProgram()
 		}
-		patience := 400 * time.Millisecond // the drainer may not reach the point so many times
+		patience := 400 * time.Millisecond // the drainer may reach the point fewer times
 		if deaths == 0 {
 			patience = 30 * time.Second
 		}

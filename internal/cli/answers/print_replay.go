@@ -17,7 +17,7 @@ func (r *replayed) printJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// print prints what was found, and so many orders.
+// print prints what was found, and a number of orders.
 func (r *replayed) print(w io.Writer, orders int) error {
 	out := &strings.Builder{}
 	if s := r.Summary; s != nil {

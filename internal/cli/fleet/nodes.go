@@ -233,7 +233,7 @@ func writePairs(out io.Writer, m *coordinator.Matrix) {
 	w.Flush()
 }
 
-// writeHealth describes at most so many faults.
+// writeHealth describes faults. The last parameter limits how many.
 func writeHealth(out io.Writer, m *coordinator.Matrix, most int) {
 	fmt.Fprintln(out)
 	if s := m.Sweep; s != nil {
