@@ -133,8 +133,8 @@ type sampling struct {
 }
 
 // samplesKept is the number of samples of a ring that may wait while the log cannot be written.
-// Beyond this number, later samples are left out. No count is lost: only the step to the next sample
-// in the log is larger.
+// Beyond this number, later samples are left out. No count is lost: only the step to the next
+// sample in the log is larger.
 const samplesKept = 4096
 
 // sample begins to sample a ring with the period in its present settings.
