@@ -84,7 +84,7 @@ func (f *from) spanOf(l *analysis.Span) Span {
 }
 
 // parts returns the rows that show a span: one row for each pair of nodes. If there are many pairs,
-// parts returns one row for durations within nodes and one for durations between nodes.
+// there is one row for durations within nodes and one for durations between nodes.
 func (f *from) parts(l *analysis.Span) []Span {
 	x := f.spanOf(l)
 	var parts []Span

@@ -271,7 +271,7 @@ func (f *from) throughput() {
 	}
 	for _, p := range points {
 		if !slices.ContainsFunc(p.PerBin, func(n uint64) bool { return n > 0 }) {
-			continue // such as a point with links only, which have no time
+			continue // there are no times, as at a point that only has links
 		}
 		column := make(Column, f.Timeline.Buckets)
 		for i := range column {
@@ -293,8 +293,8 @@ func (f *from) throughput() {
 	}
 }
 
-// spread distributes the events between two samples over the buckets between these samples. It
-// keeps the sum.
+// spread distributes the events between two samples over the buckets between these samples. The sum
+// of all buckets is the number of events.
 func (f *from) spread(periods []analysis.Period) Column {
 	shares := make([]float64, f.Timeline.Buckets)
 	seen := make([]bool, f.Timeline.Buckets)
@@ -332,7 +332,8 @@ func (f *from) within(before, after string) Kind {
 	return Inside
 }
 
-// step is the span by which a tuple arrived at a point. within counts the spans in each actor.
+// step is the span by which a tuple arrived at a point. The last parameter counts the spans in each
+// actor.
 func (f *from) step(w *analysis.TuplePath, p *analysis.Passed, arrival *analysis.Arrival,
 	within map[string]int) Step {
 	before := w.Passed[arrival.From]

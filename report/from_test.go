@@ -110,7 +110,7 @@ func TestFromShowsTheAnswer(t *testing.T) {
 			len(d.Actors), len(d.Pairs), len(d.Comparisons), len(d.Nodes), len(d.Tuples))
 	}
 	spans := append(slices.Clone(a.EndToEnd), a.Spans...)
-	if len(d.Spans) != len(spans) { // each span has one pair of nodes
+	if len(d.Spans) != len(spans) { // each span has one row, because it has one pair of nodes
 		t.Fatalf("%d spans of %d spans", len(d.Spans), len(spans))
 	}
 	for i, s := range d.Spans {

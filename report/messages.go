@@ -106,9 +106,9 @@ func (d *Data) AddMessages(a *messages.Answer) {
 	}
 }
 
-// asks reports whether the sender of a pair is the one that asks. Those that ask have ports of
-// their own for each connection, and the one that they ask always has the same. Without ports, the
-// one that sent first asks.
+// asks reports whether the sender of a pair is the one that asks. A program that asks has another
+// port for each connection, and the program that it asks always has the same port. Without ports,
+// the program that sent first is taken for the one that asks.
 func asks(p, back *messages.Pair) bool {
 	if back == nil || back == p {
 		return true

@@ -17,9 +17,9 @@ var page []byte
 // The data replace place, which is the content of a script element that the browser does not run.
 var place = []byte("{{report.Data}}")
 
-// Write writes a page. The same data give the same bytes. Write turns nil lists in the data into
-// empty lists. The error wraps ErrData if the data cannot be shown, or if the page would be longer
-// than MaxBytes.
+// Write writes a page. The same data give the same bytes. Nil lists in the data become empty lists.
+// The error wraps ErrData if the data cannot be shown, or if the page would be longer than
+// MaxBytes.
 func Write(w io.Writer, d *Data) error {
 	if err := d.Check(); err != nil {
 		return err

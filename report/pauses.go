@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// pauses adds the pauses of JVMs to a tuple. ends are the events at the ends of its steps.
+// pauses adds the pauses of JVMs to a tuple, given the events at the ends of its steps.
 func (t *Tuple) pauses(w *analysis.TuplePath, ends [][2]int) {
 	if w.Paused != nil {
 		t.Paused, t.Paused_known = interval(*w.Paused), true

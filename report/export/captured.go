@@ -17,7 +17,7 @@ import (
 // number.
 const traceMessages = 10_000
 
-// captured calls each for each captured message of a run of which both ends are known. It does
+// captured passes a function each captured message of a run of which both ends are known. It does
 // nothing if the flags choose a part of the run: they choose tuples, and say nothing about
 // messages. All messages of a run fit into memory, as in package messages.
 func captured(dir *runs.Directory, o *analysis.Options, reference string,
@@ -38,7 +38,7 @@ type transfer struct {
 	number uint64            // counts the captured messages
 }
 
-// transfers keeps some transfers: the slowest, or those that began first.
+// transfers collects transfers, up to a limit: the slowest, or those that began first.
 type transfers struct {
 	most    int // 0: none is kept
 	slowest bool
@@ -66,7 +66,8 @@ func (c *transfers) add(m *messages.Timed) error {
 	return nil
 }
 
-// order compares two transfers. If there are too many, those that come first are kept.
+// order compares two transfers. If there are too many, those that come last in this order are
+// dropped.
 func (c *transfers) order(a, b *transfer) int {
 	if c.slowest {
 		return cmp.Or(cmp.Compare(b.Transfer.Lo, a.Transfer.Lo), cmp.Compare(a.number, b.number))
@@ -74,7 +75,7 @@ func (c *transfers) order(a, b *transfer) int {
 	return cmp.Or(cmp.Compare(a.at.Mid(), b.at.Mid()), cmp.Compare(a.number, b.number))
 }
 
-// of says which of all messages are kept.
+// of says in words which of all messages were not dropped.
 func (c *transfers) of() string {
 	which := "first"
 	if c.slowest {

@@ -35,8 +35,8 @@ type File struct {
 
 // Run analyses a run and writes the chosen kinds of files into the run's exports directory. The
 // files replace older ones. If Run fails, the older files stay. Run returns the files that it
-// wrote. It replaces o.Events and o.Durations. If o.Slowest is above 0, a trace shows that many of
-// the slowest tuples.
+// wrote. It replaces o.Events and o.Durations. If o.Slowest is above 0, a trace shows this number
+// of the slowest tuples.
 func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []File,
 	answer *analysis.Answer, err error) {
 	x := &exporter{dir: dir}
@@ -158,7 +158,7 @@ func (x *exporter) createQueries() error {
 	return err
 }
 
-// listen passes on to the sinks what an analysis tells.
+// listen sets the functions that an analysis calls, so that its rows reach the sinks.
 func (x *exporter) listen(o *analysis.Options) {
 	o.Begin = func(b analysis.Basis) error {
 		if x.trace != nil {

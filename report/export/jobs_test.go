@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// job collects the records of channels. index has the place of each channel by its name.
+// job collects the records of channels. The field index has the place of each channel by its name.
 type job struct {
 	channels []simrun.Channel
 	index    map[string]int

@@ -84,10 +84,10 @@ type Spans struct {
 	Lacking uint64
 }
 
-// OTLP analyses a run, and calls write with requests. All requests together have a trace for each
-// tuple, and for each captured message. Each request is one line of JSON, as OTLP receivers take
-// it. If o.Slowest is above 0, OTLP writes only that many of the slowest tuples and messages. OTLP
-// replaces o.Events, o.Durations, o.Begin and o.Links.
+// OTLP analyses a run, and passes requests to a function that writes them. All requests together
+// have a trace for each tuple, and for each captured message. Each request is one line of JSON, as
+// OTLP receivers take it. If o.Slowest is above 0, only this number of the slowest tuples, and of
+// the slowest messages, is written. OTLP replaces o.Events, o.Durations, o.Begin and o.Links.
 func OTLP(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	write func(request []byte) error) (Spans, *analysis.Answer, error) {
 	var failed error
@@ -302,7 +302,7 @@ func (w *otlp) span(trace string, t *tuple, d *analysis.DurationRow,
 	return s
 }
 
-// place lets a span begin at a reading of the reference, and end as much later as it is long.
+// place sets the beginning of a span to a reading of the reference, and its end by its length.
 func (w *otlp) place(s *otlpSpan, at tscratio.Interval, length analysis.Interval) {
 	s.Begin_ns = max(w.clock.At_ns(at), 0)
 	// If the middle is negative, the order of the two events is not decided. A span has no negative
@@ -410,8 +410,8 @@ func otlpText(name, text string) otlpAttribute {
 	return otlpAttribute{name, otlpValue{String: &text}}
 }
 
-// traceID names the trace of a tuple. copy is the number of earlier tuples with the same id. Every
-// export gives the same name to the same id and copy.
+// traceID names the trace of a tuple, by the tuple's id and the number of earlier tuples with the
+// same id. It gives the same name in every export.
 func (w *otlp) traceID(id, copy uint64) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %d", w.run.Name, w.run.Begun.Lo_ns, id, copy))
 	return hex.EncodeToString(sum[:16])

@@ -15,7 +15,7 @@ type half struct {
 	caller   bool
 	instance trackKey // of the program
 	from, to tscratio.Interval
-	answered bool // the end is known; if not, to equals from
+	answered bool // the end is known; if it is not, the fields to and from are equal
 	name     string
 }
 

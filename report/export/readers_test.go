@@ -57,7 +57,7 @@ type perfettoTrace struct {
 }
 
 // perfettoReads reads the trace in a directory. Of the annotations of each slice, it returns those
-// that names names.
+// with the given names.
 func perfettoReads(t *testing.T, dir, names string) (trace perfettoTrace) {
 	t.Helper()
 	python(t, dir, "perfetto", `

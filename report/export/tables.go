@@ -119,7 +119,8 @@ func (t *tables) begin(run string, b analysis.Basis) error {
 	return t.writer.begin(meaning(run, b))
 }
 
-// next prepares for the rows of another tuple. way is 0 for any tuple that was made of others.
+// next prepares for the rows of another tuple, whose number it gets. The number is 0 for any tuple
+// that was made of others.
 func (t *tables) next(way int64) error {
 	if way == t.way && way != 0 {
 		return nil

@@ -113,7 +113,7 @@ func (j *joiner) end() error {
 	return j.tell(last)
 }
 
-// choice keeps some tuples: the slowest, or those that began first.
+// choice collects tuples, up to a limit: the slowest, or those that began first.
 type choice struct {
 	most    int
 	slowest bool
@@ -121,7 +121,7 @@ type choice struct {
 	made    *choice // with slowest: the choice of tuples made of others; nil: none came
 }
 
-// add keeps a tuple. If there are then more than c.most, it drops the last in order.
+// add adds a tuple. If there are then more than c.most, it drops the one that is last in order.
 func (c *choice) add(t *tuple) error {
 	if c.slowest && t.whole() == nil {
 		return nil
@@ -137,7 +137,7 @@ func (c *choice) add(t *tuple) error {
 	return nil
 }
 
-// of says which of all tuples are kept.
+// of says in words which of all tuples were not dropped.
 func (c *choice) of(all uint64) string {
 	if n := len(c.kept.all); c.made != nil {
 		made := len(c.made.kept.all)
@@ -154,8 +154,8 @@ func (c *choice) of(all uint64) string {
 		"--id", len(c.kept.all), all)
 }
 
-// order compares two tuples. If there are too many, those that come first in this order are kept.
-// If the slowest tuples are kept, the order is that of Slowest in analysis.Answer.
+// order compares two tuples. If there are too many, those that come last in this order are dropped.
+// If the slowest tuples are wanted, the order is that of Slowest in analysis.Answer.
 func (c *choice) order(a, b *tuple) int {
 	if c.slowest {
 		if o := cmp.Or(cmp.Compare(b.whole().Lo, a.whole().Lo), cmp.Compare(a.id, b.id)); o != 0 {
@@ -175,15 +175,15 @@ func (c *choice) sorted() []*tuple {
 	return slices.Concat(kept, c.made.sorted())
 }
 
-// best keeps those elements that come first in an order. It is a heap. On top is the element that
-// is dropped next.
+// best collects the elements that come first in an order, up to a limit. It is a heap, with the
+// element on top that is dropped next.
 type best[T any] struct {
 	order func(a, b T) int
 	all   []T
 }
 
-// add keeps an element. If there are then more elements than the limit most, it drops the last in
-// order.
+// add adds an element. If there are then more elements than the given limit, it drops the one that
+// is last in order.
 func (b *best[T]) add(v T, most int) {
 	if heap.Push(b, v); len(b.all) > most {
 		heap.Pop(b)
