@@ -109,9 +109,9 @@ type Path struct {
 	Verdict string            `json:"verdict"`
 	Steps   []Step            `json:"steps"`
 	Events  []Passed          `json:"events"`
-	// Pauses are the longest pauses that the JVMs which logged the tuple made during its time.
-	// Paused is how much of the time on the critical path lay in pauses. A step lies in a pause
-	// while a JVM pauses in which the step begins or ends.
+	// Pauses are the longest pauses, during the tuple's time, of the JVMs that logged the tuple.
+	// Paused is how much of the time on the critical path lay in pauses. The time of a step lies in
+	// a pause while the JVM pauses in which the step begins or that in which it ends.
 	Pauses       []Pause           `json:"pauses"`
 	Paused       analysis.Interval `json:"paused"`
 	Paused_known bool              `json:"paused_known"`
@@ -147,7 +147,7 @@ func verdictOf(suspect bool) string {
 	return tscratio.Consistent.String()
 }
 
-// since returns a moment as cycles after zero.
+// since returns a moment in cycles after a given one.
 func since(zero uint64, at tscratio.Interval) Moment {
 	return Moment{difference(at.Lo, zero), difference(at.Hi, zero)}
 }
@@ -306,7 +306,7 @@ func (x *Index) Queue(span int, r Range) (Depths, error) {
 }
 
 // Longest lists the tuples with the longest durations in a range. It considers only durations that
-// may lie between lo and hi.
+// may lie between two limits.
 func (x *Index) Longest(span int, r Range, lo, hi int64) (Listed, error) {
 	items, whole, err := x.longest(x.span(span), r, lo, hi)
 	return Listed{x.rows(items), whole}, err

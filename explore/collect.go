@@ -122,7 +122,7 @@ func (c *collector) duration(d *analysis.DurationRow) error {
 	suspect := d.Verdict == tscratio.Suspect
 	if d.Tuple == 0 { // the tuple was made of others: the duration begins in another tuple
 		if d.Ends[0].Hi == 0 {
-			return nil // the moment at which it began is unknown
+			return nil // the moment at which the duration began is unknown
 		}
 		i := item{track: c.spanTrack[span], lo: d.Lo, hi: d.Hi, id: d.ID, suspect: suspect}
 		i.place(d.Ends[0])
@@ -255,7 +255,7 @@ func (c *collector) between(a, b *event) (lo, hi int64, suspect bool) {
 
 const farthest = 1<<63 - 1
 
-// difference returns a − b, limited to ±(2⁶³ − 1).
+// difference returns the difference of two readings, limited to ±(2⁶³ − 1).
 func difference(a, b uint64) int64 {
 	switch {
 	case a >= b:
@@ -265,7 +265,7 @@ func difference(a, b uint64) int64 {
 	}
 }
 
-// add returns a + b, limited to ±(2⁶³ − 1).
+// add returns the sum of two durations, limited to ±(2⁶³ − 1).
 func add(a, b int64) int64 {
 	sum := a + b
 	switch {

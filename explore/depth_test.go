@@ -88,7 +88,7 @@ func depthsHold(t *testing.T, rng *rand.Rand, x *Index, j *simrun.Job, k int) (i
 	s := &x.Meta.Spans[k]
 	for i := range x.Meta.Spans {
 		if o := &x.Meta.Spans[i]; i != k && o.From == s.From && o.To == s.To {
-			return 0, 0 // another span has these points: tuples may be of either
+			return 0, 0 // another span has the same points, so a tuple may belong to either
 		}
 	}
 	stays := between(j, s)

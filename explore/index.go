@@ -201,7 +201,7 @@ func (x *Index) sealed(offset, length, most uint64) ([]byte, error) {
 	return b[:length], sum(b[:length], binary.LittleEndian.Uint32(b[length:]), offset)
 }
 
-// block calls tell for each item of a block.
+// block passes each item of a block to a function.
 func (x *Index) block(n *node, tell func(*item)) error {
 	b, err := x.sealed(n.offset, n.length, maxBlock)
 	if err != nil {
@@ -226,7 +226,7 @@ type tupleRow struct {
 	path
 }
 
-// mostSame is the largest number of tuples that find returns for one id.
+// mostSame is the largest number of tuples that a search for one id returns.
 const mostSame = 64
 
 // find returns the tuples that have an id. If there are more than mostSame, more is true.

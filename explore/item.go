@@ -32,7 +32,7 @@ func (i *item) end() tscratio.Interval {
 	return tscratio.Interval{Lo: moved(b.Lo, i.lo), Hi: moved(b.Hi, i.hi)}
 }
 
-// moved returns a + d, limited to the range of a counter.
+// moved returns the sum of a reading and a duration, limited to the range of a counter.
 func moved(a uint64, d int64) uint64 {
 	sum := a + uint64(d)
 	switch {
@@ -72,7 +72,8 @@ func appendItem(to []byte, i, before *item) []byte {
 	return binary.AppendUvarint(to, flags)
 }
 
-// readItem reads the next item into i. Before the call, i is the item before it.
+// readItem reads the next item of a block. It replaces the previous item, from which the next one
+// is a difference.
 func readItem(r *reader, i *item) {
 	i.track += uint32(r.number())
 	i.mid += r.number()

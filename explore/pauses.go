@@ -77,7 +77,7 @@ func (b *builder) jvms(m *Meta) {
 		for _, name := range j.Channels {
 			at, known := b.channelOf[[2]string{j.Node, name}]
 			if !known {
-				continue // no tuple passed it
+				continue // no tuple passed the channel
 			}
 			l := &m.Lanes[b.channels[at].Lane]
 			if !slices.Contains(l.JVMs, k) {
@@ -113,7 +113,7 @@ func (x *Index) pausesIn(jvm int, r Range) (all []item, whole bool, err error) {
 	return all, true, nil
 }
 
-// longestPauses keeps the longest of some pauses, in the order of time.
+// longestPauses returns the longest of some pauses, in the order of time.
 func longestPauses(all []item, most int) []item {
 	if len(all) > most {
 		slices.SortStableFunc(all, func(a, b item) int { return -cmp.Compare(a.hi, b.hi) })
@@ -123,7 +123,7 @@ func longestPauses(all []item, most int) []item {
 	return all
 }
 
-// pauseOf describes a pause, with moments counted from zero.
+// pauseOf describes a pause, with its moments counted from a given one.
 func (x *Index) pauseOf(jvm int, i *item, zero uint64) Pause {
 	j := &x.Meta.JVMs[jvm]
 	p := Pause{JVM: j.Name, Node: j.Node, Kind: "other", Steps: []int{},
@@ -158,8 +158,8 @@ type stepEnds struct {
 	critical analysis.Critical
 }
 
-// pausesOf adds to a path the pauses of the JVMs that logged it, and how much of its time lay in
-// them. steps are the ends of its steps.
+// pausesOf adds to a path the pauses of the JVMs that logged it, and how much of the path's time
+// lay in them. The last parameter has the ends of the path's steps.
 func (x *Index) pausesOf(p *Path, events []event, steps []stepEnds) error {
 	r := Range{From: math.MaxUint64}
 	of := map[int][]item{} // by JVM

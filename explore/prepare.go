@@ -22,8 +22,8 @@ import (
 const IndexName = "explore.index"
 
 // Prepare opens the index of a run. If there is none, or if the run or the options have changed
-// since it was made, Prepare makes the index and calls remark with the reason. page makes the
-// report's page from the analysis's answer. The caller closes the index.
+// since it was made, Prepare makes the index, and tells the function remark why. The function page
+// makes the report's page from the analysis's answer. The caller closes the index.
 func Prepare(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	page func(*analysis.Answer) ([]byte, error), remark func(why string)) (_ *Index, err error) {
 	fail := func(err error) (*Index, error) {
@@ -52,8 +52,8 @@ func Prepare(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	return openIndex(dir)
 }
 
-// fitting opens the index if its fingerprint is the wanted one. If not, why says why the index must
-// be made.
+// fitting opens the index if its fingerprint is the wanted one. If it is not, fitting says why the
+// index must be made.
 func fitting(dir *runs.Directory, want string) (index *Index, why string, err error) {
 	index, err = openIndex(dir)
 	switch {
@@ -276,7 +276,7 @@ func (b *builder) meta() Meta {
 // never returns how many tuples passed the span's first point and have no duration of the span.
 func (b *builder) never(s *Span) uint64 {
 	if strings.Contains(s.Kind, ",") {
-		return 0 // the span begins in other tuples
+		return 0 // the span begins in the tuples of which its tuples were made
 	}
 	for _, p := range b.answer.Points {
 		if has := s.Count + s.Unplaced + s.Withheld; p.Name == s.From && p.Tuples > has {

@@ -14,7 +14,7 @@ const (
 	maxSingles   = 1500 // rows that one answer shows one by one, in all its lanes together
 	rawBlocks    = 128  // an answer about more blocks than this reads counts of nodes instead
 	farBlocks    = 4096 // how many blocks before a range are checked for items that reach into it
-	earlyBlocks  = 16   // the most of these blocks that are read
+	earlyBlocks  = 16   // how many of these blocks are read at most
 	countedNodes = 1024 // the most nodes whose counts one series reads
 	maxListed    = 50
 	maxSearched  = 4096 // the most blocks that one search for tuples reads
@@ -36,8 +36,8 @@ func nodesIn(nodes []node, r Range) []node {
 
 // reaching returns the blocks that may contain items that reach into a range. An item in a block
 // before the range may end in the range. An item in a block after the range may have begun in the
-// range, because the moment at which it began is an interval. Of the blocks before the range,
-// reaching returns the nearest, at most earlyBlocks.
+// range, because the moment at which it began is an interval. Of the blocks before the range, at
+// most earlyBlocks are returned: the nearest ones.
 func reaching(blocks []node, r Range) []node {
 	from := sort.Search(len(blocks), func(i int) bool { return blocks[i].last >= r.From })
 	var all []node
@@ -75,10 +75,10 @@ type series struct {
 	buckets []Bucket
 }
 
-// series reads the rows of a track in a range. If the range has more blocks than the parameter raw,
-// series sums up nodes. Else it reads the items themselves, and also returns them one by one if
-// there are no more of them than the parameter singles. If the function each is not nil, series
-// calls it for every bucket. The bucket's histogram is valid only during this call.
+// series reads the rows of a track in a range. There are two limits. If the range has more blocks
+// than the limit raw, nodes are summed up. Otherwise the items themselves are read. If there are no
+// more of them than the limit singles, they are also returned one by one. The function each, unless
+// it is nil, is called for every bucket. The bucket's histogram is valid only during this call.
 func (x *Index) series(t *track, r Range, buckets, singles, raw int, each func(*Bucket)) (series,
 	error) {
 	var s series
@@ -194,7 +194,7 @@ func (x *Index) rawSeries(blocks []node, r Range, buckets, singles int,
 }
 
 // longest returns the items with the longest durations in a range. It considers only durations that
-// may lie between lo and hi. If the search stopped before its end, whole is false.
+// may lie between two limits. If the search stopped before its end, whole is false.
 func (x *Index) longest(t *track, r Range, lo, hi int64) (all []item, whole bool, err error) {
 	if len(t.levels) == 0 {
 		return nil, true, nil
@@ -255,8 +255,8 @@ func (x *Index) ended(t *track, r Range) (all []item, whole bool, err error) {
 }
 
 // instances returns the histograms of a range by the lane in which the durations end. If the range
-// has more than rawBlocks blocks, instances uses the counts of whole nodes. The counted range,
-// grown, may then be wider than r.
+// has more than rawBlocks blocks, the counts of whole nodes are used. The range that was really
+// counted (grown) may then be wider than the given one.
 func (x *Index) instances(t *track, r Range) (by counts, grown Range, err error) {
 	by, grown = counts{}, r
 	if len(t.levels) == 0 {

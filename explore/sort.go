@@ -10,13 +10,13 @@ import (
 )
 
 // sorter sorts more rows than fit in memory. While the caller adds rows, a goroutine sorts each
-// full buffer and writes it to a scratch file, which has no name. Then merge merges the sorted
-// parts. Only one goroutine may call the methods.
+// full buffer and writes it to a scratch file, which has no name. In the end, the sorted parts are
+// merged. Only one goroutine may call the methods.
 type sorter[T any] struct {
 	compare func(a, b *T) int
 	key     func(*T) [2]uint64 // rows with smaller keys come first
 	// write encodes a row as its difference from the row before it in the same part. read decodes a
-	// row. Before the call, *row is the row before it.
+	// row: it gets the row before, and replaces it.
 	write func(to []byte, row, before *T) []byte
 	read  func(r *reader, row *T)
 
@@ -65,7 +65,7 @@ func newSorter[T any](dir string, most int, compare func(a, b *T) int, key func(
 	return s, nil
 }
 
-// add adds a row. size is the memory that the row needs, in bytes.
+// add adds a row, given the memory that the row needs, in bytes.
 func (s *sorter[T]) add(row T, size int) {
 	s.rows = append(s.rows, row)
 	if s.size += size; s.size >= s.most {
@@ -163,8 +163,8 @@ func (f *source[T]) next(s *sorter[T]) (bool, error) {
 	return true, nil
 }
 
-// merge calls tell with all rows in order. A row is valid only during the call. At intervals merge
-// calls done with the number of rows so far.
+// merge passes all rows in order to the function tell. A row is valid only during the call. At
+// intervals, the function done gets the number of rows so far.
 func (s *sorter[T]) merge(tell func(*T) error, done func(rows int) error) error {
 	var heap []*source[T]
 	less := func(i, j int) bool { return s.compare(&heap[i].row, &heap[j].row) < 0 }

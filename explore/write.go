@@ -29,7 +29,7 @@ type node struct {
 	length      uint64
 	counts      uint64 // offset of the counts
 	countsSize  uint64
-	width       uint64 // largest width of a moment
+	width       uint64 // largest width of the interval of a moment
 	longest     int64  // largest hi of a duration
 	minEnd      uint64 // smallest low end of a moment at which an item ends
 	maxEnd      uint64 // largest high end of a moment at which an item ends
