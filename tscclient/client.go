@@ -252,9 +252,9 @@ func (c *Client) Pairs() []*tscratio.Pair {
 	return c.pairs.copies()
 }
 
-// Observe makes the client call f with the outcome of every train, until the caller calls stop. The
-// client calls f on the goroutine that ran the train, and other trains wait until f returns. So f
-// must be quick and must not run trains.
+// Observe makes the client pass the outcome of every train to a function, until the caller calls
+// stop. The function runs on the goroutine that ran the train, and other trains wait until it
+// returns. So it must be quick and must not run trains.
 func (c *Client) Observe(f func(Outcome)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -302,7 +302,7 @@ func TestTrainEndsWithItsContext(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var trains sync.WaitGroup
-	for range 3 { // one of them runs, and the other two wait until it is over
+	for range 3 { // one train runs, and the other two wait until it is over
 		trains.Add(1)
 		go func() {
 			defer trains.Done()

@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
 
-// This file lets nodes of a large fleet collect the logs of others. Each node offers its logs of a
-// run as an item of a queue (package overlay). Collectors, which the server names, take items and
-// fetch the files.
+// In a large fleet, some nodes collect the logs of others. Each node offers its logs of a run as an
+// item of a queue (package overlay). Collectors, which the server names, take items and fetch the
+// files.
 
 // logsQueue is the name of the queue of logs. The text of an item is the name of a run.
 const logsQueue = "logs"
@@ -104,16 +104,16 @@ func (l *Link) Take(ctx context.Context) (w Work, ok bool, err error) {
 	return Work{card.Node, i.Text, *i}, err == nil, err
 }
 
-// Finish says that all logs were fetched or, if done is false, that another collector should fetch
-// them. It reports whether this collector is the one that finished the work.
+// Finish says whether all logs were fetched. If they were not, another collector should fetch them.
+// Finish reports whether this collector is the one that finished the work.
 func (l *Link) Finish(ctx context.Context, w Work, done bool) (bool, error) {
 	return question(ctx, l, func(answer func(bool, error)) {
 		l.graph.node.Finish(l.graph.now(), w.item, done, func(ok bool) { answer(ok, nil) })
 	})
 }
 
-// fetchRetry is the time after which a node is asked again for what did not come, and fetchTries
-// how often in a row nothing may come.
+// fetchRetry is the time after which a node is asked again for what did not come. fetchTries is the
+// largest number of times in a row that nothing may come.
 const (
 	fetchRetry = 300 * time.Millisecond
 	fetchTries = 20

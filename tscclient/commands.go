@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// This file lets a command ("cprof relate") ask a client directly, without a coordinating server.
-// The client runs a control.Server of its own, to which the command sends control.Ask messages. If
-// no keys are configured, only commands on the same machine can reach it.
+// A command ("cprof relate") can ask a client directly, without a coordinating server. The client
+// runs a control.Server of its own, to which the command sends control.Ask messages. If no keys are
+// configured, only commands on the same machine can reach it.
 
 // These are the questions that a command may ask.
 const (
@@ -82,7 +82,7 @@ type Commands struct {
 // maxQuestions is the number of questions that a client works on at once.
 const maxQuestions = 16
 
-// ServeCommands starts to answer commands' questions. The argument software tells commands the name
+// ServeCommands starts to answer commands' questions. The last parameter tells commands the name
 // and version of the client's program.
 func ServeCommands(c *Client, config control.ServerConfig, software string) (*Commands, error) {
 	server, err := control.Listen(config)

@@ -16,9 +16,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// This file finds out with which machines the programs of this node talk. In a large fleet the node
-// measures them in addition to its neighbours in the graph, because durations between them are what
-// people ask for.
+// With which machines do the programs of this node talk? In a large fleet the node measures these
+// machines in addition to its neighbours in the graph, because people ask for the durations between
+// them.
 
 const (
 	// lookEvery is the time between two looks at the machine's connections. A look at 1,000

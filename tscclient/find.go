@@ -42,8 +42,7 @@ func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
 	return f, nil
 }
 
-// question lets the goroutine run of the graph begin to answer a question, and waits for the
-// answer.
+// question lets the graph's goroutine begin to answer a question, and waits for the answer.
 func question[T any](ctx context.Context, l *Link, begin func(answer func(T, error))) (T, error) {
 	type answered struct {
 		value T
@@ -73,7 +72,7 @@ func question[T any](ctx context.Context, l *Link, begin func(answer func(T, err
 	}
 }
 
-// find begins a search. Only the goroutine run may call it.
+// find begins a search. Only the graph's goroutine may call it.
 func (g *graph) find(pattern string, answer func(Finding, error)) {
 	fail := func(err error) { answer(Finding{}, err) }
 	if g.node == nil {

@@ -38,8 +38,8 @@ func (g *members) find(l *Link, pattern string, want func(Finding) bool) Finding
 	}
 }
 
-// liar is a member of the graph that keeps edges as any other. But it says that the node victim has
-// whatever anybody looks for, and takes no honest part in searches.
+// liar is a member of the graph with edges like any other member. But it says of one node, the
+// victim, that it has whatever anybody looks for, and takes no honest part in searches.
 type liar struct {
 	socket *wire.Socket
 	node   *overlay.Node
@@ -135,7 +135,7 @@ func TestFind(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const nodes, degree = 40, 7
 	s := listen(t, "127.0.0.1:0", "server 1")
-	s.Close() // it has made the nodes members of the graph, and is away
+	s.Close() // the server is away once it has made the nodes members of the graph
 	g := &members{t: t, links: map[string]*Link{}}
 	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
 	facts := make([]atomic.Pointer[[]string], nodes)

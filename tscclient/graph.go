@@ -20,10 +20,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
 
-// This file makes the node a member of the graph of a large fleet (package overlay). The server
-// only signs names and gives contacts. The nodes maintain the graph among themselves, and each node
-// asks its neighbours for what it needs to probe them. So the graph also works while the server is
-// away.
+// In a large fleet, the node is a member of a graph (package overlay). The server only signs names
+// and gives contacts. The nodes maintain the graph among themselves, and each node asks its
+// neighbours for what it needs to probe them. So the graph also works while the server is away.
 
 // graph is the node's part in the graph. Its goroutine run owns the overlay.Node.
 type graph struct {
@@ -37,7 +36,7 @@ type graph struct {
 	questions chan func() // run calls them
 	offers    offers
 
-	// Only run uses these fields.
+	// Only the graph's goroutine (run) uses these fields.
 	node     *overlay.Node  // nil until the server has signed the node's name
 	issuers  [][]byte       // from the last order
 	told     control.Target // how this node described itself to its neighbours
@@ -54,7 +53,7 @@ type graph struct {
 	unsaid bool                  // the server does not know the outgoing neighbours and talks yet
 	plain  map[string]plainBound // by peer: see feel
 
-	// Only report uses these fields.
+	// Only the method report uses these fields.
 	connections connections
 	talks       []string // the addresses of machines to which this one is connected
 }
@@ -94,7 +93,7 @@ func listenGraph(l *Link) (*graph, error) {
 
 func (g *graph) now() overlay.Time { return time.Since(g.began) }
 
-// receive passes datagrams to run.
+// receive passes datagrams to the graph's goroutine.
 func (g *graph) receive() {
 	defer g.link.running.Done()
 	for {
@@ -170,7 +169,7 @@ func (g *graph) leave() {
 // neighbours find out by themselves that the node is gone.
 const leaveLimit = 300 * time.Millisecond
 
-// order passes an order of the server to run, which carries it out.
+// order passes an order of the server to the graph's goroutine, which carries it out.
 func (g *graph) order(m *control.Graph) error {
 	if err := g.socket.Use(m.Issuers, m.Signature); err != nil {
 		return err
@@ -184,8 +183,8 @@ func (g *graph) order(m *control.Graph) error {
 }
 
 // obey joins the graph, or takes the order's contacts. The server sends an order after each
-// registration, which may have changed how the node describes itself. Then obey tells the nodes
-// that probe this one.
+// registration, which may have changed how the node describes itself. In that case the nodes that
+// probe this one are told.
 func (g *graph) obey(m *control.Graph) {
 	contacts := make([]overlay.Name, len(m.Contacts))
 	for i, c := range m.Contacts {

@@ -104,7 +104,7 @@ func (g *members) orderAll(degree int) {
 	}
 }
 
-// wantPeers waits until node a has two peers, b and c, for which holds returns true.
+// wantPeers waits until node a has two peers, b and c, that satisfy a condition.
 func (g *members) wantPeers(what string, holds func(b, c Peer) bool) {
 	g.t.Helper()
 	for end := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {

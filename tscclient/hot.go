@@ -45,7 +45,7 @@ func (l *Link) Hot(ctx context.Context, by string) ([]HotNode, error) {
 	return hot, nil
 }
 
-// hot begins walks. Only the goroutine run may call it.
+// hot begins walks. Only the graph's goroutine may call it.
 func (g *graph) hot(by string, answer func([]HotNode, error)) {
 	if g.node == nil {
 		answer(nil, ErrNoGraph)

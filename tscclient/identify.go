@@ -115,7 +115,7 @@ func (id *Identity) begin(o host.WatchOptions) error {
 }
 
 // look returns the present epoch of the counter. If the next process could not find out the epoch's
-// name by itself, look stores the name.
+// name by itself, the name is stored.
 func (id *Identity) look() (string, error) {
 	state, err := id.watch.Check()
 	if err != nil {

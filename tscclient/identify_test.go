@@ -81,7 +81,8 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 	}
 }
 
-// An epoch that a later release kept is refused, and one from before there was a version is read.
+// An epoch that a later release stored is refused. One that has no version, because an early
+// release stored it, is read.
 func TestKeptEpochSaysItsVersion(t *testing.T) {
 	for version, refused := range map[string]bool{"": false, `"version": 1,`: false,
 		`"version": 2,`: true} {

@@ -103,7 +103,7 @@ const (
 	answerTimeout   = 10 * time.Second
 
 	// maxOrders is the number of the server's orders that a link works on at once. A correct server
-	// waits for most answers, so it never has that many orders under way.
+	// waits for most answers, so it never has this number of orders under way.
 	maxOrders = 64
 )
 
@@ -237,7 +237,7 @@ func lasting(err error) bool {
 	return false
 }
 
-// sleep waits for d, or until registerAgain is called.
+// sleep waits for a given time, or until registerAgain is called.
 func (l *Link) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -345,8 +345,8 @@ func (l *Link) alive(w *control.Welcome) error {
 func (l *Link) receive() {
 	defer l.running.Done()
 	orders := make(chan struct{}, maxOrders)
-	// For some kinds of orders (see holds), newest has a channel. It is closed when the newest
-	// order of the kind has been carried out and answered.
+	// For each kind of order that stays in force (see holds), newest has a channel. It is closed
+	// when the newest order of the kind has been carried out and answered.
 	newest := map[control.Kind]chan struct{}{}
 	for {
 		in, err := l.control.Receive(l.ctx)

@@ -117,7 +117,7 @@ func parseTraffic(dev []byte) (traffic, error) {
 	return t, lines.Err()
 }
 
-// less returns x − y, or 0 if y is larger. y may be larger because the counters are not read at the
+// less returns x − y, or 0 if y is larger. That may happen because the counters are not read at the
 // same moment.
 func less(x, y uint64) uint64 { return x - min(x, y) }
 

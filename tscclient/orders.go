@@ -102,7 +102,7 @@ func runBatch(
 		}
 		switch {
 		case errors.Is(err, minrtt.ErrClockSet):
-			continue // the next train may succeed
+			continue // perhaps the next train succeeds
 		case err != nil:
 			b.Err = err
 			return b

@@ -53,8 +53,8 @@ func newPairs(most int, assumptions tscratio.Assumptions) pairs {
 	return pairs{max: most, assumptions: assumptions, known: map[pairKey]*known{}}
 }
 
-// add keeps a train that the node own ran with the node peer. It returns how the pair, with this
-// train, contradicts its assumptions, or nil. If two counters that only run forward cannot show the
+// add adds a train that this node (own) ran with a peer. It returns how the pair, with this train,
+// contradicts its assumptions, or nil. If two counters that only run forward cannot show the
 // train's stamps, the error wraps tscratio.ErrImpossible.
 func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradiction, error) {
 	key := pairKey{own.Epoch, peer.Name, peer.Epoch}
@@ -186,7 +186,7 @@ func (p *pairs) makeRoom() {
 		}
 		before := largest.pair.Trains()
 		_, rest := largest.pair.Split(trainStart(largest.pair, max(1, before/4)))
-		if rest.Trains() == before { // its counters ran backwards, so Split finds no earlier part
+		if rest.Trains() == before { // no part is earlier, because the pair's counters ran backwards
 			rest, _ = tscratio.NewPair(rest.A, rest.B, rest.Declared)
 		}
 		largest.pair = rest

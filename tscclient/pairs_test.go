@@ -12,7 +12,7 @@ import (
 )
 
 // fakeTrain returns a train between nodes whose counters count nanoseconds. The delay of each
-// packet is random, between least and twice least.
+// packet is random: between a given least delay and twice this delay.
 func fakeTrain(r *rand.Rand, at, least uint64) minrtt.Train {
 	var t minrtt.Train
 	for range 3 {
@@ -37,8 +37,8 @@ func fakeNode(name string) tscratio.Node {
 	return tscratio.Node{Name: name, Epoch: "e", Nominal_hz: 1e9, Quantum_cycles: 1}
 }
 
-// However many trains and peers there are, at most max trains are kept. The newest trains of each
-// pair stay, and trains of ended pairs are dropped first.
+// However many trains and peers there are, the number of trains that are kept is limited. The
+// newest trains of each pair stay, and trains of ended pairs are dropped first.
 func TestPairsStayWithinTheirMemory(t *testing.T) {
 	seed.For(t, 2, func(t *testing.T, r *rand.Rand) {
 		const most = 500

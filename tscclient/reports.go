@@ -37,9 +37,9 @@ func newReports(transmit func(context.Context, *control.Trains) error) *reports 
 	return &reports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
 }
 
-// answer sends, as a report, a batch that an order requested. First it sends all reports with
-// smaller numbers, because an acknowledgement concerns all reports up to a number. If that fails,
-// the new report waits with the others, and the order gets no answer.
+// answer reports a batch that an order requested. First it sends all reports with smaller numbers,
+// because an acknowledgement concerns all reports up to a number. If that fails, the new report
+// waits with the others, and the order gets no answer.
 func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
@@ -106,8 +106,8 @@ func (r *reports) makeRoom() {
 }
 
 // send makes reports of all collected trains, and sends the waiting reports in order until sending
-// fails. If listening is false, nobody would take the reports, so send does nothing. Until then
-// only collect makes reports, of maxCollected trains each.
+// fails. While nobody would take the reports (listening is false), it does nothing. In that time,
+// only the method collect makes reports, of maxCollected trains each.
 func (r *reports) send(ctx context.Context, listening bool) {
 	if !listening {
 		return

@@ -56,7 +56,7 @@ type Cost struct {
 // Pace says how often a peer is probed if the budget allows.
 type Pace struct {
 	// Target is a bound that is good enough. A pair whose bound is smaller than Target is probed
-	// once every Slowest. A pair whose bound is k times Target is probed k times more often, but at
+	// once every Slowest. A pair whose bound is k times as wide is probed k times as often, but at
 	// most once every Fastest.
 	Target           time.Duration
 	Fastest, Slowest time.Duration
@@ -134,7 +134,7 @@ func (b *balance) top(passed time.Duration) {
 	b.have = min(b.most, b.have+b.perSecond*passed.Seconds())
 }
 
-// wait returns the time until the balance has grown to want.
+// wait returns the time until the balance has grown to a wanted amount.
 func (b *balance) wait(want float64) time.Duration {
 	if !b.limited || b.have >= want {
 		return 0
@@ -177,9 +177,9 @@ func (s *scheduler) setPeers(names []string) {
 	s.peers, s.order = peers, order
 }
 
-// next returns the peer whose turn it is. If it is no peer's turn, next returns how long to wait.
-// If there are no peers or the budget allows no trains, next returns an hour: the caller need not
-// ask again until something changes.
+// next returns the peer whose turn it is. If it is no peer's turn, it returns how long to wait. If
+// there are no peers or the budget allows no trains, this is an hour: the caller need not ask again
+// until something changes.
 func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
 	const never = time.Hour
 	if len(s.order) == 0 || s.budget.TrainsPerSecond == 0 {
@@ -220,8 +220,8 @@ func (s *scheduler) began(peer string, now time.Time) {
 	}
 }
 
-// ended records the cost of a train, and halfWidth, the pair's bound after the train. If the pair
-// has no bound, known is false.
+// ended records the cost of a train, and the pair's bound after the train. If the pair has no
+// bound, known is false.
 func (s *scheduler) ended(
 	peer string, now time.Time, cost Cost, halfWidth time.Duration, known bool,
 ) {

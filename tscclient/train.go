@@ -33,8 +33,8 @@ type prober struct {
 // longest is dropped first.
 const maxProbers = 128
 
-// Train runs one train with a peer in the client's configured manner, and keeps the train's
-// constraints.
+// Train runs one train with a peer in the client's configured manner, and adds the train's
+// constraints to those of the pair.
 func (c *Client) Train(ctx context.Context, p Peer) (Outcome, error) {
 	return c.TrainIn(ctx, p, c.config.Manner)
 }
@@ -80,7 +80,7 @@ func (c *Client) closedOr(err error) error {
 	return err
 }
 
-// run runs the train and keeps its constraints. The caller must hold c.busy.
+// run runs the train and adds its constraints to the pair. The caller must hold c.busy.
 func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	if o.Epoch, o.Err = c.Check(); o.Err != nil {
 		return
