@@ -21,8 +21,8 @@ import (
 var ErrFull = errors.New("no room for more rings")
 
 // capacity is the number of rings that a drainer may have open at once, and the number of bytes of
-// rings that it may map. All rings of a directory belong to one user, so capacity limits what one
-// user's programs cost the drainer. It keeps some descriptors and mappings free for logs and for
+// rings that it may map. All rings of a directory belong to one user, so the capacity limits what
+// one user's programs cost the drainer. It leaves some descriptors and mappings for logs and for
 // queries.
 type capacity struct {
 	rings  int
@@ -125,8 +125,8 @@ func (d *Drainer) leave(whose process, why error) {
 }
 
 // left counts the rings that the drainer left undrained in the last full scan and in the partial
-// scans after it. If there are such rings now, and there were none before, left reports the reason.
-// Then it divides the room among the processes.
+// scans after it. If there are such rings now, and there were none before, the reason is reported.
+// Then the room is divided among the processes.
 func (d *Drainer) left() {
 	d.mu.Lock()
 	count := 0

@@ -176,7 +176,7 @@ func (p *sampler) taken(s *source) ([]logstore.Sample, time.Duration) {
 	return s.sampling.rows[:len(s.sampling.rows):len(s.sampling.rows)], s.sampling.since
 }
 
-// drop removes the first n waiting samples.
+// drop removes the first waiting samples. The last parameter is their number.
 func (p *sampler) drop(s *source, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,7 +207,7 @@ func (p *sampler) sweep(now time.Duration) (next time.Duration) {
 	next = now + time.Hour
 	for _, one := range p.all {
 		if one.err != nil {
-			continue // the ring's worker has not seen this error yet
+			continue // the ring failed, and its worker has not seen the error yet
 		}
 		if one.due <= now {
 			p.rings, p.due = append(p.rings, one.reader), append(p.due, one)

@@ -60,7 +60,7 @@ func newStory(r *rig, rng *rand.Rand) *story {
 	return s
 }
 
-// log makes n calls on each channel.
+// log makes a number of calls on each channel.
 func (s *story) log(n int) {
 	for range n {
 		id := s.calls
@@ -213,7 +213,7 @@ var alternate = func() (tables [2]*handlertable.Table) {
 }()
 
 // A drainer dies when it reaches a fault point for the n-th time, and another one continues. No
-// record is lost or doubled, whatever the fault point is, and for many n.
+// record is lost or doubled. The test tries each fault point, with many values of n.
 func TestDeathAtEveryFaultPoint(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := rand.New(rand.NewPCG(seed.Of(t), 1))

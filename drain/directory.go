@@ -6,7 +6,7 @@ import (
 )
 
 // keepLock reports whether this drainer still has the directory's lock. If somebody has removed the
-// directory or the lock file, as systemd does at a logout, keepLock locks again.
+// directory or the lock file, as systemd does at a logout, the drainer locks the directory again.
 //
 // If another drainer was faster, this drainer gives up the rings that the other drainer can find,
 // as if this drainer had died. When the other drainer has ended, this drainer drains those rings
@@ -30,9 +30,9 @@ func (d *Drainer) keepLock() bool {
 	return err == nil
 }
 
-// letGo gives up the rings that still have their names. It keeps the other rings, because no other
-// drainer can find them. When this drainer gets the directory back, it finds the given-up rings
-// again, as a drainer finds rings at its start: they may have logs already.
+// letGo gives up the rings that still have their names. The drainer still drains the other rings,
+// because no other drainer can find them. When this drainer gets the directory back, it finds the
+// given-up rings again, as a drainer finds rings at its start: they may have logs already.
 func (d *Drainer) letGo() {
 	d.begun = false
 	clear(d.later) // the other drainer may have begun the logs of these rings in the meantime

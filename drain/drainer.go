@@ -253,8 +253,8 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		}
 		return
 	case again && before.why != nil:
-		// Open the ring only if there is room for it, or if admitNew must check which rings its
-		// process really has.
+		// Open the ring only if there is room for it, or if it must be checked which rings its
+		// process really has (admitNew).
 		why := d.admit(before.process, before.bytes)
 		if why != nil && (errors.Is(why, ErrFull) || now < d.nextVouch) {
 			before.again, before.why = now+time.Second, why
@@ -446,8 +446,8 @@ func (d *Drainer) Flush() error {
 
 var errClosed = errors.New("drainer is closed")
 
-// each makes every worker call the function do for each of its rings, even for rings that have just
-// appeared. A worker calls do for a ring until do returns false for more.
+// each makes every worker call a function for each of its rings, even for rings that have just
+// appeared. A worker repeats the call for a ring until the result more is false.
 func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) error {
 	select {
 	case <-d.closing:

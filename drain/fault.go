@@ -36,7 +36,7 @@ func (d *Drainer) fault(p FaultPoint) {
 	}
 }
 
-// faultSystem is a file system that calls fault at the fault points between system calls.
+// faultSystem is a file system that reports the fault points between its system calls.
 type faultSystem struct {
 	logstore.FileSystem
 	fault func(FaultPoint)

@@ -106,7 +106,7 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 				good.Log(i)
 			}
 			r.advance(DefaultPoll)
-			for i := range uint64(100) { // these still wait in the ring
+			for i := range uint64(100) { // these events still wait in the ring
 				bad.Log(n + i)
 				good.Log(n + i)
 			}
@@ -377,7 +377,7 @@ func TestLogFileRemovedUnderTheDrainer(t *testing.T) {
 	}
 }
 
-// fullDisk is a file system that has room for only space more bytes.
+// fullDisk is a file system that has room for only a given number of bytes more.
 type fullDisk struct {
 	logstore.FileSystem
 	space int

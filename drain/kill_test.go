@@ -270,8 +270,8 @@ func checkCounted(said *testimony.Testimony, k *kept) error {
 	return nil
 }
 
-// killAtRandom kills programs, the drainer, or both, and starts them again. It does so kills times.
-// Meanwhile the disk fills and empties. languages names the languages of the programs.
+// killAtRandom kills programs, the drainer, or both, and starts them again, a given number of
+// times. Meanwhile the disk fills and empties. The programs are written in the given languages.
 func killAtRandom(t testing.TB, rng *rand.Rand,
 	kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()

@@ -44,7 +44,7 @@ func (l *limits) begin(dir string) {
 	var used int64
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return nil // it is not a file, is gone in the meantime, or cannot be read
+			return nil // not a file, or gone in the meantime, or not readable
 		}
 		if info, err := e.Info(); err == nil {
 			used += info.Size()

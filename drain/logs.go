@@ -61,7 +61,7 @@ func (d *Drainer) listLogs() (begun, error) {
 	return b, nil
 }
 
-// The method and adds a directory to the lists, unless they have it already.
+// This method adds a directory to the lists, unless they have it already.
 func (b begun) and(dir string) (begun, error) {
 	if slices.Contains(b.dirs, dir) {
 		return b, nil
@@ -74,7 +74,7 @@ func (b begun) and(dir string) (begun, error) {
 }
 
 // of returns the directory in which a ring's log continues, and the log's segments there. Logs may
-// leave a directory and return to it, so of chooses the directory with the log's latest segment.
+// leave a directory and return to it, so this is the directory with the log's latest segment.
 func (b begun) of(name channel.Name,
 	incarnation logstore.Incarnation) (dir string, segments []logstore.Segment) {
 	dir = b.dirs[0]

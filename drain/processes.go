@@ -32,10 +32,11 @@ type process struct {
 	id        int
 }
 
-// These two ids are for rings whose process is not known. unvouched: the ring names a process that
-// does not have the ring open. hasEnded: the named process had already ended when the drainer
-// checked. All rings of a namespace with hasEnded are counted together, because nobody can find out
-// which of the ended processes had which ring. Their rings will be drained soon.
+// These two ids are for rings whose process is not known. With the id unvouched, the ring names a
+// process that does not have the ring open. With the id hasEnded, the named process had already
+// ended when the drainer checked. All rings of a namespace with the id hasEnded are counted
+// together, because nobody can find out which of the ended processes had which ring. These rings
+// will be drained soon.
 const (
 	unvouched = 0
 	hasEnded  = -1
@@ -115,9 +116,9 @@ const vouchEvery = time.Second
 //
 // A hostile program could name another process in its rings, to use up the other process's
 // allowance. Or it could name a new process in each ring, to get more rings than one process may
-// have. So if there is little room, or if the drainer knows of a false ring, admitNew checks
-// whether the named process has the ring open. If a process seems to have too many rings, admitNew
-// checks all of them. Rings that the process does not have open no longer count as its rings.
+// have. So if there is little room, or if the drainer knows of a false ring, it checks whether the
+// named process has the ring open. If a process seems to have too many rings, all of them are
+// checked. Rings that the process does not have open no longer count as its rings.
 func (d *Drainer) admitNew(s *source) error {
 	d.mu.Lock()
 	liars := d.processes[process{s.process.namespace, unvouched}]

@@ -7,7 +7,7 @@ import (
 )
 
 // rate limits the rows of a log to the rate in the handler table. It is a token bucket with room
-// for the rows of two seconds, and is full at the beginning. rate refills the bucket only once per
+// for the rows of two seconds, and is full at the beginning. The bucket is refilled only once per
 // second. So a channel above its rate has one gap each second, and not one each time it is drained.
 type rate struct {
 	perSecond uint64 // 0: no limit
@@ -41,8 +41,8 @@ func (r *rate) take(now time.Duration, rows uint64) uint64 {
 	return kept
 }
 
-// takeOverRate notes in the log that the rows [from, to) of the worker's buffer are not stored. The
-// shard's head must be at row from. takeOverRate writes to the log before it moves the ring's head,
+// takeOverRate notes in the log that a range of rows in the worker's buffer is not stored. The
+// shard's head must be at the first of these rows. The log is written before the ring's head moves,
 // as for stored rows. So if the drainer dies in between, the number of missing rows is still right.
 func (s *source) takeOverRate(w *worker, i int, from, to uint64) error {
 	if err := s.takeSkipped(w, i); err != nil {

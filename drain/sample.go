@@ -82,7 +82,7 @@ func (d *Drainer) Sample() (now Sampled) {
 	return now
 }
 
-// leave keeps the sample of a ring that the drainer is about to remove, for the next call of
+// leave stores the sample of a ring that the drainer is about to remove, for the next call of
 // Sample.
 func (p *sample) leave(s *source) {
 	if !p.on() {

@@ -116,7 +116,7 @@ func (d *Drainer) scanArrived() bool {
 	return all
 }
 
-// findArrived calls find for each ring whose name the kernel has reported since the last call. It
+// findArrived begins to drain each ring whose name the kernel has reported since the last call. It
 // returns these rings, and whether they are all that arrived. The caller has locked d.scanning.
 func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
 	names, all := d.came.take()
@@ -177,8 +177,8 @@ type arrivals struct {
 	lost  bool // some names were lost
 }
 
-// watch makes the kernel report files that arrive in a directory, until stop is closed. watch fails
-// if this user has too many watches.
+// watch makes the kernel report files that arrive in a directory, until the channel stop is closed.
+// It fails if this user has too many watches.
 func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {

@@ -99,9 +99,9 @@ const fastest = 1e8
 // pace returns how long to wait before looking at a shard again, so that at most a quarter of the
 // shard is full by then. It returns 0 if a quarter is full already.
 //
-// Programs log in bursts, so pace uses the highest recent rate. If the program was slower since the
-// worker last looked, pace halves this rate, which doubles the wait. If the shard was full, the
-// program may have waited for room. Then its rate is unknown, and pace uses fastest.
+// Programs log in bursts, so the highest recent rate counts. If the program was slower since the
+// worker last looked, this rate is halved, which doubles the wait. If the shard was full, the
+// program may have waited for room. Its rate is then unknown, and the constant fastest replaces it.
 func (p *place) pace(state ring.State, now time.Duration, records uint64) time.Duration {
 	const longest = time.Hour
 	came := state.Tail - p.tail
@@ -214,7 +214,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 // time, but at least blockRecords, rounded down to whole rows.
 func (s *source) batch() uint64 { return uint64(max(s.budget, blockRecords)) / s.per * s.per }
 
-// store writes the first rows in the worker's buffer to the log. If a limit is reached, store only
+// store writes the first rows in the worker's buffer to the log. If a limit is reached, it only
 // notes that these rows were not stored.
 func (s *source) store(w *worker, i int, rows uint64) error {
 	if why := s.d.limits.reached(w.now); why != nil {
@@ -242,8 +242,8 @@ func (s *source) rows(w *worker, i, n int) logstore.Block {
 	return b
 }
 
-// There is a hole at the head: records that a dead program reserved but never wrote. takeHole notes
-// in the log that they are missing. It takes a large hole in several parts.
+// takeHole deals with a hole at the head: records that a dead program reserved but never wrote. It
+// notes in the log that they are missing. It takes a large hole in several parts.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
 	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, min(holeRecords, 4*s.batch()))

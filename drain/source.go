@@ -236,7 +236,8 @@ func (s *source) count(change func(*RingStats)) {
 	s.mu.Unlock()
 }
 
-// look does everything for the ring that the phase requires. done means that the source has ended.
+// look does everything for the ring that the phase requires. It reports whether the source has
+// ended.
 func (s *source) look(w *worker, asked phase) (done bool) {
 	if w.now < s.retryAt && asked == live {
 		s.nextLook = s.retryAt

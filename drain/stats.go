@@ -88,8 +88,8 @@ func (t *Totals) add(c *RingStats) {
 	t.Removed += c.Removed
 }
 
-// sum returns a + b, or the largest uint64 if the sum overflows. The numbers in rings can be
-// anything.
+// sum returns the sum of two numbers, or the largest uint64 if the sum overflows. The numbers in
+// rings can be anything.
 func sum(a, b uint64) uint64 {
 	if a+b < a {
 		return 1<<64 - 1

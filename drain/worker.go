@@ -63,7 +63,7 @@ func newWorker(d *Drainer) *worker {
 	return w
 }
 
-// links returns the first n pairs in the buffer.
+// links returns the first pairs of records in the buffer.
 func (w *worker) links(n int) []logstore.Link {
 	w.pairs = slices.Grow(w.pairs[:0], n)[:n]
 	for i := range w.pairs {
@@ -188,8 +188,8 @@ func (w *worker) add(s *source) {
 	w.mu.Unlock()
 }
 
-// call makes the worker call the function do between two passes, and waits until do has returned.
-// It returns false if the worker has ended.
+// call makes the worker call a function between two passes, and waits until the function has
+// returned. It returns false if the worker has ended.
 func (w *worker) call(do func()) bool {
 	done := make(chan struct{})
 	w.mu.Lock()
@@ -203,9 +203,10 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each goes through the rings again and again, and calls do for each ring that is not finished. do
-// returns more = false if its ring is finished. The worker then looks at that ring as usual, until
-// the other rings are finished too. If do returns gone = true, the worker drops the ring.
+// each goes through the rings again and again, and calls a function for each ring that is not
+// finished. The function returns two results. If more is false, the ring is finished. The worker
+// then looks at that ring as usual, until the other rings are finished too. If gone is true, the
+// worker drops the ring.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {
