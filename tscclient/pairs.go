@@ -186,7 +186,7 @@ func (p *pairs) makeRoom() {
 		}
 		before := largest.pair.Trains()
 		_, rest := largest.pair.Split(trainStart(largest.pair, max(1, before/4)))
-		if rest.Trains() == before { // no part is earlier, because the pair's counters ran backwards
+		if rest.Trains() == before { // no part is earlier: the pair's counters ran backwards
 			rest, _ = tscratio.NewPair(rest.A, rest.B, rest.Declared)
 		}
 		largest.pair = rest

@@ -56,8 +56,8 @@ type Cost struct {
 // Pace says how often a peer is probed if the budget allows.
 type Pace struct {
 	// Target is a bound that is good enough. A pair whose bound is smaller than Target is probed
-	// once every Slowest. A pair whose bound is k times as wide is probed k times as often, but at
-	// most once every Fastest.
+	// once every Slowest. A pair whose bound is k times as wide as Target is probed k times as
+	// often, but at most once every Fastest.
 	Target           time.Duration
 	Fastest, Slowest time.Duration
 }
