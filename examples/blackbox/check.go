@@ -183,7 +183,7 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 	return counts, faults
 }
 
-// reading_ns limits the error with which ns converts a reading of the counter.
+// reading_ns is the largest error with which a reading of the counter is converted to ns.
 const reading_ns = 2000
 
 // hold compares the stamps of a captured message with the times in its line, and says how they

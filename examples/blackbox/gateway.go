@@ -27,7 +27,7 @@ type gateway struct {
 type job struct {
 	id     string
 	heard  int
-	causes chan []int // the messages for which the answer waited
+	causes chan []int // numbers of the messages for which the answer waited
 }
 
 type connKey struct{}

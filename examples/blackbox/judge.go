@@ -72,7 +72,7 @@ type transfers struct {
 	faults         []string
 }
 
-// holdMatched compares the run's matches with the truth. is has the true message of each captured
+// holdMatched compares the run's matches with the truth, given the true message of each captured
 // message.
 func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stamped]*message,
 	known *truth.Counters) (err error) {

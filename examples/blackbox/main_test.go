@@ -35,8 +35,8 @@ func TestPrivilegedTestbed(t *testing.T) {
 		lost += int(n)
 	}
 	checkTestbed(t, bed, lost, 1000)
-	// A UNIX stream has no numbers of bytes. On a crowded machine, all that was captured of a short
-	// one may leave open how much waited in it when the capture began.
+	// A UNIX stream has no numbers of bytes. On a crowded machine, few calls of a short stream may
+	// be captured. They may leave open how much waited in it when the capture began.
 	open := int(bed.answer.Left[messages.Shared])
 	for protocol, most := range map[string]int{"udp": 0, "unix": open} {
 		m := bed.matched[protocol]
@@ -52,8 +52,8 @@ func TestPrivilegedTestbed(t *testing.T) {
 	}
 }
 
-// The library in the services sees the same messages, of all services that are not in Go, and those
-// of nginx, which forgets its environment.
+// The library in the services sees the same messages as a capture by the kernel: those of all
+// services that are not in Go, and also those of nginx, which forgets its environment.
 func TestPrivilegedTestbedWithLibrary(t *testing.T) {
 	privileged.Need(t)
 	if os.Getenv("CLOUDPROFILER_PROOF") != "full" {

@@ -21,7 +21,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// Main runs "cprof demo" and returns the exit code. args is the command line without the program's
+// Main runs "cprof demo" and returns the exit code. It gets the command line without the program's
 // name.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
@@ -90,8 +90,7 @@ func UntilClean(ctx context.Context) (_ context.Context, release func()) {
 	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }
 
-// ProcessCommand returns the command line of a process of "cprof demo". self is this program's
-// path.
+// ProcessCommand returns the command line of a process of "cprof demo", given this program's path.
 func ProcessCommand(self string) []string { return []string{self, "demo-process"} }
 
 // NewProcess returns the hidden command that "cprof demo" starts its processes with.

@@ -148,7 +148,8 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	return &d.Result, nil
 }
 
-// within makes the directories for run, calls run, and removes everything that run left.
+// within makes directories, calls a function that uses them, and removes everything that the
+// function left.
 func (d *demonstration) within(ctx context.Context, run func(context.Context) error) (err error) {
 	shared, err := makeDirectory(cmp.Or(d.o.shared, sharedMemory()))
 	if err != nil {

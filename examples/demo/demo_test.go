@@ -110,8 +110,8 @@ func checkBounds(t *testing.T, r *Result) {
 	}
 }
 
-// The answer itself compares durations with the truth, and for that uses only the logs. checkAnswer
-// checks this comparison. It must cover all durations of the result, and also those through
+// checkAnswer checks how the answer itself compares durations with the truth, for which it uses
+// only the logs. The comparison must cover all durations of the result, and also those through
 // windows.
 func checkAnswer(t *testing.T, r *Result) {
 	t.Helper()

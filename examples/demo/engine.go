@@ -84,7 +84,7 @@ func (r *EngineResult) Consistent() bool {
 }
 
 // RunEngine runs the demonstration with an engine's job. All nodes share the loopback interface,
-// unless the engine is an Observed. lasts is about how long the job takes.
+// unless the engine is an Observed. The caller says about how long the job takes.
 func RunEngine(
 	ctx context.Context, o Options, engine Engine, lasts time.Duration,
 ) (*EngineResult, error) {

@@ -21,7 +21,7 @@ type place struct {
 }
 
 // newPlace makes namespaces unless loopback is set. If namespaces are not allowed, as without root
-// and in many containers, it returns a place on the loopback interface, and the reason in whyNot.
+// and in many containers, it returns a place on the loopback interface, and the reason.
 func newPlace(nodes int, loopback bool) (_ *place, whyNot error) {
 	if loopback {
 		return &place{}, nil
@@ -39,8 +39,8 @@ func (p *place) close() {
 	}
 }
 
-// address returns the address of a node, or of netns.Hub. On the loopback interface, it returns
-// onLoopback.
+// address returns the address of a node, or of netns.Hub. On the loopback interface, it returns the
+// given address.
 func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
 	if p.star == nil {
 		return onLoopback
@@ -48,7 +48,7 @@ func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
 	return p.star.Addr(end)
 }
 
-// do runs f in the namespace of a node.
+// do runs a function in the namespace of a node.
 func (p *place) do(end int, f func() error) error {
 	if p.star == nil {
 		return f()

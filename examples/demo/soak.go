@@ -41,7 +41,7 @@ type Period struct {
 	widths []int64
 }
 
-// RunSoak runs a demonstration in periods of length every. It ignores Options.Exchanges and
+// RunSoak runs a demonstration in periods of the given length. It ignores Options.Exchanges and
 // Options.Keep.
 func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error) {
 	if o.Progress == nil {
@@ -145,9 +145,9 @@ func (s *Soak) SecondHalfTuples() int {
 	return s.Tuples * (len(s.Samples) - len(s.Samples)/2) / len(s.Samples)
 }
 
-// Spread shows how steady the bound was. worst is the largest bound of a period divided by the
-// median of all periods' bounds. drift is the median of the second half of the periods divided by
-// the median of the first half.
+// Spread shows how steady the bound was. The first result (worst) is the largest bound of a period
+// divided by the median of all periods' bounds. The second (drift) is the median of the second half
+// of the periods divided by the median of the first half.
 func (s *Soak) Spread() (worst, drift float64) {
 	median := func(some []Period) float64 {
 		var v []float64

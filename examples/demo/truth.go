@@ -49,7 +49,8 @@ func (r *Result) Claimed_cycles(h *Span, method string) (bound int64, ok bool) {
 	return bound, ok
 }
 
-// percentile returns the smallest value that p percent of the values do not exceed. It sorts v.
+// percentile returns the smallest value that p percent of the values do not exceed. It sorts the
+// values.
 func percentile(v []int64, p float64) int64 {
 	if len(v) == 0 {
 		return 0
@@ -110,7 +111,8 @@ func readMade(dirs ...string) (made map[uint64][]uint64, err error) {
 	return made, err
 }
 
-// readBlocks reads the logs in some directories. It calls take with the point of each block.
+// readBlocks reads the logs in some directories. It passes each block to a function, with its
+// point.
 func readBlocks(take func(point string, b *logstore.Block), dirs ...string) error {
 	for _, dir := range dirs {
 		segments, err := logstore.Segments(dir)

@@ -37,7 +37,7 @@ type Load struct {
 // mostSources is the largest number of sources that wait for a sink.
 const mostSources = 64
 
-// Listen waits for an engine's sources. done may be nil.
+// Listen waits for an engine's sources. The function done may be nil.
 func Listen(done func(ids ...uint64)) (*Load, error) {
 	l := &Load{done: done, sources: make(chan *net.TCPConn, mostSources)}
 	for i, port := range []*int{&l.Port, &l.BackPort} {

@@ -59,7 +59,7 @@ func connect(t *testing.T, l *Load) generator.Sink {
 // deadline is the time at which a hanging test gives up.
 const deadline = time.Minute
 
-// offer sends events until all are taken. It calls refused whenever the sink takes none.
+// offer sends events until all are taken. Whenever the sink takes none, it calls a function.
 func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 	for begun := time.Now(); len(events) > 0; {
 		n, err := s.Send(events)
@@ -79,7 +79,7 @@ func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 
 func nothing() {}
 
-// numbered returns the n events from number at on. The id of event i is first + i.
+// numbered returns events whose numbers follow each other. The id of event i is first + i.
 func numbered(first, at, n int) (events []generator.Tuple) {
 	for i := at; i < at+n; i++ {
 		events = append(events, generator.Tuple{
@@ -106,7 +106,7 @@ func TestSourceReadsEveryEvent(t *testing.T) {
 			for enough := most; n < enough; n += batch {
 				if err := offer(s, numbered(first, n, batch), func() {
 					once()
-					enough = min(enough, 2*n) // twice as much as the connection has room for
+					enough = min(enough, 2*n) // twice as many as the connection has room for
 				}); err != nil {
 					return err
 				}

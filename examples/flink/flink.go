@@ -39,8 +39,8 @@ var opens = []string{
 // startLimit is how long the cluster may take to start.
 const startLimit = 2 * time.Minute
 
-// Nodes returns one more than the number of TaskManagers: these are on the first nodes, and the
-// load comes from the last.
+// Nodes returns one more than the number of TaskManagers. The TaskManagers are on the first nodes,
+// and the load comes from the last.
 func (f *flink) Nodes() int { return f.TaskManagers + 1 }
 
 func (f *flink) Sources() int { return 1 }

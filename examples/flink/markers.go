@@ -34,7 +34,7 @@ var path = [][2]string{
 }
 
 // statistics lists what is read of Flink's latency markers: their mean and two percentiles. The
-// name of each such metric ends with end. The percentile 0 means the mean.
+// field end is how the name of such a metric ends. The percentile 0 means the mean.
 var statistics = []struct {
 	end     string
 	percent float64

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestBarRace runs the account and its three tellers as programs on three virtual nodes, and finds
-// a lost update in the collected run. The order on the page is one that could have happened, and
-// loses a deposit with its last event.
+// a lost update in the collected run. The order on the page could have happened, and loses a
+// deposit with its last event.
 func TestBarRace(t *testing.T) {
 	proof.Begin(t)
 	dir := t.TempDir()

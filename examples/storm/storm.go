@@ -34,8 +34,8 @@ type storm struct {
 // startLimit is how long the cluster may take to start, and how long a topology may take to begin.
 const startLimit = 2 * time.Minute
 
-// Nodes returns one more than the number of workers: these are on the first nodes, and the load
-// comes from the last.
+// Nodes returns one more than the number of workers. The workers are on the first nodes, and the
+// load comes from the last.
 func (s *storm) Nodes() int { return s.Workers + 1 }
 
 // Sources returns the number of workers, because each has a spout.
@@ -238,8 +238,9 @@ func (s *storm) Run(ctx context.Context) error {
 // then, its spout sends it again.
 const messageTimeout = 10 * time.Second
 
-// wait waits until all events are processed. After a kill some may be lost, so wait then also ends
-// when none was processed for three times messageTimeout: spouts have sent again what they missed.
+// wait waits until all events are processed. After a kill, some may be lost. So it then also ends
+// when no event was processed for three times messageTimeout: by then, spouts have sent again what
+// was not processed in time.
 func (s *storm) wait(ctx context.Context, processed *engine.Counter) error {
 	before, since := int64(-1), time.Now()
 	for {
@@ -259,8 +260,8 @@ func (s *storm) wait(ctx context.Context, processed *engine.Counter) error {
 	}
 }
 
-// If KillOne is set, killWorker kills the last node's worker halfway, and waits until the
-// supervisor has started another one.
+// killWorker kills the last node's worker halfway, and waits until the supervisor has started
+// another one. It does so only if KillOne is set.
 func (s *storm) killWorker(ctx context.Context) error {
 	if !s.KillOne {
 		return nil
@@ -305,7 +306,7 @@ func (s *storm) killWorker(ctx context.Context) error {
 // metricsLag is how long Storm's metrics may take until Nimbus has them: three of their periods.
 const metricsLag = 6 * time.Second
 
-// At the point read a spout has an event. At the point done Storm has processed the event.
+// At the first point, a spout has an event. At the second, Storm has processed the event.
 const read, done = "job.events/read", "job.events/done"
 
 // path is an event's path through the topology.

@@ -94,8 +94,8 @@ func (c *Cluster) connect(n *Node, name string) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// table opens a bucket of the key-value store. If make is set, it first makes the bucket. Entries
-// stay for keep; 0 means forever. table tries until ctx ends, because a starting cluster needs some
+// table opens a bucket of the key-value store, which it may have to make first. Entries stay for a
+// given time; 0 means forever. It tries until ctx ends, because a starting cluster needs some
 // seconds to agree on a leader.
 func (c *Cluster) table(
 	ctx context.Context, conn *nats.Conn, bucket string, make bool, keep time.Duration,

@@ -30,9 +30,9 @@ type peer struct {
 	heard atomic.Pointer[time.Time] // time of the peer's last answer; nil before the first
 }
 
-// heardSince reports whether the peer has answered since t. It also returns true if this process
-// stopped asking the peer for a reason other than the peer's silence. Either way the peer is not to
-// blame.
+// heardSince reports whether the peer has answered since a moment. It also returns true if this
+// process stopped asking the peer for a reason other than the peer's silence. In both cases, the
+// peer is not to blame.
 func (o *peer) heardSince(t time.Time) bool {
 	select {
 	case <-o.gone:
@@ -104,7 +104,7 @@ func (p *peers) watch(o *peer) {
 			last, patience = now, lostFor
 			o.heard.Store(&now)
 		case time.Since(last) > patience:
-			o.lost = true // for blame: if the job has already failed here, cancel does nothing
+			o.lost = true // if the job has already failed here, its error will name the node
 			p.cancel(fmt.Errorf("%w: node %s has not answered for %s", errPeer, o.node, patience))
 			return
 		}

@@ -132,7 +132,7 @@ type switched struct {
 	open probes
 }
 
-// follow sets p to the open probes or to none, according to the switch.
+// follow replaces probes by the open ones or by none, according to the switch.
 func (s *switched) follow(p *probes) {
 	if s.by == nil || s.by.on.Load() == s.on {
 		return

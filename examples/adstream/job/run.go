@@ -52,8 +52,8 @@ type Options struct {
 	Latencies bool
 
 	// Begin is called just before the first tuple of this process's sources is due. End is called
-	// when the last tuple was stored and, with Logs, everything was drained. End is not called if
-	// the job fails. Both may be nil.
+	// when the last tuple was stored and, if Logs is set, everything was drained. End is not called
+	// if the job fails. Both may be nil.
 	Begin, End func()
 }
 

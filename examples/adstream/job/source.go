@@ -30,8 +30,8 @@ type source struct {
 	opened   moment
 }
 
-// run sends the tuples. It calls begin once the instances of all later operators are ready. begin
-// returns the time at which the first tuple is due.
+// run sends the tuples. Once the instances of all later operators are ready, it calls a function,
+// which returns the time at which the first tuple is due.
 func (s *source) run(ctx context.Context, begin func() time.Time) error {
 	if err := s.sender.greet(ctx); err != nil {
 		return s.failed(err)
@@ -97,8 +97,8 @@ func now() (m moment) {
 	}
 }
 
-// counterAt returns the counter at the time due, which is shortly before now. It uses the counter's
-// mean rate since m.
+// counterAt returns the counter at a time shortly before the present moment. It uses the counter's
+// mean rate since an earlier moment (m).
 func (m moment) counterAt(due time.Time, now moment) uint64 {
 	rate := float64(now.counter-m.counter) / float64(now.at.Sub(m.at))
 	return now.counter - uint64(max(0, float64(now.at.Sub(due))*rate))
