@@ -127,8 +127,9 @@ func (c *Clock) keep(reached int64, n int) {
 	c.now.Max, c.now.held, c.next = reached, c.next[:n], c.now.held[:cap(c.now.held)]
 }
 
-// count sets the counters when a message is received, if the clock or the message already knew the
-// greatest epoch. If what is known does not change, it takes the counters over and adds this event.
+// count merges what is known when a message is received, if the clock or the message already knew
+// the greatest epoch. If one of them already knew all that is known now, its counters are taken
+// over, and this event is added. Otherwise the counters start again from 0.
 func (c *Clock) count(w *window, reached, epoch int64, m *Stamp) {
 	a, b, next := c.now.held, m.held, c.next
 	// mine: the process already knew all that is known now. theirs: the message did.
