@@ -93,63 +93,44 @@ func (a *agent) encode(to []byte) []byte {
 // errState is returned for a state of agents that cannot be read.
 var errState = errors.New("not the state of agents")
 
-// state reads numbers.
-type state struct {
-	b     []byte
-	short bool
-}
-
-func (s *state) take(n uint64) []byte {
-	if s.short || n > uint64(len(s.b)) {
-		s.short = true
-		return make([]byte, min(n, 8))
-	}
-	b := s.b[:n]
-	s.b = s.b[n:]
-	return b
-}
-
-func (s *state) u32() uint32 { return binary.LittleEndian.Uint32(s.take(4)) }
-func (s *state) u64() uint64 { return binary.LittleEndian.Uint64(s.take(8)) }
-
 // Decode restores the agents of a shard.
 func (f *Fleet) Decode(shard int, from []byte) ([]byte, error) {
-	s, in := f.shards[shard], &state{b: from}
-	if head := in.take(2); head[0] != stateVersion || int(head[1]) != len(s.reported) {
+	s, in := f.shards[shard], &sim.State{Bytes: from}
+	if head := in.Take(2); head[0] != stateVersion || int(head[1]) != len(s.reported) {
 		return nil, fmt.Errorf("%w: version %d, %d observers: want %d and %d", errState, head[0],
 			head[1], stateVersion, len(s.reported))
 	}
-	s.messages, s.trains = in.u64(), in.u64()
+	s.messages, s.trains = in.U64(), in.U64()
 	for i := range s.reported {
-		s.reported[i] = reported{sim.Time(in.u64()), in.u64()}
+		s.reported[i] = reported{sim.Time(in.U64()), in.U64()}
 	}
 	for i := range s.agents {
-		length := in.u32()
-		if length == 0 || in.short {
+		length := in.U32()
+		if length == 0 || in.Short {
 			continue
 		}
 		a := f.agent(sim.Node(shard*sim.ShardNodes + i))
-		if err := a.decode(in.take(uint64(length))); err != nil {
+		if err := a.decode(in.Take(uint64(length))); err != nil {
 			return nil, fmt.Errorf("agent %d: %w", a.n, err)
 		}
 	}
-	if in.short {
+	if in.Short {
 		return nil, errState
 	}
-	return in.b, nil
+	return in.Bytes, nil
 }
 
 func (a *agent) decode(from []byte) error {
 	if err := a.join(overlay.Config{}); err != nil {
 		return err
 	}
-	in := &state{b: from}
-	a.turn, a.wake = in.u32(), sim.Time(in.u64())
-	drawn := in.u64()
-	for range in.u32() {
-		p := &pair{peer: sim.Node(in.u32()), first: sim.Time(in.u64()), last: sim.Time(in.u64())}
-		b := in.take(uint64(in.u32()))
-		if in.short || int(p.peer) >= a.f.w.Joined() {
+	in := &sim.State{Bytes: from}
+	a.turn, a.wake = in.U32(), sim.Time(in.U64())
+	drawn := in.U64()
+	for range in.U32() {
+		p := &pair{peer: sim.Node(in.U32()), first: sim.Time(in.U64()), last: sim.Time(in.U64())}
+		b := in.Take(uint64(in.U32()))
+		if in.Short || int(p.peer) >= a.f.w.Joined() {
 			return errState
 		}
 		var err error
@@ -158,8 +139,8 @@ func (a *agent) decode(from []byte) error {
 		}
 		a.pairs = append(a.pairs, p)
 	}
-	rest, err := a.graph.RestoreState(in.b, a.f.codec())
-	if err == nil && (in.short || len(rest) > 0) {
+	rest, err := a.graph.RestoreState(in.Bytes, a.f.codec())
+	if err == nil && (in.Short || len(rest) > 0) {
 		err = errState
 	}
 	a.draws.Restore(drawn) // a new node has drawn nothing yet

@@ -113,45 +113,26 @@ func (s *server) Decode(shard int, from []byte) ([]byte, error) {
 	if shard != int(home)/sim.ShardNodes {
 		return from, nil
 	}
-	o, in := s.office, &state{b: from}
+	o, in := s.office, &sim.State{Bytes: from}
 	if o.failed != nil {
 		return nil, fmt.Errorf("start the server: %w", o.failed)
 	}
-	if v := in.take(1)[0]; v != stateVersion {
+	if v := in.Take(1)[0]; v != stateVersion {
 		return nil, fmt.Errorf("%w: version %d, want %d", errState, v, stateVersion)
 	}
-	for range in.u32() {
-		if in.short {
+	for range in.U32() {
+		if in.Short {
 			return nil, errState
 		}
-		n := sim.Node(in.u32())
-		o.last[n] = sim.Time(in.u64())
+		n := sim.Node(in.U32())
+		o.last[n] = sim.Time(in.U64())
 	}
-	log := in.take(in.u64())
-	if in.short {
+	log := in.Take(in.U64())
+	if in.Short {
 		return nil, errState
 	}
-	return in.b, o.repeat(log)
+	return in.Bytes, o.repeat(log)
 }
-
-// state reads numbers.
-type state struct {
-	b     []byte
-	short bool
-}
-
-func (s *state) take(n uint64) []byte {
-	if s.short || n > uint64(len(s.b)) {
-		s.short = true
-		return make([]byte, min(n, 8))
-	}
-	b := s.b[:n]
-	s.b = s.b[n:]
-	return b
-}
-
-func (s *state) u32() uint32 { return binary.LittleEndian.Uint32(s.take(4)) }
-func (s *state) u64() uint64 { return binary.LittleEndian.Uint64(s.take(8)) }
 
 // Parts are the clients.
 func (k *clients) Parts() []sim.Part { return []sim.Part{k} }
@@ -216,46 +197,46 @@ func (a *client) encode(to []byte) []byte {
 
 // Decode restores the clients of a shard.
 func (k *clients) Decode(shard int, from []byte) ([]byte, error) {
-	in := &state{b: from}
-	if v := in.take(1)[0]; v != stateVersion {
+	in := &sim.State{Bytes: from}
+	if v := in.Take(1)[0]; v != stateVersion {
 		return nil, fmt.Errorf("%w: version %d, want %d", errState, v, stateVersion)
 	}
 	for i := range k.shards[shard] {
-		length := in.u32()
-		if length == 0 || in.short {
+		length := in.U32()
+		if length == 0 || in.Short {
 			continue
 		}
-		if err := k.shards[shard][i].decode(in.take(uint64(length))); err != nil {
+		if err := k.shards[shard][i].decode(in.Take(uint64(length))); err != nil {
 			return nil, fmt.Errorf("client %d: %w", shard*sim.ShardNodes+i, err)
 		}
 	}
-	if in.short {
+	if in.Short {
 		return nil, errState
 	}
-	return in.b, nil
+	return in.Bytes, nil
 }
 
 func (a *client) decode(from []byte) error {
-	in := &state{b: from}
-	flags := in.take(1)[0]
+	in := &sim.State{Bytes: from}
+	flags := in.Take(1)[0]
 	a.registered, a.member, a.told = flags&1 != 0, flags&2 != 0, flags&4 != 0
-	a.connection, a.turn = in.u32(), in.u32()
-	said, unacked := in.u32(), in.u32()
+	a.connection, a.turn = in.U32(), in.U32()
+	said, unacked := in.U32(), in.U32()
 	for _, v := range []*sim.Time{&a.heard, &a.tried, &a.due, &a.last} {
-		*v = sim.Time(in.u64())
+		*v = sim.Time(in.U64())
 	}
-	a.reports, a.dropped = in.u64(), in.u64()
-	a.heartbeat, a.dead = sim.Time(in.u64()), sim.Time(in.u64())
+	a.reports, a.dropped = in.U64(), in.U64()
+	a.heartbeat, a.dead = sim.Time(in.U64()), sim.Time(in.U64())
 	for range said {
-		if in.short {
+		if in.Short {
 			return errState
 		}
-		a.said = append(a.said, sim.Node(in.u32()))
+		a.said = append(a.said, sim.Node(in.U32()))
 	}
-	if in.short || a.connection == 0 {
+	if in.Short || a.connection == 0 {
 		return errState
 	}
-	rest := in.b
+	rest := in.Bytes
 	for range unacked {
 		l, next, err := readLetter(rest)
 		if err != nil {
