@@ -99,7 +99,7 @@ func (a *Agent) collect(link *tscclient.Link, run string) {
 		c.mu.Unlock()
 	}()
 	for a.ctx.Err() == nil && a.run() == "" {
-		w, ok, err := a.take(link)
+		w, ok, err := a.take(link, run)
 		if err != nil {
 			if a.ctx.Err() == nil {
 				a.notify(fmt.Errorf("collect run %q: %w", run, err))
@@ -110,19 +110,27 @@ func (a *Agent) collect(link *tscclient.Link, run string) {
 			a.collectFrom(link, run, w)
 			continue
 		}
-		c.mu.Lock()
-		quiet := time.Since(c.last) > collectQuiet || c.run != run
-		c.mu.Unlock()
-		if quiet {
+		if c.quiet(run) {
 			return
 		}
 	}
 }
 
-// take looks for a node that offers logs. After looking in vain, it waits a moment.
-func (a *Agent) take(link *tscclient.Link) (w tscclient.Work, ok bool, err error) {
+// quiet reports whether no node has offered logs of a run for some time.
+func (c *collector) quiet(run string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.last) > collectQuiet || c.run != run
+}
+
+// take looks for a node that offers logs, unless another goroutine has just found that there is
+// none. After looking in vain, it waits a moment.
+func (a *Agent) take(link *tscclient.Link, run string) (w tscclient.Work, ok bool, err error) {
 	a.collector.taking.Lock()
 	defer a.collector.taking.Unlock()
+	if a.collector.quiet(run) {
+		return w, false, nil
+	}
 	if w, ok, err = link.Take(a.ctx); err == nil && !ok {
 		select {
 		case <-a.ctx.Done():

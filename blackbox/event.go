@@ -198,7 +198,7 @@ func message(k Kind, first, second Event) Message {
 // valid reports whether Events could have written the decoded message.
 func (m *Message) valid(part uint64) bool {
 	if m.Arrived {
-		return isStamp(m.Began_cycles)
+		return isStamp(m.Began_cycles) && isStamp(m.Arrived_cycles)
 	}
 	return m.Early || part>>widthShift == 0
 }

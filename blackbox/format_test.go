@@ -369,6 +369,9 @@ func FuzzDecode(f *testing.F) {
 	events, _ := examples(f)
 	f.Add(bytesOf(events...))
 	f.Add(bytesOf(events[1:]...))
+	arrivedAtZero, _ := exampleArrived.Events()
+	arrivedAtZero[0].Counter_cycles = 0
+	f.Add(bytesOf(arrivedAtZero[:]...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var d Decoder
 		var total, valid uint64

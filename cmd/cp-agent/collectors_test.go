@@ -24,6 +24,9 @@ import (
 // Two of a fleet's agents collect the logs of the others. In the full test, one is killed as soon
 // as it has collected some. All logs of the others are in the run all the same, whole. The run
 // names the logs of the collector that died, and only these, as missing.
+//
+// A young graph does not lead collectors to each node. The server fetches what they do not find. So
+// the test repeats the run until the collectors have found all.
 func TestCollectors(t *testing.T) {
 	const records, shared = 5000, 100
 	nodes, kill := 5, false
@@ -104,57 +107,68 @@ func TestCollectors(t *testing.T) {
 		})
 		return status
 	}
-	ask(coordinator.AskStartRun, coordinator.RunRequest{Name: "many"})
-	come(coordinator.PhaseOpen)
-	for i, ch := range channels {
-		for id := range uint64(records) {
-			ch.Log(uint64(i)<<32 + id)
-		}
-	}
-	for id := range uint64(shared) { // tuples that travel from n2 to n3
-		channels[2].Log(1<<50 + id)
-		channels[3].Log(1<<50 + id)
-	}
-	ask(coordinator.AskStopRun, nil)
+	enough := nodes - 2
 	if kill {
-		waitFor(t, "the server to hear that n0 has some logs", func() bool {
-			return ask(coordinator.AskRun, nil).Collectors["n0"] > 0
-		})
-		agents[0].Process.Kill()
+		enough = 1
 	}
-	status := come(coordinator.PhaseComplete)
-	t.Logf("collected %v, missing %v", status.Collectors, status.Missing)
-	if by := status.Collectors; by["n0"]+by["n1"] == 0 || !kill && by["n0"]+by["n1"] != nodes-2 {
-		t.Errorf("collected are %v of %d", by, nodes-2)
-	}
-	for _, m := range status.Missing {
-		lost := kill && (m.Part == "node n0" || m.Part == "logs/n0")
-		if !lost && !strings.HasPrefix(m.Part, "relations/") { // not all pairs are measured
-			t.Errorf("missing: %v", m)
+	collected := 0
+	for try := 1; collected < enough; try++ {
+		if try > 10 {
+			t.Fatal("in 10 runs, the collectors did not find the logs of all other nodes")
 		}
-	}
-	run, err := runs.Open(filepath.Join(kept, "many"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	logs, _ := run.Logs()
-	found := map[string]int{}
-	for _, l := range logs {
-		for _, s := range l.Segments {
-			found[l.Node] += eventsOf(t, s.Path)
+		name := fmt.Sprint("many", try)
+		ask(coordinator.AskStartRun, coordinator.RunRequest{Name: name})
+		come(coordinator.PhaseOpen)
+		for i, ch := range channels {
+			for id := range uint64(records) {
+				ch.Log(uint64(i)<<32 + id)
+			}
 		}
-	}
-	for i := range nodes {
-		if i == 0 && kill {
-			continue
+		for id := range uint64(shared) { // tuples that travel from n2 to n3
+			channels[2].Log(1<<50 + id)
+			channels[3].Log(1<<50 + id)
 		}
-		want := records
-		if i == 2 || i == 3 {
-			want += shared
+		ask(coordinator.AskStopRun, nil)
+		if kill {
+			waitFor(t, "the server to hear that n0 has some logs", func() bool {
+				return ask(coordinator.AskRun, nil).Collectors["n0"] > 0
+			})
+			agents[0].Process.Kill()
 		}
-		if name := fmt.Sprint("n", i); found[name] != want {
-			t.Errorf("the run has %d records of %s, want %d", found[name], name, want)
+		status := come(coordinator.PhaseComplete)
+		t.Logf("collected %v, missing %v", status.Collectors, status.Missing)
+		collected = status.Collectors["n0"] + status.Collectors["n1"]
+		for _, m := range status.Missing {
+			lost := kill && (m.Part == "node n0" || m.Part == "logs/n0")
+			if !lost && !strings.HasPrefix(m.Part, "relations/") { // not all pairs are measured
+				t.Errorf("missing: %v", m)
+			}
+		}
+		run, err := runs.Open(filepath.Join(kept, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs, _ := run.Logs()
+		found := map[string]int{}
+		for _, l := range logs {
+			for _, s := range l.Segments {
+				found[l.Node] += eventsOf(t, s.Path)
+			}
+		}
+		if err := run.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range nodes {
+			if i == 0 && kill {
+				continue
+			}
+			want := records
+			if i == 2 || i == 3 {
+				want += shared
+			}
+			if n := fmt.Sprint("n", i); found[n] != want {
+				t.Errorf("the run has %d records of %s, want %d", found[n], n, want)
+			}
 		}
 	}
 	// The nodes between which tuples travelled are measured with each other from now on.

@@ -145,8 +145,8 @@ func (j *join) load(ctx context.Context, what string) error {
 	for range 16 {
 		loaders.Go(func() {
 			for ad := range ads {
-				if _, err := j.kv.PutString(ctx, adName(ad), j.stream.campaign(ad)); err != nil {
-					cancel(fmt.Errorf("fill table %q: %w", tableName, err))
+				if err := j.put(ctx, adName(ad), j.stream.campaign(ad)); err != nil {
+					cancel(err)
 				}
 			}
 		})
@@ -159,10 +159,26 @@ func (j *join) load(ctx context.Context, what string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if _, err := j.kv.PutString(ctx, loadedKey, what); err != nil {
-		return fmt.Errorf("fill table %q: %w", tableName, err)
+	return j.put(ctx, loadedKey, what)
+}
+
+// put writes an entry of the table. It tries until ctx ends, because the cluster accepts no entry
+// while it agrees on a leader.
+func (j *join) put(ctx context.Context, key, value string) error {
+	for {
+		_, err := j.kv.PutString(ctx, key, value)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, jetstream.ErrNoStreamResponse) {
+			return fmt.Errorf("fill table %q: %w", tableName, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("fill table %q: %w: %w", tableName, context.Cause(ctx), err)
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
-	return nil
 }
 
 func (j *join) work(ctx context.Context, in *message) (*message, uint64, error) {
