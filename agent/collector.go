@@ -28,9 +28,9 @@ const (
 	// collectWidth is how many nodes' logs an agent fetches at the same time.
 	collectWidth = 4
 
-	// If no node offers logs for collectQuiet, the agent stops looking. Another collector may have
-	// died after it had taken logs. The server then fetches these itself, unless their lease has
-	// ended before the agent stops.
+	// The agent stops looking for work when no node has offered logs for this time. Another
+	// collector may die after it has taken logs. If its lease of these logs ends only after the
+	// agent has stopped, the server fetches them itself.
 	collectQuiet = 2 * time.Second
 	collectPause = time.Second // after looking in vain
 

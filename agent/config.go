@@ -65,7 +65,7 @@ type Config struct {
 	Facts []string
 
 	// Capture begins to capture the messages that programs exchange, into a ring in a directory.
-	// nil: this agent cannot.
+	// nil: this agent cannot capture.
 	Capture func(rings string) (Capture, error)
 
 	// Notify is called once for each failure or change. Several goroutines call it. nil: the agent

@@ -14,10 +14,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// elsewhere looks into other directories of rings, which this agent does not drain. Their programs
-// run as another user, or use another directory. It gets the channels that logged to this agent in
-// the run, and a function that returns the user who owns a directory. It returns a text for each
-// directory with rings of channels that logged nothing to this agent.
+// elsewhere looks into other directories of rings, which this agent does not drain. The programs
+// with these rings run as another user, or were told to use another directory. The function gets
+// the channels that logged to this agent in the run, and a function that returns the user who owns
+// a directory. It returns a text for each directory with rings of channels that logged nothing to
+// this agent.
 //
 // If any channel logged to this agent, it names only directories of other users, because this
 // user's programs may use other directories on purpose, for example for tests.

@@ -88,8 +88,8 @@ type mischief struct {
 }
 
 // put makes a ring from an image, with an identity of its own. If size is larger than the image,
-// the rest of the file is a hole. The ring is locked, as that of a living program. To make the
-// program look dead, close the ring.
+// the rest of the file is a hole. The ring is locked, like the ring of a living program. To make
+// the program look dead, close the ring.
 func (v *villain) put(name string, image []byte, size int64) mischief {
 	v.made++
 	incarnation := image[atIncarnation : atIncarnation+16]

@@ -92,7 +92,7 @@ func (a *Agent) serve(server *http.Server, l net.Listener) {
 	})
 }
 
-// newServer makes an HTTP server. The parameter says whether the server accepts orders.
+// newServer makes an HTTP server. If orders is true, the server accepts orders.
 func (a *Agent) newServer(orders bool) *http.Server {
 	server := newServer(a.mux(orders))
 	a.servers = append(a.servers, server)
@@ -127,7 +127,7 @@ func checkVersion(h http.Header) error {
 		"version %d: install the same release of both, and restart the agent", v, ordersVersion)
 }
 
-// mux returns the handler of all paths. The parameter says whether orders are among them.
+// mux returns the handler of all paths. If orders is true, the paths of orders are among them.
 func (a *Agent) mux(orders bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+PathStatusJSON,
