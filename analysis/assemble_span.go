@@ -66,7 +66,7 @@ func (a *assembler) spans(out *Answer) {
 }
 
 // doubtJoins marks spans that end where branches meet, if durations of another branch are withheld
-// there. For some tuples, it is then not known which branch came last, and so which branches
+// there. For some tuples, it is then not known which branch came last, and thus which branches
 // waited.
 func doubtJoins(spans []Span) {
 	joins, withheld := map[string]bool{}, map[string]uint64{}

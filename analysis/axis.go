@@ -140,8 +140,8 @@ func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 	return tscratio.Interval{Lo: lo, Hi: hi}
 }
 
-// axisOf is the time axis on a node's counter. The last parameter is the end of the axis on the
-// reference's counter.
+// axisOf is the time axis on a node's counter. hi is the end of the axis on the reference's
+// counter.
 func (in *input) axisOf(node int, b Bins, hi uint64) axis {
 	lo, width := uint64(b.From_cycles), float64(b.Width_cycles)
 	a := axis{base: lo, count: b.Count}

@@ -11,8 +11,7 @@ const (
 	asOne = 10
 )
 
-// chances returns Durations.Chance. The parameter is the number of further durations that are not
-// known.
+// chances returns Durations.Chance. lacking is the number of further durations that are not known.
 func (d *distribution) chances(lacking uint64) (all Percentiles) {
 	for _, percent := range diffPercents {
 		if at, ok := d.chance(inMilli(percent), lacking); ok {

@@ -95,7 +95,7 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 // chooseReference takes the node that the options name, or else the node that the run names. If
 // neither names one, it takes the node that is related to the most others. Of several such nodes,
 // it takes the one with the smallest median bound to the others. In a fleet of more than maxClosed
-// nodes, only those nodes are considered that the node itself was measured with.
+// nodes, only nodes with which a node was measured count as related to it.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
 	// A node with several epochs is a candidate once for each epoch. If only the node is named, the
@@ -309,8 +309,7 @@ func shrunk(cycles int64, least, most float64) int64 {
 	return int64(max(math.Floor(low-math.Abs(low)*4*rounding), -1<<62))
 }
 
-// trivial computes a duration without a relation, since a run of one node has none. The last
-// parameter is the bound.
+// trivial computes a duration without a relation, since a run of one node has none. e is the bound.
 func trivial(x, y uint64, e int64) (tscratio.Duration, error) {
 	d := int64(y - x)
 	elapsed := tscratio.Elapsed{Lo: d - e, Hi: d + e}

@@ -119,9 +119,9 @@ func (in *input) lacking(g *graph, told []told) (mask uint64) {
 }
 
 // thinned returns the ranks of points whose logs may hide repetitions, because they lack many
-// events. If every tuple had two events at such a point, the log could still show only one of each.
-// A log that lacks at most half as many events as it has cannot hide that: some tuples would show
-// two events.
+// events. Even if every tuple had two events at such a point, the log could show only one event of
+// each tuple. A log that lacks at most half as many events as it has cannot hide that: some tuples
+// would show two events.
 func (in *input) thinned(g *graph, told []told) (mask uint64) {
 	for i := range told {
 		s, t := &in.sources[i], &told[i]
@@ -238,8 +238,8 @@ func (a *assembler) gaps() []uint64 {
 
 // ofSpan says how many of the tuples that a span describes are in the logs. A span from one point
 // to the next describes tuples that passed no point between the two and did not wait for another
-// branch. So each point counts from which a tuple may have come to the span's end without a record.
-// If an id has several events at an end of the span, all earlier points count: two tuples may share
+// branch. So a point counts if a tuple may have come from it to the span's end without a record. If
+// an id has several events at an end of the span, all earlier points count: two tuples may share
 // that id, and if the log of an earlier point lacks an event of one of them, they look like one
 // tuple.
 func (a *assembler) ofSpan(k spanKey) Completeness {

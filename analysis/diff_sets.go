@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// unlike says why a span's durations in some run are not those of the same tuples as in the other
-// runs. It is empty if each run has the durations of all tuples, or if all runs chose tuples by the
-// same rules for ids.
+// unlike says why the durations of a span do not come from the same tuples in all runs. It is empty
+// if each run has the durations of all tuples, or if all runs chose tuples by the same rules for
+// ids.
 func unlike(c Change, all []*Answer) string {
 	joins := slices.ContainsFunc(all, func(a *Answer) bool {
 		return slices.ContainsFunc(a.Spans, func(l Span) bool {

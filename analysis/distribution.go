@@ -90,8 +90,7 @@ func (c *counts) merge(d *counts) {
 	}
 }
 
-// each passes every bucket that is not empty to a function, in rising order, until the function
-// returns false.
+// each calls tell for every bucket that is not empty, in rising order, until tell returns false.
 func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
 	for i := len(c.negative) - 1; i >= 0; i-- {
 		if c.negative[i] == nil {
@@ -245,8 +244,8 @@ func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
 }
 
 // note adds durations to the sums, and returns the smallest and the largest ends among them. It
-// does not count ends in buckets. If that remains to be done, uncounted is true, and the caller
-// must count the ends in d.lo and d.hi.
+// does not count ends in buckets. If uncounted is true, the caller must still count the ends in
+// d.lo and d.hi.
 func (d *distribution) note(elapsed []tscratio.Elapsed) (
 	least, largest tscratio.Elapsed, uncounted bool) {
 	if len(elapsed) == 0 {

@@ -172,8 +172,7 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 func (v votes) not() votes { return votes{v.surelyNot, v.surely, v.middleNot, v.middle} }
 
 // precedes decides by the intervals if they show the order, otherwise by the names of the points,
-// and at last by the middles of the intervals. It also gets the number of tuples that pass both
-// points.
+// and at last by the middles of the intervals. both is the number of tuples that pass both points.
 func (v votes) precedes(both uint64, a, b point) bool {
 	if both == 0 {
 		return false

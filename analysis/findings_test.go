@@ -115,8 +115,9 @@ func TestFindingsAboutDeclaredEdges(t *testing.T) {
 	}
 }
 
-// A declared edge that contradicts the data does no harm: but for the finding about it, the answer
-// is the same as without it. If two edges contradict the data only together, the first is used.
+// A declared edge that contradicts the data does no harm: apart from the finding about the edge,
+// the answer is the same as without the edge. If two edges contradict the data only together, the
+// first is used.
 func TestEdgesAgainstTheData(t *testing.T) {
 	const ms = simrun.Hz / 1000
 	dir := write(t, everyTen(0, "source/send", 20, 0), everyTen(1, "work/recv", 20, ms),

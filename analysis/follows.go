@@ -26,8 +26,9 @@ type NearEdge struct {
 const leastNear = 19
 
 // nearEdges returns the pairs of points that a few tuples passed in the wrong order, while all
-// others show one order. Where branches run side by side, their points look like this too. So To is
-// a point that no other point precedes: tuples must come to it from somewhere.
+// others show one order. The points of branches that run side by side look like this too. So
+// nearEdges returns only pairs whose second point no other point precedes: tuples must come to that
+// point from somewhere.
 func (in *input) nearEdges(e *evidence, o *ordering) (near []NearEdge) {
 	for p := range in.points {
 		for q := range in.points {
@@ -46,7 +47,8 @@ func (in *input) nearEdges(e *evidence, o *ordering) (near []NearEdge) {
 }
 
 // Made returns pairs of points, each as actor/point. Suppose that a tuple passes the second point
-// of a pair. Then every tuple of which it was made has passed the first before, or never passes it.
+// of a pair. Then every tuple of which it was made has already passed the first point, or never
+// passes that point.
 func (a *Answer) Made() (pairs [][2]string) {
 	for _, s := range a.EndToEnd {
 		if s.Origin == "" {

@@ -111,8 +111,8 @@ func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	return w
 }
 
-// load takes a partition and groups its events by id. The last parameter says whether the store
-// then still has the events.
+// load takes a partition and groups its events by id. If keep is true, the store still has the
+// events afterwards.
 func (w *gatherer) load(s *scattered, partition int, keep bool) error {
 	w.runs = w.runs[:0]
 	var err error
@@ -153,7 +153,7 @@ func (w *gatherer) chainByHash() {
 	}
 }
 
-// each passes every id of the partition to a function, with its events.
+// each calls tell for every id of the partition, with the events of that id.
 func (w *gatherer) each(tell func(id uint64, events []passage)) {
 	if w.paged {
 		w.eachPage(func(first uint64, p *page) {

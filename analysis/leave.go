@@ -8,9 +8,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// leaveOut drops points and logs if they are more than one answer can distinguish, and notes how
-// many it drops. Nodes choose points in turns. Each node begins with its points that have the most
-// events. So one program with a thousand channels does not push out the points of others.
+// leaveOut drops points and logs if there are more of them than a single answer can distinguish,
+// and notes how many it drops. Nodes choose points in turns. Each node begins with its points that
+// have the most events. Thus one program with a thousand channels does not push out the points of
+// others.
 func (in *input) leaveOut(rank map[point]int) {
 	sources := make([][]int, len(in.nodes))
 	points := make([][]point, len(in.nodes))
@@ -59,8 +60,7 @@ func (in *input) leaveOut(rank map[point]int) {
 	in.sources = left
 }
 
-// inTurns takes one item of each group in turn. The last parameter limits how many different items
-// it chooses.
+// inTurns takes one item of each group in turn. most limits how many different items it chooses.
 func inTurns[T comparable](groups [][]T, most int) map[T]bool {
 	chosen := map[T]bool{}
 	for turn, more := 0, true; more; turn++ {

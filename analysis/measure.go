@@ -64,7 +64,7 @@ type apart struct {
 // tellEvents exports a tuple's events, each placed on the reference's counter. A duration between
 // two events may rest on the relation of their own two nodes, so its interval may extend beyond the
 // difference of the two placed intervals. In that case the later event's interval is widened, so
-// that the difference contains the interval of the duration. The second mask has the ranks at which
+// that the difference contains the interval of the duration. ended is a mask of the ranks at which
 // the tuple ended although it could have gone on.
 func (w *gatherer) tellEvents(id, mask, ended uint64, path *[maxPoints]passage) {
 	var at [maxPoints]tscratio.Interval

@@ -111,9 +111,9 @@ func (f *forks) sender(x, y *actor) int {
 
 // decide finds the flow of tuples. A tuple goes from actor to actor in two cases only: it leaves
 // one actor before it enters the other, or one actor calls the other. In a third case, the times
-// look like a flow, but are none. Suppose that tuples are copied to two actors, and one actor is
-// usually faster. Then the points of that actor come first, although no tuple goes from one actor
-// to the other.
+// look like a flow although there is none. Suppose that tuples are copied to two actors, and one
+// actor is usually faster. Then the points of that actor come first, although no tuple goes from
+// one actor to the other.
 func (f *forks) decide() {
 	f.actors = actorsOf(f.points)
 	inner := map[*actor][]*actor{}

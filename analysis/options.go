@@ -27,7 +27,7 @@ type Options struct {
 	// nodes. In runs of more than 32 nodes, third nodes are not used.
 	ThirdNodes tscratio.ThirdNodes
 
-	// Memory_bytes is how much memory events may take; 0 is 512 MiB. The other events go to a
+	// Memory_bytes is how much memory events may take; 0 is 512 MiB. Events beyond that go to a
 	// scratch file of at most Scratch_bytes; 0 is 64 GiB. The file is in the directory Scratch. If
 	// Scratch is empty, the file is in the system's directory for temporary files.
 	Memory_bytes  int64
@@ -52,10 +52,10 @@ type Options struct {
 
 	Filter Filter
 
-	// Truth is told that one node's counter showed a reading. It returns the smallest and the
-	// largest reading that another node's counter may truly have had at that moment. This is known
-	// only for virtual nodes (internal/truth); otherwise ok is false. If Truth is set, the whole
-	// answer is checked against it. Many goroutines call it. nil: the truth is not known.
+	// Truth takes a moment, at which one node's counter showed a reading. It returns the smallest
+	// and the largest reading that another node's counter may truly have had at that moment. This
+	// is known only for virtual nodes (internal/truth); otherwise ok is false. If Truth is set, the
+	// whole answer is checked against it. Many goroutines call it. nil: the truth is not known.
 	Truth func(node string, reading uint64, other string) (read tscratio.Interval, ok bool)
 
 	// Progress is called with the share of the work that is done, from 0 to 1, and with what is

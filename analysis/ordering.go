@@ -174,8 +174,8 @@ func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 //   - The operator gives tuples other ids, with the old id at p and the new one at q. The link
 //     between the ids shows where the tuple went. So q is taken as earlier unless the data show
 //     that p is.
-//   - It does not. Then q is taken as earlier only if the data show it, and the names of p and q
-//     are end and send.
+//   - The operator does not change the ids. Then q is taken as earlier only if the data show it,
+//     and the names of p and q are end and send.
 func (in *input) sentBefore(e *evidence, p, q int) bool {
 	v := votesOf(q, p, &e.single, &e.firsts)
 	for _, h := range in.handed {
@@ -199,7 +199,7 @@ func (in *input) entered(actor string) (mask uint64) {
 }
 
 // setAside makes the point p an aside, which precedes no point. A point that preceded p still does
-// so in two cases: it is in the given mask, or it precedes a point of this mask that precedes p.
+// so in two cases: it is in the mask from, or it precedes a point of this mask that precedes p.
 // Asides in the mask do not count.
 func (o *ordering) setAside(p int, from uint64) {
 	o.asides |= 1 << p

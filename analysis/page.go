@@ -173,7 +173,7 @@ func (w *gatherer) findPages() bool {
 	return pages <= n/leastPerPage+1
 }
 
-// eachPage fills one page after another. It passes each to a function, with the id of the page's
+// eachPage fills one page after another. It calls tell with each page and the id of the page's
 // first row.
 func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	if w.page == nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Path is a set of points that the same tuples pass: a part of the graph that no edge connects to
-// the rest. Tuples that were made of others have ids of their own, and so a Path of their own.
+// the rest. Tuples that were made of others have ids of their own, and thus a Path of their own.
 type Path struct {
 	From   []string `json:"from"` // points where tuples begin
 	To     []string `json:"to"`   // points where they end

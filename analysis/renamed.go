@@ -213,8 +213,8 @@ func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
 	return done, errors.Join(next.flush(), ready.flush())
 }
 
-// eachRenaming passes each link by which a tuple is renamed to a function. It looks at one
-// partition of the links, which are divided by their children or by their parents.
+// eachRenaming calls a function with each link that renames a tuple. It looks at one partition of
+// the links, which are divided by their children or by their parents.
 func (r *renamer) eachRenaming(links *store[logstore.Link], p int,
 	tell func(l logstore.Link, operator int)) error {
 	_, err := links.each(p, nil, func(of []logstore.Link, source int32) {

@@ -116,7 +116,7 @@ func (in *input) begin(bins Bins, of []told) error {
 	return in.options.Begin(b)
 }
 
-// gatherAll sums up all tuples: first those within one id, and then those that links make one of.
+// gatherAll sums up all tuples: first by their ids, and then along the links between tuples.
 func (in *input) gatherAll(ctx context.Context, s *scratch, all *scattered, g *graph, axes []axis) (
 	*found, error) {
 	l := in.newLineage(s, all)
@@ -136,7 +136,7 @@ func (in *input) gatherAll(ctx context.Context, s *scratch, all *scattered, g *g
 	return f, nil
 }
 
-// noteNothingChosen notes it if the filter leaves no tuple.
+// noteNothingChosen adds a note to the answer if the filter leaves no tuple.
 func (a *Answer) noteNothingChosen(f *Filter) {
 	if !f.any() || a.Work.Tuples > 0 || a.Length != nil || len(a.Counters) > 0 {
 		return

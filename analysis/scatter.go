@@ -315,7 +315,7 @@ type order struct {
 
 func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }
 
-// take checks events of one page. Ids of one page share all bits above pageBits, and so the bits
+// take checks events of one page. Ids of one page share all bits above pageBits, and thus the bits
 // above originShift. So the events have one origin, which may differ from that of the previous
 // page.
 func (o *order) take(t *told, events []logstore.Event) {

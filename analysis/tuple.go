@@ -181,7 +181,7 @@ func (w *gatherer) mayEnd(mask, ended uint64) {
 	}
 }
 
-// spill notes how long a tuple may have taken if its events are in doubt: from its begin to the
+// spill notes how long a tuple may have taken if its events are in doubt: from its beginning to the
 // last event of its id.
 func (w *gatherer) spill(mask uint64, path *[maxPoints]passage) {
 	f := &w.found.points[bits.TrailingZeros64(mask)].spilled
