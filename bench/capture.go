@@ -37,9 +37,9 @@ type CaptureRow struct {
 	Off, On float64
 	Changes []float64
 
-	// These are for a server, for each pair. Cores is the processor time that the capture adds, as
-	// cores. Work is the lost share of operations in a second of processor time: it depends less on
-	// what else the machine does.
+	// Only the rows about a server have these, with one value for each pair. Cores is the processor
+	// time that the capture adds, as cores. Work is the lost share of operations in a second of
+	// processor time: it depends less on what else the machine does.
 	Cores, Work []float64
 
 	AgentCores float64 // cores that the capture and its drainer used

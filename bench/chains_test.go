@@ -45,7 +45,7 @@ var goCalls = []struct{ row, symbol, jumps string }{
 // load of the same address. A store is regarded as executed when its address and data are there,
 // because the models disagree about when it ends. The reading itself is left out, because the
 // models have only a guess of its latency, and so are calls and returns. The caller's instructions,
-// which store the arguments for the call of Go, are not judged. Neither is Go's log call on arm64,
+// which store the arguments of the call in Go, are not judged. Neither is Go's log call on arm64,
 // which is compiled Go and not assembly.
 func TestBarChains(t *testing.T) {
 	bar := proof.Bar{Name: "chains and uops around the reading above their limits", Unit: "figures"}

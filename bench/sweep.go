@@ -179,8 +179,8 @@ func sweepAlone(ctx context.Context, link *control.Client, o SweepOptions, nodes
 }
 
 // startClients starts processes with clients of the given names, and waits until each has examined
-// the machine, which is not part of a sweep. The caller must stop the returned workers even after
-// an error.
+// the machine. This examination is not part of a sweep. The caller must stop the returned workers
+// even after an error.
 func startClients(ctx context.Context, o SweepOptions, server string, names []string) (
 	workers []*worker, err error) {
 	o.Progress("starting the clients")

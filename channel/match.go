@@ -33,8 +33,8 @@ func notInPattern(r rune) bool {
 // and ? matches any one byte.
 func Match(pattern, text string) bool {
 	// If the text does not match the pattern after the last * so far, let that * match one byte
-	// more. An earlier * never needs to match more. So the steps are at most the product of the two
-	// lengths.
+	// more. An earlier * never needs to match more. So the number of steps is at most the product
+	// of the two lengths.
 	star, resume := -1, 0
 	p, t := 0, 0
 	for t < len(text) {

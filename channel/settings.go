@@ -17,7 +17,8 @@ var ErrParameter = errors.New("bad handler parameter")
 // numbers, or strings such as "64Ki", "10KB" and, for periods, "500ms".
 type Params map[string]any
 
-// Settings are a handler and its parameters, checked. The zero value is the null handler.
+// Settings are a handler and its parameters, which have been checked. The zero value is the null
+// handler.
 //
 // Settings from shared memory or from a file must pass Validate before they are used.
 type Settings struct {

@@ -36,9 +36,9 @@ const (
 	Windowed Bound = "windowed"
 
 	// Paper computes the paper's bound at any moment. The paper draws a straight line through two
-	// exchanges: the exchange of smallest round trip in the first ten trains, and in the last ten.
-	// The bound is half of the larger of these two round trips. It ignores wander, quantum and
-	// slack.
+	// exchanges: the one of smallest round trip in the first ten trains, and the one of smallest
+	// round trip in the last ten. The bound is half of the larger of these two round trips. It
+	// ignores wander, quantum and slack.
 	Paper Bound = "paper"
 )
 

@@ -15,8 +15,9 @@ import (
 )
 
 // A tape is all that a node's part in the graph was given since it was born. Played to a new node,
-// it causes the same work. So a node's CPU time is measured alone, as on a machine of its own: in a
-// simulation of thousands of nodes, each finds the caches full of the others.
+// it causes the same work. This measures a node's CPU time as on a machine of its own. In a
+// simulation of thousands of nodes, by contrast, each node finds the caches full of the data of
+// others.
 type tape struct {
 	config overlay.Config // without Transport and Random
 	seed   uint64
