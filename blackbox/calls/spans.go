@@ -94,8 +94,9 @@ func (b *builder) finish() *Set {
 //   - A client without a server in the data called a program that was not observed.
 //   - Messages of queues have no response, and neither have spans that follow from others.
 //
-// The cause of a call is found among the ancestors of its span: it is the call with which the
-// nearest ancestor begins that is in the caller's place and begins with a received call.
+// The cause of a call is found among the ancestors of its span. Of the ancestors that are in the
+// caller's place and begin with a received call, take the nearest: the call with which it begins is
+// the cause.
 func (b *builder) trace(all []*span) {
 	all = b.unique(all)
 	b.parents(all)

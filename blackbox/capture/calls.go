@@ -9,7 +9,8 @@ import (
 
 // If a message waited, somebody was late: the kernel, which had to wake a thread and copy the
 // bytes, or the program, which did something else. The two hooks below tell which it was. They see
-// when each system call begins, and when a system call ends in which a thread waits for messages.
+// the beginning of every system call. They also see the end of the system calls in which a thread
+// waits for messages.
 const (
 	hookCall    = "sys_enter" // (registers, number)
 	hookCallEnd = "sys_exit"  // (registers, result)

@@ -24,8 +24,8 @@ import (
 const costVariable = "CLOUDPROFILER_CAPTURE_TEST_COST"
 
 // loadMain exchanges messages when it is told to, and says how much processor time a call took. It
-// exchanges them in short pieces, and says the median over all pieces: on a machine that does other
-// things, too, this is steadier than the mean, and than the time on the clock.
+// exchanges them in short pieces, and says the median over all pieces: on a busy machine, this is
+// steadier than the mean, and steadier than the time on the clock.
 func loadMain() {
 	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(err)

@@ -14,9 +14,9 @@ import (
 // have the descriptions that it needs.
 const again_ns = 1e9
 
-// most is the largest number of sockets that the capture remembers, and that of threads. If it
-// knows more, the kernel describes all of them again that are still in use. The capture forgets
-// the others.
+// most is the largest number of sockets, and the largest number of threads, that the capture
+// remembers. If it knows more, the kernel again describes those that are still in use, and the
+// capture forgets the others.
 const most = 1 << 16
 
 // sockets has the sockets that the kernel described, by their cookies. now has the sockets that

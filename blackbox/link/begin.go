@@ -22,8 +22,8 @@ const (
 )
 
 // rates returns, for each delay, the logarithm of the rate at which a moment causes calls. The rate
-// comes from the lags that exceed chance. The parameter is the number of calls of the one kind for
-// each moment of the other kind.
+// comes from the lags that exceed chance. calls is the number of calls of the one kind for each
+// moment of the other kind.
 func (l *lag) rates(calls float64) (f [delaySteps]float64) {
 	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
 	for i := range f {

@@ -79,7 +79,8 @@ func (m *Matched) datagrams(sockets []*socket, possible possible, each func(Matc
 	groups(sends, receives, g.match)
 }
 
-// groups calls a function for all datagrams of each content that was sent.
+// groups calls each once for every content that was sent, with all datagrams that have this
+// content.
 func groups(sends, receives []datagram, each func(sends, receives []datagram)) {
 	cut := func(all []datagram, c content) (these, rest []datagram) {
 		n := 0
@@ -216,8 +217,9 @@ func (g *gathering) fit(s, r *socket) bool {
 }
 
 // conceivable reports whether a socket may receive what another one sends, even if nothing proves
-// it. A translation that few datagrams have passed yet may be the reason. But what is sent to an
-// address of a captured node is received there, and a datagram from such an address was sent there.
+// it. There may be a translation of addresses that only a few datagrams have passed so far. But
+// what is sent to an address of a captured node is received there, and a datagram from such an
+// address was sent there.
 func (g *gathering) conceivable(s, r *socket) bool {
 	t, near := translates(s, r)
 	if near || t == (translation{}) {

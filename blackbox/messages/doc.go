@@ -4,10 +4,11 @@
 //	answer, err := messages.Of(run, messages.Options{})
 //
 // Two sockets are the ends of one TCP connection if both know the sequence numbers with which its
-// two streams began. TCP chose these numbers at random. So the addresses that the two ends see do
-// not matter, nor earlier connections with these addresses. Within a stream, a message is received
-// by the call that took its last byte (match.go). Nothing is guessed: if a message's place in its
-// stream is not exactly known, the message gets no other end, and is counted with the reason.
+// two streams began. TCP chose these numbers at random. So it does not matter which addresses the
+// two ends see, or whether earlier connections had these addresses. Within a stream, a message is
+// received by the call that took its last byte (match.go). Nothing is guessed: if a message's place
+// in its stream is not exactly known, the message gets no other end, and is counted with the
+// reason.
 //
 // The ends of a UNIX connection know each other, and the sizes of the messages say which call
 // received which (unix.go). Datagrams are found by their checksums (datagram.go).

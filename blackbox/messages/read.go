@@ -247,7 +247,8 @@ func (l *Log) follow(e *end) {
 	l.last[e.by.Number] = now
 }
 
-// connection handles a description. It holds for the whole log, even for messages before it.
+// connection handles a description of a socket. The description holds for the whole log, even for
+// messages that come before it.
 func (l *Log) connection(c blackbox.Connection) {
 	s := l.numbers[c.Number]
 	if s != nil && s.of.Cookie == c.Cookie { // a repeated description

@@ -249,9 +249,9 @@ func (l *line) most(at *end) int64 {
 	return sum
 }
 
-// count finds how much was received that was sent before the first captured call. Whatever was sent
-// is either received or still waits. So at any moment, this number is what waits, plus what the
-// captured calls have received so far, minus what they have sent so far.
+// count finds how much of what was received had been sent before the first captured call. Whatever
+// was sent is either received or still waits. So at any moment, this number is what waits, plus
+// what the captured calls have received so far, minus what they have sent so far.
 func (p *pipe) count() {
 	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, l := range []*line{&p.sends, &p.receives} {

@@ -135,9 +135,9 @@ type local struct {
 	at        netip.AddrPort
 }
 
-// serversOf says which sockets belong to the program that receives requests. Many connections of a
-// server have the same port, and each of a client has its own. If that does not decide, the client
-// is the end that sends first.
+// serversOf says which sockets belong to the program that receives requests. A server has many
+// connections with one port. A client has another port for each connection. If that does not
+// decide, the client is the end that sends first.
 func serversOf(sockets []*messages.Socket) map[*messages.Socket]bool {
 	ports := map[local]int{}
 	remotes := map[netip.AddrPort]int{}
