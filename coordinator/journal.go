@@ -97,7 +97,7 @@ func (n *node) noted() notedNode {
 
 // save writes all changes to disk: first trains to the run, then trains to the journal, and last
 // the numbers of the nodes' reports. So no number is ever stored before the trains of its report.
-// What it cannot write, the next call of save writes.
+// If it cannot write something, the next call of save tries again.
 func (c *core) save() error {
 	var dirty []*pair
 	var toRun []*tscratio.Pair

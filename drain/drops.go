@@ -64,8 +64,8 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 //
 // The table has room for DropsSize ranges. So when the program began its newest range, the drainer
 // had released at least begun − DropsSize ranges. Since then, the table was full only while the
-// drainer had released exactly this number. It is looked for among all numbers that the ring has
-// shown, because a drop that is still in progress may have read an earlier one.
+// drainer had released exactly this number. mayHaveBeenFull looks for this number among all numbers
+// that the ring has shown, because a drop that is still in progress may have read an earlier one.
 func (p *place) mayHaveBeenFull(begun uint64) bool {
 	return begun >= ring.DropsSize && p.told>>(p.drops+ring.DropsSize-begun)&1 == 1
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // Snapshot writes the content of flight recorders: the last records of channels with policy
-// overwrite. The parameter selects channels; nil selects all. Records that an earlier snapshot has
-// written are not written again.
+// overwrite. match selects channels; nil selects all. Records that an earlier snapshot has written
+// are not written again.
 func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
 	// Note the number of requests now. This snapshot does not answer later requests.
 	err := d.each(func(_ *worker, s *source) (more, gone bool, err error) {

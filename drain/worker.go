@@ -203,10 +203,9 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each goes through the rings again and again, and calls a function for each ring that is not
-// finished. The function returns two results. If more is false, the ring is finished. The worker
-// then looks at that ring as usual, until the other rings are finished too. If gone is true, the
-// worker drops the ring.
+// each goes through the rings again and again, and calls do for each ring that is not finished. do
+// returns two results. If more is false, the ring is finished. The worker then looks at that ring
+// as usual, until the other rings are finished too. If gone is true, the worker drops the ring.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {
