@@ -110,8 +110,8 @@ type Path struct {
 	Steps   []Step            `json:"steps"`
 	Events  []Passed          `json:"events"`
 	// Pauses are the longest pauses, during the tuple's time, of the JVMs that logged the tuple.
-	// Paused is how much of the time on the critical path lay in pauses. The time of a step lies in
-	// a pause while the JVM pauses in which the step begins or that in which it ends.
+	// Paused is how much of the time on the critical path lay in pauses. A step begins in one JVM
+	// and may end in another. It lies in a pause while either of the two pauses.
 	Pauses       []Pause           `json:"pauses"`
 	Paused       analysis.Interval `json:"paused"`
 	Paused_known bool              `json:"paused_known"`

@@ -3,7 +3,7 @@
 // processes.
 //
 //	go run ./examples/adstream -logs /tmp/ads      # three nodes in one process
-//	adstream -node b -placement placement.yaml     # node b of a placement; start each node so
+//	adstream -node b -placement placement.yaml     # node b of a placement; start all like this
 //
 // docs/adstream.md describes what it does and what to look at. Package job is the implementation,
 // and contains what to copy.

@@ -8,5 +8,5 @@
 //
 // Each teller logs the amount of a deposit as the id of two channels: teller/read when it has read
 // the balance, and teller/write when it has written it. cprof replay finds an order in which a
-// deposit is lost, though none was: docs/replay.md shows how.
+// deposit is lost, even if the run lost none: docs/replay.md shows how.
 package main

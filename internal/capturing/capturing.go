@@ -11,15 +11,16 @@ func CheckFilter(text string) error {
 	return err
 }
 
-// CheckAlso returns an error if the text does not say what is also captured: see capture.ParseAlso.
+// CheckAlso returns an error if the text is not a valid list of what is captured in addition: see
+// capture.ParseAlso.
 func CheckAlso(text string) error {
 	_, err := capture.ParseAlso(text)
 	return err
 }
 
 // Starter returns the value of the field Capture in an agent's configuration. only is a filter: see
-// CheckFilter. also is what is also captured: see CheckAlso. A capture that fails after its start
-// calls notify with the error.
+// CheckFilter. also names what is captured in addition: see CheckAlso. A capture that fails after
+// its start calls notify with the error.
 func Starter(only, also string, notify func(error)) func(rings string) (agent.Capture, error) {
 	return func(rings string) (agent.Capture, error) {
 		filter, err := capture.ParseFilter(only)

@@ -96,8 +96,8 @@ type kept struct {
 }
 
 // givenStamps separates two kinds of stamps, both counted from the counter at the beginning: those
-// that orders give are smaller, and those that programs read are larger. A program that reads the
-// counter has needed more cycles than that for its first order.
+// that orders give are smaller, and those that programs read are larger. A program reads the
+// counter only after its first order, which takes more cycles than this.
 const givenStamps = 1000
 
 type header struct {

@@ -18,7 +18,7 @@ import (
 const before = "0b1d7be21537"
 
 // TestBarUpgrade makes runs with a server of the previous release and agents of this one, and the
-// other way round. One of the programs is of the release that the agents are not of. In a third
+// other way round. In both, one of the programs is of the other release than the agents. In a third
 // run, all daemons are upgraded while the run is open. Nothing may be missing, and cprof of this
 // release must read all runs.
 func TestBarUpgrade(t *testing.T) {

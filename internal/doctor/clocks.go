@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// ptpKinds has the PTP clocks behind which is a hypervisor. The keys are the names that the drivers
+// ptpKinds has the PTP clocks that a hypervisor provides. The keys are the names that the drivers
 // give in sysfs, and the values say what the clock is. All other PTP clocks belong to network
 // interfaces.
 var ptpKinds = map[string]string{

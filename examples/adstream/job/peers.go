@@ -30,7 +30,7 @@ type peer struct {
 	heard atomic.Pointer[time.Time] // time of the peer's last answer; nil before the first
 }
 
-// heardSince reports whether the peer has answered since a moment. It also returns true if this
+// heardSince reports whether the peer has answered since the moment t. It also returns true if this
 // process stopped asking the peer for a reason other than the peer's silence. In both cases, the
 // peer is not to blame.
 func (o *peer) heardSince(t time.Time) bool {
