@@ -20,7 +20,7 @@ var pushPullSource []byte
 // GenOptions say how long to measure the generator.
 type GenOptions struct {
 	Repetitions int           // smallest number of valid repetitions; at least 1
-	Limit       time.Duration // after this time begin no further repetition of a row
+	Limit       time.Duration // after this time, no further repetition of a row begins
 	Tuples      int           // tuples in a repetition of the row single; other rows send fewer
 	Rows        []string      // empty: all of GenRows
 

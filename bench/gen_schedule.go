@@ -113,7 +113,7 @@ func onOwnThread(f func() error) error {
 const lateAfter = 10 * time.Microsecond
 
 // A tuple that is due in a pause is sent late, unless it is due in the last lateAfter of the pause.
-// lateIn returns for how much of the pause tuples are late.
+// lateIn returns the part of a pause in which due tuples are sent late.
 func lateIn(pause time.Duration) time.Duration { return max(0, pause-lateAfter) }
 
 // lateLoop reads the counter on a core for 0.2 s, and returns the share of that time in which due

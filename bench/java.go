@@ -22,7 +22,7 @@ import (
 // JavaOptions say how long to measure log calls in Java.
 type JavaOptions struct {
 	Repetitions int           // smallest number of repetitions
-	Limit       time.Duration // after this time begin no further repetition
+	Limit       time.Duration // after this time, no further repetition begins
 
 	// Progress is called before each repetition and may be nil.
 	Progress func(counted int)

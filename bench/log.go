@@ -19,7 +19,7 @@ import (
 // LogOptions say how long to measure log calls.
 type LogOptions struct {
 	Repetitions int           // smallest number of valid repetitions; at least 1
-	Limit       time.Duration // after this time begin no further repetition
+	Limit       time.Duration // after this time, no further repetition begins
 	Dir         string        // where the rings are made; "" as in handlers.Options
 
 	// Progress is called before each repetition and may be nil.

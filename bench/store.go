@@ -24,7 +24,7 @@ import (
 // StoreOptions say how long to measure logs.
 type StoreOptions struct {
 	Repetitions int           // smallest number of valid repetitions; at least 1
-	Limit       time.Duration // after this time begin no further repetition of either part
+	Limit       time.Duration // after this time, no further repetition of either part begins
 	Sets        []string      // data sets to measure; nil: all
 
 	// The following options are for the sustained row.
@@ -230,7 +230,7 @@ func (r *storeRun) turn(b *recordBuffer, dir string) error {
 	if err != nil {
 		return err
 	}
-	r.seed++ // a new seed for every repetition, and so for each file
+	r.seed++ // a new seed for every repetition, and thus for each file
 	b.fill(set, n)
 	path := filepath.Join(dir, "bench"+logstore.Suffix)
 	defer os.Remove(path)

@@ -16,7 +16,7 @@ import (
 type Options struct {
 	Seed        uint64
 	Lasting     time.Duration // length of each session
-	Limit       time.Duration // after this time begin no further part; 0: no limit
+	Limit       time.Duration // after this time, no further part begins; 0: no limit
 	Queries     int           // number of queries for each row
 	Loopback    bool          // put both ends on the loopback interface: no namespaces, no root
 	Settings    []Setting     // each is measured in a session of its own

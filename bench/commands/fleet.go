@@ -331,7 +331,7 @@ type fleetLine struct {
 	Asked_ns        int64   `json:"ask_ns"`
 	Evaluated_ns    int64   `json:"server_evaluates_ns"` // until the first pair is known
 	ServerSlower    int     `json:"server_slower"`
-	ServerBeats     float64 `json:"server_beats"` // of those that nodes had to send, the part sent
+	ServerBeats     float64 `json:"server_beats"` // share of the due pings that nodes sent
 
 	// These are 0 if there was no hostile simulation.
 	HostileQueries      uint64  `json:"hostile_queries"`
@@ -345,17 +345,18 @@ type fleetLine struct {
 	KilledQueries uint64 `json:"killed_queries"`
 	KilledOutside uint64 `json:"killed_outside"`
 
-	// These are of a node in small fleets.
+	// These are the figures of a node in small fleets.
 	SmallMessages float64 `json:"small_graph_messages_a_second"`
 	SmallBytes    float64 `json:"small_graph_bytes_a_second"`
 	SmallCPU_ns   int64   `json:"small_graph_cpu_ns_a_second"`
 
-	// These are the CPU times of a node to which is played, alone, what it received in the fleet,
-	// and in a small one. The CPU times above include the simulation, and what the caches lack.
+	// These are the CPU times of a node that runs alone and gets what it received in the fleet, or
+	// in a small fleet. The CPU times above also include the simulation and the misses of the
+	// caches.
 	AloneCPU_ns      int64 `json:"node_cpu_ns_a_second"`
 	SmallAloneCPU_ns int64 `json:"small_node_cpu_ns_a_second"`
 
-	// These are of the hostile simulation.
+	// These are the figures of the hostile simulation.
 	Liars       int   `json:"liars"`
 	Named       int   `json:"liars_named"`
 	Joined_ns   int64 `json:"joined_after_cut_ns"` // 0: not, or there was no cut

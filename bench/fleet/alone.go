@@ -26,7 +26,7 @@ type tape struct {
 	heats  []overlay.Heat
 	inputs []input
 
-	from time.Duration // when the part of the tape begins that is measured
+	from time.Duration // when the measured part of the tape begins
 	sent int           // messages that the node sent since then
 }
 
@@ -127,8 +127,8 @@ func threadTime() (time.Duration, error) {
 	return time.Duration(t.Nano()), err
 }
 
-// playAll plays the tapes of several sets in turns, many times. It returns, for each set, the CPU
-// time of one node in a second: the mean over the nodes of each one's median.
+// playAll plays the tapes of several sets in turns, many times. For each set, it returns the CPU
+// time of one node in a second: the mean of the medians of the nodes.
 func playAll(sets ...[]*tape) ([]time.Duration, error) {
 	const rounds = 15
 	runtime.LockOSThread()

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 )
 
-// A node that is given, alone, what it received in a fleet does the same work again. If it does
+// A node that runs alone and gets what it received in a fleet does the same work again. If it does
 // not, no figure is returned.
 func TestTapesArePlayed(t *testing.T) {
 	w := &world{r: rand.New(rand.NewPCG(seed.Of(t), 0)), byName: map[overlay.Name]*node{},

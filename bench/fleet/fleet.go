@@ -40,8 +40,9 @@ type Result struct {
 	// neighbours, and all of them lived. It is 0 if nobody was killed, and healLimit if that never
 	// happened.
 	Healed time.Duration
-	// Joined is the same after two halves could reach each other again. All nodes are then also in
-	// one graph. It is 0 if there was no cut, or if that never happened.
+	// Joined is how long this took after the two halves of the fleet could reach each other again.
+	// All nodes are then also in one graph. Joined is 0 if there was no cut, or if that never
+	// happened.
 	Joined   time.Duration
 	Measured int // pairs that were measured
 
@@ -62,11 +63,11 @@ type Result struct {
 	Messages, Bytes, TrainPackets, TrainBytes float64
 	GraphCPU                                  time.Duration // CPU time of a node in a second
 
-	// These are the same of a node in a fleet of SmallNodes.
+	// These are the same figures for a node in a fleet of SmallNodes nodes.
 	SmallMessages, SmallBytes float64
 	SmallCPU                  time.Duration
 
-	// These are the CPU times of a node that is given, alone, what it received in either fleet.
+	// These are the CPU times of a node that runs alone and gets what it received in either fleet.
 	AloneCPU, SmallAloneCPU time.Duration
 }
 
@@ -230,8 +231,8 @@ func costOf(fleets []*world) (c cost, err error) {
 	return c, err
 }
 
-// smallCost returns the cost in small fleets that have as many nodes together as the large one. So
-// the simulation of each node finds as little in the CPU's caches.
+// smallCost returns the cost in small fleets, which together have as many nodes as the large one.
+// So the simulation of a node finds as little in the CPU's caches as in the large fleet.
 func smallCost(o Options) (cost, error) {
 	var fleets []*world
 	for i := range max(1, o.Nodes/SmallNodes) {

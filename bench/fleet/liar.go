@@ -8,8 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// manner is how a liar's stamps are false. Every liar also shortens the time that packets were on
-// their way. So relations with the liar seem narrow, and paths through it seem good.
+// manner is the way in which a liar's stamps are false. Every liar also shortens the time that
+// packets were on their way. So relations with the liar seem narrow, and paths through it seem
+// good.
 type manner uint8
 
 const (

@@ -34,7 +34,7 @@ type ServerOptions struct {
 	Seed   uint64
 
 	// Slower makes the time of the fleet pass more slowly than that of the machine, so that a
-	// machine can carry a server and all nodes: periods are as many times as long. 0 means 1.
+	// machine can carry a server and all nodes: each period is Slower times as long. 0 means 1.
 	Slower int
 
 	// Command returns a command that starts this program again. The started program calls Serve.
@@ -45,7 +45,7 @@ type ServerOptions struct {
 // ServerResult is what a server cost.
 type ServerResult struct {
 	Slower    int           // as in the options
-	Beats     float64       // of the pings that nodes had to send in the run, the part sent
+	Beats     float64       // share of the pings that nodes had to send in the run and did send
 	IdleCores float64       // cores that it used while no run was open; the nodes were swept
 	RunCores  float64       // cores that it used while a run was open
 	Private   int64         // its largest private memory, in bytes
@@ -53,7 +53,7 @@ type ServerResult struct {
 	Evaluated time.Duration // until the first question about a pair was answered
 	Pair      time.Duration // from a question about a random pair until its answer: the median
 	Pair99    time.Duration // the same: 99 of 100 answers take less
-	Asked     time.Duration // the same of questions that the server refuses at once: median
+	Asked     time.Duration // the same for questions that the server refuses at once: the median
 	Asked99   time.Duration // and 99 of 100
 	Unrelated int           // such questions without a bound
 	Trains    int           // trains of the run
@@ -196,7 +196,7 @@ type order struct {
 	Slower    int
 }
 
-// config returns the server's configuration, with periods that are as many times as long.
+// config returns the server's configuration, with periods that are Slower times as long.
 func (o order) config() coordinator.Config {
 	c := coordinator.DefaultConfig()
 	for _, d := range []*time.Duration{&c.Heartbeat, &c.Dead, &c.SweepEvery, &c.Settle,
@@ -362,8 +362,8 @@ func (w *watched) evaluate(ctx context.Context) error {
 		Into: w.neighboursOf(0)[0]}, nil)
 }
 
-// askNothing notes how long a question takes that the server refuses without a search: that is how
-// long this crowded machine and the link take.
+// askNothing asks a question that the server refuses without a search, and notes how long the
+// answer takes. This is the time that the crowded machine and the link take.
 func (w *watched) askNothing(ctx context.Context, took *[]time.Duration) error {
 	name := w.nodeName(0)
 	began := time.Now()
