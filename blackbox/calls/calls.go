@@ -90,7 +90,7 @@ type Oddities struct {
 	Backwards  int `json:"backwards"`  // spans that ended before they began
 	Impossible int `json:"impossible"` // spans left out because of impossible times
 	Malformed  int `json:"malformed"`  // spans, values and files that could not be read
-	// Why is the reason of the first malformed one.
+	// Why says what was wrong with the first malformed one.
 	Why string `json:"why,omitempty"`
 }
 

@@ -150,7 +150,7 @@ func (s *jaegerSpan) span(place int32) *span {
 	return result
 }
 
-// tags reads tags, which are a list or an object. Others are left out.
+// tags reads tags, which are a list or an object. It ignores a value of any other form.
 func tags(raw json.RawMessage) attributes {
 	of := attributes{}
 	var list []jaegerTag

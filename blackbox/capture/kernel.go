@@ -32,8 +32,7 @@ type kernel struct {
 	shared    shared
 }
 
-// load checks and loads the programs, but does not attach them. The first parameter limits the
-// bytes of the rings.
+// load checks and loads the programs, but does not attach them. most limits the bytes of the rings.
 func load(most int, o Options) (*kernel, error) {
 	here := lookAround()
 	if err := here.describesItself(); err != nil {
@@ -122,7 +121,7 @@ func (k *kernel) loadPrograms(w writer, processors, most, slots int) (err error)
 		k.sizes = w.s
 		k.programs, err = ebpf.NewCollection(collection(w, k.hookNames))
 		if err != nil && w.groups && !errors.Is(err, unix.E2BIG) {
-			// A lockdown of the kernel may forbid only to read names of cgroups.
+			// A lockdown of the kernel may forbid reading the names of cgroups, and nothing else.
 			plain := w
 			plain.groups = false
 			if c, plainErr := ebpf.NewCollection(collection(plain, k.hookNames)); plainErr == nil {

@@ -184,7 +184,7 @@ func (c *Capture) useThread(thread uint32, stamp_ns, at uint64) {
 	}
 }
 
-// text returns the bytes before the first zero byte. The second parameter limits their number.
+// text returns the bytes before the first zero byte. most limits their number.
 func text(b []byte, most int) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b[:min(len(b), most)])

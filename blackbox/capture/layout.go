@@ -176,7 +176,7 @@ func ringSizes(processors, most int, also Also) sizes {
 func (s sizes) headsBytes() int { return s.processors * s.rings * headBytes }
 func (s sizes) ringsBytes() int { return s.processors * s.rings * s.sightings * sightingBytes }
 
-// shared returns the specification of a map that the capture maps into its memory.
+// sharedMap returns the specification of a map that the capture maps into its memory.
 func sharedMap(name string, bytes int) *ebpf.MapSpec {
 	return &ebpf.MapSpec{
 		Name: name, Type: ebpf.Array, KeySize: 4, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE,
@@ -197,8 +197,8 @@ func storage(name string, of ebpf.MapType, bytes uint32) *ebpf.MapSpec {
 // userSlots is the number of entries of mapUsers: more than any process's number.
 const userSlots = 1 << 22
 
-// collection returns all maps and the programs of those hooks. Each program is written by a copy of
-// the writer w.
+// collection returns all maps and the programs of the given hooks. Each program is written by a
+// copy of the writer w.
 func collection(w writer, hooks []string) *ebpf.CollectionSpec {
 	s := w.s
 	program := func(hook string, i asm.Instructions) *ebpf.ProgramSpec {

@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// These hooks tell what is no message. A kernel may lack them.
+// These hooks report what happens beside messages. A kernel may lack them.
 const (
 	hookState    = "inet_sock_set_state" // (sk, old, new): a connection begins or ends
 	hookAgain    = "tcp_retransmit_skb"  // (sk, packet): TCP sends a packet again

@@ -100,8 +100,8 @@ func (s *shared) ends(limit int) (ends []uint64) {
 	return ends
 }
 
-// take passes the sightings of a ring before the number end to a function, and returns how many it
-// has passed.
+// take calls seen for each sighting of a ring up to the number end, and returns the number of these
+// sightings.
 func (s *shared) take(ring int, end uint64, seen func(s sighting, ring int)) (taken int) {
 	h := &s.heads[ring]
 	from := h.read.Load()

@@ -120,8 +120,8 @@ func (w *writer) life(what blackbox.What) asm.Instructions {
 	return w.to
 }
 
-// group reports the names of the present thread's cgroup and of the groups above it, at R9. The
-// kernel has nobody else who would know this of a process that has ended.
+// group reports the names of the present thread's cgroup and of the groups above it, at R9. Once
+// the process has ended, nobody can find out these names any more.
 func (w *writer) group() {
 	f := w.f
 	w.add(asm.Mov.Imm(asm.R1, 0))

@@ -118,7 +118,7 @@ func uringSteps(s *steps) {
 	}
 }
 
-// Messages that are sent and received by io_uring are captured, also if threads of the kernel do
+// Messages that are sent and received by io_uring are captured, even if threads of the kernel do
 // the work. These belong to the process.
 func TestPrivilegedUring(t *testing.T) {
 	privileged.Need(t)

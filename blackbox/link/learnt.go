@@ -180,7 +180,7 @@ func (p *program) score() (sum float64) {
 	return sum
 }
 
-// both returns the weighted mean of two links. The last parameter is the weight of the first.
+// both returns the weighted mean of two links. part is the weight of x.
 func both(x, y Link, part float64) Link {
 	causes := map[int32]float64{
 		x.Cause: x.Probability * part,

@@ -280,7 +280,7 @@ func logarithms(f [delaySteps]float64) *[delaySteps]float32 {
 	return table
 }
 
-// merge adds older experience. The last parameter is its weight.
+// merge adds older experience, with the weight part.
 func (x *experience) merge(old *experience, part float64) {
 	for k := range x.next {
 		x.next[k] += part * old.next[k]

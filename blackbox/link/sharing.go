@@ -39,9 +39,9 @@ type sharing struct {
 type tenure struct{ owner, draws int32 }
 
 const (
-	hopeless  = -15 // logarithm of the chance below which a change has none
+	hopeless  = -15 // logarithm of a chance that is as good as none
 	quietFrom = 4   // quiet visits for each candidate until a call is tried rarely
-	quietStep = 16  // a quiet call is tried in one of how many draws
+	quietStep = 16  // a quiet call is tried in one of this many draws
 	mostTries = 64  // tries for a call in one draw
 )
 

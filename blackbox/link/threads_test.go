@@ -58,7 +58,7 @@ func pool(requests int, threads, mixed bool) *calls.Set {
 	return set
 }
 
-// Threads tell what delays do not: also in a pool, where another thread receives the requests.
+// Threads show what delays do not show, even in a pool, where another thread receives the requests.
 func TestThreadsOfAPool(t *testing.T) {
 	set := pool(400, false, false)
 	if s := Judge(set, Methods[0].Link(&set.Seen)); float64(s.Right) > 0.9*float64(s.Links) {

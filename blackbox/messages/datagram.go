@@ -265,13 +265,13 @@ func translates(s, r *socket) (t translation, near bool) {
 	return t, false
 }
 
-// plain writes an IPv4 address as such, also if the socket is one for IPv6.
+// plain writes an IPv4 address as such, even if the socket is one for IPv6.
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// covers reports whether a socket with a local address is the one at another address. A socket need
-// not be bound to one address.
+// covers reports whether a socket whose own address is local receives what is sent to address. A
+// socket need not be bound to a single address.
 func covers(local, address netip.AddrPort) bool {
 	return local.Port() == address.Port() &&
 		(!local.Addr().IsValid() || local.Addr().IsUnspecified() || local.Addr() == address.Addr())

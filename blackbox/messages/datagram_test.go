@@ -131,7 +131,7 @@ func (n *network) move(all []*post) {
 }
 
 // Datagrams are never matched wrongly, though they are lost, doubled and reordered, and go through
-// a load balancer. All are matched whose content is not sent again and again.
+// a load balancer. Every datagram is matched unless its content is sent again and again.
 func TestDatagrams(t *testing.T) {
 	random := seed.Random(t)
 	matched, all := 0, 0

@@ -47,7 +47,8 @@ func capturerMain(dir string) {
 type shift struct{ from, to uint64 }
 
 // work starts a capturer, waits until it captures, calls a function, and then kills the capturer.
-// The function gets another one, which waits until all messages so far are in the ring.
+// meanwhile is that function. Its argument, flushed, waits until all messages so far are in the
+// ring.
 func work(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 	t.Helper()
 	cmd, err := reexec.Command()

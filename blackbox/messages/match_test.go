@@ -41,7 +41,7 @@ type peer struct {
 	number uint32
 	sent   uint64 // positions
 	got    uint64
-	flight []uint64 // of each sent byte that was not received yet, the stamp if it is the last one
+	flight []uint64 // for each byte on its way: its message's stamp if it is the last byte, or 0
 }
 
 // connect makes a connection whose streams begin at two numbers.
@@ -154,8 +154,8 @@ func (w *world) check(t *testing.T) Matched {
 	return m
 }
 
-// All messages whose both ends were captured are matched, and none wrongly: also if calls were
-// lost, and if connections begin at numbers like those of others.
+// All messages whose both ends were captured are matched, and none wrongly, even if calls were
+// lost, or if connections begin at numbers like those of others.
 func TestMatchIsTheTruth(t *testing.T) {
 	random := seed.Random(t)
 	for range 200 {

@@ -33,8 +33,8 @@ type line struct {
 	loSum []int64 // of the calls before each in byLo, and of all
 }
 
-// local matches messages of UNIX sockets that are connected to each other. It returns the sockets
-// of whose messages only a checksum can tell the other end.
+// local matches messages of UNIX sockets that are connected to each other. It returns the other
+// sockets: only a checksum can show where their messages were received.
 func (m *Matched) local(sockets []*socket, each func(Match)) (rest []*socket) {
 	other := unixPeers(sockets)
 	for _, s := range sockets {

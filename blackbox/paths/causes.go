@@ -18,7 +18,7 @@ type Cause struct {
 }
 
 // Causes finds the causes of all messages that began a request or ended a response. It calls each
-// for each of them.
+// once for every such message.
 func Causes(dir *runs.Directory, o Options, each func(Cause)) error {
 	logs, err := messages.Logs(dir)
 	if err != nil || len(logs) == 0 {

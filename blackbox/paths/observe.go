@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
 
-// moments are the captured calls of the system at the four moments of a call between programs. A
-// moment that was not captured is nil.
+// moments are the captured system calls at the four moments of a call between programs. A moment
+// that was not captured is nil.
 type moments struct {
 	sent     *messages.Call // the first one that sent the request
 	received *messages.Call // the first one that received the request

@@ -43,10 +43,10 @@ type PathCall struct {
 	Own     *Interval `json:"own"`
 	Network *Interval `json:"network"`
 
-	// Message is the first captured call of the system that sent or received the request.
+	// Message is the first captured system call that sent or received the request.
 	Message *messages.Call `json:"-"`
-	// Request and Response are the first call of the system that sent the request, and the last one
-	// that sent the response. A call that was not captured is nil.
+	// Request and Response are the first system call that sent the request, and the last one that
+	// sent the response. A call that was not captured is nil.
 	Request  *messages.Call `json:"-"`
 	Response *messages.Call `json:"-"`
 }
@@ -166,8 +166,8 @@ func (id *MessageID) is(c *messages.Call) bool {
 	return c != nil && c.Cookie == id.Socket && c.Lo_cycles == id.Sent_cycles
 }
 
-// slowest returns the trees that took longest, the slowest one first. The last parameter limits
-// their number. Trees whose time is not known are left out.
+// slowest returns the trees that took longest, the slowest one first. most limits their number.
+// Trees whose time is not known are left out.
 func (m *meter) slowest(roots []int32, most int) []int32 {
 	known := slices.DeleteFunc(slices.Clone(roots), func(r int32) bool {
 		return !m.parts[r].whole.known

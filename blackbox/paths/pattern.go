@@ -31,7 +31,8 @@ type Call struct {
 	Probability float64      `json:"probability"` // mean, of the link to the call before
 	Own         Distribution `json:"own"`         // of the program, while it waited for no call
 	Network     Distribution `json:"network"`     // of request and response
-	// Waited has what the requests waited for in all: the program, and the network.
+	// WaitedOwn and WaitedNetwork say how long all requests together waited for this call: for the
+	// program, and for the network.
 	WaitedOwn     Interval `json:"waited_own"`
 	WaitedNetwork Interval `json:"waited_network"`
 	// SlowerOwn and SlowerNetwork are the parts of Pattern.Slower.

@@ -28,7 +28,7 @@ func turns(asks, answers []messages.Call) (all []turn) {
 	}
 	for i < len(asks) {
 		t := turn{out: [2]int{i, i}, in: [2]int{k, k}}
-		if len(answers) == 0 { // nobody ever answers, so each message is for itself
+		if len(answers) == 0 { // nobody ever answers, so each message is a turn of its own
 			t.out[1], i = i+1, i+1
 			all = append(all, t)
 			continue
