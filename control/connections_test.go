@@ -56,7 +56,7 @@ func (f *fleet) wantRevoked(received <-chan Incoming, key Key) (peer Peer) {
 }
 
 // A command that asks something and a node that says farewell may end their connections. The server
-// counts and logs only those of nodes that vanish.
+// counts and logs an ended connection only if its node vanished.
 func TestOnlyNodesThatVanishAreCounted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "admin", "a", "b")

@@ -172,7 +172,7 @@ type Probing struct {
 // Graph makes a node join the graph of a large fleet, or tells it newer keys and contacts. The node
 // answers with a Done. It stays in the graph while the server is away.
 type Graph struct {
-	Degree    int      `json:"degree"` // how many nodes each node probes, and is probed by
+	Degree    int      `json:"degree"` // how many nodes each node probes, and how many probe it
 	Issuers   [][]byte `json:"issuers"`
 	Signature []byte   `json:"signature"` // of Register.Graph, by one of the Issuers
 	Contacts  []string `json:"contacts,omitempty"`

@@ -94,8 +94,8 @@ func (c *core) moreThan(most int, counts func(*node) bool) bool {
 	return false
 }
 
-// checkGraphName returns why a node may not have the name in the graph with which it registers, or
-// nil if it may.
+// checkGraphName returns the reason why a node may not use the graph name with which it registers,
+// or nil if it may.
 func checkGraphName(r *control.Register) error {
 	if r.Graph == "" {
 		return nil
@@ -230,7 +230,7 @@ func (c *core) talks(n *node) (all []*node) {
 
 // learnt has the pairs between which tuples travelled in earlier runs.
 type learnt struct {
-	Pairs []learntPair `json:"pairs"` // the newest run's first, and of each run those with the most
+	Pairs []learntPair `json:"pairs"` // newest run first, and in each run the most tuples first
 	of    map[string][]learntOther
 }
 

@@ -264,8 +264,8 @@ func (c *core) restoreBlock(content []byte, nodes map[string]notedNode) error {
 	return nil
 }
 
-// restorePair applies a line and the pair after it. The last parameter says whether the pair's
-// trains are added to those that are known, or replace them.
+// restorePair applies a line and the pair after it. If more is true, the pair's trains are added to
+// those that are known. Otherwise they replace them.
 func (c *core) restorePair(text []byte, more bool) error {
 	line, data, _ := bytes.Cut(text, []byte("\n"))
 	var n notedPair

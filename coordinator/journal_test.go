@@ -88,7 +88,8 @@ func measured(t *testing.T) *fleet {
 }
 
 // A server may be killed after any byte that it writes. The next server starts with what was
-// written before. It says what it cuts off. It knows no report whose trains are lost.
+// written before. It says what it cuts off. If the trains of a report are lost, that server does
+// not know the report.
 func TestServerIsKilledAtAnyByte(t *testing.T) {
 	f := measured(t)
 	path := filepath.Join(f.store.dir, journalFile)
@@ -138,7 +139,7 @@ func (f *fleet) sweepAgain(r SweepRequest) {
 	f.core.flush()
 }
 
-// If a run cannot be written, no report counts as stored, until it can.
+// As long as a run cannot be written, no report counts as stored.
 func TestRunCannotBeWritten(t *testing.T) {
 	f := measured(t)
 	_, before := f.stored().summary()

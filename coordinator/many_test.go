@@ -53,7 +53,7 @@ func (c *core) fill(t testing.TB, nodes int) {
 	}
 }
 
-// measure adds a train every two seconds for a minute, unless the pair has some.
+// measure adds a train every two seconds for a minute, unless the pair already has trains.
 func (c *core) measure(t testing.TB, r *rand.Rand, a, b string, offset []uint64) {
 	p, err := c.pairOf(c.nodes[a], c.nodes[b])
 	if err != nil {

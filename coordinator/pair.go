@@ -179,7 +179,7 @@ func (c *core) keep(p *pair, trains *tscratio.Pair) {
 }
 
 // judge checks new trains against the assumptions, and drops old trains if there are too many. It
-// checks a whole report at once, which costs no more than to check one train.
+// checks a whole report at once, which costs no more than checking a single train.
 func (c *core) judge(p *pair, trains int) {
 	if contradiction := p.live.CheckLast(trains); contradiction != nil {
 		p.complaint, p.complaintAt = contradiction.String(), c.now()
@@ -239,7 +239,7 @@ func (c *core) shorten(p *pair) {
 }
 
 // relations computes the relations of a pair in both directions, for readings since the newest
-// trains. The last parameter is the number of these trains.
+// trains. newest is the number of these trains.
 func relations(p *tscratio.Pair, newest int) (both []*tscratio.Relation, err error) {
 	for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
 		r, err := p.RelateNewest(side, p.Declared.Wander, newest)

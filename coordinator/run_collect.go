@@ -100,7 +100,7 @@ func (c *core) closeRun() {
 	})
 }
 
-// completeRun writes the server's own data into the run, and completes it. To make the relations of
+// completeRun writes the server's own data into the run, and completes it. Making the relations of
 // a large fleet takes long, so another goroutine does it.
 func (c *core) completeRun() {
 	r := c.run

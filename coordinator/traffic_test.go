@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// Of each node, the server keeps a limited number of pairs, those with the most tuples, and those
-// of the newest run first.
+// The server keeps a limited number of pairs for each node. Pairs of the newest run come first, and
+// in each run the pairs with the most tuples.
 func TestLearntTraffic(t *testing.T) {
 	var l learnt
 	var hub []learntPair

@@ -176,7 +176,7 @@ func (p *sampler) taken(s *source) ([]logstore.Sample, time.Duration) {
 	return s.sampling.rows[:len(s.sampling.rows):len(s.sampling.rows)], s.sampling.since
 }
 
-// drop removes the first waiting samples. The last parameter is their number.
+// drop removes the first n waiting samples.
 func (p *sampler) drop(s *source, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
