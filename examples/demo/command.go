@@ -93,7 +93,7 @@ func UntilClean(ctx context.Context) (_ context.Context, release func()) {
 // ProcessCommand returns the command line of a process of "cprof demo", given this program's path.
 func ProcessCommand(self string) []string { return []string{self, "demo-process"} }
 
-// NewProcess returns the hidden command that "cprof demo" starts its processes with.
+// NewProcess returns the hidden command with which "cprof demo" starts its processes.
 func NewProcess() *cobra.Command {
 	return &cobra.Command{
 		Use:     "demo-process",

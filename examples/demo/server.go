@@ -112,7 +112,7 @@ func (v *server) obey(ctx context.Context, o order) (r report, err error) {
 // patience is how long a run may take from one phase to the next.
 const patience = time.Minute
 
-// until repeats a request until a function returns true, which finds the answer in result.
+// until repeats a request until a function returns true. The function finds the answer in result.
 func (v *server) until(
 	ctx context.Context, what string, result any, enough func() (bool, error),
 ) error {

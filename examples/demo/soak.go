@@ -24,7 +24,7 @@ type Soak struct {
 	Every     time.Duration // the length of a period
 	Processes []string      // the processes that were watched
 	Samples   []Sample      // one for each period while the job ran
-	Periods   []Period      // in order; a period has the tuples that were made in it
+	Periods   []Period      // in order; a tuple belongs to the period in which it was made
 }
 
 // Sample is the memory and disk in use in one period.

@@ -123,7 +123,7 @@ func (d *Demonstration) Lasts() time.Duration {
 }
 
 // Main is the main function of the demonstration of an engine, such as "Flink". The caller has
-// declared its own flags. The second parameter is the default of the flag -rate.
+// declared its own flags. perSecond is the default of the flag -rate.
 func (d *Demonstration) Main(name string, perSecond int, e demo.Engine) {
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer release()

@@ -127,8 +127,8 @@ func (l *Load) Connected(ctx context.Context, n int) error {
 	return nil
 }
 
-// Connect makes the sink of a sending thread. It sends to one source. If the connection to that
-// source breaks, it sends to the next one that connects.
+// Connect makes the sink of a sending thread. The sink sends to one source. If the connection to
+// that source breaks, the sink sends to the next source that connects.
 func (l *Load) Connect(int) (generator.Sink, error) { return &sink{load: l}, nil }
 
 // Close ends all connections.

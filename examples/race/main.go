@@ -92,8 +92,8 @@ func (a *account) serve(l net.Listener) error {
 	}
 }
 
-// deposit makes deposits and returns the balance after the last one. The last parameter is the
-// directory of the rings; empty: the node's.
+// deposit makes deposits and returns the balance after the last one. rings is the directory of the
+// rings; empty: the node's.
 func deposit(address string, teller, deposits int, rings string) (balance uint64, err error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {

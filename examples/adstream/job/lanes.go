@@ -176,7 +176,7 @@ func (j *runner) newReceiver(conn *nats.Conn, stage, instance int) (*receiver, e
 	return r, err
 }
 
-// taken counts a tuple. It acknowledges the tuples of a sender once for every ackEvery of them.
+// taken counts a tuple. It sends a sender one acknowledgement for every ackEvery of its tuples.
 func (r *receiver) taken(m *message) error {
 	u := &r.senders[m.from]
 	u.taken++

@@ -132,7 +132,7 @@ type switched struct {
 	open probes
 }
 
-// follow replaces probes by the open ones or by none, according to the switch.
+// follow sets p to the open probes if the switch is on, and to no probes if it is off.
 func (s *switched) follow(p *probes) {
 	if s.by == nil || s.by.on.Load() == s.on {
 		return
