@@ -69,7 +69,7 @@ func (h *histogram) clear() {
 	h.used, h.n = h.used[:0], 0
 }
 
-// count adds a number to the count of a bucket: to that of high ends, or to that of low ends.
+// count adds n to the number of high ends in a bucket, or to the number of low ends.
 func (h *histogram) count(high bool, bucket int, n uint64) {
 	if h.lo == nil {
 		h.lo, h.hi = make([]uint64, allBuckets), make([]uint64, allBuckets)
@@ -165,7 +165,7 @@ func (c counts) append(to []byte) []byte {
 	return to
 }
 
-// readCounts passes each encoded count to a function. It returns false if the encoding is invalid.
+// readCounts calls tell for each encoded count. It returns false if the encoding is invalid.
 func readCounts(data []byte, tell func(instance uint32, high bool, bucket int, n uint64)) bool {
 	key, r := uint64(0), reader{data: data}
 	for len(r.data) > 0 {

@@ -159,7 +159,7 @@ type stepEnds struct {
 }
 
 // pausesOf adds to a path the pauses of the JVMs that logged it, and how much of the path's time
-// lay in them. The last parameter has the ends of the path's steps.
+// lay in them. steps has the ends of the path's steps.
 func (x *Index) pausesOf(p *Path, events []event, steps []stepEnds) error {
 	r := Range{From: math.MaxUint64}
 	of := map[int][]item{} // by JVM
