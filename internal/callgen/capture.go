@@ -73,7 +73,7 @@ func (c *capturer) time(ns int64) uint64 {
 	return 2*simrun.Hz + uint64(float64(ns-first)*simrun.Hz/1e9)
 }
 
-// describe adds a description. It holds for the whole log.
+// describe adds a description, which holds for the whole log.
 func (c *capturer) describe(node int, what interface {
 	Events(at_cycles uint64) ([]blackbox.Event, error)
 }) {

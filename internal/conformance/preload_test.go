@@ -84,8 +84,8 @@ func TestPreloadSeesManyConnections(t *testing.T) {
 	t.Logf("%d calls sent, %d received, %d dropped", sent, received, dropped)
 }
 
-// A program that scribbles on its ring harms only what is said about itself. It goes on, and the
-// drainer keeps each message of the other programs.
+// A program that scribbles on its own ring harms only the record of its own messages. The program
+// continues, and the drainer keeps each message of the other programs.
 func TestPreloadedProgramScribbles(t *testing.T) {
 	const capture = "libcloudprofiler-capture.so"
 	built, dir := buildC(t), t.TempDir()

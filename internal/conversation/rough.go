@@ -63,7 +63,7 @@ func reset(client, server *talker, _ func(error)) {
 	client.receiveEach([]int{server.some()})
 }
 
-// unread ends a connection when messages have not been received, or only in part.
+// unread ends a connection while some messages, or parts of them, have not been received.
 func unread(client, server *talker, _ func(error)) {
 	if n := client.some() / 2; n > 0 {
 		server.receiveEach([]int{n})

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echo answers datagrams with as many other bytes.
+// echo answers each datagram with a datagram of the same length and other bytes.
 func echo(at netip.AddrPort, messages int, start func(int, func(*talker)), must func(error)) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	must(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// What machines of clouds answer, as recorded from their kernels' sources: names of PTP clocks,
-// clock sources and flags of interfaces.
+// The cases are what machines in clouds answer, according to the sources of their kernels: names of
+// PTP clocks, clock sources and flags of interfaces.
 func TestFurtherClocks(t *testing.T) {
 	const sources = "sys/devices/system/clocksource/clocksource0/available_clocksource"
 	software := StampKinds{Transmit: true, Receive: true, PHC: -1}

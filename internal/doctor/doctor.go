@@ -44,8 +44,8 @@ type Filesystem struct {
 	Bytes, Free uint64
 }
 
-// StampKinds says which packets of an interface the kernel can stamp, and which the interface's own
-// clock.
+// StampKinds says which packets of an interface the kernel can stamp, and which packets the
+// interface's own clock can stamp.
 type StampKinds struct {
 	Transmit, Receive                 bool
 	HardwareTransmit, HardwareReceive bool
