@@ -86,8 +86,9 @@ type World struct {
 	now       moment
 	posted    uint32 // number of events that controls posted
 	lookahead Time
-	shift     uint8         // of the queues: a bucket has 1<<shift ns
-	deaths    bool          // a node has died
+	shift     uint8 // of the queues: a bucket has 1<<shift ns
+	deaths    bool  // a node has died
+	dying     dying
 	spared    map[Node]bool // nodes that do not die
 	direct    bool
 	stopped   bool
@@ -103,6 +104,20 @@ type World struct {
 // A Cycle says when a protocol's cycles begin at a node.
 type Cycle struct {
 	Step, From, Until Time
+}
+
+// dying says when nodes died, since this process began or went on from a checkpoint.
+type dying struct {
+	first, last Time // when nodes died first and last
+	later       int  // number of nodes that died after the first time
+	any         bool
+}
+
+// Deaths returns how many nodes died each second, on average. It returns false if nodes died at one
+// time only.
+func (w *World) Deaths() (perSecond float64, ok bool) {
+	d := &w.dying
+	return float64(d.later) / (float64(d.last-d.first) / 1e9), d.last > d.first
 }
 
 // shard has the events of ShardNodes nodes.
@@ -297,6 +312,11 @@ func (w *World) Kill(i int) {
 	}
 	if w.spared[w.living[i]] {
 		return
+	}
+	if d := &w.dying; !d.any {
+		*d = dying{first: w.now.at, last: w.now.at, any: true}
+	} else if d.last = w.now.at; d.last > d.first {
+		d.later++
 	}
 	w.deaths = true
 	n := w.living[i]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/sim"
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
@@ -17,12 +18,14 @@ type observer struct {
 	f    *Fleet
 	out  io.Writer
 	note func(series string, at sim.Time, value float64)
+	say  func(sentence string)
 
 	number int // of the observer
 }
 
 func newObserver(b *library.Builder, key string) any {
-	o := &observer{name: key, f: fleetOf(b, key+".protocol"), out: b.Out, note: b.Noter(key)}
+	o := &observer{name: key, f: fleetOf(b, key+".protocol"), out: b.Out, note: b.Noter(key),
+		say: b.Answerer(key)}
 	if o.f != nil {
 		o.number = o.f.observers
 		o.f.observers++
@@ -131,9 +134,50 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 		o.note("median bound, µs", w.Now(), quantile(0.5))
 		o.note("99 % of bounds, µs", w.Now(), quantile(0.99))
 	}
+	if len(bounds) > 0 {
+		o.say(fmt.Sprintf("With %s and one train of %s each %v, half of the bounds between "+
+			"neighbours are at most ±%.1f µs and 99 %% at most ±%.1f µs: of %s that were checked, "+
+			"%s the truth (%s, at %v).", died(w), many(o.f.exchanges, "exchange"), o.f.budget,
+			quantile(0.5), quantile(0.99), many(len(bounds), "pair"), missed(c.outside),
+			many(int(c.living), "agent"), rounded(w.Now())))
+	}
 	_, err := fmt.Fprintf(o.out, "%s: %v agents=%d irregular=%d messages/s=%.2f trains=%d "+
 		"pairs=%d outside=%d refused=%d median=%.2fus 99%%=%.2fus\n", o.name, w.Now(), c.living,
 		c.irregular, rate, c.trains, len(bounds), c.outside, c.refused, quantile(0.5),
 		quantile(0.99))
 	return false, err
 }
+
+// died says which part of the agents died each second.
+func died(w *sim.World) string {
+	rate, ok := w.Deaths()
+	switch {
+	case ok:
+		return fmt.Sprintf("%.2g %% of the agents dying each second", 100*rate/float64(w.Size()))
+	case w.Size() < w.Joined():
+		return "an unknown churn" // no node died since the simulation went on from a checkpoint
+	}
+	return "no churn"
+}
+
+// missed says how many bounds miss the truth.
+func missed(outside uint64) string {
+	switch outside {
+	case 0:
+		return "none missed"
+	case 1:
+		return "1 MISSED"
+	}
+	return fmt.Sprint(outside, " MISSED")
+}
+
+// many returns a number and a noun.
+func many(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// rounded rounds the time of a last report, which is just before the end.
+func rounded(t sim.Time) time.Duration { return time.Duration(t).Round(10 * time.Millisecond) }

@@ -25,6 +25,9 @@ type Options struct {
 	// Note gets each number that an observer reports, so that the caller can plot it. It may be
 	// nil.
 	Note func(observer, series string, at sim.Time, value float64)
+	// Answer gets a sentence that sums up what an observer reports. An observer may give another
+	// sentence each time: the last one counts. Answer may be nil.
+	Answer func(observer, sentence string)
 	// Classes are more classes of protocols and controls, by name.
 	Classes map[string]Class
 }
@@ -79,6 +82,15 @@ func (b *Builder) Noter(observer string) func(series string, at sim.Time, value 
 	return func(series string, at sim.Time, value float64) {
 		if b.o.Note != nil {
 			b.o.Note(observer, series, at, value)
+		}
+	}
+}
+
+// Answerer returns the function that an observer calls with a sentence that sums up its report.
+func (b *Builder) Answerer(observer string) func(sentence string) {
+	return func(sentence string) {
+		if b.o.Answer != nil {
+			b.o.Answer(observer, sentence)
 		}
 	}
 }

@@ -19,11 +19,12 @@ type observer struct {
 	pairs int
 	out   io.Writer
 	note  func(series string, at sim.Time, value float64)
+	say   func(sentence string)
 }
 
 func newObserver(b *library.Builder, key string) any {
 	k, _ := library.Find[*clients](b, key+".protocol", "is not of the class CoordinatorClient")
-	return &observer{name: key, k: k, out: b.Out, note: b.Noter(key),
+	return &observer{name: key, k: k, out: b.Out, note: b.Noter(key), say: b.Answerer(key),
 		pairs: int(b.File.Int(key+".pairs", 1, 1_000_000, 200))}
 }
 
@@ -152,6 +153,13 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 	}
 	if s.Joined > 0 {
 		o.note("median time to join, s", w.Now(), float64(s.Join)/1e9)
+	}
+	if s.Related > 0 {
+		o.say(fmt.Sprintf("The server related %d of %d random pairs of honest nodes, half of them "+
+			"within ±%.1f µs, and %d of these bounds missed the truth; it found %d of %d liars, "+
+			"and accused %d honest nodes (%d nodes, at %v).", s.Related, s.Asked, s.Median_ns/1e3,
+			s.Outside, s.Found, s.Liars, s.Innocent, s.Alive,
+			time.Duration(w.Now()).Round(10*time.Millisecond)))
 	}
 	_, err := fmt.Fprintf(o.out, "%s: %v nodes=%d alive=%d measured=%d pairs=%d related=%d "+
 		"outside=%d median=%.2fus 99%%=%.2fus liars=%d found=%d innocent=%d joined=%d join=%.2fs "+

@@ -27,15 +27,18 @@ func newSim() *cobra.Command {
 		Short: "Simulate a network of up to millions of nodes, from a configuration of PeerSim",
 		Long: `Simulate a network of up to millions of nodes, from a configuration of PeerSim.
 
-The observers of the configuration print to standard output. A key with a range stands for several
-simulations, which run one after the other. Any number of workers gives the same result, bit by bit.
+The observers of the configuration print to standard output. For a fleet of agents, the output ends
+with a sentence that says how good its bounds were, with which churn and at which budget. A key with
+a range stands for several simulations, which run one after the other; --page compares them. Any
+number of workers gives the same result, bit by bit.
 
 With --checkpoint, the event engine saves its state again and again, and --restart goes on from
 there, also with another number of workers. docs/sim.md lists the classes and explains how the
 simulator differs from PeerSim.`,
 		Example: `  cprof sim average.conf
   cprof sim average.conf --set network.size=1000000 --workers 4
-  cprof sim fleet.conf --svg fleet.svg
+  cprof sim fleet.conf --page fleet.html
+  cprof sim fleet.conf --set 'range.0=CHURN;0,0.001,0.01' --page churn.html
   cprof sim average.conf --checkpoint average.checkpoint --every 10s
   cprof sim average.conf --restart average.checkpoint`,
 		Args: cobra.ExactArgs(1),
@@ -55,10 +58,11 @@ simulator differs from PeerSim.`,
 			if err != nil {
 				return err
 			}
-			if len(experiments) > 1 && o.checkpoint+o.restart+o.svg != "" {
+			if len(experiments) > 1 && o.checkpoint+o.restart != "" {
 				return command.Usagef("the configuration stands for %d simulations: "+
-					"--checkpoint, --restart and --svg are for one", len(experiments))
+					"--checkpoint and --restart are for one", len(experiments))
 			}
+			shown := page{name: filepath.Base(args[0]), set: set}
 			for _, choices := range experiments {
 				one := f.Clone()
 				for _, c := range choices {
@@ -67,11 +71,14 @@ simulator differs from PeerSim.`,
 				if len(choices) > 0 {
 					fmt.Fprintf(cmd.OutOrStdout(), "# %s\n", describe(choices))
 				}
-				if err := run(cmd, one, o); err != nil {
+				if err := run(cmd, one, o, shown.add(describe(choices))); err != nil {
 					return err
 				}
 			}
-			return nil
+			if o.page == "" {
+				return nil
+			}
+			return command.Draw(o.page, shown.write)
 		},
 	}
 	f := cmd.Flags()
@@ -82,7 +89,8 @@ simulator differs from PeerSim.`,
 		"also print a checksum of all nodes and events at the end")
 	f.StringVar(&o.checkpoint, "checkpoint", "", "save the state in this file")
 	f.DurationVar(&o.every, "every", time.Minute, "simulated time between two checkpoints")
-	f.StringVar(&o.svg, "svg", "", "draw what observers report, over time, into this file")
+	f.StringVar(&o.page, "page", "",
+		"write a page (HTML) that shows what observers report, over time")
 	f.StringVar(&o.restart, "restart", "", "go on from this checkpoint")
 	return cmd
 }
@@ -126,16 +134,15 @@ type options struct {
 	digest              bool
 	checkpoint, restart string
 	every               time.Duration
-	svg                 string
+	page                string
 }
 
 // run runs one simulation.
-func run(cmd *cobra.Command, f *config.File, o options) error {
+func run(cmd *cobra.Command, f *config.File, o options, shown *section) error {
 	f.Names("range")
-	drawn := &figure{}
 	s, err := library.Build(f, library.Options{Workers: o.workers, Out: cmd.OutOrStdout(),
-		Note: drawn.note,
-		Dir:  filepath.Dir(o.path), Classes: server.Classes()})
+		Note: shown.note, Answer: shown.answer,
+		Dir: filepath.Dir(o.path), Classes: server.Classes()})
 	if err != nil {
 		return fmt.Errorf("the configuration is not understood:\n%w", err)
 	}
@@ -151,11 +158,9 @@ func run(cmd *cobra.Command, f *config.File, o options) error {
 		return err
 	}
 	took := time.Since(began)
-	if o.svg != "" {
-		drawn.byCycles = s.Cycles > 0
-		if err := command.Draw(o.svg, drawn.of(filepath.Base(o.path)).WriteSVG); err != nil {
-			return err
-		}
+	shown.byCycles = s.Cycles > 0
+	for _, a := range shown.answers {
+		fmt.Fprintln(cmd.OutOrStdout(), a.sentence)
 	}
 	n := s.World.Counts()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%d nodes at the end, %d events in %v, %.3g events a second\n",
