@@ -478,22 +478,3 @@ func FuzzTrains(f *testing.F) {
 		}
 	})
 }
-
-func FuzzParseKey(f *testing.F) {
-	k, err := NewKey("a", RoleNode)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(k.Text())
-	f.Add(k.Halved().Text())
-	f.Fuzz(func(t *testing.T, text []byte) {
-		k, err := ParseKey(text)
-		if err != nil {
-			return
-		}
-		again, err := ParseKey(k.Text())
-		if err != nil || again != k {
-			t.Errorf("%+v becomes %+v, %v", k, again, err)
-		}
-	})
-}

@@ -131,18 +131,6 @@ func (k Key) Text() []byte {
 	return b.Bytes()
 }
 
-// ParseKey reads a key from the text of a key file.
-func ParseKey(text []byte) (Key, error) {
-	keys, err := parseKeys(text)
-	if err != nil {
-		return Key{}, err
-	}
-	if len(keys) > 1 {
-		return Key{}, fmt.Errorf("%w: %d keys, want one", ErrKeyFile, len(keys))
-	}
-	return keys[0], nil
-}
-
 // parseKeys reads one or more keys. Each key begins with its name.
 func parseKeys(text []byte) (keys []Key, err error) {
 	if len(text) > MaxTextBytes {

@@ -115,7 +115,7 @@ func TestTextsThatAreNoKey(t *testing.T) {
 		"a short secret":   strings.Replace(text, k.Secret, k.Secret[:5], 1),
 		"a very long file": text + strings.Repeat("# more\n", 10_000),
 	} {
-		if got, err := ParseKey([]byte(text)); !errors.Is(err, ErrKeyFile) {
+		if got, err := parseKeys([]byte(text)); !errors.Is(err, ErrKeyFile) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		path := filepath.Join(t.TempDir(), "a.secret")
@@ -178,4 +178,27 @@ func TestListOfKeysIsReadOnceASecond(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(second)
+}
+
+func FuzzParseKeys(f *testing.F) {
+	k, err := NewKey("a", RoleNode)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(k.Text())
+	f.Add(k.Halved().Text())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		keys, err := parseKeys(text)
+		if err != nil {
+			return
+		}
+		var all []byte
+		for _, k := range keys {
+			all = append(all, k.Text()...)
+		}
+		again, err := parseKeys(all)
+		if err != nil || !slices.Equal(again, keys) {
+			t.Errorf("%+v become %+v, %v", keys, again, err)
+		}
+	})
 }

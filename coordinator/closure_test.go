@@ -107,7 +107,7 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 				f.wantSweep(time.Minute)
 				f.ask(AskStartRun, RunRequest{Name: "r"})
 				f.run(8*time.Second, nil)
-				m := f.core.copyFleet()()
+				m := f.core.fleetCopy().evaluate()
 				own := 0
 				others = 0
 				for _, p := range m.Pairs {

@@ -216,7 +216,7 @@ func TestTableReachesEveryNodeAtOnce(t *testing.T) {
 	if !reflect.DeepEqual(uses, wanted) {
 		t.Errorf("the table is used by %+v, want %+v", uses, wanted)
 	}
-	for _, n := range f.core.copyFleet()().Nodes {
+	for _, n := range f.core.fleetCopy().evaluate().Nodes {
 		want := map[string]string{"n02": "no room", "n03": "answers the table with"}[n.Name]
 		generation := map[string]uint64{"n00": 2, "n04": 2}[n.Name]
 		if n.TableGeneration != generation || want == "" && n.TableError != "" ||

@@ -195,7 +195,7 @@ func (f *fleet) holds(p PairStatus) (truth uint64, ok bool) {
 // wantTrue compares every bound of the matrix with the truth.
 func (f *fleet) wantTrue() *Matrix {
 	f.t.Helper()
-	m := f.core.copyFleet()()
+	m := f.core.fleetCopy().evaluate()
 	for _, p := range m.Pairs {
 		if p.Hi_cycles == 0 {
 			continue

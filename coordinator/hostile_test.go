@@ -224,12 +224,12 @@ func TestNodesWithoutEnd(t *testing.T) {
 	if n := len(f.core.nodes); n != maxNodes {
 		t.Errorf("%d nodes are known", n)
 	}
-	m := f.core.copyFleet()()
+	m := f.core.fleetCopy().evaluate()
 	if len(m.Pairs) > 0 || len(m.Unhealthy) > 1 {
 		t.Errorf("%d pairs are listed, unhealthy %.200q", len(m.Pairs), m.Unhealthy)
 	}
 	f.core.config.AllPairs = maxNodes // more than a configuration can say
-	m = f.core.copyFleet()()
+	m = f.core.fleetCopy().evaluate()
 	if len(m.Pairs) != 2*maxNeverMeasured ||
 		!strings.Contains(m.Unhealthy[0], "199989000 more pairs were never measured") {
 		t.Errorf("%d pairs are listed, unhealthy %.200q", len(m.Pairs), m.Unhealthy)

@@ -187,7 +187,7 @@ func TestTrainsOfALargeFleet(t *testing.T) {
 	}
 	for nodes, large := range map[int]bool{40: true, 20: false} {
 		c := manyPairs(t, nodes)
-		before := bounds(c.copyFleet()())
+		before := bounds(c.fleetCopy().evaluate())
 		for _, p := range c.pairs {
 			had := p.live.Trains()
 			c.shorten(p)
@@ -196,7 +196,7 @@ func TestTrainsOfALargeFleet(t *testing.T) {
 			}
 			p.evaluated = nil
 		}
-		if after := bounds(c.copyFleet()()); !slices.Equal(before, after) {
+		if after := bounds(c.fleetCopy().evaluate()); !slices.Equal(before, after) {
 			t.Errorf("bounds among %d nodes changed:\n%.0f\n%.0f", nodes, before, after)
 		}
 	}
@@ -215,7 +215,7 @@ func BenchmarkManyPairs(b *testing.B) {
 	c := manyPairs(b, 1000)
 	before := heap()
 	began := time.Now()
-	m := c.copyFleet()()
+	m := c.fleetCopy().evaluate()
 	took, more := time.Since(began), heap()-before
 	r := rand.New(rand.NewPCG(1, 1))
 	for b.Loop() {

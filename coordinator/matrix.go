@@ -151,10 +151,7 @@ type pairCopy struct {
 	neverMeasured bool
 }
 
-// copyFleet copies everything from which a Matrix is computed. It returns a function that evaluates
-// the copy. Any goroutine may call that function.
-func (c *core) copyFleet() func() *Matrix { return c.fleetCopy().evaluate }
-
+// fleetCopy copies everything from which a Matrix is computed. Any goroutine may evaluate the copy.
 func (c *core) fleetCopy() *fleetCopy {
 	now := c.now()
 	s := &fleetCopy{large: c.large()}

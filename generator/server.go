@@ -147,11 +147,3 @@ func (s *Server) open(from, to time.Duration) time.Duration {
 	}
 	return until(to) - until(from)
 }
-
-// Limit returns the rate that a server sustains.
-func (s *Server) Limit() float64 {
-	if s.Stall == 0 {
-		return s.Rate
-	}
-	return s.Rate * (1 - float64(s.Stall)/float64(s.Period))
-}

@@ -8,10 +8,11 @@ import (
 
 func TestParseServer(t *testing.T) {
 	s, err := ParseServer("bucket:100000,stall:50ms/1s")
-	if err != nil || s.Limit() != 95_000 || s.Stall != 50*time.Millisecond {
+	if err != nil || s.Rate != 100_000 || s.Stall != 50*time.Millisecond ||
+		s.Period != time.Second {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if s, err := ParseServer("bucket:2.5"); err != nil || s.Limit() != 2.5 {
+	if s, err := ParseServer("bucket:2.5"); err != nil || s.Rate != 2.5 || s.Stall != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for _, bad := range []string{

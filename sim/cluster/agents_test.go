@@ -52,12 +52,12 @@ func TestBarAgents(t *testing.T) {
 			switch {
 			case what == "saved" && !killed:
 				killed = true
-				if err := l.Processes()[s.Int(len(l.Processes()))].Process.Kill(); err != nil {
+				if err := l.processes[s.Int(len(l.processes))].Process.Kill(); err != nil {
 					t.Error(err)
 				}
 			case what == "started" && killed && moved == 0:
 				moved = later[k]
-				l.Want(moved)
+				l.wanted = moved
 			}
 		}
 		r := run(t, o)

@@ -139,7 +139,7 @@ func TestBarKills(t *testing.T) {
 		o.Progress = func(what string, l *Leader) {
 			if what == "started" && left > 0 {
 				left--
-				victim := l.Processes()[s.Int(len(l.Processes()))].Process
+				victim := l.processes[s.Int(len(l.processes))].Process
 				after := time.Duration(s.Int(800)) * time.Millisecond
 				timers = append(timers, time.AfterFunc(after, func() { _ = victim.Kill() }))
 			}
@@ -177,8 +177,8 @@ func TestDetach(t *testing.T) {
 	var counts []int
 	o.Progress = func(what string, l *Leader) {
 		if what == "started" {
-			counts = append(counts, len(l.Processes()))
-			l.Want([]int{2, 4, 4}[min(len(counts)-1, 2)])
+			counts = append(counts, len(l.processes))
+			l.wanted = []int{2, 4, 4}[min(len(counts)-1, 2)]
 		}
 	}
 	if r := run(t, o); r.Digest != digest || r.Out != out || r.Restarts != 0 {
@@ -208,7 +208,7 @@ func TestLeave(t *testing.T) {
 		if what == "started" {
 			err = l.Leave()
 		} else if len(happened) == 2 {
-			err = l.Processes()[0].Process.Kill()
+			err = l.processes[0].Process.Kill()
 		}
 		if err != nil {
 			t.Error(err)

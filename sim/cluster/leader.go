@@ -78,12 +78,6 @@ type Leader struct {
 	leaves    bool // the last process leaves once the simulation has begun
 }
 
-// Processes returns the running processes.
-func (l *Leader) Processes() []*exec.Cmd { return l.processes }
-
-// Want changes the number of processes at the next checkpoint: some detach, or more join.
-func (l *Leader) Want(processes int) { l.wanted = processes }
-
 // Leave lets the last process leave at the next checkpoint. It gives its shards to the others,
 // which go on without a break. The first process stays.
 func (l *Leader) Leave() error {
