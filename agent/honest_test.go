@@ -195,7 +195,7 @@ func beSteady(rings, state, files string) {
 }
 
 // startSteady starts an agent in a process with a given number of descriptors. Once the process
-// exists, and before the agent starts, it calls a function.
+// exists, and before the agent starts, it calls the function before.
 func (s *scene) startSteady(files int, before func(pid int)) *told {
 	s.t.Helper()
 	p := s.tell("steady", s.Rings, s.state, strconv.Itoa(files))

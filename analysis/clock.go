@@ -265,9 +265,8 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 }
 
 // within computes a duration whose two events are on one node that is not related to the reference.
-// The last parameter is added to its bound. Unless the node is the reference, the duration is an
-// estimate: it is converted by the frequencies of the two nodes, which were measured against two
-// clocks.
+// slack is added to its bound. Unless the node is the reference, the duration is an estimate: it is
+// converted by the frequencies of the two nodes, which were measured against two clocks.
 func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration, error) {
 	if a != b {
 		return tscratio.Duration{}, t.none[k]

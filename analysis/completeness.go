@@ -140,10 +140,9 @@ func (in *input) thinned(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
-// completeness says how many of the tuples that passed a point are in the logs. The last parameter
-// is empty, or a rule that chooses tuples by their ids. If a log lacks only tuples that this rule
-// does not choose, it is called complete, because the logs that it is compared with lack the same
-// tuples.
+// completeness says how many of the tuples that passed a point are in the logs. except is empty, or
+// a rule that chooses tuples by their ids. If a log lacks only tuples that this rule does not
+// choose, it is called complete, because the logs that it is compared with lack the same tuples.
 func (a *assembler) completeness(rank int, except string) Completeness {
 	if except == "" && a.complete[rank].Kept != "" {
 		return a.complete[rank]

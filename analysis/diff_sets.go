@@ -32,8 +32,7 @@ func unlike(c Change, all []*Answer) string {
 }
 
 // chosen says by which rules the tuples of a span were chosen. If the run lacks tuples of the span
-// for another reason, it returns the reason. The last parameter says whether branches meet at the
-// span's end.
+// for another reason, it returns the reason. joins says whether branches meet at the span's end.
 func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
 	var all []string
 	last := ""

@@ -264,8 +264,7 @@ func (e *evidence) mayJoin(g *graph, rank int) bool {
 // merges returns the ranks where branches of a tuple arrive one by one (found). At such a rank, at
 // least half of the sample's tuples that have branches there have several events. At some ranks,
 // the sample does not tell whether branches arrive one by one (unknown): logs lack events, or more
-// ids begin again than there are tuples that show branches. The parameter is the result of
-// input.thinned.
+// ids begin again than there are tuples that show branches. thinned is the result of input.thinned.
 func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
 	var passed, several [maxPoints]int
 	for i := range e.passed {

@@ -435,7 +435,7 @@ func (r *renamer) choose(ctx context.Context, began *store[renamed], axes []axis
 	return events.flush()
 }
 
-// eachPartition calls a function for each partition, with a map. The keys are the ids in the
+// eachPartition calls the function do for each partition, with a map. The keys are the ids in the
 // partition that an operator gave to a tuple. The values are the ids that these tuples began with.
 func (r *renamer) eachPartition(ctx context.Context, began *store[renamed],
 	do func(p int, ids map[uint64]uint64) error) error {
