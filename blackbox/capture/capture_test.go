@@ -240,8 +240,9 @@ func captureIsTheTruth(t *testing.T, o Options) {
 		float64(intervals)/float64(len(truth)), widest)
 }
 
-// compare calls each for every true call that was captured, with the number of bytes before it. The
-// test fails if a call is missing that was not counted, or if one was captured that nobody made.
+// compare calls the function each for every true call that was captured, with the number of bytes
+// before it. The test fails if a call is missing that was not counted, or if one was captured that
+// nobody made.
 func compare(t *testing.T, got captured, truth []conversation.Call,
 	each func(s side, m blackbox.Message, c conversation.Call, before uint64)) {
 	t.Helper()

@@ -18,7 +18,7 @@ type happens struct {
 type happened struct {
 	happening
 	lo, hi         uint64
-	earlier, later uint64 // of Busy: as lo and hi, earlier by as long as the program was busy
+	earlier, later uint64 // of Busy: lo and hi, each less the time for which the program was busy
 }
 
 // busy_ns is for how long the program was busy.
@@ -31,8 +31,8 @@ func (h *happening) busy_ns() uint64 {
 
 func (all *happens) add(h happening) { all.now = append(all.now, h) }
 
-// writeHappenings gives the happenings of this round to the ring, after its messages: so sockets
-// with messages have their numbers.
+// writeHappenings gives the happenings of this round to the ring, after its messages, so that
+// sockets with messages already have their numbers.
 func (c *Capture) writeHappenings(counts *Stats) {
 	for _, h := range c.happens.now {
 		lo, hi, ok := c.clocks.counts(h.stamp_ns)

@@ -79,8 +79,8 @@ func (m *Matched) datagrams(sockets []*socket, possible possible, each func(Matc
 	groups(sends, receives, g.match)
 }
 
-// groups calls each once for every content that was sent, with all datagrams that have this
-// content.
+// groups calls the function each once for every content that was sent, with all datagrams that have
+// this content.
 func groups(sends, receives []datagram, each func(sends, receives []datagram)) {
 	cut := func(all []datagram, c content) (these, rest []datagram) {
 		n := 0

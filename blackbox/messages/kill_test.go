@@ -46,9 +46,8 @@ func capturerMain(dir string) {
 // in the log.
 type shift struct{ from, to uint64 }
 
-// work starts a capturer, waits until it captures, calls a function, and then kills the capturer.
-// meanwhile is that function. Its argument, flushed, waits until all messages so far are in the
-// ring.
+// work starts a capturer, waits until it captures, calls the function meanwhile, and then kills the
+// capturer. The argument of meanwhile, flushed, waits until all messages so far are in the ring.
 func work(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 	t.Helper()
 	cmd, err := reexec.Command()

@@ -13,9 +13,9 @@ import (
 // cookies. Data arrives in its order, and is never lost. So a message's place follows from the
 // sizes of the messages before it. If several threads send, their order must be proven.
 //
-// A capture may begin in the middle of a connection. Then some data is received that was sent
-// before. How much that is follows from the numbers of pieces that wait for the receiver: if none
-// waits, everything that was sent has been received.
+// A capture may begin in the middle of a connection. Then some of the received data was sent
+// earlier. How much follows from the numbers of pieces that wait for the receiver: if none waits,
+// everything that was sent has been received.
 
 // A pipe is one direction of a UNIX connection.
 type pipe struct {

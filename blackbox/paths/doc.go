@@ -5,6 +5,6 @@
 //
 // The package makes calls from messages (observe.go) and lets a method of package blackbox/link
 // find their causes. A call without a cause begins a path. Paths whose trees are equal follow the
-// same pattern (pattern.go). All durations are intervals in cycles of one node that contain the
-// truth. So package paths needs no synchronised clocks.
+// same pattern (pattern.go). All durations are intervals that contain the truth, in cycles of one
+// node. So package paths needs no synchronised clocks.
 package paths
