@@ -92,8 +92,8 @@ func (q question) replyRun(code control.Code, err error) {
 	q.reply(q.c.runStatus())
 }
 
-// argued decodes the question's argument, and passes it to a function that answers. If the argument
-// has another type, argued refuses the question.
+// argued decodes the question's argument, and passes it to the function answer. If the argument has
+// another type, argued refuses the question.
 func argued[T any](q question, answer func(T)) {
 	var v T
 	if len(q.ask.Argument) > 0 {

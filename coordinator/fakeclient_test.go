@@ -85,7 +85,7 @@ func (c *fakeClient) counter(at time.Duration) uint64 {
 	return c.offset + uint64(float64(at)*c.rate)
 }
 
-// later calls a function after a given time, unless the client has stopped or restarted by then.
+// later calls the function do after the time d, unless the client has stopped or restarted by then.
 func (c *fakeClient) later(d time.Duration, do func()) {
 	life := c.life
 	c.f.after(d, func() {

@@ -189,8 +189,8 @@ func (h *hostile) unasked() (err error) {
 	return err
 }
 
-// raw calls a function with a plain ZeroMQ socket. The socket has the member's key, but uses none
-// of this project's code.
+// raw calls the function do with a plain ZeroMQ socket. The socket has the member's key, but uses
+// none of this project's code.
 func (h *hostile) raw(do func(*zmq4.Socket)) error {
 	s, err := h.context.NewSocket(zmq4.DEALER)
 	if err != nil {

@@ -251,8 +251,8 @@ func (s *fleetCopy) addNever(a, b string) {
 	s.pairs = append(s.pairs, pairCopy{pair: pair{key: pairKey{a: a, b: b}}, neverMeasured: true})
 }
 
-// matrix computes a Matrix in the background, and passes it to a function. However many callers
-// there are, only one computation is under way at a time.
+// matrix computes a Matrix in the background, and passes it to the function then. However many
+// callers there are, only one computation is under way at a time.
 func (c *core) matrix(then func(*Matrix)) {
 	c.wants = append(c.wants, then)
 	if !c.evaluating {

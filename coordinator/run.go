@@ -269,8 +269,8 @@ const (
 	notWhole   = "file is not whole: "
 )
 
-// tell orders the nodes to open or close the run. It calls a function once each node has answered,
-// or once waiting for a node's answer has failed.
+// tell orders the nodes to open or close the run. When each of these nodes has answered, or has
+// failed to answer, it calls the function then.
 func (c *core) tell(closing bool, then func()) {
 	r := c.run
 	var tell []*node

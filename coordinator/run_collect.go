@@ -153,7 +153,7 @@ func (c *core) completeRun() {
 	})
 }
 
-// trafficOf returns between which nodes of a complete run tuples travelled.
+// trafficOf returns the pairs of nodes between which tuples travelled in a complete run.
 func trafficOf(path string) []runs.Traffic {
 	run, err := runs.Open(path)
 	if err != nil {

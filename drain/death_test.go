@@ -18,7 +18,7 @@ import (
 // death is the value of the panic that ends a drainer at a fault point.
 type death struct{ at FaultPoint }
 
-// dying runs a function and reports whether a fault ended it.
+// dying calls the function do and reports whether a fault ended it.
 func dying(do func()) (died bool) {
 	defer func() {
 		switch r := recover().(type) {
@@ -239,8 +239,7 @@ func TestDeathAtEveryFaultPoint(t *testing.T) {
 	}
 }
 
-// tellStory makes a drainer die each time that it reaches the point for the n-th time since it
-// started.
+// tellStory makes each drainer die when it reaches the point for the n-th time.
 func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths int) {
 	t.Helper()
 	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}

@@ -446,8 +446,8 @@ func (d *Drainer) Flush() error {
 
 var errClosed = errors.New("drainer is closed")
 
-// each makes every worker call do for each of its rings, even for rings that have just appeared. A
-// worker repeats the call for a ring until the result more is false.
+// each makes every worker call the function do for each of its rings, even for rings that have just
+// appeared. A worker repeats the call for a ring until the result more is false.
 func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) error {
 	select {
 	case <-d.closing:

@@ -188,8 +188,8 @@ func (w *worker) add(s *source) {
 	w.mu.Unlock()
 }
 
-// call makes the worker call a function between two passes, and waits until the function has
-// returned. It returns false if the worker has ended.
+// call makes the worker call the function do between two passes, and waits until it has returned.
+// It returns false if the worker has ended.
 func (w *worker) call(do func()) bool {
 	done := make(chan struct{})
 	w.mu.Lock()
@@ -203,9 +203,10 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each goes through the rings again and again, and calls do for each ring that is not finished. do
-// returns two results. If more is false, the ring is finished. The worker then looks at that ring
-// as usual, until the other rings are finished too. If gone is true, the worker drops the ring.
+// each goes through the rings again and again, and calls the function do for each ring that is not
+// finished. This function returns two results. If more is false, the ring is finished. The worker
+// then looks at that ring as usual, until the other rings are finished too. If gone is true, the
+// worker drops the ring.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {
