@@ -254,9 +254,9 @@ func (x *Index) ended(t *track, r Range) (all []item, whole bool, err error) {
 	return all[:min(len(all), maxListed)], len(all) <= maxListed, nil
 }
 
-// instances returns the histograms of a range by the lane in which the durations end. If the range
-// has more than rawBlocks blocks, the counts of whole nodes are used. The range that was really
-// counted (grown) may then be wider than the given one.
+// instances returns a histogram of the durations in a range for each lane in which durations end.
+// If the range has more than rawBlocks blocks, the counts of whole nodes are used. The range that
+// was really counted (grown) may then be wider than the given one.
 func (x *Index) instances(t *track, r Range) (by counts, grown Range, err error) {
 	by, grown = counts{}, r
 	if len(t.levels) == 0 {

@@ -148,8 +148,8 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	return &d.Result, nil
 }
 
-// within makes directories, calls a function that uses them, and removes everything that the
-// function left.
+// within makes directories, calls the function run, which uses them, and removes everything that
+// run left.
 func (d *demonstration) within(ctx context.Context, run func(context.Context) error) (err error) {
 	shared, err := makeDirectory(cmp.Or(d.o.shared, sharedMemory()))
 	if err != nil {

@@ -143,8 +143,8 @@ func (c *Cluster) Stop() {
 	c.launched = nil
 }
 
-// Until calls a function again and again, until the function returns true, ctx ends, or a process
-// has failed.
+// Until calls the function yes again and again, until yes returns true, ctx ends, or a process has
+// failed.
 func (c *Cluster) Until(ctx context.Context, what string, yes func() (bool, error)) error {
 	var last error
 	for {

@@ -59,7 +59,8 @@ func connect(t *testing.T, l *Load) generator.Sink {
 // deadline is the time at which a hanging test gives up.
 const deadline = time.Minute
 
-// offer sends events until all are taken. Whenever the sink takes none, it calls a function.
+// offer sends events until all are taken. Whenever the sink takes none, it calls the function
+// refused.
 func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 	for begun := time.Now(); len(events) > 0; {
 		n, err := s.Send(events)

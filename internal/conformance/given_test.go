@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// at makes the program log count events. Their stamp is the counter at the beginning plus the
-// argument stamp.
+// at makes the program log as many events as count says. Their stamp is the counter at the
+// beginning plus the argument stamp.
 func (s *scene) at(stamp, first, count uint64) {
 	s.t.Helper()
 	s.do("at %d %d %d", s.began+stamp, first, count)

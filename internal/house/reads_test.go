@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// kernelFiles lists source files that read files of the kernel whose names they compute. These
+// kernelFiles lists source files that compute the names of the kernel's files that they read. These
 // reads need no limit, because files of the kernel have an end.
 var kernelFiles = []string{
 	"bench/agent.go", "internal/memory/memory.go", "internal/oscillator/clocks_linux.go",

@@ -30,8 +30,8 @@ type source struct {
 	opened   moment
 }
 
-// run sends the tuples. Once the instances of all later operators are ready, it calls a function,
-// which returns the time at which the first tuple is due.
+// run sends the tuples. Once the instances of all later operators are ready, it calls the function
+// begin, which returns the time at which the first tuple is due.
 func (s *source) run(ctx context.Context, begin func() time.Time) error {
 	if err := s.sender.greet(ctx); err != nil {
 		return s.failed(err)
