@@ -68,6 +68,7 @@ func newServer(b *library.Builder, key string) any {
 type office struct {
 	s         *server
 	dir       string
+	lock      *os.File // says that the directory is in use
 	store     *coordinator.Store
 	of        *coordinator.Virtual
 	failed    error
@@ -89,7 +90,7 @@ type joins struct {
 func (s *server) open() *office {
 	o := &office{s: s, last: map[sim.Node]sim.Time{}, forgotten: map[control.Peer]bool{},
 		joins: joins{began: map[sim.Node]sim.Time{}}}
-	if o.dir, o.failed = os.MkdirTemp("", "cprof-sim-"); o.failed != nil {
+	if o.dir, o.lock, o.failed = makeDirectory(); o.failed != nil {
 		return o
 	}
 	o.store, o.failed = coordinator.OpenStore(filepath.Join(o.dir, "state"),
@@ -107,7 +108,10 @@ func (o *office) close() error {
 	if o.store != nil {
 		err = o.store.Close()
 	}
-	return errors.Join(err, os.RemoveAll(o.dir))
+	if o.lock == nil {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(o.dir), o.lock.Close())
 }
 
 // Close removes the server's files.
