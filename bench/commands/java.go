@@ -80,19 +80,8 @@ Exit code 3: fewer than 5 repetitions counted, or a Java is missing.`,
 
 func runBenchJava(ctx context.Context, flags benchJavaFlags, given func(string) bool,
 	stdout, stderr io.Writer) error {
-	if flags.repetitions < minCounted {
-		return command.Usagef("--repetitions %d: a figure needs %d or more",
-			flags.repetitions, minCounted)
-	}
-	size, err := proof.Wanted()
-	if err != nil {
+	if err := size(&flags.repetitions, &flags.limit, given); err != nil {
 		return err
-	}
-	switch {
-	case size == proof.Full && !given("repetitions"):
-		flags.repetitions, flags.limit = 25, 5*time.Minute
-	case size == proof.Small && !given("limit"):
-		flags.limit = smallLimit
 	}
 	line := command.NewProgress(stderr)
 	result, err := bench.Java(ctx, bench.JavaOptions{

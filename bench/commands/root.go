@@ -58,6 +58,26 @@ const smallLimit = 20 * time.Second
 // minCounted is the smallest number of valid repetitions by which a bar is judged.
 const minCounted = 5
 
+// size checks the number of repetitions. Where the user gave no number or no limit, it sets them to
+// what the wanted size of the proof needs.
+func size(repetitions *int, limit *time.Duration, given func(flag string) bool) error {
+	if *repetitions < minCounted {
+		return command.Usagef("--repetitions %d: a figure needs %d or more", *repetitions,
+			minCounted)
+	}
+	wanted, err := proof.Wanted()
+	if err != nil {
+		return err
+	}
+	switch {
+	case wanted == proof.Full && !given("repetitions"):
+		*repetitions, *limit = 25, 5*time.Minute
+	case wanted == proof.Small && !given("limit"):
+		*limit = smallLimit
+	}
+	return nil
+}
+
 // counted puts a row's repetitions into the row's bar. If there is no figure, it puts in the
 // reason.
 func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string) proof.Bar {
