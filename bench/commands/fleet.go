@@ -3,6 +3,7 @@ package commands
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os/exec"
 	"slices"
 	"time"
@@ -48,7 +49,8 @@ func newBenchFleet() *cobra.Command {
 	var serve time.Duration
 	var hostile int
 	var killed float64
-	var onlyServer bool
+	var onlyServer, onlyTables bool
+	var tables int
 	var slower int
 	cmd := &cobra.Command{
 		Use:   "fleet",
@@ -67,6 +69,11 @@ moments, also just before a node died. It shows only whether bounds are true.
 In a third simulation many nodes die at once (--killed). It shows how long it takes until the others
 have all their neighbours again, and whether bounds are true.
 
+Then the experiments of KELP's thesis are repeated, from which the graph comes: how evenly walks
+end, how far hints spread, how long searches are, and in which order a queue gives its items. Each
+figure is compared with a model, and the thesis' figures that are not near the model are named.
+--tables is the largest graph for this. --only-tables leaves out all else.
+
 Then a real server in a process of its own serves as many nodes in real time, over connections with
 keys. --serve says how long it is watched without a run, and as long in a run. --only-server leaves
 out the simulations. If the machine cannot carry the server and all nodes, --slower makes the
@@ -75,7 +82,8 @@ that it would need in real time.`,
 		Example: `  cp-bench fleet --nodes 1000 --json
   cp-bench fleet --nodes 10000 --measure 20s
   cp-bench fleet --nodes 200 --liars 0.1 --serve 0
-  cp-bench fleet --nodes 10000 --only-server --slower 4 --json`,
+  cp-bench fleet --nodes 10000 --only-server --slower 4 --json
+  cp-bench fleet --only-tables --tables 10000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			size, err := proof.Wanted()
@@ -91,7 +99,20 @@ that it would need in real time.`,
 			if size != proof.Full && !cmd.Flags().Changed("serve") {
 				serve = smallServe
 			}
+			kelp := fleet.KelpOptions{Nodes: tables, Searches: 10_000, Periods: 12_000,
+				Seed: o.Seed}
+			if size != proof.Full {
+				kelp.Searches, kelp.Periods = smallSearches, smallPeriods
+				if !cmd.Flags().Changed("tables") {
+					kelp.Nodes = smallTables
+				}
+			}
 			switch {
+			case kelp.Nodes < 0 || kelp.Nodes > 100_000:
+				return command.Usagef("--tables %d: want 0 to 100000", tables)
+			case onlyTables && (onlyServer || kelp.Nodes == 0):
+				return command.Usagef("--only-tables with --only-server or --tables 0: nothing " +
+					"is left to do")
 			case o.Nodes < minFleet || o.Nodes > maxFleet:
 				return command.Usagef("--nodes %d: want %d to %d", o.Nodes, minFleet, maxFleet)
 			case o.Degree < 2 || o.Degree >= o.Nodes/2 || o.Degree > 32:
@@ -122,10 +143,14 @@ that it would need in real time.`,
 			}
 			p := command.NewProgress(cmd.ErrOrStderr())
 			o.Progress = func(step string) { p.Show("%s", step) }
+			kelp.Progress = o.Progress
 			plain := o
 			plain.Liars, plain.Cut = 0, 0
 			var r, under, after fleet.Result
-			if onlyServer {
+			if onlyTables {
+				serve = 0
+			}
+			if onlyServer || onlyTables {
 				killed, hostile = 0, 0
 			} else {
 				r, err = fleet.Run(cmd.Context(), plain)
@@ -137,6 +162,10 @@ that it would need in real time.`,
 			if err == nil && hostile > 0 {
 				o.Pairs = hostile
 				under, err = fleet.Run(cmd.Context(), o)
+			}
+			var cells []fleet.KelpCell
+			if err == nil && kelp.Nodes > 0 && !onlyServer {
+				cells, err = fleet.Kelp(cmd.Context(), kelp)
 			}
 			var served fleet.ServerResult
 			if err == nil && serve > 0 && o.Nodes <= fleet.MaxServed {
@@ -152,9 +181,9 @@ that it would need in real time.`,
 				return err
 			}
 			bars := slices.Concat(barsOfFleet(o, r), barsOfKilled(killed, after),
-				barsOfHostile(o, under), barsOfServer(o.Nodes, served))
+				barsOfHostile(o, under), barsOfTables(cells), barsOfServer(o.Nodes, served))
 			return answer(bars, func() error {
-				return printFleet(cmd, r, under, after, served, asJSON)
+				return printFleet(cmd, r, under, after, cells, served, asJSON)
 			})
 		},
 	}
@@ -178,6 +207,9 @@ that it would need in real time.`,
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the simulation")
 	f.DurationVar(&serve, "serve", time.Minute,
 		"how long a real server of the fleet is watched, in each of two states; 0: not at all")
+	f.IntVar(&tables, "tables", 10_000,
+		"largest graph for the experiments of KELP's thesis; 0: no such experiments")
+	f.BoolVar(&onlyTables, "only-tables", false, "only repeat the experiments of KELP's thesis")
 	f.BoolVar(&onlyServer, "only-server", false, "only watch a server; simulate nothing")
 	f.IntVar(&slower, "slower", 1, "how many times as slowly time passes for the watched server")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -361,10 +393,12 @@ type fleetLine struct {
 	Named       int   `json:"liars_named"`
 	Joined_ns   int64 `json:"joined_after_cut_ns"` // 0: not, or there was no cut
 	NamedHonest int   `json:"honest_named"`
+
+	Tables []fleet.KelpCell `json:"tables"` // of KELP's thesis
 }
 
-func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
-	asJSON bool) error {
+func printFleet(cmd *cobra.Command, r, h, k fleet.Result, cells []fleet.KelpCell,
+	s fleet.ServerResult, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	if asJSON {
 		return json.NewEncoder(out).Encode(fleetLine{
@@ -391,8 +425,27 @@ func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
 			SmallAloneCPU_ns: int64(r.SmallAloneCPU),
 			Joined_ns:        int64(h.Joined),
 			Liars:            h.Liars, Named: h.Named, NamedHonest: h.NamedHonest,
+			Tables: cells,
 		})
 	}
+	if r.Nodes > 0 {
+		printSimulated(out, r, h, k)
+	}
+	printTables(out, cells)
+	if s.Trains > 0 {
+		fmt.Fprintf(out, "server      %.3f cores without a run, %.3f in a run; "+
+			"%.0f MB of private memory at most\n", s.IdleCores, s.RunCores, float64(s.Private)/1e6)
+		fmt.Fprintf(out, "            %v until a node that joins in a run can measure\n",
+			s.Joins.Round(time.Millisecond))
+		fmt.Fprintf(out, "            %v until a random pair's bound is there, 99 %% within %v "+
+			"(of refusals: %v); %d pairs have none\n", s.Pair, s.Pair99, s.Asked99, s.Unrelated)
+		fmt.Fprintf(out, "            %v to end a run of %d trains\n",
+			s.RunEnds.Round(time.Millisecond), s.Trains)
+	}
+	return nil
+}
+
+func printSimulated(out io.Writer, r, h, k fleet.Result) {
 	fmt.Fprintf(out, "nodes       %d; %d of them lacked a neighbour at the end\n", r.Nodes,
 		r.Irregular)
 	fmt.Fprintf(out, "measured    %d pairs\n", r.Measured)
@@ -418,15 +471,4 @@ func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
 		r.SmallBytes, r.SmallAloneCPU, fleet.SmallNodes)
 	fmt.Fprintf(out, "            %.0f packets and %.0f bytes a second for its trains\n",
 		r.TrainPackets, r.TrainBytes)
-	if s.Trains > 0 {
-		fmt.Fprintf(out, "server      %.3f cores without a run, %.3f in a run; "+
-			"%.0f MB of private memory at most\n", s.IdleCores, s.RunCores, float64(s.Private)/1e6)
-		fmt.Fprintf(out, "            %v until a node that joins in a run can measure\n",
-			s.Joins.Round(time.Millisecond))
-		fmt.Fprintf(out, "            %v until a random pair's bound is there, 99 %% within %v "+
-			"(of refusals: %v); %d pairs have none\n", s.Pair, s.Pair99, s.Asked99, s.Unrelated)
-		fmt.Fprintf(out, "            %v to end a run of %d trains\n",
-			s.RunEnds.Round(time.Millisecond), s.Trains)
-	}
-	return nil
 }

@@ -11,6 +11,7 @@
 //	fleet.go    Run simulates a fleet
 //	alone.go    the CPU time of a node that gets, alone, what it received in a fleet
 //	ask.go      compares bounds of random pairs with the truth
+//	kelp.go     Kelp repeats the experiments of KELP's thesis (and kelp_search.go, kelp_queue.go)
 //	server.go   Watch measures a real server of as many simulated nodes, in real time
 //	member.go   such a node
 //	link.go     its connection, which costs less than one of ZeroMQ
