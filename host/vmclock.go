@@ -24,9 +24,13 @@ type VMClock struct {
 }
 
 const (
-	vmClockMagic         = 0x4b4c4356 // "VCLK"
-	vmClockSize          = 0x70
-	vmClockHasGeneration = 1 << 7
+	vmClockMagic = 0x4b4c4356 // "VCLK"
+	vmClockSize  = 0x70
+
+	// The specification and Linux disagree on the flag that says that there is a generation.
+	// Either is believed. A page without a generation has a value there that does not change.
+	vmClockHasGeneration      = 1 << 7
+	vmClockHasGenerationLinux = 1 << 8
 )
 
 func parseVMClock(page []byte) (vmclock VMClock, stable bool, err error) {
@@ -43,7 +47,8 @@ func parseVMClock(page []byte) (vmclock VMClock, stable bool, err error) {
 			version, ErrVMClock)
 	}
 	vmclock.Disruption = binary.LittleEndian.Uint64(page[0x10:])
-	if binary.LittleEndian.Uint64(page[0x18:])&vmClockHasGeneration != 0 {
+	const either = vmClockHasGeneration | vmClockHasGenerationLinux
+	if binary.LittleEndian.Uint64(page[0x18:])&either != 0 {
 		vmclock.Generation = binary.LittleEndian.Uint64(page[0x68:])
 	}
 	return vmclock, binary.LittleEndian.Uint32(page[0x0c:])&1 == 0, nil

@@ -31,6 +31,8 @@ func TestVMClockPages(t *testing.T) {
 		page[at] = to
 		return page
 	}
+	linux := change(0x18, 0)
+	binary.LittleEndian.PutUint64(linux[0x18:], 1<<8) // as linux/vmclock-abi.h has it
 	tests := map[string]struct {
 		page   []byte
 		want   VMClock
@@ -38,6 +40,7 @@ func TestVMClockPages(t *testing.T) {
 		err    error
 	}{
 		"good":          {good, VMClock{5, 9}, true, nil},
+		"Linux's flag":  {linux, VMClock{5, 9}, true, nil},
 		"exact length":  {good[:0x70], VMClock{5, 9}, true, nil},
 		"no generation": {change(0x18, 0), VMClock{5, 0}, true, nil},
 		"being changed": {change(0x0c, 3), VMClock{5, 9}, false, nil},
