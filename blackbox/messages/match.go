@@ -84,7 +84,8 @@ type Matched struct {
 // sent.
 type possible func(send, receive *Call) bool
 
-// match finds the receiver of each message that was sent. It calls each for those that have one.
+// match finds the receiver of each message that was sent. It calls the function each for every
+// message that has a known receiver.
 func match(logs []*Log, possible possible, each func(Match)) Matched {
 	m := Matched{Left: map[Reason]uint64{}}
 	sockets := merged(logs)
