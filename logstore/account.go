@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Range is a range of sequence numbers: from From up to but not including To.
+// Range is a range of sequence numbers. It begins at From, and ends before To.
 type Range struct{ From, To uint64 }
 
 // Report says what was read, what is damaged, and what is missing.
@@ -148,7 +148,7 @@ func (t tracker) known(kind Kind, shard int, next uint64) {
 }
 
 // accept notes that a block with these rows was read. It returns the range of rows that no earlier
-// block contained. If there are several such ranges, which no writer causes, accept returns the
+// block contained. No writer causes several such ranges; if there are several, accept returns the
 // first.
 func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	s := t.of(kind, shard)

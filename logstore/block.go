@@ -32,8 +32,8 @@ type Block struct {
 	First       uint64 // sequence number of the first row; each kind in each shard begins at 0
 	// Plain makes a writer write the rows uncompressed. Readers leave it false.
 	Plain bool
-	// Hurried makes a writer pack the rows without compressing them, which is quick. Readers set it
-	// if the writer did that.
+	// Hurried makes a writer pack the rows without compressing them, which is quick. A reader sets
+	// Hurried if the writer packed the rows in this way.
 	Hurried bool
 
 	Events      []Event

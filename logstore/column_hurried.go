@@ -8,8 +8,9 @@ import (
 )
 
 // An encoder that hurries does not compress symbols. It goes over the values of a column only
-// twice, to compute the differences and their range, and to pack them. If a sample shows that most
-// differences are too wide to be packed, it goes over the values only once, to copy them.
+// twice: once to compute the differences and their range, and once to pack the differences. If a
+// sample shows that most differences are too wide to be packed, the encoder goes over the values
+// only once, to copy them.
 
 // hurriedSample is the number of values in the sample.
 const hurriedSample = 256
@@ -99,9 +100,9 @@ func (e *columnEncoder) differences(column columnView, quantum uint64) (
 	return d, least, most
 }
 
-// packedShape returns a shape in which few numbers have high parts. For this it has up to 2 low
-// bits more than nearly all numbers of the sample need. sample is sorted as signed numbers. All
-// numbers lie between least and most.
+// packedShape returns a shape in which few numbers have high parts. The shape has up to 2 low bits
+// more than nearly all numbers of the sample need. sample is sorted as signed numbers. All numbers
+// lie between least and most.
 func packedShape(sample []uint64, least, most int64) shape {
 	n := len(sample)
 	base := sample[n/50]

@@ -147,8 +147,8 @@ func (e *columnEncoder) takeExceptions(numbers []uint64, width, depth int) {
 }
 
 // symbolWidth returns a width for symbols, and the number of exceptions that this width causes.
-// Some numbers are exceptions at every width. The returned width is the smallest one that causes
-// only a few exceptions more than these.
+// Some numbers are exceptions at every width. Each width causes these exceptions and some more.
+// symbolWidth returns the smallest width that causes only a few more.
 func symbolWidth(count *[256]int, n int) (width, escapes int) {
 	if count[0] == n {
 		return 0, 0

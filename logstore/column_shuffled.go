@@ -36,8 +36,8 @@ func shuffledSize(n, phase int) int {
 }
 
 // appendShuffled appends a column of shuffled frames, without its bases. rest has the distance of
-// each value from the base of its frame. If a frame has a value twice, or one too far from the
-// base, appendShuffled returns false.
+// each value from the base of its frame. If a value occurs twice in a frame, or is too far from the
+// frame's base, appendShuffled returns false.
 func appendShuffled(dst []byte, rest []uint64, phase int) (out []byte, yes bool) {
 	size := shuffledSize(len(rest), phase)
 	out = append(dst, columnShuffled, byte(phase))

@@ -227,8 +227,8 @@ func TestBarDamagedLogs(t *testing.T) {
 	})
 }
 
-// damageLogs damages the given number of logs, in each way in turn. It returns in how many of them
-// no reader noticed the damage.
+// damageLogs damages the given number of logs, in each way in turn. It returns the number of logs
+// in which no reader noticed the damage.
 func damageLogs(t *testing.T, logs int) (unnoticed int) {
 	rng := seed.Random(t)
 	names := slices.Sorted(maps.Keys(harms))

@@ -352,9 +352,9 @@ func (c *Cursor) Next() (*Block, error) {
 			continue
 		}
 		block, err := c.read(e)
-		// If the index is wrong here, bytes were inserted or removed, or a header was false. Only a
-		// search can find where the blocks are now. After the search, the loop begins again;
-		// sequence numbers show which rows were returned already.
+		// The index may be wrong here, because bytes were inserted or removed, or because a header
+		// was false. In this case only a search can find where the blocks are now. After the
+		// search, the loop begins again; sequence numbers show which rows were returned already.
 		from := int64(-1)
 		switch {
 		case c.file.indexBy == byEnd && errors.Is(err, ErrIndex):
@@ -444,7 +444,7 @@ func (c *Cursor) readAt(b []byte, offset int64) (whole bool, err error) {
 }
 
 // Continues lists, for each kind and shard, the sequence number that follows the file's last row.
-// For this, a row that a Drop declares missing is a row of the file, too.
+// Here, a row that a Drop declares missing counts as a row of the file, too.
 func (f *File) Continues() ([]Place, error) {
 	t := tracker{}
 	t.skipTo(f.header.Continues)

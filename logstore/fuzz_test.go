@@ -44,8 +44,8 @@ func edit(data, script []byte) (edited []byte, overwritten []span, moved bool) {
 	return data, overwritten, moved
 }
 
-// Whatever happens to a file, no reader returns a row that was not written, or returns a row twice.
-// If no edit moved bytes, readers return all rows of the blocks that no edit touched.
+// Whatever happens to a file, readers return only rows that were written, and no row twice. If no
+// edit moved bytes, readers return all rows of the blocks that no edit touched.
 func FuzzDamagedLog(f *testing.F) {
 	blocks := sampleBlocks()
 	written := rowsOfAll(f, blocks)

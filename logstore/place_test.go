@@ -9,8 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// A drop that declares rows missing moves Log.Next past these rows. Next keeps that value however
-// the log is opened again. Otherwise a writer would declare the same rows missing twice.
+// A drop that declares rows missing moves Log.Next past these rows. Next keeps that value, in
+// whatever way the log is opened again. Otherwise a writer would declare the same rows missing
+// twice.
 func TestDropsInSequenceMoveTheLogOn(t *testing.T) {
 	for _, again := range []string{"resume", "sealed", "rotated"} {
 		dir := t.TempDir()

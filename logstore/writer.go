@@ -65,8 +65,8 @@ const indexRows = 1 << 12
 
 const fileMode = 0o600
 
-// Create begins a log file. When the file appears at its path, it has its header. There must be no
-// file at the path yet. A nil file system means the operating system's.
+// Create begins a log file. The file appears at its path only when it has its header. There must be
+// no file at the path yet. A nil file system means the operating system's.
 func Create(fsys FileSystem, path string, h Header) (*Writer, error) {
 	if fsys == nil {
 		fsys = OS{}

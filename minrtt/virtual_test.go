@@ -32,7 +32,7 @@ func (v *virtualClocks) clock(e *fakeEnd) Clock {
 			return v.realtime.Virtual(now())
 		},
 		// The physical clock is rounded down to ns. The virtual clock moves by up to 1.11 ns for
-		// each of these, and is rounded down again.
+		// each ns of the physical clock, and is rounded down again.
 		RealtimeStep: func() (uint32, error) { return 3, nil },
 		Discipline: func() (Discipline, error) {
 			x := v.realtime.Timex(now(), vnode.Timex{Tick_us: 10_000})

@@ -26,8 +26,9 @@ type answered struct {
 	ok, ready bool
 }
 
-// recent has the requests that a node remembers. A fleet of simulated nodes needs little memory for
-// it: it grows only if there are many requests within RecentLife, and then becomes empty again.
+// recent has the requests that a node remembers. It takes little memory, because a simulation has
+// many nodes: it grows only if there are many requests within RecentLife, and then becomes empty
+// again.
 type recent struct {
 	all  []answered
 	next int // index of the oldest request
@@ -46,8 +47,8 @@ func (r *recent) find(from Name, id uint64) *answered {
 	return nil
 }
 
-// put remembers a request. The request takes the place of the oldest one if that is not needed any
-// more.
+// put remembers a request. If the oldest request is not needed any more, the new one takes its
+// place.
 func (r *recent) put(a answered) {
 	if n := len(r.all); n > 8 && r.all[(r.next+n/2)%n].over(a.came) {
 		r.shrink(a.came)

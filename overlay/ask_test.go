@@ -7,7 +7,7 @@ import (
 )
 
 // TestRecentRemembers compares what a node remembers with a plain list of its requests: the last
-// MaxRecent of the last RecentLife must be there. Those that are over may be forgotten.
+// MaxRecent requests of the last RecentLife must be there. Older requests may be forgotten.
 func TestRecentRemembers(t *testing.T) {
 	r := seed.Random(t)
 	var kept recent

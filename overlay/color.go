@@ -65,8 +65,8 @@ func (n *Node) spread(m Hint) {
 	}
 }
 
-// onHint keeps what a neighbour passes on. Each neighbour has room of its own. So however many
-// facts and owners it makes up, it displaces only hints that it sent itself.
+// onHint keeps what a neighbour passes on. Each neighbour has room of its own. So a neighbour that
+// makes up many facts and owners displaces only hints that it sent itself.
 func (n *Node) onHint(from Name, m Hint) {
 	if n.in(from) == nil || n.shuns(from) {
 		return
@@ -143,10 +143,10 @@ type Result struct {
 	Name    Name
 	Fact    Fact // the fact that matches, as the node itself said
 	Visited int  // visits to nodes
-	// If no node was found, Missed is the probability that one has the fact and was missed. It is
-	// estimated from how often the walks met hints of Origin and of those of its neighbours that
-	// have facts. It assumes that the nodes on the way are honest. If Origin knows no node with
-	// facts, Missed is 1.
+	// If no node was found, Missed is the probability that a node has the fact and was missed. This
+	// is an estimate. It uses how often the walks met hints of Origin, and hints of those
+	// neighbours of Origin that have facts. It assumes that the nodes on the way are honest. If
+	// Origin knows no node with facts, Missed is 1.
 	Missed float64
 }
 

@@ -2,8 +2,8 @@ package overlay
 
 import "slices"
 
-// deal tries to give the origin of a walk an edge that it lacks. It reports whether a deal began.
-// If the deal then fails while the origin still waits, the walk goes on from this node.
+// deal tries to give the origin of a walk an edge that the origin lacks. It reports whether a deal
+// began. If the deal then fails while the origin still waits, the walk goes on from this node.
 //
 // A deal never gives a node more ends of edges than its degree. If a node dies in the middle of a
 // deal, or a message is lost for good, some node lacks an end, and sends a walk to find another.

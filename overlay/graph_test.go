@@ -138,9 +138,10 @@ func TestChurn(t *testing.T) {
 	})
 }
 
-// A heal says how a fleet recovered from damage. killed and joined are the seconds until it was
-// whole again. crossing is the share of edges across a former cut. messages is the number of
-// messages that each node sends in a second while nothing is damaged.
+// A heal says how a fleet recovered from damage. killed and joined are the seconds until the fleet
+// was whole again: after half of its nodes were killed, and after a cut ended. crossing is the
+// share of edges across a former cut. messages is the number of messages that each node sends in a
+// second while nothing is damaged.
 type heal struct{ killed, joined, crossing, messages float64 }
 
 func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {

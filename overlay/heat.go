@@ -18,9 +18,9 @@ type Heat struct {
 // and of three quarters of each outgoing neighbour's path heat. So path heats grow along each path
 // to a node that is hotter than all others nearby.
 //
-// KELP instead uses a weighted sum of its own heat and its neighbours' path heats. If all nodes are
-// warm, such a sum hides a node that is only twice as hot. For the same reason, nodes also tell
-// small heats.
+// In KELP, a path heat is instead a weighted sum of the node's own heat and its neighbours' path
+// heats. If all nodes are warm, such a sum hides a node that is only twice as hot. For the same
+// reason, nodes also tell small heats.
 type Warm struct{ Heats []Heat }
 
 // A Climb is a walk to a node that is hot. By is the kind of heat. The walk first takes as many
@@ -89,8 +89,8 @@ func (o *out) heatsAt(now Time) []Heat {
 	return o.heats.heats
 }
 
-// heatScale is what a node's own heat is multiplied by in its path heat, so that small heats reach
-// far, too: a heat of 1 is felt 19 edges away.
+// heatScale is the factor by which a node's own heat is multiplied in its path heat. With this
+// factor, small heats reach far, too: a heat of 1 is felt 19 edges away.
 const heatScale = 256
 
 func scaled(value uint64) uint64 { return min(value, math.MaxUint64/heatScale) * heatScale }
@@ -116,7 +116,7 @@ func (n *Node) paths() []Heat {
 	return all
 }
 
-// warmSoon looks whether a path heat has changed by a quarter. If so, it tells the neighbours the
+// warmSoon checks whether a path heat has changed by a quarter. If so, it tells the neighbours the
 // path heats after a pause.
 func (n *Node) warmSoon() {
 	paths := n.paths()

@@ -37,8 +37,8 @@ const (
 	// edge in each direction is repaired by one short walk, so waiting often saves a long one.
 	AloneWait = 4 * time.Second
 	// SeekPause is the longest pause after a walk in vain. The pause may grow to LostPause if walks
-	// get lost, perhaps because there are too many. It may grow to FewPause if there are few nodes:
-	// in a fleet of fewer than degree + 1 nodes, all walks are in vain.
+	// get lost, perhaps because there are too many walks. It may grow to FewPause if there are few
+	// nodes: in a fleet of fewer than degree + 1 nodes, all walks are in vain.
 	SeekPause = time.Second
 	LostPause = 8 * time.Second
 	FewPause  = 2 * time.Minute
@@ -60,8 +60,9 @@ const (
 	MaxName = 255
 	// MaxDegree bounds the lists in messages. KELP's degrees are 7 and 9.
 	MaxDegree = 32
-	// WalkSteps makes the end of a walk nearly independent of its start in a fleet of a million
-	// nodes: ln(n / 0.002) / ln 7 = 10.3 for n = 10⁶, and 8 for n = 10⁴.
+	// WalkSteps is the number of random steps of a walk. Even in a fleet of a million nodes, the
+	// node where the walk is then hardly depends on where it began: ln(n / 0.002) / ln 7 = 10.3 for
+	// n = 10⁶, and 8 for n = 10⁴.
 	WalkSteps = 10
 	// MaxMix and MaxScan are the largest numbers of steps that a node accepts in a walk. With more
 	// steps, one message could cause many others. WalkSteps may grow to MaxMix without a new
@@ -80,10 +81,10 @@ const (
 	TradeScan = 16
 	// MaxAsked is the largest number of a node's requests that wait for answers.
 	MaxAsked = 512
-	// A node remembers requests so that it does not obey a repeated request twice. MaxRecent is the
-	// largest number of them. At the rate at which a node accepts walks, this number of requests
-	// comes in two seconds. RecentLife is how long a node remembers a request: twice the time in
-	// which the request is repeated.
+	// A node remembers requests, so that it does not obey a repeated request twice. MaxRecent is
+	// the largest number of requests that it remembers. At the rate at which a node accepts walks,
+	// this number of requests comes in two seconds. RecentLife is how long a node remembers a
+	// request: twice the time in which the request is repeated.
 	MaxRecent  = 256
 	RecentLife = 2 * AskRetry * AskTries
 	// MaxWants is the largest number of notes that a node keeps about edges that other nodes lack.
@@ -105,8 +106,8 @@ const (
 	WalksPerSecond = 4
 	WalksBurst     = 200
 	// If a node sends more than FloodFactor times as many walks as it may, it is blamed for a
-	// flood. The factor allows for honest nodes, which pass on walks of other nodes' floods: these
-	// are at most about as many as an honest node may send.
+	// flood. The factor allows for honest nodes that pass on walks of other nodes' floods. Such
+	// walks are at most about as many as an honest node may send.
 	FloodFactor = 4
 	// ShunAfter is the number of offences after which a node's neighbours give it up. They want no
 	// edge with it until ShunTime has passed since its last offence. A single false promise may be

@@ -205,9 +205,9 @@ type taking struct {
 	done   func(Item, bool)
 }
 
-// Take takes an item of a queue: of this node or, if this has none, of a node to which a climb
-// leads. It calls done once. Without an item, ok is false: probably no node has a free one. From
-// then on, this node renews the item until [Node.Finish] is called.
+// Take takes an item of a queue from this node or, if this node has none, from a node to which a
+// climb leads. It calls done once. If it got no item, ok is false: probably no node has a free one.
+// From then on, this node renews the item until [Node.Finish] is called.
 func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
 	n.at(now)
 	if err := checkItem(queue, ""); err != nil {
@@ -228,8 +228,8 @@ func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
 }
 
 // takeWalks has the number of walks of each climb of a Take. The first climb only looks nearby, and
-// finds most items. The last climb is for the last items of a queue. More walks would use up the
-// number that nodes accept.
+// finds most items. The last climb is for the last items of a queue. More walks than these would
+// use up the number of walks that nodes accept.
 var takeWalks = []int{1, 3, HeatWalks / 2}
 
 // takeOn asks the next node or, if all have been asked, climbs again.

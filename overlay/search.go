@@ -127,9 +127,9 @@ func (n *Node) visit(s Search) {
 	n.visitHints(s)
 }
 
-// visitHints asks the owners of hints that match, one after the other, whether they have such a
-// fact. If none of them has, the walk goes on to another node. The walk ends if it has no steps
-// left, if it has seen enough, or if this node has no neighbour.
+// visitHints looks at the hints that match. It asks their owners, one after the other, whether they
+// have a fact that matches. If no owner has one, the walk goes on to another node. The walk ends if
+// it has no steps left, if it has seen enough, or if this node has no neighbour.
 func (n *Node) visitHints(s Search) {
 	for _, h := range n.hints {
 		if h.expires <= n.now || slices.Contains(s.Denied, h.owner) ||

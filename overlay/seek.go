@@ -179,9 +179,9 @@ func (n *Node) arrive(s Seek) {
 	}
 }
 
-// isolated reports whether this node must not deal. It has no edges, and has not found out that
-// there are few nodes. If such a node dealt, two nodes that join could begin a graph of their own.
-// Instead, the node passes walks on to nodes that it knows.
+// isolated reports whether this node must not deal, because it has no edges and has not found out
+// that there are few nodes. If such a node dealt, two nodes that join could begin a graph of their
+// own. Instead, the node passes walks on to nodes that it knows.
 func (n *Node) isolated() bool { return len(n.outs) == 0 && len(n.contacts) > 0 && !n.few }
 
 // goOn leaves a note about a walk at this node. Then it sends the walk to the next node, or ends

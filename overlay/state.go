@@ -440,7 +440,7 @@ func fields[T step](c *coder, s *step, of func(*T)) {
 }
 
 // end describes which edge a step is about: one of the node's outs, by its number from 1 on, or an
-// edge that the node has no more.
+// edge that the node no longer has.
 func (n *Node) end(c *coder, o **out) {
 	i := slices.Index(n.outs, *o) + 1
 	number(c, &i)

@@ -11,9 +11,9 @@ import (
 const levels = 24
 
 // limits contains lower limits of the time before and after an operator, by node of the operator
-// and by the cores that are left there. The operator shares these cores with those operators of the
-// node from which it gets tuples, or to which it sends tuples, directly or through others on the
-// node.
+// and by the cores that are left there. The operator shares these cores with others on the same
+// node: with those from which it gets tuples, or with those to which it sends tuples. The tuples
+// may pass through further operators on the node.
 //
 // The limits are computed along the edges. An operator on the same node adds its work, but no
 // latency, and uses some of the cores. If the cores do not suffice for all, some operators must be
@@ -203,8 +203,8 @@ func (l *limits) through(v, i int) float64 {
 	return best
 }
 
-// least returns a lower limit of the end-to-end latency of all placements that use only the allowed
-// nodes.
+// least returns a lower limit of the end-to-end latency, for all placements that use only the
+// allowed nodes.
 func (l *limits) least() float64 {
 	most := 0.0
 	for v, nodes := range l.nodes {
@@ -217,8 +217,9 @@ func (l *limits) least() float64 {
 	return most
 }
 
-// below returns for each operator the nodes where its limit is below the given latency. If an
-// operator has no such node, no placement is faster, and the result is false.
+// below returns for each operator the nodes where the operator's limit is below the given latency.
+// If an operator has no such node, no placement is faster than that latency, and below returns
+// false.
 func (l *limits) below(latency float64) ([][]int, bool) {
 	left := make([][]int, len(l.nodes))
 	for v, nodes := range l.nodes {

@@ -35,8 +35,9 @@ type moved struct{ v, from int }
 const (
 	nearest = 48 // the largest number of nodes that near has for an operator
 
-	// startHeat says which changes for the worse are accepted now and then at first: those that
-	// make the latency longer by about this part of it. The search cools down from there to 0.
+	// startHeat says how bad the changes for the worse are that the search accepts now and then at
+	// first: they make the latency longer by about this part of it. The heat falls from startHeat
+	// to 0.
 	startHeat = 0.016
 )
 

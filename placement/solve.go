@@ -74,8 +74,8 @@ func (p *Problem) Solve(effort Effort) (Answer, error) {
 	return a, nil
 }
 
-// reached returns the largest latency that counts as equal to the limit. Sums are rounded, so it is
-// a little larger.
+// reached returns the largest latency that counts as equal to the limit. Sums are rounded, so the
+// result is a little larger than the limit.
 func reached(limit float64) float64 { return limit * (1 + 1e-9) }
 
 // finish raises the limit, and tries to prove which placement is the best. It returns the best
@@ -95,7 +95,7 @@ func (p *Problem) finish(
 	return p.prove(l, at, latency, choices)
 }
 
-// raise returns a higher limit, if it can show that no placement is between that and the old limit.
+// raise returns a higher limit, if it can show that no placement has a latency below that limit.
 // Each time, it tries the middle between the limit and the known latency.
 func (p *Problem) raise(l *limits, limit, latency float64, times int) float64 {
 	for range times {

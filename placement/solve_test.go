@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// bruteForce returns the smallest end-to-end latency of all placements. For more detail, it also
+// bruteForce returns the smallest end-to-end latency of all placements. If detail is true, it also
 // returns the smallest latency with each operator on each node. It builds each placement operator
-// by operator, and only gives up those whose operators do not fit.
+// by operator, and gives up only placements whose operators do not fit.
 func bruteForce(p *Problem, detail bool) (best float64, through [][]float64) {
 	best = math.Inf(1)
 	for range p.order {
@@ -82,9 +82,9 @@ func problem(t testing.TB, r *rand.Rand, ops, nodes int) *Problem {
 
 func equal(x, y float64) bool { return math.Abs(x-y) <= 1e-9*max(x, y) }
 
-// Solve finds the best placement of small jobs, like a test of all placements. No limit is above
-// the best: neither that of an operator on a node, nor a raised one. The proof alone also finds the
-// best placement.
+// For small jobs, Solve finds the same latency as a test of all placements. No lower limit is above
+// the best latency: neither a limit of an operator on a node, nor a raised limit. The proof alone
+// also finds the best placement.
 func TestSolveSmallJobs(t *testing.T) {
 	r := seed.Random(t)
 	for k := range 150 {

@@ -44,9 +44,9 @@ func (a *arrows) add(at int) {
 	a.lanes[e.Node] = append(a.lanes[e.Node], at)
 }
 
-// deliver adds the captured messages. Each leads from the last event before it was sent to the
-// first event after it was received. If several messages lead from one node to one event, only the
-// last of them is added.
+// deliver adds an arrow for each captured message: from the last event before the message was sent
+// to the first event after it was received. If several messages lead from one node to one event,
+// only the last of them is added.
 func (a *arrows) deliver() {
 	h := a.h
 	after := func(lane []int, reading uint64) int { // the place of the first event at it or later

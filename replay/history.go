@@ -42,8 +42,8 @@ func (p *Part) has(e *Event, name, node string) bool {
 	})
 }
 
-// History is a part of a run, or a trace of another program. Its events are in one order in which
-// they may have happened.
+// History is a part of a run, or a trace of another program. Its events are listed in an order in
+// which they may have happened.
 type History struct {
 	Nodes    []string
 	Channels []Channel

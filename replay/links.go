@@ -12,14 +12,14 @@ import (
 
 // links are the logged links of a run. Each takes 16 bytes of memory, because a link has no time.
 type links struct {
-	// began has the links of operators that rename tuples. After resolve, Parent is the id that the
-	// tuple began with.
+	// began has the links of operators that rename tuples. After resolve, the Parent of each link
+	// is the id that the tuple began with.
 	began []logstore.Link
 	made  []logstore.Link // the others; both are sorted by child
 }
 
-// maxMakers is the largest number of tuples that are looked at for one event: those of which its
-// tuple was made.
+// maxMakers limits the search for the tuples of which an event's tuple was made: no more tuples
+// than this are looked at for one event.
 const maxMakers = 10_000
 
 // readLinks reads the links of a segment.
@@ -129,8 +129,8 @@ func (l *links) makers(tuple uint64) (all []uint64) {
 	return all
 }
 
-// tellMade notes the events of the window that are before a given event because its tuple was made
-// of their tuples.
+// tellMade notes which events of the window are before a given event because of links: the given
+// event's tuple was made of the tuples of these events.
 func (p *pass) tellMade(g *place) {
 	from := p.run.makers[g.point]
 	if len(from) == 0 || len(p.run.links.made) == 0 {

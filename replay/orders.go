@@ -19,9 +19,9 @@ type Orders struct {
 	need  [][]int32 // of each event: how many events of each lane are before it
 }
 
-// NewOrders returns the orders of events. Its first parameter says to which node each event
-// belongs. The numbers of a node's events must be in the order of the node. The second parameter
-// must be a partial order that includes the order of each node.
+// NewOrders returns the orders of events. lane says to which node each event belongs. A node's
+// events must be numbered in the order in which they happened. before must be a partial order that
+// includes the order of each node's events.
 func NewOrders(lane []int, before func(i, j int) bool) *Orders {
 	o := &Orders{lane: lane, place: make([]int, len(lane)), need: make([][]int32, len(lane))}
 	for i, l := range lane {
@@ -98,8 +98,8 @@ func (o *Orders) Free() (pairs uint64) {
 	return pairs
 }
 
-// All enumerates the orders. Where several events may come next, the lowest lane comes first. The
-// slice is valid until the next order. The caller may stop after any order.
+// All enumerates the orders. Where several events may come next, it begins with the event of the
+// lowest lane. The slice is valid until the next order. The caller may stop after any order.
 func (o *Orders) All() iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		d, order := o.Begin(), make([]int, 0, o.Len())
@@ -189,9 +189,9 @@ func (d Done) key() string {
 	return string(b)
 }
 
-// Sample draws an order. If the orders were counted, each is equally likely, and exact is true. If
-// not, Sample begins with any order and exchanges neighbours at random, a limited number of times.
-// Then nobody knows how near to uniform the result is.
+// Sample draws an order. If the orders were counted, each order is equally likely, and exact is
+// true. If not, Sample begins with some order and exchanges neighbours at random, a limited number
+// of times. In this case nobody knows how near to uniform the result is.
 func (c *Counted) Sample(rng *rand.Rand) (order []int, exact bool) {
 	d := c.of.Begin()
 	var front []int

@@ -176,8 +176,8 @@ func (j *job) run(t testing.TB, points int) *Run {
 	return r
 }
 
-// truth is what causality and time imply, by the definition: the transitive closure of the order on
-// each node, of the messages, and of the intervals.
+// truth returns what causality and time imply by definition: the transitive closure of three
+// orders, that of the events of each node, that of the messages and that of the intervals.
 func (j *job) truth() [][]bool {
 	before := make([][]bool, len(j.all))
 	for i, e := range j.all {
@@ -394,8 +394,8 @@ func TestWindowIsAsWideAsTheBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Events are 100 apart. So the bound of 30 and the reading ahead keep only a few events in
-	// memory.
+	// Events are 100 cycles apart. So, with a bound of 30 cycles, only a few events are in memory,
+	// even with those that were read ahead.
 	if s.Events != 30_000 || s.Window > 16 {
 		t.Errorf("%d events, at most %d in memory", s.Events, s.Window)
 	}

@@ -29,29 +29,30 @@ type Options struct {
 	Wander     tscratio.Wander
 	ThirdNodes tscratio.ThirdNodes
 
-	// Edges are pairs of points, each as actor/point. If a tuple passes the first on one node and
-	// the second on another, a message went from the first event to the second.
+	// Edges are pairs of points, each as actor/point. If a tuple passes the first point of a pair
+	// on one node and the second on another node, a message went from the first event to the
+	// second.
 	Edges [][2]string
 
 	// Renames are the actors that send each tuple on under another id, and log a link from the old
 	// id to the new one. The events under both ids are events of one tuple.
 	Renames []string
 
-	// Made are pairs of points, as in Edges. If a tuple passes the second, and logged links say
-	// that it was made of a tuple that passed the first on another node, the first event is before
-	// the second.
+	// Made are pairs of points, as in Edges. Suppose logged links say that tuple t was made of
+	// tuple s. If s passes the first point of a pair on one node, and t passes the second point on
+	// another node, then the event of s is before the event of t.
 	Made [][2]string
 
 	// Messages are messages that were captured. They need no ids.
 	Messages []Message
 
 	// Epsilon_cycles replaces the proven bounds of the nodes' clocks: any two clocks may differ by
-	// this number of cycles. It serves comparisons. With 0, the proven bounds hold.
+	// this number of cycles. It serves comparisons. With 0, the proven bounds apply.
 	Epsilon_cycles uint64
 }
 
-// Message is a captured message. Whatever the sending node logged before the message was sent is
-// before whatever the receiving node logged after it was received.
+// Message is a captured message. All events that the sending node logged before it sent the message
+// are before all events that the receiving node logged after it received the message.
 type Message struct{ Sent, Received Moment }
 
 // Moment is a reading of a node's counter.
@@ -245,8 +246,8 @@ func (r *Run) pairs(edges [][2]string) (before [][]uint16, err error) {
 	return before, nil
 }
 
-// view returns what translates readings of a node into cycles of the reference. It returns nil if
-// the two are not related.
+// view returns the view that translates readings of a node into cycles of the reference. It returns
+// nil if the node and the reference are not related.
 func (r *Run) view(times *runs.Times, node string, slack_cycles uint64) translator {
 	v, err := times.Closure.View(node, r.options.Reference)
 	switch {

@@ -70,8 +70,8 @@ func ReadShiViz(from io.Reader) (*History, error) {
 					"host %q, which is not in the log: %w", clock[host], host, count, other,
 					ErrTrace)
 			}
-			// The clock shows this event of the other host for the first time, so a message
-			// brought it.
+			// This host's clock shows this event of the other host for the first time. So a message
+			// brought the news of the event.
 			if last, ok := at[host][clock[host]-1]; !ok || clocks[last][other] < count {
 				h.Messages = append(h.Messages, [2]int{at[other][count], i})
 			}

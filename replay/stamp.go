@@ -17,16 +17,17 @@ type Event struct {
 	Index   uint64 // counts the events of its node from 0
 	Suspect bool   // its times rest on a suspect relation
 	// Lo_cycles and Hi_cycles are the interval of the event on the reference's counter. The order
-	// of events has narrowed it: no event is earlier than an event before it.
+	// of events has narrowed the interval: no event is earlier than the events that are before it.
 	Lo_cycles, Hi_cycles uint64
 
 	known []known
 }
 
-// The type known says which events of another node are before an event because of messages: all
-// those up to an index. The last of these is not later than the field hi. If hi is earlier than the
-// event's interval, time alone proves the order, and the element is left out. So the list of such
-// elements of an event is a replay clock with an epsilon of its own for each pair of events.
+// A known belongs to an event. It says which events of one other node are before the event because
+// of messages: all those up to the field index. The last of them is not later than the field hi. If
+// hi is earlier than the event's interval, time alone proves the order, so the event has no known
+// for that node. Thus the list of an event's knowns is a replay clock with an epsilon of its own
+// for each pair of events.
 type known struct {
 	index uint64
 	hi    uint64
@@ -60,9 +61,9 @@ type Summary struct {
 	// Free is the number of pairs of events that could have happened in either order.
 	Free uint64 `json:"free,string"`
 
-	// Broken is the number of messages that were received before they were sent, even at the ends
-	// of the intervals. Each proves that an assumption behind the bounds is broken. Named describes
-	// the first of these messages.
+	// Broken counts the messages that were received before they were sent, wherever in its interval
+	// each event was. Each of these messages proves that an assumption behind the bounds is broken.
+	// Named describes the first of these messages.
 	Broken uint64   `json:"broken,string"`
 	Named  []string `json:"named,omitempty"`
 
@@ -87,9 +88,10 @@ type place struct {
 	parked  []uint32
 }
 
-// pass is one pass over a run. Its window contains the events that may still matter to others. Some
-// were read ahead, because they may have sent a message to the next event. The intervals of the
-// others have not passed yet. So the width of the bounds decides the size of the window.
+// pass is one pass over a run. Its window contains the events that may still matter to other
+// events. Some of them were read ahead, because they may have sent a message to the next event. The
+// rest have intervals that are not over yet. So the width of the bounds decides the size of the
+// window.
 type pass struct {
 	run     *Run
 	ctx     context.Context
@@ -229,9 +231,9 @@ func (p *pass) grow() {
 	}
 }
 
-// prepare finds the events that sent what the first event of a lane received, and what its node had
-// received before. It returns true if the lane has moved in the heap, because one of these events
-// has no stamp yet.
+// prepare finds the events that sent messages to the first event of a lane, or to the lane's node
+// before that event. If one of these events has no stamp yet, the lane moves in the heap, and
+// prepare returns true.
 func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
 	if len(l.deliveries) > 0 {
 		s, taken, err := p.take(l, at)
@@ -285,8 +287,9 @@ func (p *pass) park(l *lane, until uint64) error {
 	return p.cycle(l)
 }
 
-// senderOf returns the place + 1 of the event in the window that sent the message that an event
-// received. If several events may have sent it, the last one counts.
+// senderOf takes an event that received a message. It returns the place + 1 of the event in the
+// window that sent this message. If several events may have sent it, senderOf returns the last of
+// them.
 func (p *pass) senderOf(g *place, senders []uint16) (found uint64) {
 	var last uint64
 	for c := p.heads[hash(g.tuple)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {

@@ -26,8 +26,9 @@ var traceLine = regexp.MustCompile(`^\[?\(EventID=(\d+), EventType=(SEND|RECV|LO
 	`Sender=([^,]+), Receiver=([^)]+)\)\]?$`)
 
 // ReadTrace reads lines of the form that the thesis prints: events with stamps of replay clocks. An
-// absent offset is written as −epsilon. A line without this form, such as a question to the user,
-// is skipped, unless it contains "EventID". The error wraps ErrTrace or ErrCycle.
+// absent offset is written as −epsilon. ReadTrace skips lines of other forms, such as a question to
+// the user. But a line that contains "EventID" must have this form. The error wraps ErrTrace or
+// ErrCycle.
 func ReadTrace(from io.Reader) (*History, error) {
 	type row struct {
 		stamp   clock.Stamp
@@ -220,10 +221,10 @@ func (b bits) add(others bits) {
 	}
 }
 
-// Stamps gives the events of a history stamps of replay clocks. The length of an epoch is given in
-// cycles of the reference. Epochs are counted from the first event, because a counter may show more
-// than a stamp can hold. All processes have the same epsilon, so the stamps put more pairs of
-// events into an order than the history does.
+// Stamps returns a replay clock's stamp for each event of a history. epoch_cycles is the length of
+// an epoch, in cycles of the reference. Epochs are counted from the first event, because a counter
+// may show more than a stamp can hold. All processes have the same epsilon, so the stamps put more
+// pairs of events into an order than the history does.
 func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *clock.Epsilons) {
 	epoch_cycles = max(epoch_cycles, 1)
 	e := clock.Uniform(int64((epsilon_cycles + epoch_cycles - 1) / epoch_cycles))
@@ -255,8 +256,8 @@ func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *c
 	return stamps, e
 }
 
-// Forced counts the free pairs of a history. Of these, it also counts the pairs that replay clocks
-// with one epsilon force into an order.
+// Forced counts the free pairs of a history. It also counts how many of these pairs are forced into
+// an order by replay clocks with one epsilon.
 func (h *History) Forced(epsilon_cycles, epoch_cycles uint64) (free, forced uint64) {
 	stamps, e := h.Stamps(epsilon_cycles, epoch_cycles)
 	o := h.Orders()
@@ -292,8 +293,9 @@ func (h *History) WriteTrace(to io.Writer, epsilon_cycles, epoch_cycles uint64) 
 		peer[m[0]], kind[m[0]] = int(h.Events[m[1]].Node), "SEND"
 	}
 	for _, m := range h.Messages {
-		// A line has one type. An event that sends keeps its own number, so that no other event
-		// seems to have sent its message. Its stamp shows what it received.
+		// A line has only one type. An event that both receives and sends is written as one that
+		// sends, with its own number, so that no other event seems to have sent its message. Its
+		// stamp shows what it received.
 		if s, r := m[0], m[1]; kind[r] != "SEND" {
 			peer[r], kind[r], message[r] = int(h.Events[s].Node), "RECV", s+1
 		}

@@ -60,8 +60,8 @@ func TestTraceOfTheThesis(t *testing.T) {
 	}
 }
 
-// A history that was written and is read again has the same events. It has no order that the first
-// history excludes.
+// A history is written, and read again. The second history has the same events, and allows no order
+// that the first one excludes.
 func TestTracesAreReadAgain(t *testing.T) {
 	rng := seed.Random(t)
 	for range 200 {

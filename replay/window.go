@@ -63,8 +63,8 @@ func (p *pass) stamp(l *lane) error {
 	return p.retire(false)
 }
 
-// broken counts a message if the receiver's interval ends before the sender's begins. Causality is
-// certain, so one of the intervals must be wrong.
+// broken counts the message that an event received, if the receiving event's interval ends before
+// the sending event's interval begins. Causality is certain, so one of the intervals must be wrong.
 func (p *pass) broken(g *place) {
 	g.Hi_cycles = g.Lo_cycles
 	p.summary.Broken++
@@ -77,8 +77,8 @@ func (p *pass) broken(g *place) {
 	}
 }
 
-// merge returns what an event knows: what its node knew, and what the message told it. Both lists
-// are sorted by node.
+// merge returns what an event knows: what its node knew before, and what the received message adds.
+// Both lists are sorted by node.
 func (p *pass) merge(g *place, own []known, sent *place) []known {
 	into := g.known[:0]
 	if sent == nil {
@@ -119,8 +119,8 @@ func (p *pass) merge(g *place, own []known, sent *place) []known {
 	return into
 }
 
-// narrow lowers the high ends of the events before a given event, because they are not later than
-// it.
+// narrow lowers the high ends of the intervals of all events before a given event, because none of
+// them is later than the given event.
 func (p *pass) narrow(g *place) {
 	p.narrowTo(g, g.before, g.sender)
 	p.narrowTo(g, g.told...)

@@ -12,8 +12,8 @@ import (
 // ErrData is returned for data that a page cannot show as they are.
 var ErrData = errors.New("unusable report data")
 
-// Every reader of JSON represents all whole numbers up to this one exactly. Of larger numbers, it
-// represents exactly only those that have at most 53 bits before their trailing zeros.
+// Every reader of JSON represents all whole numbers up to this one exactly. Of larger numbers, a
+// reader represents exactly only those that have at most 53 bits before their trailing zeros.
 const exact = 1<<53 - 1
 
 // roundDown is the largest number up to v that every reader of JSON represents exactly.
@@ -26,9 +26,9 @@ func roundDown(v int64) int64 {
 	return v >> zeros << zeros
 }
 
-// roundUp is the smallest number, v or above, that every reader of JSON represents exactly. If
-// there is none, because v is too near the largest 64-bit number, it is the largest number that
-// every reader represents exactly.
+// roundUp returns the smallest number, v or above, that every reader of JSON represents exactly. If
+// v is too near the largest 64-bit number, there is no such number. In this case roundUp returns
+// the largest number that every reader represents exactly.
 func roundUp(v int64) int64 {
 	if v > math.MaxInt64-1<<10 {
 		return roundDown(math.MaxInt64)

@@ -166,8 +166,8 @@ const (
 )
 
 // Span is a row of the page: a span, with its durations and their bounds. A span has a row for each
-// pair of nodes. If it has many pairs, it has one row for its durations within nodes and one for
-// those between nodes.
+// pair of nodes. If it has many pairs, it instead has two rows: one for its durations within nodes,
+// and one for those between nodes.
 type Span struct {
 	ID        string          `json:"id"` // unique in the page
 	Name      string          `json:"name"`
@@ -199,7 +199,8 @@ type Span struct {
 
 	Over []Over `json:"over"` // percentiles over the timeline
 	// Pauses says how much of the time lay in pauses of JVMs. It covers all rows of a span
-	// together, and only the row with an Over has it. Empty: that is not known.
+	// together, and only the row with an Over has it. If the time in pauses is not known, Pauses is
+	// empty.
 	Pauses string `json:"pauses"`
 	// Only the first row of a span has an Over, which covers all rows of the span together. In the
 	// other rows, Over_same is the id of the first.
@@ -291,10 +292,11 @@ type Held struct {
 	Held    int64 `json:"held"`    // values that were compared
 	Outside int64 `json:"outside"` // values whose interval lacks the truth: 0 if proven
 
-	// A value whose interval contains the truth uses a part of its bound: its error, divided by the
-	// bound. Shares is the distribution of these parts, in equal steps from 0 to 1; its sum is 1.
-	// Used_50 is the part that half of the values do not exceed, rounded up to a step. Largest is
-	// the largest part that any value uses. It is above 1 if a value is outside.
+	// Each value uses a part of its bound: the part is the value's error, divided by the bound.
+	// Shares is the distribution of these parts for the values whose interval contains the truth,
+	// in equal steps from 0 to 1; its sum is 1. Used_50 is the part that half of the values do not
+	// exceed, rounded up to a step. Largest is the largest part that any value uses. It is above 1
+	// if a value is outside.
 	Shares  []float64 `json:"shares"`
 	Used_50 float64   `json:"used_50"`
 	Used_99 float64   `json:"used_99"`
@@ -331,9 +333,9 @@ type Tuple struct {
 	// Pauses are the longest pauses that the JVMs on the path made during the tuple's time, in the
 	// order in which they began.
 	Pauses []Pause `json:"pauses"`
-	// Paused is how much of the time on the critical path lay in pauses. A step lies in a pause
-	// while a JVM pauses in which the step begins or ends. If Paused_known is false, Paused is not
-	// known.
+	// Paused is how much of the time on the critical path lay in pauses. A step is in a pause as
+	// long as the JVM in which it begins pauses, or the JVM in which it ends. If Paused_known is
+	// false, Paused is not known.
 	Paused       Interval `json:"paused"`
 	Paused_known bool     `json:"paused_known"`
 }

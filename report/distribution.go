@@ -239,9 +239,10 @@ func whiskers(s *Span, d *analysis.Durations) {
 	s.Outliers += count((nl + nh) / 2)
 }
 
-// densityOf puts bins into bins that are equally wide on a logarithmic axis. All lists have equal
-// weight. For lists of low and high ends, the result roughly shows how their middles are
-// distributed.
+// densityOf turns lists of bins into one list of bins that are equally wide on a logarithmic axis.
+// Each value counts the same, from whichever list it comes. If one list has the low ends of
+// intervals and another has the high ends, the result roughly shows how the middles of the
+// intervals are distributed.
 func densityOf(lists ...[]analysis.Bin) Density {
 	first, last := math.Inf(1), 1.0
 	var total float64

@@ -252,7 +252,8 @@ type exchange struct {
 	start   map[string]int8 // words that are not 0 at first
 	threads []string
 	// judge is called when a thread has performed its program. It returns whether the thread
-	// accepts what it loaded, and a fault if the thread should not.
+	// accepts what it loaded. If the thread accepts what it should refuse, judge also returns the
+	// fault.
 	judge func(thread int, regs func(string) int) (accepted bool, fault string)
 }
 

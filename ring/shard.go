@@ -54,8 +54,9 @@ const _ = -uint(unsafe.Sizeof(Shard{}) % 128)
 const TailFromWord = int(unsafe.Offsetof(producerLine{}.tail)) -
 	int(unsafe.Offsetof(producerLine{}.word))
 
-// Window returns the addresses between which the next records go: from next to before end. There is
-// certainly room for them, and they do not wrap. Only the one writer of the ring may call Window.
+// Window returns the memory for the next records: from next up to, but not including, end. There is
+// certainly room for these records, and they do not wrap. Only the one writer of the ring may call
+// Window.
 func (s *Shard) Window() (next, end uintptr) {
 	tail := *s.Tail
 	at := tail & s.Mask

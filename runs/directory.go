@@ -227,8 +227,9 @@ type NodeLogs struct {
 }
 
 // Logs lists the logs of all nodes, including nodes that run.yaml does not name. If Logs cannot
-// list a node's logs, it returns them as missing, with the reason. It also returns each segment
-// that is gone, has changed or was added later as missing, under the name of the segment's file.
+// list a node's logs, it returns them as missing, with the reason. If a segment is gone, has
+// changed or was added later, Logs returns it as missing, too, under the name of the segment's
+// file.
 func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 	entries, err := d.list(logsDir)
 	if err != nil {

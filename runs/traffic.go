@@ -21,12 +21,12 @@ const (
 	maxTrafficEvents = 50_000_000
 	minTrafficEvents = 10_000
 
-	// maxTrafficTuples is how many tuples Traffic remembers. If there are more, it looks at every
-	// second, fourth, … only, chosen by their ids.
+	// maxTrafficTuples is how many tuples Traffic remembers. If there are more, it looks only at
+	// every second tuple, or at every fourth, and so on. Their ids decide which these are.
 	maxTrafficTuples = 1 << 18
 
-	// maxTrafficNodes is the largest number of nodes of one tuple that count. An id that more nodes
-	// log is hardly that of one tuple.
+	// maxTrafficNodes is the largest number of nodes that may log one id. If more nodes log an id,
+	// it is hardly the id of one tuple, and does not count.
 	maxTrafficNodes = 16
 )
 

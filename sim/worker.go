@@ -78,8 +78,8 @@ func (w *World) collect(s *shard) {
 	}
 }
 
-// run runs the events of a shard before a moment. Only the order of the events of one node matters.
-// So the worker handles one node after the other, which also uses the cache well.
+// run runs the events of a shard that come before a given moment. Only the order of the events of
+// one node matters. So the worker handles one node after the other, which also uses the cache well.
 func (k *worker) run(s *shard, until moment) {
 	c := &k.context
 	c.shard, c.until = s, until

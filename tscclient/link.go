@@ -39,7 +39,7 @@ type LinkConfig struct {
 	// every few seconds. nil: the node says nothing.
 	Facts func() []string
 
-	// Heats returns how much the node has of things that should be low, such as dropped events.
+	// Heats returns values of the node that should be low, such as its number of dropped events.
 	// Hot finds nodes by these values. Heats is called every few seconds. If it is nil, the node
 	// only says HeatBound.
 	Heats func() map[string]uint64

@@ -39,8 +39,8 @@ const (
 	// because each pruning examines all trains of the pair.
 	pruneEvery = 256
 
-	// recentTrains is how many trains known.recent has at least, if the pair has that many.
-	// known.recent always has fewer than twice as many.
+	// recentTrains is the least number of trains in known.recent, if the pair has that many.
+	// known.recent always has fewer than twice this number.
 	recentTrains = 24
 
 	// judgeEvery is the number of trains between two computations of the bound, because a

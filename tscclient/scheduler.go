@@ -178,8 +178,8 @@ func (s *scheduler) setPeers(names []string) {
 }
 
 // next returns the peer whose turn it is. If it is no peer's turn, it returns how long to wait. If
-// there are no peers or the budget allows no trains, this is an hour: the caller need not ask again
-// until something changes.
+// there are no peers, or if the budget allows no trains, the wait is an hour: the caller need not
+// ask again until something changes.
 func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
 	const never = time.Hour
 	if len(s.order) == 0 || s.budget.TrainsPerSecond == 0 {

@@ -16,8 +16,9 @@ type Audit struct {
 	Accused []string
 
 	// Liars are nodes whose disagreements with others have nothing in common but the node itself.
-	// The node that explains the most disagreements comes first. There are some only if no node is
-	// in every disagreement. Either such a node is wrong, or leastAlone other nodes are.
+	// The node that explains the most disagreements comes first. The list is empty if one node is
+	// in every disagreement. For each listed node, either the node itself is wrong, or at least
+	// leastAlone other nodes are wrong.
 	Liars []string
 }
 
@@ -163,9 +164,10 @@ func (a *auditor) liars() (named []string) {
 
 // agreeing returns how many paths over third nodes must agree about an end of a value. It gets the
 // interval of the direct relation, if there is one, and those of all paths. With ThirdAgreed, two
-// paths must agree. In a fleet whose paths often contradict each other, more must agree, and one
-// more for each of the given paths that contradicts the others. If there are not enough paths, all
-// of them must agree. But in such a fleet, two paths alone are not believed.
+// paths must agree, or more in a fleet whose paths often contradict each other. For each of the
+// given paths that contradicts the others, one more path must agree. If there are fewer paths than
+// must agree, it is enough that all of them agree. But in a fleet with many contradictions, two
+// paths alone are not believed.
 func (c *Closure) agreeing(direct, thirds []Interval) int {
 	n := c.third.needed()
 	if c.third != ThirdAgreed || len(thirds) < n {
@@ -215,8 +217,8 @@ const (
 
 // agreement returns how many paths must agree in a fleet like this, apart from those that
 // contradict others. A lie that is not much larger than the bounds contradicts nothing. Such lies
-// are assumed to be as frequent as those that contradict. Only pairs of nodes without a direct
-// relation are looked at. If all pairs are measured, two paths must agree.
+// are assumed to be as frequent as the lies that do contradict something. Only pairs of nodes
+// without a direct relation are looked at. If all pairs are measured, two paths must agree.
 func (l *longerPaths) agreement(c *Closure) int {
 	l.doubted.Do(func() {
 		r := rand.New(rand.NewPCG(1, uint64(len(c.names))))

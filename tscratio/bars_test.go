@@ -12,9 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// scenarios are networks, each with a limit for the median half-width of the bounds that it gives.
-// Trains of six exchanges run twice a second, at w = 1 ppm, quantum 1 and slack 0. Each limit is a
-// tenth above the measured figure. So the test also fails if a change makes true bounds wider.
+// scenarios are networks. Each has a limit for the median half-width of the bounds that follow from
+// its trains. Trains of six exchanges run twice a second, at w = 1 ppm, quantum 1 and slack 0. Each
+// limit is a tenth above the measured figure. So the test also fails if a change makes true bounds
+// wider.
 var scenarios = []struct {
 	network  string
 	limit_us float64

@@ -162,8 +162,8 @@ const leastWindowsApart = 16
 var leastWindows = [...]int64{1, 2, 4, 8}
 
 // eachWindow calls a function with windows around some of the given places (evidence.places). It
-// also passes how many times as long as Assumptions.Window each window is: for that length the
-// wander is assumed. Neighbouring windows overlap, so some places can be left out.
+// also passes the length of each window, as a multiple of Assumptions.Window, which is the length
+// for which the wander is assumed. Neighbouring windows overlap, so some places can be left out.
 func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64)) {
 	for _, length := range leastWindows {
 		last := uint64(0)

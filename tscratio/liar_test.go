@@ -135,13 +135,13 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 							}
 						}
 					default:
-						// The reference may be the liar, because its lies do not change the length
-						// of its cycles.
+						// The liar may be the reference: its lies do not change the length of its
+						// cycles.
 						ref := rng.IntN(len(f.clocks))
 						if from == into {
-							// But for a duration on one node, the liar must not be the reference:
-							// the duration would rest on the relation of that node to the liar, and
-							// so on the liar alone.
+							// There is one exception. If both events are on one node, the duration
+							// would rest only on this node's relation to the reference. So the liar
+							// must not be the reference.
 							ref = from
 						}
 						later := at + uint64(rng.Float64()*2000*microsecond)

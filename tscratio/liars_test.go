@@ -47,7 +47,7 @@ func TestContradictionsOfLiars(t *testing.T) {
 }
 
 // Two liars whose lies are only as large as the bounds contradict nobody. Other liars show that
-// this fleet has some, so two paths are not believed.
+// this fleet has liars. So two paths that agree are not believed.
 func TestHiddenLiarsAreOutvoted(t *testing.T) {
 	const seconds = 8
 	rng := seed.Random(t)

@@ -52,7 +52,8 @@ func TestTruthIsInside(t *testing.T) {
 }
 
 // checkNewest checks the relation for the newest trains of a pair whose whole relation is r. Its
-// bounds are true everywhere. Since these trains they are as narrow as those of r.
+// bounds are true everywhere. From the first of these trains on, the bounds are as narrow as those
+// of r.
 func checkNewest(t *testing.T, x *world, p *Pair, r *Relation, into Side, w Wander) {
 	t.Helper()
 	newest := must(p.RelateNewest(into, w, 4))(t)

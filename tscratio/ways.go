@@ -135,9 +135,9 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// Both events of a duration are translated only if its error is larger than narrow_cycles. Even the
-// narrowest difference of two translated events has a larger bound than that, so it cannot narrow a
-// duration with a smaller error.
+// If the error of a duration is at most narrow_cycles, its two events are not translated. The
+// reason is that even the narrowest difference of two translated events has a bound above
+// narrow_cycles, so it cannot narrow such a duration.
 const narrow_cycles = 32
 
 // scale does what rates.scale does, with the segment's rate. If that rate is not valid for the

@@ -111,8 +111,8 @@ func newSocket(identity *Identity, conn *net.UDPConn) *Socket {
 func (s *Socket) Name() overlay.Name { return s.identity.Name }
 
 // Use sets the public keys of the issuers to trust, and the signature of this node's name by one of
-// them. Before that the socket neither sends nor receives. Names that only an earlier issuer signed
-// are refused.
+// them. Until the first call of Use, the socket neither sends nor receives. Names that only an
+// earlier issuer signed are refused.
 func (s *Socket) Use(issuers [][]byte, signature []byte) error {
 	if err := Check(s.identity.Name, issuers, signature); err != nil {
 		return err

@@ -57,8 +57,8 @@ func Read(path string, fleet func() ([]placement.Node, error)) (*File, error) {
 }
 
 // Parse reads a job. Errors contain the file's name. If the file lists no nodes, the function fleet
-// returns them. The returned error joins one error for each of the first mistakes. Each of these
-// errors has a line number and wraps ErrFile.
+// returns them. If the file has mistakes, the returned error joins one error for each mistake, up
+// to maxFindings. Each of these errors has a line number and wraps ErrFile.
 func Parse(text []byte, name string, fleet func() ([]placement.Node, error)) (*File, error) {
 	p := parser{name: name, file: &File{}, instances: map[string][]int{}, node: map[string]int{},
 		fleet: fleet}

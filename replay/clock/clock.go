@@ -9,9 +9,9 @@ type Clock struct {
 	others   []uint64
 	broken   uint64
 
-	// counted makes the clock count events as the program of the thesis does, which adds the
-	// process's own epoch only after it has compared what is known. Only the test with the thesis'
-	// trace sets it.
+	// counted makes the clock count events as the program of the thesis does. That program compares
+	// what is known first, and adds the process's own epoch afterwards. Only the test with the
+	// thesis' trace sets counted.
 	counted bool
 }
 
@@ -23,12 +23,12 @@ func New(process int, e *Epsilons) *Clock {
 // Stamp returns the stamp of the last event. The stamp is valid until the next event.
 func (c *Clock) Stamp() *Stamp { return &c.now }
 
-// Broken is the number of events at which a known epoch was so far ahead of the process's own clock
-// that the clocks must have differed by more than epsilon.
+// Broken counts events at which a known epoch was too far ahead of the process's own clock: the
+// clocks must have differed by more than epsilon.
 func (c *Clock) Broken() uint64 { return c.broken }
 
-// Send is the event of sending a message. The message must carry the stamp. The epoch should not be
-// less than at the last event. If it is less, the last event's epoch is used.
+// Send is the event of sending a message, which must carry the stamp. The epoch should not be less
+// than at the last event. If it is less, Send uses the last event's epoch.
 func (c *Clock) Send(epoch int64) { c.Local(epoch) }
 
 // Local is an event that receives no message.
@@ -67,8 +67,8 @@ func (c *Clock) Local(epoch int64) {
 	c.now.held = held[:n]
 }
 
-// Receive is the event of receiving a message. It does not change the message's stamp. The result
-// is false if the clocks of the two processes must have differed by more than epsilon.
+// Receive is the event of receiving a message. Receive does not change the message's stamp. The
+// result is false if the clocks of the two processes must have differed by more than epsilon.
 func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 	reached := max(c.now.Max, m.Max, epoch)
 	w := c.epsilons.at(reached)
@@ -127,9 +127,9 @@ func (c *Clock) keep(reached int64, n int) {
 	c.now.Max, c.now.held, c.next = reached, c.next[:n], c.now.held[:cap(c.now.held)]
 }
 
-// count merges what is known when a message is received, if the clock or the message already knew
-// the greatest epoch. If one of them already knew all that is known now, its counters are taken
-// over, and this event is added. Otherwise the counters start again from 0.
+// count merges what the clock and a received message know, if one of the two already knew the
+// greatest epoch. If one of the two already knew everything that both together know, count takes
+// over the counters of that one and adds this event. Otherwise the counters start again from 0.
 func (c *Clock) count(w *window, reached, epoch int64, m *Stamp) {
 	a, b, next := c.now.held, m.held, c.next
 	// mine: the process already knew all that is known now. theirs: the message did.

@@ -1,5 +1,5 @@
-// Package clock is the replay clock: a stamp for each event of a distributed program, from which
-// one sees whether two events could have happened in either order.
+// Package clock is the replay clock. It gives each event of a distributed program a stamp. The
+// stamps of two events show whether the two could have happened in either order.
 //
 //	e := clock.Uniform(100)          // clocks of two processes differ by at most 100 epochs
 //	c := clock.New(3, e)             // the clock of process 3
@@ -16,8 +16,9 @@
 //
 // The clock is that of I. K. Lagwankar, Tracing Distributed Algorithms Using Replay Clocks
 // (Michigan State University, 2024), with corrections. Its epsilon may differ for each process, and
-// change with time (Epsilons). A stamp holds only what the process knows beyond what its time alone
-// implies, and each operation costs as much as the stamps hold, however many processes there are.
+// change with time (Epsilons). A stamp holds only those epochs that do not already follow from the
+// process's time. The cost of an operation depends on how many epochs the stamps hold, and not on
+// the number of processes.
 //
 // The package reads no clock and knows no units: the caller decides what an epoch is. The package
 // imports only the standard library, so that programs can embed it. FORMAT.md describes the bytes

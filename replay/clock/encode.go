@@ -72,8 +72,8 @@ func (s *Stamp) AppendTo(into []byte, e *Epsilons) ([]byte, error) {
 	return p.end(), nil
 }
 
-// Decode replaces the stamp by the one at the beginning of some bytes. It returns how many bytes
-// that stamp has. The error wraps ErrTorn or ErrMalformed.
+// Decode replaces the stamp by the one with which the given bytes begin. It returns the length of
+// that stamp in bytes. The error wraps ErrTorn or ErrMalformed.
 func (s *Stamp) Decode(from []byte, e *Epsilons) (int, error) {
 	u := unpacker{from: from}
 	first, bitmap := u.take(64), u.take(64)

@@ -22,8 +22,8 @@ func Uniform(epochs int64) *Epsilons {
 }
 
 // Add sets the epsilons from an epoch on: for each process, the largest difference between its
-// clock and the clock of any other process. If the clock of one process shows x, and the epsilon of
-// another one is ε, every event of the other at which its clock showed x − ε or less has happened.
+// clock and the clock of any other process. Let ε be the epsilon of process p. When the clock of
+// another process shows x, every event of p at which p's clock showed x − ε or less has happened.
 // Epochs must increase from call to call, and the number of processes must stay the same.
 func (e *Epsilons) Add(from int64, of []int64) {
 	w := window{from: from, of: of}
@@ -49,8 +49,8 @@ func (e *Epsilons) Largest() (largest int64) {
 	return largest
 }
 
-// Floor returns what is known of a process once an epoch was reached, whatever the messages said:
-// every event of the process up to this floor has happened.
+// Floor returns what time alone tells about a process once an epoch was reached: every event of the
+// process up to this floor has happened.
 func (e *Epsilons) Floor(process int, reached int64) int64 {
 	return e.at(reached).floor(uint32(process), reached)
 }

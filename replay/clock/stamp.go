@@ -44,12 +44,12 @@ const (
 	After      Order = 1
 )
 
-// Compare returns the order of two events of one run. No sort may use it: two events that are both
-// concurrent with a third can still be ordered themselves. Package replay enumerates orders
+// Compare returns the order of two events of one run. Do not sort with Compare: of two events that
+// are both concurrent with a third, one can be before the other. Package replay enumerates orders
 // instead.
 func Compare(a, b *Stamp, e *Epsilons) Order {
-	// A process that neither stamp holds is known up to Max − epsilon in both. So the two Max
-	// values decide about it.
+	// If neither stamp holds a process, each stamp knows the process up to Max − epsilon. So the
+	// two Max values decide about this process.
 	below, above := a.Max <= b.Max, b.Max <= a.Max
 	wa := e.at(a.Max)
 	wb := wa

@@ -38,7 +38,8 @@ type Data struct {
 	// smallest low end.
 	Events [][5]any `json:"events"`
 	// Need has [node, number] pairs for each event: the number of events of that node that are
-	// before it. A pair that also holds for the previous event of the event's own node is left out.
+	// before it. If the previous event of the same node already needs the same events, the pair is
+	// left out.
 	Need     [][][2]int `json:"need"`
 	Messages [][2]int   `json:"messages"`
 	More     bool       `json:"more"` // the run has more events

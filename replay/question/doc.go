@@ -8,16 +8,16 @@
 //	found, err := q.Search(ctx, events, orders)
 //
 // A condition is an expression in CEL, the Common Expression Language, over states and the last
-// event. A state is a value that each event may change: it has an initial value, and an expression
-// for the next value. Parse checks the types of expressions. Expressions see what an event's record
-// and its log contain: node, channel, handler and id. In the order that really happened, the states
-// have the values that they had in the run; in another order, the values that the events would have
-// given them.
+// event. A state is a value that each event may change. It has an initial value, and an expression
+// that computes the next value. Parse checks the types of expressions. Expressions see what an
+// event's record and its log contain: node, channel, handler and id. In the order that really
+// happened, the states have the values that they had in the run; in another order, the values that
+// the events would have given them.
 //
 // # The search
 //
 // Search finds an order of as few events as possible. Some events change no state and cannot make
-// the condition true. Search does not permute them. It takes such an event only if it must come
+// the condition true. Search does not permute them. Such an event is taken only if it must come
 // before an event that is permuted (partial-order reduction). Where two orders lead to the same
 // events and the same states, the search goes on with one of them.
 //

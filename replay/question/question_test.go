@@ -75,8 +75,8 @@ func TestFindsLostUpdate(t *testing.T) {
 	}
 }
 
-// model has the states of lost, and the holders of a lock, in Go, so that brute force does not rest
-// on CEL.
+// model has the states of lost, and the holders of a lock, in Go. So the brute-force search does
+// not use CEL.
 type model struct {
 	balance, deposited, held int64
 	seen                     [3]int64 // by node

@@ -20,17 +20,17 @@ const MaxPlaces = 1_000_000
 
 // Found is the result of a search.
 type Found struct {
-	// Order is the shortest order after which the condition holds. It is nil if there is none.
+	// Order is the shortest order after which the condition holds, or nil if none was found.
 	Order []int
-	Holds bool // such an order was found
-	// Places is the number of places that the search looked at.
+	Holds bool // an order was found
+	// Places is the number of places that the search looked at: see MaxPlaces.
 	Places int
-	// Cut is true if the search stopped after MaxPlaces. Then nothing is known about the other
-	// places.
+	// Cut is true if the search stopped because it had looked at MaxPlaces places. In this case an
+	// order may exist although none was found.
 	Cut bool
 	// Visible is the number of events that the search permuted.
 	Visible int
-	// Nodes are the nodes that have values of states by node.
+	// nodes lists the nodes for which a per-node state has a value.
 	nodes []string
 }
 
@@ -267,8 +267,8 @@ func (s *search) consider(to *step, e *Event) error {
 			to.closed, to.length = s.full.End(), s.full.Len()
 		}
 	}
-	// The key leaves out the event, on which the condition may depend. So a step where the
-	// condition holds is kept even if its key was seen before.
+	// The condition may depend on the last event, which the key does not contain. So a step where
+	// the condition holds is kept even if its key was seen before.
 	if to.holds = holds; !holds {
 		if s.seen[string(key)] {
 			return nil

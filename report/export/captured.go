@@ -17,9 +17,9 @@ import (
 // number.
 const traceMessages = 10_000
 
-// captured passes a function each captured message of a run of which both ends are known. It does
-// nothing if the flags choose a part of the run: they choose tuples, and say nothing about
-// messages. All messages of a run fit into memory, as in package messages.
+// captured calls a function for each captured message of a run, if both ends of the message are
+// known. It does nothing if the flags choose a part of the run: the flags choose tuples, and say
+// nothing about messages. All messages of a run fit into memory, as in package messages.
 func captured(dir *runs.Directory, o *analysis.Options, reference string,
 	each func(*messages.Timed) error) (*messages.Answer, error) {
 	if f := &o.Filter; len(f.Nodes)+len(f.Channels)+len(f.IDs) > 0 || f.To_cycles != 0 ||

@@ -175,8 +175,8 @@ func (c *choice) sorted() []*tuple {
 	return slices.Concat(kept, c.made.sorted())
 }
 
-// best collects the elements that come first in an order, up to a limit. It is a heap, with the
-// element on top that is dropped next.
+// best collects the elements that come first in an order, up to a limit. It is a heap: the element
+// on top is the one that is dropped next.
 type best[T any] struct {
 	order func(a, b T) int
 	all   []T

@@ -211,12 +211,12 @@ func (a *agent) Send(to overlay.Name, m overlay.Message) {
 	a.in.cx.SendValue(a.f.tr, node(to), a.f.own, message, m)
 }
 
-// soon says how long the first part of an agent's state has to arrive from memory: the next part is
-// read this number of events later.
+// soon is the number of events between two steps of Warm for one agent. In this time the core
+// fetches from memory what the first step asked for.
 const soon = 4
 
-// Warm reads the beginning of the state that an event needs. It also reads more of the states that
-// earlier events need.
+// Warm reads the beginning of the state of the agent that an event is for. It also reads further
+// parts of the states that two earlier events need.
 func (f *Fleet) Warm(e *sim.Event) uint64 {
 	if e.Plain() == probe && !f.sampled(e.To) {
 		return 0

@@ -265,8 +265,8 @@ func (b *Builder) Linkable(key string) sim.Linkable {
 	return l
 }
 
-// Transport returns the transport that the value of a key names. The windows become no longer than
-// the delay of its messages.
+// Transport returns the transport that the value of a key names. From then on, a window is at most
+// as long as the delay of this transport's messages.
 func (b *Builder) Transport(key string) sim.Transport {
 	t, _ := Find[sim.Transport](b, key, "sends no messages")
 	if t != nil {

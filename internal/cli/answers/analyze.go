@@ -95,8 +95,8 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 	}{{"reference", []string{f.reference}}, {"edge", f.edges}, {"node", f.nodes},
 		{"channel", f.channels}, {"id", f.ids}, {"from", []string{f.from}},
 		{"to", []string{f.to}}} {
-		// An empty value may be a script's variable that was never set. It must not mean the same
-		// as no flag, which is an answer about everything.
+		// An empty value may be a script's variable that was never set. So it must not mean the
+		// same as no flag: without the flag, the answer is about everything.
 		if f.given(chosen.flag) && (len(chosen.all) == 0 || slices.Contains(chosen.all, "")) {
 			return o, command.Usagef("--%s %q: it is empty: say what to use, or leave the flag out",
 				chosen.flag, strings.Join(chosen.all, ","))

@@ -267,8 +267,9 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	return nil
 }
 
-// captured are the captured messages of a run whose both ends are known. What a node logged before
-// the call that sent began was before what the other logged after the call that received.
+// captured returns the captured messages of a run of which both ends are known. Everything that a
+// node logged before its sending call began is before everything that the other node logged after
+// its receiving call ended.
 func captured(dir *runs.Directory) (all []replay.Message, err error) {
 	_, err = messages.Of(dir, messages.Options{
 		Each: func(m *messages.Timed) error {

@@ -138,8 +138,8 @@ func TestReplayChoosesByUTC(t *testing.T) {
 	}
 }
 
-// A message that was received long before it was sent, whatever the bound, is counted, named and
-// marked on the page, however long before.
+// A message may be received so long before it was sent that no bound explains it. Such a message is
+// counted, named and marked on the page, however long the time between is.
 func TestReplayMarksMessagesReceivedTooEarly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(24, 4))
 	nodes := simrun.Nodes(rng, 2)
@@ -207,8 +207,8 @@ func TestReplayTakesNoMessageBetweenBranches(t *testing.T) {
 	}
 }
 
-// Links order events: a renamed tuple is the same tuple, and a window is written after all tuples
-// that it was made of were sent.
+// Links order events: a renamed tuple is the same tuple, and a window is written only after all
+// tuples of which it was made have been sent.
 func TestReplayTakesLinks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(24, 6))
 	at := func(i, n uint64) uint64 { return 3*simrun.Hz + i*10_000_000 + n*1_000_000 }
@@ -242,8 +242,8 @@ func TestReplayTakesLinks(t *testing.T) {
 	}
 }
 
-// Captured messages order what the client logs before it sends, and the server after it receives.
-// No id is at both.
+// A captured message orders two events: what the client logs before it sends is before what the
+// server logs after it receives. No id occurs at both programs.
 func TestReplayTakesCapturedMessages(t *testing.T) {
 	logged := []simrun.Channel{{Node: 0, Name: "client/ask"}, {Node: 1, Name: "server/take"}}
 	for i := range uint64(99) {

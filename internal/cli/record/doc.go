@@ -3,5 +3,5 @@
 //
 // Both run an agent in this process, with its own rings and logs. They need no server: one machine
 // has one counter, so there is nothing to relate. What they record becomes an ordinary run. They
-// answer like "cprof analyze". Package cli passes that function in.
+// answer like "cprof analyze": package cli passes in the function that prints the answer.
 package record

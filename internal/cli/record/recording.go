@@ -150,7 +150,7 @@ func (r *recording) finish() (path string, err error) {
 	return draft.Path(), nil
 }
 
-// hasRows reports whether one of the logs in a directory has rows beside those that say which
+// hasRows reports whether one of the logs in a directory has rows other than those that say which
 // handler applied. A log that cannot be read counts too, because the answer then says so.
 func hasRows(logs string) bool {
 	segments, err := logstore.Segments(logs)

@@ -38,8 +38,8 @@ type Response struct {
 	Order []int `json:"order"`
 	// Holds is true if there is such an order. The order may have no events.
 	Holds bool `json:"holds"`
-	// Places is the number of places that the search looked at. Cut is true if it stopped before it
-	// had looked at all. Then nothing is known about the others.
+	// Places is the number of places that the search looked at. Cut is true if the search stopped
+	// before it had looked at all places. In this case an order may exist although none was found.
 	Places int  `json:"places"`
 	Cut    bool `json:"cut"`
 	// Visible is the number of events that the search permuted.
