@@ -32,7 +32,7 @@ func (e End) String() string {
 
 // Break is a place where the segments of a log do not fit together.
 type Break struct {
-	// The segments from From up to but not including To are gone. If From equals To, none is gone.
+	// The segments with the numbers from From to To − 1 are gone. If From equals To, none is gone.
 	From, To int
 	More     bool // segments with higher numbers may also be gone
 

@@ -21,8 +21,8 @@ type accepted struct {
 }
 
 // Accept makes the answerer accept keys derived from these secrets. It accepts keys derived from
-// earlier secrets for two more seconds. Until Accept is called with a secret, an answerer may
-// answer any prober. This ends at once.
+// earlier secrets for two more seconds. An answerer without secrets answers any prober. If the list
+// has a secret, this ends at once.
 func (a *Answerer) Accept(secrets []Secret) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -105,7 +105,7 @@ func (b *budget) refill(now Time) {
 	b.abuse = max(0, b.abuse-FloodFactor*refill)
 }
 
-// full reports whether the budget will be full at a time.
+// full reports whether the budget is full again at the given time.
 func (b budget) full(now Time) bool {
 	b.refill(now)
 	return b.used == 0 && b.abuse == 0

@@ -89,8 +89,8 @@ func (o *out) heatsAt(now Time) []Heat {
 	return o.heats.heats
 }
 
-// heatScale is the factor by which a node's own heat is multiplied in its path heat. With this
-// factor, small heats reach far, too: a heat of 1 is felt 19 edges away.
+// heatScale is the factor of a node's own heat in the node's path heat. With this factor, small
+// heats reach far, too: a heat of 1 is felt 19 edges away.
 const heatScale = 256
 
 func scaled(value uint64) uint64 { return min(value, math.MaxUint64/heatScale) * heatScale }

@@ -311,7 +311,7 @@ type (
 
 func (f finished) take(_ *Node, ok bool) { f.over(ok) }
 
-// A node that cannot renew an item holds it no more.
+// If a node cannot renew an item, it no longer holds the item.
 func (r renewed) take(n *Node, ok bool) {
 	if !ok {
 		n.held = without(n.held, func(h *held) bool { return h.take == r.id })

@@ -211,7 +211,7 @@ func (n *Node) found(m Found) {
 	n.verify(m.Name, s.Pattern, AskTries, named{s, m.Name})
 }
 
-// named is the step after the node was asked that a walk has found.
+// named is the step after the node that a walk has found was asked.
 type named struct {
 	s    *search
 	name Name

@@ -27,7 +27,7 @@ func (all texts) codec() Codec {
 	}
 }
 
-// same compares two values. A list without elements is like no list.
+// same compares two values. A list without elements equals a nil list.
 func same(a, b reflect.Value, path string) error {
 	differ := fmt.Errorf("%s differs", path)
 	switch a.Kind() {

@@ -38,7 +38,7 @@ type choice struct {
 	done, end float64
 }
 
-// place places the operators from the kth on. Its last parameter is the limit of those before.
+// place places the operators from the kth on. Its last parameter is the limit of those before k.
 func (q *branches) place(k int, limit float64) bool {
 	p := q.p
 	if k == len(p.order) {

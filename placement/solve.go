@@ -31,7 +31,7 @@ type Effort struct {
 	Choices  int // how many choices of a node the proof looks at
 }
 
-// DefaultEffort takes a few seconds for 200 operators on 1,000 nodes, and much less for few.
+// DefaultEffort takes a few seconds for 200 operators on 1,000 nodes, and much less for small jobs.
 func DefaultEffort() Effort {
 	return Effort{Changes: 1_500_000, Searches: 2, Raises: 4, Choices: 40_000_000}
 }

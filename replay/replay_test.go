@@ -206,7 +206,7 @@ func close(before [][]bool) [][]bool {
 	return before
 }
 
-// implied is what the messages of a history and times imply.
+// implied returns what the messages of a history and the times of its events imply.
 func (j *job) implied(h *History) [][]bool {
 	before := make([][]bool, len(j.all))
 	for i, e := range j.all {
@@ -373,7 +373,7 @@ func TestBrokenBoundIsNamed(t *testing.T) {
 	}
 }
 
-// Two messages that wait for each other are an error that names both.
+// If two messages wait for each other, the error names both.
 func TestCycleIsAnError(t *testing.T) {
 	j := &job{nodes: 2, bounds: []bounded{{50, 50}, {50, 50}}}
 	j.events = [][]logstore.Event{

@@ -2,7 +2,7 @@ package report
 
 import "github.com/cloudprofiler/cloudprofiler/analysis"
 
-// Version is the version of Data that this package writes. A page shows only this one.
+// Version is the version of Data that this package writes. A page shows only data of this version.
 const Version = 1
 
 // MaxBytes is the largest size of a page.
@@ -40,7 +40,7 @@ type Data struct {
 	Absent      []Absent     `json:"absent"`
 }
 
-// Verdict is whether the data refute the assumptions that a value rests on.
+// Verdict says whether the data refute the assumptions that a value rests on.
 type Verdict string
 
 const (
@@ -94,7 +94,7 @@ type Totals struct {
 	Tuples   int64 `json:"tuples"`   // tuples that were seen
 	Complete int64 `json:"complete"` // tuples that passed the whole path
 	Channels int64 `json:"channels"`
-	// Lacks says why not all tuples were seen where they begin. Empty: they were.
+	// Lacks says why not all tuples were seen where they begin. Empty: all were seen there.
 	Lacks string `json:"lacks"`
 }
 

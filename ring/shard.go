@@ -86,7 +86,7 @@ var directories sync.Map // *atomic.Bool, by the directory's path
 
 // lostDrainer returns the mark of a directory. The first shard of the directory that waits for
 // stallLimit in vain sets the mark. While the mark is set, the program does not wait in any ring of
-// the directory. The first of these shards that sees its head move clears the mark.
+// the directory. Whichever of these shards first sees its head move clears the mark.
 func lostDrainer(dir string) *atomic.Bool {
 	mark, _ := directories.LoadOrStore(filepath.Clean(dir), new(atomic.Bool))
 	return mark.(*atomic.Bool)

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// Paths that contradict each other raise the number of those that must agree.
+// If paths contradict each other, more paths must agree.
 func TestContradictionsOfLiars(t *testing.T) {
 	const huge = math.MaxUint64
 	for name, test := range map[string]struct {
@@ -51,7 +51,8 @@ func TestContradictionsOfLiars(t *testing.T) {
 func TestHiddenLiarsAreOutvoted(t *testing.T) {
 	const seconds = 8
 	rng := seed.Random(t)
-	// Nodes 0 and 1, like 7 and 8, were not measured with each other, but with all that follow.
+	// The first two nodes of each group were not measured with each other. Both were measured with
+	// all other nodes of the group.
 	groups := [][]int{{0, 1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, 12, 13}}
 	f := newFleet(rng, 14, seconds, 1*PPM, 1, 0)
 	cycles := func(node int, us float64) int64 {
@@ -108,7 +109,7 @@ func TestAgreementGrows(t *testing.T) {
 	}
 }
 
-// One disagreement accuses nobody, several accuse the nodes that they have in common.
+// One disagreement accuses nobody. Several accuse the nodes that occur in all of them.
 func TestAccused(t *testing.T) {
 	of := func(a, b Path) *DisagreementError { return &DisagreementError{Paths: [2]Path{a, b}} }
 	ds := []*DisagreementError{of(Path{"a", "b"}, Path{"a", "c", "b"}),

@@ -104,7 +104,7 @@ func TestOwnDurationsAtTheEnds(t *testing.T) {
 			holds(t, "batch", elapsed[0], err, y, x)
 		}
 	}
-	// A duration must be shorter than 2⁶³ minus quantum and slack. These are.
+	// A duration must be shorter than 2⁶³ minus quantum and slack. The durations here are shorter.
 	for _, y := range []uint64{1<<63 - 127, 1<<63 - 128} {
 		if _, err := c.Duration("a", Event{"a", 0}, Event{"a", y}); err != nil {
 			t.Errorf("from 0 to %d: %v", y, err)

@@ -75,7 +75,7 @@ func (c *transfers) order(a, b *transfer) int {
 	return cmp.Or(cmp.Compare(a.at.Mid(), b.at.Mid()), cmp.Compare(a.number, b.number))
 }
 
-// of says in words which of all messages were not dropped.
+// of says in words which messages were kept.
 func (c *transfers) of() string {
 	which := "first"
 	if c.slowest {

@@ -137,7 +137,7 @@ func (c *choice) add(t *tuple) error {
 	return nil
 }
 
-// of says in words which of all tuples were not dropped.
+// of says in words which tuples were kept, out of the given number of all tuples.
 func (c *choice) of(all uint64) string {
 	if n := len(c.kept.all); c.made != nil {
 		made := len(c.made.kept.all)

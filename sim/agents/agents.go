@@ -367,7 +367,7 @@ func fleetOf(b *library.Builder, key string) *Fleet {
 // A starter is a protocol of nodes that join: the agents, or what starts them.
 type starter interface{ Init(c *sim.Context) }
 
-// initOf returns the protocol of nodes that join that a key names.
+// initOf returns the protocol that a key names, for nodes that join.
 func initOf(b *library.Builder, key string) starter {
 	s, _ := library.Find[starter](b, key, "is neither agents nor their clients")
 	return s

@@ -119,7 +119,10 @@ static inline void cp_clock_local(cp_clock *c, int64_t epoch) {
 /* The event of sending a message. The message must carry the stamp. */
 static inline void cp_clock_send(cp_clock *c, int64_t epoch) { cp_clock_local(c, epoch); }
 
-/* Goes through all processes that two stamps hold, and through the process own, if there is one. */
+/*
+ * Goes through all processes that two stamps hold, and through the process with the number own, if
+ * there is one.
+ */
 typedef struct {
 	const cp_stamp *a, *b;
 	int64_t epsilon;

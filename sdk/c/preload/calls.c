@@ -79,7 +79,10 @@ WRAP(ssize_t, __recvfrom_chk, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r,
      (int fd, void *b, size_t n, size_t room, int flags, struct sockaddr *from, socklen_t *l), fd,
      b, n, room, flags, from, l)
 
-/* several logs the messages of a call that moved several. All of them began when the call did. */
+/*
+ * several logs the messages of a call that moved several messages. All of these messages began when
+ * the call began.
+ */
 static void several(int fd, struct call *c, int way, const struct mmsghdr *all, int n)
 {
 	if (n < 1) {

@@ -85,8 +85,8 @@ static struct socket_seen **entry(int fd)
 }
 
 /*
- * A thread may still be in a call on a socket that another thread closes. So its memory is used
- * again only after this number of others were closed.
+ * A thread may still be in a call on a socket that another thread closes. So the socket's memory is
+ * used again only after this number of other sockets were closed.
  */
 enum { REST = 1024, AT_ONCE = 64 };
 
@@ -134,8 +134,8 @@ static void let_go(struct socket_seen *s)
 }
 
 /*
- * places finds how many bytes an older TCP connection has carried. The kernel counts the beginning
- * of a connection that this end began as one byte.
+ * places finds how many bytes an older TCP connection has carried. If this end began the
+ * connection, the kernel counts that beginning as one byte.
  */
 static void places(int fd, struct socket_seen *s)
 {

@@ -100,8 +100,8 @@ bool cp_room(struct channel *c, struct shard *s, uint64_t n, uint64_t counter);
 
 /*
  * cp_hurry says whether calls of this thread may wait for room in a ring. While it is CP_HURRY, a
- * call that would have to wait keeps and counts nothing, and sets it to CP_GAVE_UP. The caller then
- * passes the event to cp_keep.
+ * call that would have to wait keeps and counts nothing, and sets cp_hurry to CP_GAVE_UP. The
+ * caller then passes the event to cp_keep.
  */
 enum cp_hurry { CP_PATIENT, CP_HURRY, CP_GAVE_UP };
 extern _Thread_local enum cp_hurry cp_hurry __attribute__((tls_model("initial-exec")));

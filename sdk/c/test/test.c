@@ -224,7 +224,7 @@ static void test_fork_while_another_thread_opens(void)
 	snprintf(file, sizeof(file), "%s/node", dir);
 	FILE *f = fopen(file, "w");
 	CHECK(f != NULL && fputs("many", f) >= 0 && fclose(f) == 0);
-	/* The list begins with the newest directory, so this directory is its last. */
+	/* The list begins with the newest directory, so this directory is the last in the list. */
 	CHECK(cp_lost_drainer(dir) != NULL);
 	for (int i = 0; i < DIRECTORIES; i++) {
 		snprintf(other, sizeof(other), "/none/%d", i);

@@ -125,7 +125,10 @@ public final class ReplayClock {
         return fine;
     }
 
-    /** Goes through all processes that two stamps hold, and through own, if there is one. */
+    /**
+     * Goes through all processes that two stamps hold, and through the process own, if there is
+     * one.
+     */
     private static final class Merge {
         private Stamp a;
         private Stamp b;

@@ -54,7 +54,10 @@ record Joinpoint(
                 .flatMap(a -> a.args().stream()).anyMatch(e -> root.equals(e.root()));
     }
 
-    /** Returns a root that the advice needs, but the method has overwritten by its end; or null. */
+    /**
+     * Returns a root that the advice needs at the end of the method although the method has
+     * overwritten it. Returns null if there is no such root.
+     */
     String lost(ClassFacts facts, ClassFacts.Member m) {
         if (!atExit) {
             return null;

@@ -121,7 +121,10 @@ public final class KafkaAdvice {
         s.moved = 0;
     }
 
-    /** A smaller batch took the next record of the one that is split, or had no room for it. */
+    /**
+     * A smaller batch took the next record of the batch that is split, or had no room for this
+     * record.
+     */
     public static void moved(Object batch, boolean done) {
         Sending s = Sending.ofThread();
         if (done) {

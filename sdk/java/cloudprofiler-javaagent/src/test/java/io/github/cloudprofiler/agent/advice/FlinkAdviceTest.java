@@ -174,7 +174,10 @@ class FlinkAdviceTest {
         }
     }
 
-    /** Returns the ids that are 0 mod y of those that the queue's first id and ordinals give. */
+    /**
+     * Returns ids that follow from the queue's first id and the ordinals: only those that are 0 mod
+     * y.
+     */
     private static List<Long> kept(long y, long first, long... ordinals) {
         return LongStream.of(ordinals).map(o -> first + o)
                 .filter(id -> Long.remainderUnsigned(id, y) == 0).boxed().toList();

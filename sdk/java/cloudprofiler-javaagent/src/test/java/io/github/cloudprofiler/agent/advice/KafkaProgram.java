@@ -67,7 +67,7 @@ public final class KafkaProgram {
         b.abort(new RuntimeException());
     }
 
-    /** The parts are acknowledged in the reverse order, each 100 offsets after the other. */
+    /** The parts are acknowledged in the reverse order, each 100 offsets after the previous one. */
     public static void splitAndAcknowledge(long offset) {
         ProducerBatch b = filled(3);
         b.closeForRecordAppends();
