@@ -4,8 +4,8 @@
 // The package decides who is whose neighbour. It knows no network: the caller passes in a
 // [Transport] that sends a [Message], and calls [Node.Receive] for what arrives. It knows no clock:
 // the caller passes in the node's own time. It starts no goroutine, so that a simulator and a real
-// process drive it alike. It does not encode messages, does not check that a sender is who it says,
-// and does not decide what travels along the edges.
+// process drive it alike. It does not encode messages, does not check who sent a message, and does
+// not decide what travels along the edges.
 //
 // The structure is that of KELP, from the thesis of A. Yung (2001), with repairs. Unlike KELP, the
 // graph has no central part: a list of contacts replaces KELP's registry, each node has timers of

@@ -6,8 +6,8 @@ import (
 )
 
 // branches looks at all placements that may be faster than the best known one (branch and bound).
-// It places the operators in order. It gives up a partial placement if its latency so far, plus the
-// limits of what follows, is not smaller than that of the best known one.
+// It places the operators in order. It gives up a partial placement if the latency so far, plus the
+// limits of what follows, is not below the latency of the best known placement.
 type branches struct {
 	p    *Problem
 	l    *limits
@@ -38,7 +38,8 @@ type choice struct {
 	done, end float64
 }
 
-// place places the operators from the kth on. Its last parameter is the limit of those before k.
+// place places the operators from the kth on. Its last parameter is the limit of the operators
+// before the kth.
 func (q *branches) place(k int, limit float64) bool {
 	p := q.p
 	if k == len(p.order) {

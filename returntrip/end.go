@@ -54,9 +54,9 @@ func (e *End) Log(id uint64) {
 	e.counts.post(e.conn, e.out[:], e.start)
 }
 
-// Settle waits until as many echoes were received as acknowledgements were sent. If a packet was
-// lost, Settle waits until ctx ends, and returns ctx's error. Log must not be called meanwhile. A
-// nil End does nothing.
+// Settle waits until the number of received echoes equals the number of sent acknowledgements. If a
+// packet was lost, Settle waits until ctx ends, and returns ctx's error. Log must not be called
+// meanwhile. A nil End does nothing.
 func (e *End) Settle(ctx context.Context) error {
 	if e == nil {
 		return nil

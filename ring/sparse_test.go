@@ -13,8 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// sparse writes a ring file into shared memory. It writes the header and the shards' pages, but
-// leaves out as many bytes at their end as the argument hole says. It writes no records.
+// sparse writes a ring file into shared memory. It writes the header and the shards' pages, but not
+// the last bytes of these pages: the argument hole says how many bytes it leaves out. It writes no
+// records.
 func sparse(t *testing.T, shards int, records uint64, hole int) (path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")

@@ -183,9 +183,9 @@ func (w *World) Balance(stay int) (moved int, err error) {
 // tolerated is the load above which shards move: the ratio of the busiest process to the mean.
 const tolerated = 1.1
 
-// assign returns which process gets which shard, so that all processes have about as many events.
-// If the loads of the present owners are even enough, and none of them leaves, nothing changes. All
-// processes compute the same result.
+// assign returns which process gets which shard, so that all processes have about the same number
+// of events. If the loads of the present owners are even enough, and none of them leaves, nothing
+// changes. All processes compute the same result.
 func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
 	highest := processes - 1
 	for _, owner := range owners {

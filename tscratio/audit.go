@@ -215,10 +215,11 @@ const (
 	falseAgreement = 1e-6
 )
 
-// agreement returns how many paths must agree in a fleet like this, apart from those that
-// contradict others. A lie that is not much larger than the bounds contradicts nothing. Such lies
-// are assumed to be as frequent as the lies that do contradict something. Only pairs of nodes
-// without a direct relation are looked at. If all pairs are measured, two paths must agree.
+// agreement returns how many paths must agree in a fleet like this one. For each path that
+// contradicts others, agreeing adds one. A lie that is not much larger than the bounds contradicts
+// nothing. Such lies are assumed to be as frequent as the lies that do contradict something. Only
+// pairs of nodes without a direct relation are looked at. If all pairs are measured, two paths must
+// agree.
 func (l *longerPaths) agreement(c *Closure) int {
 	l.doubted.Do(func() {
 		r := rand.New(rand.NewPCG(1, uint64(len(c.names))))

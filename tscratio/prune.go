@@ -109,9 +109,9 @@ func impliesUpper(j, i reading, rates RateInterval, f fraction) bool {
 	return atLeast(i.a, j.a, furthest(i.b, j.b, f), rates)
 }
 
-// furthest returns the largest possible difference of two distances c (doc.go): that of a reading b
-// minus that of a reading b2, whatever y they are measured from. The result is (b − b2) + f·|b −
-// b2|, plus one because each c is rounded to a whole cycle.
+// furthest returns the largest possible difference of the distances c (doc.go) of two readings: the
+// distance of b minus the distance of b2, from whatever y both are measured. The result is (b − b2)
+// + f·|b − b2|, plus one because each c is rounded to a whole cycle.
 func furthest(b, b2 uint64, f fraction) int64 {
 	if b == b2 {
 		return 0

@@ -144,7 +144,7 @@ func (m *transfer) length() analysis.Interval {
 }
 
 // layMessage puts a captured message on the track of its two programs. A flow leads from the
-// instant at which it was sent to the instant at which it was received.
+// instant at which the message was sent to the instant at which it was received.
 func (t *trace) layMessage(m *transfer, r *analysis.Reference) {
 	since := int64(m.at.Mid() - t.zero)
 	begin_ns := r.Length_ns(analysis.Interval{Lo_cycles: since, Hi_cycles: since})

@@ -26,7 +26,7 @@ func hotelRun(t *testing.T) string {
 	return filepath.Join(parent, "hotel")
 }
 
-// cprof export --paths writes the paths of requests, all or those that flags choose.
+// cprof export --paths writes all paths of requests, or only the paths that flags choose.
 func TestExportPaths(t *testing.T) {
 	run := hotelRun(t)
 	otlp := filepath.Join(t.TempDir(), "paths.jsonl")

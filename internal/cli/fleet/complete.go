@@ -65,7 +65,7 @@ func (s *serverFlags) completeRuns(most int,
 	})
 }
 
-// completeNodes offers the nodes that the server knows, those that are gone included.
+// completeNodes offers the nodes that the server knows, including nodes that are gone.
 func (s *serverFlags) completeNodes(most int) cobra.CompletionFunc {
 	return s.complete(most, func(ask func(string, any) error) (names []string) {
 		var matrix coordinator.Matrix
