@@ -11,11 +11,11 @@
 //
 // In a compressed block, a counter takes about as many bits as the entropy of its distance from the
 // previous counter, and consecutive ids take nothing: see column.go. On average, a record must take
-// at most 1.15 × the entropy of its counter and id: TestSizeStaysNearEntropy checks this. One core
-// must write, and also read, 2 GB of records with consecutive ids a second. For other ids
+// at most 1.15 × the entropy of its counter and id: TestSizeStaysNearEntropy checks this. In a
+// second, one core must write 2 GB of records with consecutive ids, or read as much. For other ids,
 // compressing takes twice as long. If a writer has no time to compress a block, it sets
-// [Block.Hurried], and one core must write 2 GB of any records a second. BenchmarkEvents measures
-// all of this.
+// [Block.Hurried]. Then one core must write 2 GB of any records in a second. BenchmarkEvents
+// measures all of this.
 //
 // # Limits
 //

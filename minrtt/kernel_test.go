@@ -341,7 +341,8 @@ func (e *fakeEnd) slew(by float64) {
 	}
 }
 
-// If a node's clock is not the one from which the kernel takes stamps, KernelStamp converts them.
+// If the kernel takes its stamps from another clock than the node's, KernelStamp converts the
+// stamps.
 func TestKernelStampsOfAnotherClock(t *testing.T) {
 	f := kernelPair(t)
 	for _, e := range f.ends() {

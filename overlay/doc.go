@@ -27,8 +27,8 @@
 //     made in the meantime. They probe lost neighbours. Once one answers, nodes exchange flagged
 //     edges with the nodes where walks through the other part end (deal.go, trade).
 //
-// A walk takes WalkSteps random steps before it may end, so every node is as likely an end as any
-// other. Each step is acknowledged and repeated, or goes another way. This replaces KELP's
+// A walk takes WalkSteps random steps before it may end, so it ends at each node with the same
+// probability. Each step is acknowledged and repeated, or goes another way. This replaces KELP's
 // heartbeats. If a walk is lost nevertheless, the node starts another one when the walk's timer
 // ends. The edge that the new walk finds is flagged, so that it is replaced later.
 //
@@ -36,8 +36,8 @@
 //
 // A node says facts about itself ([Node.SetFacts]), which spread over HintLevels levels of
 // neighbours and expire (color.go). [Node.Search] walks until a node has a matching fact or a hint
-// of one, and asks the node that is meant. If it finds none, it says with which probability it
-// missed one (search.go).
+// of one, and asks the node to which the hint belongs. If the search finds no node, it says with
+// which probability it missed one (search.go).
 //
 // # Heat
 //
@@ -65,7 +65,8 @@
 //
 // Three kinds of harm are not prevented. A node that says that it is very hot attracts climbs,
 // which may then miss other hot nodes. But this node is in all their answers. A node that accepts
-// more incoming edges than the degree, at most one from each other node, attracts walks. It leaves
-// as many incoming edges of honest nodes free. A node that takes items and does not work on them
-// delays each of them by a lease at a time; [Config].MayTake says which nodes may take items.
+// more incoming edges than the degree, at most one from each other node, attracts walks. In honest
+// nodes, the same number of incoming edges then stay free. A node that takes items and does not
+// work on them delays each of them by a lease at a time; [Config].MayTake says which nodes may take
+// items.
 package overlay

@@ -129,8 +129,8 @@ const (
 	AdvertisePeriod = 30 * time.Second
 	HintLife        = 3 * AdvertisePeriod
 	// MaxSearches is the largest number of a node's open searches. SearchRounds is the number of
-	// walks of a search. Among 10,000 nodes, four walks of 257 nodes each find the only node that
-	// has a fact in 99 % of searches.
+	// walks of a search. In 99 % of searches among 10,000 nodes, four walks of 257 nodes each find
+	// the only node that has a fact.
 	MaxSearches  = 16
 	SearchRounds = 4
 	// A search in vain ends when the probability that it missed a node is at most SureMissed. In a

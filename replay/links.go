@@ -18,8 +18,8 @@ type links struct {
 	made  []logstore.Link // the others; both are sorted by child
 }
 
-// maxMakers limits the search for the tuples of which an event's tuple was made: no more tuples
-// than this are looked at for one event.
+// maxMakers limits the search for the tuples of which an event's tuple was made: when it has found
+// this number of tuples, it looks no further.
 const maxMakers = 10_000
 
 // readLinks reads the links of a segment.
@@ -108,7 +108,8 @@ func (l *links) tuple(id uint64) uint64 {
 	return id
 }
 
-// makers returns the tuples of which a tuple was made, and those of which these were made.
+// makers returns the tuples of which a tuple was made, the tuples of which these were made, and so
+// on. See maxMakers.
 func (l *links) makers(tuple uint64) (all []uint64) {
 	direct := linksOf(l.made, tuple)
 	if len(direct) == 0 {

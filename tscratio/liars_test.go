@@ -161,8 +161,8 @@ func TestSeveralLiarsAreNamed(t *testing.T) {
 	}
 }
 
-// Three disagreements that have nothing else in common name a node, if they are at least a third of
-// its comparisons.
+// A node is named if three disagreements have nothing in common but this node, and if they are at
+// least a third of the node's comparisons.
 func TestLiarsOfDisagreements(t *testing.T) {
 	for name, test := range map[string]struct {
 		found    string // the nodes of each disagreement

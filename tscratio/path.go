@@ -331,7 +331,8 @@ func (w waiting) before(x waiting) bool {
 	return w.weight < x.weight || w.weight == x.weight && w.node < x.node
 }
 
-// push and pop do what those of container/heap do, which would allocate memory for each path.
+// push and pop do what the functions of container/heap do. Those would allocate memory for each
+// path.
 func (f *frontiers) push(side int, w waiting) {
 	h := append(f.waiting[side], w)
 	i := len(h) - 1

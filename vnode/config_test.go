@@ -174,8 +174,8 @@ func slices65(s Slew) []Slew {
 	return all
 }
 
-// Each configuration that ParseConfig accepts is one from which a node can be made. The two
-// implementations of the node agree. Encoding it again gives the configuration that was parsed.
+// If ParseConfig accepts a configuration, a node can be made from it. The two implementations of
+// the node agree. If the configuration is encoded and parsed again, it is still the same.
 func FuzzParseConfig(f *testing.F) {
 	text, err := fullConfig().Encode()
 	if err != nil {

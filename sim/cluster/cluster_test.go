@@ -189,9 +189,9 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestLeave lets the last of three processes leave while the simulation runs. It must not start
-// again. Then the first process dies. Two processes continue from a checkpoint of three, and one of
-// them leaves, too.
+// TestLeave lets the last of three processes leave while the simulation runs. The simulation must
+// not start again. Then the first process dies. Two processes continue from a checkpoint of three,
+// and one of them leaves, too.
 func TestLeave(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarKills moves shards, too")
 	url := serve(t)

@@ -40,7 +40,7 @@ func (m *master) reportIdle(member int) order {
 	return m.ask()
 }
 
-// leave handles the report of a member that it has left. It gave its work to the others.
+// leave handles a member's report that it has left. The member has given its work to the others.
 func (m *master) leave() order {
 	m.members--
 	return m.ask()

@@ -36,7 +36,7 @@ func nodeOf(w *sim.World, name string) (sim.Node, bool) {
 }
 
 // truth says what is true of the nodes of a world. All of it is a function of the node, the time
-// and the seed, so each process knows it of all nodes.
+// and the seed, so each process knows the truth about all nodes.
 type truth struct {
 	w       *sim.World
 	suspend float64 // the mean time until a counter is interrupted, in ns; 0: it never is

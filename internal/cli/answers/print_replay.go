@@ -79,7 +79,7 @@ func (r *replayed) name(i int) string {
 	return fmt.Sprintf("%-12s %s %d", h.Nodes[e.Node], h.Channels[e.Channel].Name, e.ID)
 }
 
-// maxFound is the largest number of events that are printed of an order that was found.
+// maxFound is the largest number of events that are printed if an order was found.
 const maxFound = 60
 
 // printVerdict says whether the condition holds in any order.
@@ -121,7 +121,7 @@ func (r *replayed) printFound(out *strings.Builder) {
 	}
 }
 
-// printOrders prints all orders, or a random sample if there are more than most.
+// printOrders prints all orders or, if there are more than the argument most, a random sample.
 func (r *replayed) printOrders(out *strings.Builder, most int) {
 	if r.Orders != nil && r.Orders.IsInt64() && r.Orders.Int64() <= int64(most) {
 		n := 0

@@ -179,8 +179,8 @@ its comments. To keep them, edit the table's file and use "cprof config apply".`
 // settleLimit is how long setTable waits for the nodes to use a new table.
 const settleLimit = 3 * time.Second
 
-// setTable sends a table to the server. It prints how many channels of which nodes got the first
-// rules of the table, and which of these rules no channel got.
+// setTable sends a table to the server. It prints which nodes use the table, how many channels got
+// its first rules, and which of these rules no channel got. first is the number of these rules.
 func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest, first int) error {
 	r.By = "cprof"
 	if u, err := user.Current(); err == nil {
