@@ -68,8 +68,8 @@ func heatOf(by string, heats []Heat) uint64 {
 	return 0
 }
 
-// SetHeats sets how hot the node is. Its neighbours hear of it within HeatPause if it changed much,
-// and otherwise within HeatPeriod.
+// SetHeats sets how hot the node is. If the heat changed much, the node's neighbours hear of it
+// within HeatPause, and otherwise within HeatPeriod.
 func (n *Node) SetHeats(now Time, heats ...Heat) error {
 	n.at(now)
 	if !validHeats(heats) {

@@ -61,8 +61,8 @@ const (
 	// MaxDegree bounds the lists in messages. KELP's degrees are 7 and 9.
 	MaxDegree = 32
 	// WalkSteps is the number of random steps of a walk. Even in a fleet of a million nodes, the
-	// node where the walk is then hardly depends on where it began: ln(n / 0.002) / ln 7 = 10.3 for
-	// n = 10⁶, and 8 for n = 10⁴.
+	// place of a walk after these steps is nearly independent of the place where it began: ln(n /
+	// 0.002) / ln 7 = 10.3 for n = 10⁶, and 8 for n = 10⁴.
 	WalkSteps = 10
 	// MaxMix and MaxScan are the largest numbers of steps that a node accepts in a walk. With more
 	// steps, one message could cause many others. WalkSteps may grow to MaxMix without a new
@@ -96,7 +96,7 @@ const (
 	MaxFailures = 2 * MaxDegree
 	// MaxLost is the largest number of lost nodes whose names a node keeps. MaxKnown is the largest
 	// number of other nodes whose names it keeps. If all its neighbours are gone, the node begins
-	// again with one of these.
+	// again with one of these nodes.
 	MaxLost  = 32
 	MaxKnown = 32
 	// WalksPerSecond and WalksBurst limit the walks that a node accepts from one neighbour, and

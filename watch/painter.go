@@ -417,7 +417,7 @@ func (p *painter) sortSpans() {
 }
 
 // chooseRanks gives each point with sampled events a rank: a bit in masks. If there are more than
-// maxPoints, each node gets an equal share of the ranks.
+// maxPoints such points, each node gets an equal share of the ranks.
 func (p *painter) chooseRanks() {
 	p.rank = map[int]int{}
 	byNode := make([][]int, len(p.senders))
