@@ -58,6 +58,9 @@ type Seen struct {
 	Places     []Place
 	Calls      []Call // sorted by when they begin
 	Quantum_ns int64  // moments are multiples of this
+
+	// Known has the causes of calls that are known otherwise, such as from what programs logged.
+	Known map[int32]int32
 }
 
 // These are special values of Truth.Cause.

@@ -384,13 +384,17 @@ func (p *program) open(w window) {
 		for i := range s.owner {
 			s.owner[i] = -1
 		}
+		s.pinned = make([]bool, len(s.calls))
 		s.quiet = make([]uint8, len(s.calls))
 		s.scripts = make([][]int32, len(s.requests))
 		s.scores = make([]float64, len(s.requests))
 		s.candidates = make([][]int32, len(s.calls))
 		n := 0
-		at.candidates(at.slack, func(_ send, open []int32) {
+		at.candidates(at.slack, func(of send, open []int32) {
 			s.candidates[n] = slices.Clone(open[max(0, len(open)-mostOpen):])
+			if of.known != calls.UnknownCause {
+				s.pin(int32(n), of.known)
+			}
 			if len(open) == 0 {
 				idleCalls[s.calls[n].kind]++
 			}

@@ -50,6 +50,7 @@ type send struct {
 	from, to int64 // when it was sent, and when its response was received, which may be Unknown
 	callee   int32
 	answers  uint32 // if the send answers a request of a mixed connection, its number
+	known    int32  // the call that caused it, as is known otherwise, or calls.UnknownCause
 	sent     act
 	got      act
 }
@@ -81,7 +82,10 @@ func placesOf(seen *calls.Seen) []place {
 		}
 		if c.Caller >= 0 {
 			s := send{call: int32(i), from: c.Sent_ns, to: c.Got_ns, callee: c.Callee,
-				sent: act{by: c.SentBy}, got: act{by: c.GotBy}}
+				sent: act{by: c.SentBy}, got: act{by: c.GotBy}, known: calls.UnknownCause}
+			if cause, ok := seen.Known[int32(i)]; ok {
+				s.known = cause
+			}
 			if c.Answers {
 				s.answers = c.Connection
 			}

@@ -22,6 +22,8 @@ type sharing struct {
 	scores     []float64
 	random     *rand.Rand
 
+	pinned []bool // the only candidate of the call is its cause
+
 	// quiet counts for each call how many times in a row no change had a chance. A call that has
 	// been quiet for long is tried rarely.
 	quiet []uint8
@@ -56,7 +58,7 @@ func (s *sharing) draw() {
 	s.turn++
 	for c := range s.calls {
 		open := s.candidates[c]
-		if len(open) == 0 {
+		if len(open) == 0 || s.pinned[c] {
 			continue
 		}
 		enough := uint8(min(quietFrom*len(open), 255))
@@ -215,6 +217,16 @@ func (s *sharing) swap(c, to int32) {
 	}
 }
 
+// pin leaves a call only the candidate that is known to be its cause.
+func (s *sharing) pin(c, cause int32) {
+	for _, r := range s.candidates[c] {
+		if s.requests[r].call == cause {
+			s.candidates[c], s.pinned[c] = []int32{r}, true
+			return
+		}
+	}
+}
+
 // after returns the part of a request's script from the given call on, in the order of sending.
 func (s *sharing) after(r, c int32) []int32 {
 	i, _ := slices.BinarySearch(s.scripts[r], c)
@@ -266,7 +278,7 @@ func (s *sharing) exchanged(to, script, without, with []int32) []int32 {
 // has no cause.
 func (s *sharing) replace(c, to int32) {
 	other := s.alike(c, to)
-	if other < 0 {
+	if other < 0 || s.pinned[other] {
 		s.move(c, to)
 		return
 	}

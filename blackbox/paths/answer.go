@@ -42,6 +42,9 @@ type Answer struct {
 	Links int `json:"links"`
 	Said  int `json:"said"`
 	Sure  int `json:"sure"`
+	// Pinned counts the links that instrumented programs show, because they logged tuples. They
+	// are among Links.
+	Pinned int `json:"pinned"`
 
 	// Chosen counts the paths that the filter chose. The following are only about them.
 	Chosen   int       `json:"chosen"`
@@ -87,12 +90,31 @@ func (o *Options) link(dir *runs.Directory, logs []*messages.Log) (*messages.Tim
 		o.Method = link.Methods[0]
 	}
 	sockets := messages.Sockets(logs)
-	seen := observe(sockets, newScale(times, o.Reference, sockets).ns, refutes(times))
-	return times, seen, o.Method.Link(&seen.Seen), nil
+	to := newScale(times, o.Reference, sockets)
+	seen := observe(sockets, to.ns, refutes(times))
+	logged, err := entries(dir, seen, to)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return times, seen, seen.link(o.Method, seen.pins(logged)), nil
+}
+
+// link links the calls. Links that logged tuples pin need no method.
+func (s *Seen) link(by link.Method, pins map[int32]pin) []link.Link {
+	s.Known = map[int32]int32{}
+	for call, p := range pins {
+		s.Known[call] = p.cause
+	}
+	links := by.Link(&s.Seen)
+	for call, p := range pins {
+		links[call] = link.Link{Cause: p.cause, Probability: p.probability,
+			RunnerUp: calls.NoCause}
+	}
+	return links
 }
 
 func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times, o *Options) error {
-	a.Mixed, a.Refuted = seen.Mixed, seen.Refuted
+	a.Mixed, a.Refuted, a.Pinned = seen.Mixed, seen.Refuted, len(seen.Known)
 	for i := range links {
 		if !seen.Calls[i].Answers {
 			a.Calls++
@@ -180,9 +202,12 @@ func newScale(times *messages.Times, r analysis.Reference, sockets []*messages.S
 	return s
 }
 
-func (s *scale) ns(c *messages.Call) int64 {
-	l := s.nodes[c.Log]
-	apart := float64(int64(l.to-s.zero)) + float64(int64(at(c)-l.from))*l.rate
+func (s *scale) ns(c *messages.Call) int64 { return s.reading(c.Log, at(c)) }
+
+// reading converts a reading of the counter of a capture's node.
+func (s *scale) reading(log *messages.Log, cycles uint64) int64 {
+	l := s.nodes[log]
+	apart := float64(int64(l.to-s.zero)) + float64(int64(cycles-l.from))*l.rate
 	return int64(math.Round(min(max(apart/s.hz*1e9, -calls.Latest_ns), calls.Latest_ns)))
 }
 

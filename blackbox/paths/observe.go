@@ -30,8 +30,12 @@ func (m *moments) began() *messages.Call {
 type Seen struct {
 	calls.Seen
 	moments []moments // of each call
-	Mixed   int       // connections on which requests and responses cannot be told apart
-	Refuted int       // matches of messages that the bound between their nodes refutes
+	// processes has the place of each process, and tuples has for some calls the id of the
+	// instrumented tuple that they carried.
+	processes map[process]int32
+	tuples    map[int32]uint64
+	Mixed     int // connections on which requests and responses cannot be told apart
+	Refuted   int // matches of messages that the bound between their nodes refutes
 }
 
 // A process is where calls may have causes.
@@ -87,6 +91,7 @@ func observe(sockets []*messages.Socket, time func(*messages.Call) int64,
 	}
 	o.arrange()
 	o.seen.Quantum_ns = 1
+	o.seen.processes, o.seen.tuples = o.places, map[int32]uint64{}
 	return &o.seen
 }
 

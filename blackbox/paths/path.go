@@ -32,6 +32,10 @@ type PathCall struct {
 	Probability float64 `json:"probability"`
 	RunnerUp    float64 `json:"runner_up"`
 
+	// Tuple is the id of the instrumented tuple that the request carried, as the events show that
+	// the called program logged. nil: none, or not known.
+	Tuple *uint64 `json:"tuple,omitempty,string"`
+
 	// These are the times since the path began. A moment that was not captured is nil.
 	Sent     *Interval `json:"sent"`
 	Received *Interval `json:"received"`
@@ -78,6 +82,9 @@ func (m *meter) path(root int32) Path {
 			To: m.end(of.Callee, at.received), Probability: m.sure(c),
 			Own: m.parts[c].own.pointer(), Network: m.parts[c].network.pointer(),
 			Message: at.began(), Request: at.sent, Response: at.replied}
+		if id, known := m.seen.tuples[c]; known {
+			k.Tuple = &id
+		}
 		if k.From.Program != "" {
 			k.RunnerUp = l.RunnerUpProbability
 		}

@@ -59,6 +59,12 @@ func (m truthful) Link(*calls.Seen) []link.Link {
 // look observes the calls of a run.
 func look(t *testing.T, dir *runs.Directory) (*Seen, *messages.Times) {
 	t.Helper()
+	seen, _, times := lookAt(t, dir)
+	return seen, times
+}
+
+func lookAt(t *testing.T, dir *runs.Directory) (*Seen, *scale, *messages.Times) {
+	t.Helper()
 	logs, err := messages.Logs(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +74,8 @@ func look(t *testing.T, dir *runs.Directory) (*Seen, *messages.Times) {
 		t.Fatal(err)
 	}
 	sockets := messages.Sockets(logs)
-	return observe(sockets, newScale(times, reference, sockets).ns, refutes(times)), times
+	to := newScale(times, reference, sockets)
+	return observe(sockets, to.ns, refutes(times)), to, times
 }
 
 // All calls are seen, between the right programs, and their moments keep their distances.

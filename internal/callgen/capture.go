@@ -67,6 +67,29 @@ type connection struct {
 
 func thread(place int32) uint32 { return uint32(place) + 100 }
 
+// Tuples returns channels of the given places. There, programs log the number of each request from
+// outside, plus 1: when they receive it, and before they send the response. The nodes are as in
+// Capture.
+func Tuples(set *calls.Set, nodes int, places ...int32) (all []simrun.Channel) {
+	const after_ns = 2000
+	c := &capturer{set: set}
+	for _, place := range places {
+		ch := simrun.Channel{Node: int(place) % nodes, Process: int(thread(place)),
+			Name: set.Places[place].Program + "/tuple"}
+		for i := range set.Calls {
+			if k := &set.Calls[i]; k.Callee == place {
+				id := uint64(set.Path[i]) + 1
+				ch.Records = append(ch.Records,
+					simrun.Record{Time: c.time(k.Received_ns + after_ns), ID: id},
+					simrun.Record{Time: c.time(k.Replied_ns - after_ns), ID: id})
+			}
+		}
+		simrun.InOrder(ch.Records)
+		all = append(all, ch)
+	}
+	return all
+}
+
 // time converts the moment of a call to the true clock of the run.
 func (c *capturer) time(ns int64) uint64 {
 	first := c.set.Calls[0].Began_ns()

@@ -91,7 +91,7 @@ var table = map[string]room{
 
 	"blackbox/link": {1, of("blackbox/calls"), nil},
 	"blackbox/paths": {4, of("blackbox", "blackbox/calls", "blackbox/link", "blackbox/messages",
-		"analysis", "tscratio", "runs"), nil},
+		"analysis", "logstore", "tscratio", "runs"), nil},
 	"replay/question/wire": {0, nil, nil},
 	"replay/question":      {4, of("replay", "replay/question/wire"), of(cel)},
 	"replay/page":          {4, of("replay"), nil},

@@ -32,6 +32,10 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 			count(uint64(a.Links), "link"), percentOf(a.Said, a.Links), link.Said,
 			percentOf(a.Sure, a.Links), link.Sure)
 	}
+	if a.Pinned > 0 {
+		fmt.Fprintf(w, "tuples that programs logged show %s\n",
+			count(uint64(a.Pinned), "link"))
+	}
 	for i := range a.Patterns[:min(most, len(a.Patterns))] {
 		printPattern(w, i+1, &a.Patterns[i], r, all)
 	}
