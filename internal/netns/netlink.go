@@ -2,6 +2,7 @@ package netns
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"os"
 
@@ -86,6 +87,18 @@ func addAddressTo(index int, p netip.Prefix, to netip.Addr) error {
 	request = attribute(request, unix.IFA_LOCAL, p.Addr().AsSlice())
 	request = attribute(request, unix.IFA_ADDRESS, to.AsSlice())
 	return ask(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
+}
+
+// addNeighbour tells the kernel the hardware address of a host behind a link, for ever.
+func addNeighbour(index int, host netip.Addr, hardware net.HardwareAddr) error {
+	// The fixed part is a struct ndmsg.
+	request := []byte{unix.AF_INET, 0, 0, 0}
+	request = native.AppendUint32(request, uint32(index))
+	request = native.AppendUint16(request, unix.NUD_PERMANENT)
+	request = append(request, 0, 0)
+	request = attribute(request, unix.NDA_DST, host.AsSlice())
+	request = attribute(request, unix.NDA_LLADDR, hardware)
+	return ask(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, request)
 }
 
 // ask sends one request and returns the kernel's answer.

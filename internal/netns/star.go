@@ -143,6 +143,46 @@ func (s *Star) setUp() error {
 			return err
 		}
 	}
+	return s.introduce()
+}
+
+// introduce tells each end the hardware addresses of the others and of the hub. Otherwise the
+// kernel finds them by ARP, and keeps at most 1,024 of them for all namespaces together. Among 100
+// ends that each talk to 15 others, some cannot reach another then.
+func (s *Star) introduce() error {
+	hardware := make([]net.HardwareAddr, len(s.ends))
+	links := make([]int, len(s.ends))
+	find := func(end int, name string) (found *net.Interface, err error) {
+		err = s.Do(end, func() (err error) {
+			found, err = net.InterfaceByName(name)
+			return err
+		})
+		return found, err
+	}
+	hub, err := find(Hub, bridge)
+	if err != nil {
+		return err
+	}
+	for i := range s.ends {
+		found, err := find(i, link)
+		if err != nil {
+			return err
+		}
+		hardware[i], links[i] = found.HardwareAddr, found.Index
+	}
+	for i := range s.ends {
+		err := s.Do(i, func() error {
+			for k, h := range hardware {
+				if err := addNeighbour(links[i], s.Addr(k), h); err != nil {
+					return fmt.Errorf("add neighbour: %w", err)
+				}
+			}
+			return addNeighbour(links[i], s.Addr(Hub), hub.HardwareAddr)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
