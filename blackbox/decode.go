@@ -19,7 +19,7 @@ type Decoder struct {
 }
 
 // Add takes the next event, and returns the value that it completes: a Message, Connection, Thread,
-// Place, Happening or Loss. Otherwise it returns nil.
+// Place, HostName, Happening or Loss. Otherwise it returns nil.
 func (d *Decoder) Add(e Event) any {
 	if e.ID&firstHalf != 0 {
 		if d.first.ID != 0 {
@@ -115,9 +115,12 @@ func (d *Decoder) part(first, second Event, part uint64) (value any, ok bool) {
 		t, valid = thread(number, b)
 		value, valid = t, valid && connectionNumber == 0
 	default:
-		var p Place
-		p, valid = place(number, b)
-		value, valid = p, valid && connectionNumber == aboutPlace
+		switch connectionNumber {
+		case aboutPlace:
+			value, valid = place(number, b)
+		case aboutName:
+			value, valid = hostName(number, b)
+		}
 	}
 	before := d.unfinished() - 2 // the caller counts the events of this part
 	if !valid {

@@ -26,7 +26,7 @@ const (
 	Named     Kind = 3 // a part of the description of a thread, as [Thread]
 	Lost      Kind = 4 // how many messages were lost, as [Loss]
 	Happened  Kind = 5 // something else happened to a thread or a connection, as [Happening]
-	Told      Kind = 6 // a part of what is known about a process, as [Place]
+	Told      Kind = 6 // a part of a [Place] or of a [HostName]
 )
 
 // These are the places of the fields in the two ids of a record. Bit 63 is set in the first id

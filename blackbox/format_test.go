@@ -15,7 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var exact = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+var exact = cmp.Options{
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+}
 
 // The tables of FORMAT.md contain exactly the numbers of the constants.
 func TestFormatDocumentAgrees(t *testing.T) {
@@ -30,6 +33,9 @@ func TestFormatDocumentAgrees(t *testing.T) {
 			fmt.Sprint(Lost): "lost", fmt.Sprint(Happened): "happened", fmt.Sprint(Told): "told",
 		},
 		"what": whats(),
+		"source": {
+			fmt.Sprint(uint8(Asked)): Asked.String(), fmt.Sprint(uint8(Hosts)): Hosts.String(),
+		},
 		"flag": {
 			fmt.Sprint(flagStream): "stream", fmt.Sprint(flagSure): "sure",
 			fmt.Sprint(flagEarly): "early",
@@ -113,6 +119,9 @@ var (
 		Process: 77, Runtime: "docker", Container: "c0ffee", Pod: "p", PodName: "default/web",
 		Unit: "u.scope",
 	}
+	exampleName = HostName{
+		Process: 77, Source: Asked, Address: netip.MustParseAddr("1.2.3.4"), Name: "db.example",
+	}
 	exampleDatagram = Message{
 		Kind: Received, Began_cycles: 1, Ended_cycles: 2, Connection: 3, Thread: 4,
 		Bytes: 0x102 + 1, Checksum: 0x61626364, Waiting: 0x287,
@@ -161,6 +170,10 @@ func TestExactBytes(t *testing.T) {
 			0100000000000000 010000004d00c0e0 0100000000000000 61756c742f776500
 			0100000000000000 010000004d0000e1 0100000000000000 6207752e73636f00
 			0100000000000000 010000004d0040e1 0100000000000000 7065000000000000`},
+		"a name": {many(exampleName.Events(1)), `
+			0100000000000000 020000004d0000e0 0100000000000000 1101040102030400
+			0100000000000000 020000004d0040e0 0100000000000000 64622e6578616d00
+			0100000000000000 020000004d0080e0 0100000000000000 706c650000000000`},
 		"a connection": {many(exampleConnection.Events(1)), `
 			0100000000000000 09000000000000a0 0100000000000000 2b04060605080700
 			0100000000000000 09000000000040a0 0100000000000000 0d0c0b0a18171600
@@ -238,6 +251,11 @@ func examples(t testing.TB) (events []Event, values []any) {
 	for _, p := range []Place{examplePlace, {Process: 1}} {
 		e, err := p.Events(8)
 		add(p, e, err)
+	}
+	for _, n := range []HostName{exampleName, {Source: Hosts, Name: strings.Repeat("n", MaxName),
+		Address: netip.MustParseAddr("1::2")}} {
+		e, err := n.Events(8)
+		add(n, e, err)
 	}
 	e, err := exampleLoss.Events()
 	add(exampleLoss, e[:], err)
@@ -319,6 +337,12 @@ func TestRefused(t *testing.T) {
 	text := strings.Repeat("x", MaxText)
 	_, longText := Place{Unit: text + "x"}.Events(1)
 	_, longTexts := Place{Container: text, Pod: text, PodName: text, Unit: text}.Events(1)
+	name := func(change func(*HostName)) error {
+		n := exampleName
+		change(&n)
+		_, err := n.Events(1)
+		return err
+	}
 	long := exampleThread
 	long.Program = "sixteen letters!"
 	_, longErr := long.Events(1)
@@ -327,6 +351,11 @@ func TestRefused(t *testing.T) {
 	_, mixedErr := mixed.Events(1)
 	_, unstamped := exampleThread.Events(0)
 	for what, err := range map[string]error{
+		"no host name":     name(func(n *HostName) { n.Name = "" }),
+		"a long host name": name(func(n *HostName) { n.Name = strings.Repeat("x", MaxName+1) }),
+		"no source":        name(func(n *HostName) { n.Source = 0 }),
+		"no address":       name(func(n *HostName) { n.Address = netip.Addr{} }),
+		"asked by nobody":  name(func(n *HostName) { n.Source = Hosts }),
 		"a thread":         change(func(m *Message) { m.Thread = MaxThread + 1 }),
 		"a position":       change(func(m *Message) { m.Position = MaxPosition + 1 }),
 		"no bytes":         change(func(m *Message) { m.Bytes = 0 }),
@@ -405,6 +434,13 @@ func FuzzDecode(f *testing.F) {
 					t.Fatalf("%+v: %v", v, err)
 				}
 			case Thread:
+				e, err := v.Events(1)
+				again(t, v, e)
+				valid += uint64(len(e))
+				if err != nil {
+					t.Fatal(err)
+				}
+			case HostName:
 				e, err := v.Events(1)
 				again(t, v, e)
 				valid += uint64(len(e))

@@ -63,6 +63,7 @@ type Capture struct {
 	sockets   sockets
 	threads   threads
 	places    *places
+	hosts     hostNames
 	seen      []seen
 	later     []seen // what may have come before something older
 	happens   happens
@@ -126,7 +127,8 @@ func start(o Options) (c *Capture, err error) {
 		flushes: make(chan chan struct{}),
 		clocks:  clocks{read: readBracket},
 		sockets: sockets{now: map[uint64]*socket{}}, threads: threads{},
-		places: newPlaces(), happens: happens{waiting: map[uint64][]happened{}},
+		places: newPlaces(), hosts: readHosts(hostsFile),
+		happens: happens{waiting: map[uint64][]happened{}},
 	}
 	c.stats.Lost, c.stats.Early = map[blackbox.Reason]uint64{}, k.early
 	c.clocks.look()
@@ -192,6 +194,7 @@ func (c *Capture) run() {
 			c.sockets.forgetDescriptions()
 			c.threads.forgetDescriptions()
 			c.places.forgetDescriptions()
+			c.hosts = readHosts(hostsFile)
 			close(done)
 			continue
 		case <-timer.C:
@@ -328,6 +331,9 @@ func (c *Capture) write(s *seen, counts *Stats) {
 	if socket == nil {
 		counts.Lost[blackbox.NotKnown]++
 		return
+	}
+	if socket.described_ns == s.stamp_ns { // it was described just now
+		c.hosts.tell(socket.of.Remote.Addr(), c.describe, lo)
 	}
 	m.Connection = socket.of.Number
 	if len(c.happens.waiting) > 0 {

@@ -47,6 +47,9 @@ type Answer struct {
 	Received uint64            `json:"received,string"`
 	Matched  uint64            `json:"matched,string"` // sent messages with a known receiver
 	Left     map[Reason]uint64 `json:"left"`           // the other sent messages, by reason
+
+	// Outside is where the messages went whose other end was not captured, as far as it is known.
+	Outside []Outside `json:"outside,omitempty"`
 }
 
 // A Pair is all messages from one program to another of which both ends are known.
@@ -90,6 +93,10 @@ type Pair struct {
 	From_port uint16 `json:"from_port,omitempty"`
 	To_port   uint16 `json:"to_port,omitempty"`
 
+	// From_names and To_names are the host names by which each program knows the other one.
+	From_names []string `json:"from_names,omitempty"`
+	To_names   []string `json:"to_names,omitempty"`
+
 	// First_cycles is the smallest stamp of a call that sent one of the messages, as a reading of
 	// the sender's counter.
 	First_cycles uint64 `json:"-"`
@@ -126,13 +133,14 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	names := hostsOf(logs)
 	pairs := map[[2]Program]*pair{}
 	var refused error
 	m := match(logs, t.possible, func(m Match) {
 		k := [2]Program{*m.From, *m.To}
 		p := pairs[k]
 		if p == nil {
-			p = &pair{Pair: Pair{From: k[0], To: k[1]}, sockets: map[*socket]bool{}}
+			p = &pair{Pair: Pair{From: k[0], To: k[1]}, sockets: map[*socket]bool{}, hosts: names}
 			pairs[k] = p
 		}
 		timed := Timed{Match: m, times: t}
@@ -147,6 +155,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 		return nil, refused
 	}
 	a.Sent, a.Received, a.Matched, a.Left = m.Sent, m.Received, m.Matched, m.Left
+	a.Outside = outsides(&m, names)
 	for _, p := range pairs {
 		a.Pairs = append(a.Pairs, p.finish())
 	}
@@ -195,6 +204,7 @@ func (l *Log) Summary() Node {
 type pair struct {
 	Pair
 	sockets map[*socket]bool
+	hosts   hosts
 	ports   [2]port
 
 	transfer, until, waited    amounts
@@ -223,7 +233,11 @@ func (a *amounts) percentiles() (all []Percentile) {
 func (p *pair) add(m *Timed) {
 	p.Messages++
 	p.Bytes += uint64(m.Bytes)
-	p.sockets[m.sender] = true
+	if !p.sockets[m.sender] {
+		p.sockets[m.sender] = true
+		p.To_names = join(p.To_names, p.hosts.remote(m.sender))
+		p.From_names = join(p.From_names, p.hosts.remote(m.receiver))
+	}
 	p.ports[0].add(m.sender.of.Local.Port())
 	p.ports[1].add(m.receiver.of.Local.Port())
 	if p.First_cycles == 0 || m.Send.Lo_cycles < p.First_cycles {

@@ -163,7 +163,7 @@ func (g *gathering) match(sends, receives []datagram) {
 		case g.known(s.of):
 			g.Left[NotReceived]++
 		default:
-			g.Left[NoOtherEnd]++
+			g.leave(s.of, s.end)
 		}
 	}
 }

@@ -78,6 +78,8 @@ type Matched struct {
 	Received uint64
 	Matched  uint64
 	Left     map[Reason]uint64 // sent messages without a known receiver
+
+	outside map[*socket]traffic // those that went to addresses where nothing was captured
 }
 
 // The type possible is for functions that report whether a call can have received what another call
@@ -87,7 +89,7 @@ type possible func(send, receive *Call) bool
 // match finds the receiver of each message that was sent. It calls the function each for every
 // message that has a known receiver.
 func match(logs []*Log, possible possible, each func(Match)) Matched {
-	m := Matched{Left: map[Reason]uint64{}}
+	m := Matched{Left: map[Reason]uint64{}, outside: map[*socket]traffic{}}
 	sockets := merged(logs)
 	for _, l := range logs {
 		for _, unknown := range l.early {
@@ -110,7 +112,9 @@ func match(logs []*Log, possible possible, each func(Match)) Matched {
 		}
 		other := otherEnd(s)
 		if other == nil {
-			m.Left[NoOtherEnd] += uint64(len(s.sends))
+			for i := range s.sends {
+				m.leave(s, &s.sends[i])
+			}
 			continue
 		}
 		m.stream(s, other, each)

@@ -30,6 +30,7 @@ type Log struct {
 	threads map[uint32]*Thread
 	unnamed map[uint32]*Thread // threads without a description yet
 	last    map[uint32]last    // by thread
+	hosts   map[blackbox.HostName]bool
 }
 
 // last is the last captured call of a thread: its two stamps, and a reading of the counter before
@@ -118,6 +119,7 @@ func newLog(node string) *Log {
 		sockets: map[uint64]*socket{}, numbers: map[uint32]*socket{},
 		early: map[uint32][]waiting{}, threads: map[uint32]*Thread{},
 		unnamed: map[uint32]*Thread{}, last: map[uint32]last{},
+		hosts: map[blackbox.HostName]bool{},
 	}
 }
 
@@ -205,6 +207,8 @@ func (l *Log) add(record any) {
 		} else if known := l.threads[v.Number]; known == nil || *known != t {
 			l.threads[v.Number] = &t
 		}
+	case blackbox.HostName:
+		l.named(v)
 	case blackbox.Happening:
 		l.happened(&v)
 	case blackbox.Loss:

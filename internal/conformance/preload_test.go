@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,6 +143,7 @@ type capture struct {
 	dropped uint64                   // events that were dropped while the ring was full
 	lost    uint64                   // messages that the program counted as lost
 	bad     uint64                   // events that are no records
+	names   []blackbox.HostName
 	report  logstore.Report
 }
 
@@ -166,6 +168,8 @@ func readCapture(one []logstore.Segment) capture {
 			switch v := v.(type) {
 			case blackbox.Message:
 				c.kinds[v.Kind]++
+			case blackbox.HostName:
+				c.names = append(c.names, v)
 			case blackbox.Loss:
 				c.lost += v.Messages
 			}
@@ -210,6 +214,42 @@ func TestPreloadSeesWhatARoughProgramDoes(t *testing.T) {
 			received, s, r, dropped)
 	}
 	t.Logf("%d calls sent, %d received, %d dropped", sent, received, dropped)
+}
+
+// The log has the names by which a program found the addresses of its connections, and no name that
+// the program did not ask for.
+func TestPreloadNamesAddresses(t *testing.T) {
+	built, dir := buildC(t), t.TempDir()
+	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
+	d, err := drain.Start(rings, drain.Options{Logs: logs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := preloaded(t, built, rings, "preload_names", "libcloudprofiler-capture.so",
+		"preload_hosts.so")
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	segments, err := logstore.Segments(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := readCapture(segments)
+	var process uint32
+	if _, err := fmt.Sscan(out, &process); err != nil || c.bad > 0 {
+		t.Fatalf("the program printed %q, %d bad events: %v", out, c.bad, err)
+	}
+	got := map[string]string{}
+	for _, n := range c.names {
+		if n.Source != blackbox.Asked || n.Process != process {
+			t.Errorf("%+v", n)
+		}
+		got[n.Address.String()] += n.Name
+	}
+	want := map[string]string{"127.0.0.2": "db.example", "127.0.0.3": "cache.example"}
+	if !maps.Equal(got, want) {
+		t.Errorf("names %v, want %v", got, want)
+	}
 }
 
 // TestBarPreload measures how long the library makes a call that sends or receives. The calls do

@@ -80,7 +80,8 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 		p := &pairs[i]
 		fmt.Fprintf(w, "  %10s %15s %6d  %24s %24s  %s → %s%s\n", command.Thousands(p.Messages),
 			command.Thousands(p.Bytes), p.Connections, transferText(p, r, 50),
-			transferText(p, r, 99), programText(p.From), programText(p.To), doubtOf(p))
+			transferText(p, r, 99), programText(p.From)+namesText(p.From_names),
+			programText(p.To)+namesText(p.To_names), doubtOf(p))
 		for _, part := range []struct {
 			of   uint64
 			all  []messages.Percentile
@@ -107,6 +108,7 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 		fmt.Fprintf(w, "  %10s sent, receiver not known: %s\n", command.Thousands(m.Left[reason]),
 			reason)
 	}
+	printOutside(w, m.Outside, verbose)
 	for _, n := range m.Nodes {
 		for _, reason := range slices.Sorted(maps.Keys(n.Lost)) {
 			fmt.Fprintf(w, "  %10s lost on %s: %s\n", command.Thousands(n.Lost[reason]), n.Node,
@@ -118,6 +120,42 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 	}
 	return nil
 }
+
+// mostOutside is the number of addresses outside that are printed without --verbose.
+const mostOutside = 10
+
+// printOutside prints where the messages went whose other end was not captured.
+func printOutside(w io.Writer, all []messages.Outside, verbose bool) {
+	shown := all
+	if !verbose && len(all) > mostOutside {
+		shown = all[:mostOutside]
+	}
+	for i := range shown {
+		o := &shown[i]
+		to := o.Address
+		if len(o.Names) > 0 {
+			to = namesList(o.Names)
+		}
+		if o.Port != 0 {
+			to += fmt.Sprint(", port ", o.Port)
+		}
+		fmt.Fprintf(w, "  %10s sent, %s bytes, not captured at the other end: %s → %s\n",
+			command.Thousands(o.Messages), command.Thousands(o.Bytes), programText(o.From), to)
+	}
+	if len(shown) < len(all) {
+		fmt.Fprintf(w, "  %d of %d addresses are shown: see --verbose\n", len(shown), len(all))
+	}
+}
+
+// namesText is what follows the name of a program that others know by host names.
+func namesText(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " (" + namesList(names) + ")"
+}
+
+func namesList(names []string) string { return shorten(strings.Join(names, ", "), listWidth) }
 
 func programText(p messages.Program) string {
 	if p.Name == "" {

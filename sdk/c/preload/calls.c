@@ -1,7 +1,6 @@
 /* These functions replace those of the C library that send, receive and make sockets. */
 #include "preload.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,26 +10,6 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#define EXPORT __attribute__((visibility("default")))
-
-/* next returns the function of the C library that has this name. */
-static void *next(void **known, const char *name)
-{
-	void *f = __atomic_load_n(known, __ATOMIC_RELAXED);
-
-	if (__builtin_expect(f == NULL, 0)) {
-		f = dlsym(RTLD_NEXT, name);
-		if (f == NULL)
-			abort(); /* the C library lacks the function */
-		__atomic_store_n(known, f, __ATOMIC_RELAXED);
-	}
-	return f;
-}
-
-#define NEXT(name)                                                                                 \
-	static void *known_##name;                                                                 \
-	__typeof__(&name) real = (__typeof__(&name))next(&known_##name, #name)
 
 /* WRAP defines a function that sends or receives. moved says how many bytes r moved. */
 #define WRAP(type, name, way, fd, moved, parameters, ...)                                          \

@@ -6,9 +6,11 @@
 #define CP_PRELOAD_H
 
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/types.h>
 
 /* way is one direction of a socket. */
@@ -101,5 +103,37 @@ static inline uint64_t cp_counter_soon(void)
 	return counter;
 #endif
 }
+
+/* cp_address is an IPv6 address, or an IPv4 address as ::ffff:a.b.c.d. */
+struct cp_address {
+	uint8_t bytes[16];
+};
+
+enum { CP_NAME = 200 }; /* bytes of the longest name that is remembered */
+
+/*
+ * cp_name_of returns the next name of an address, or NULL. Set *at to 0 before the first call.
+ */
+const char *cp_name_of(const struct cp_address *a, unsigned *at);
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* cp_next returns the function of the C library that has this name. */
+static inline void *cp_next(void **known, const char *name)
+{
+	void *f = __atomic_load_n(known, __ATOMIC_RELAXED);
+
+	if (__builtin_expect(f == NULL, 0)) {
+		f = dlsym(RTLD_NEXT, name);
+		if (f == NULL)
+			abort(); /* the C library lacks the function */
+		__atomic_store_n(known, f, __ATOMIC_RELAXED);
+	}
+	return f;
+}
+
+#define NEXT(name)                                                                                 \
+	static void *known_##name;                                                                 \
+	__typeof__(&name) real = (__typeof__(&name))cp_next(&known_##name, #name)
 
 #endif

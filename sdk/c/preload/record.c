@@ -25,9 +25,10 @@ enum {
 	LENGTH = 43,
 	PART_BYTES = 7,
 	MOST_BYTES = 1 << 20, /* the most bytes of a message that one record stands for */
-	LONGEST = 128	      /* bytes of the longest description, with a whole last part */
+	LONGEST = 224	      /* bytes of the longest description, with a whole last part */
 };
-enum { DESCRIBED = 2, NAMED = 3, LOST = 4 };
+enum { DESCRIBED = 2, NAMED = 3, LOST = 4, TOLD = 6 };
+enum { ABOUT_NAME = 2, ASKED = 1 };
 enum { STREAM = 1, SURE = 2, EARLY = 4 };
 
 /* Descriptions are repeated after about a second: a run may begin at any time. */
@@ -157,6 +158,23 @@ static size_t address(uint8_t *to, uint8_t *port, const struct sockaddr_storage 
 	return n;
 }
 
+/* name_address logs the names that this program used for an address. */
+static void name_address(const uint8_t *address_bytes, unsigned family, uint64_t at)
+{
+	struct cp_address a = {.bytes = {[10] = 0xff, [11] = 0xff}};
+	size_t n = family == 4 ? 4 : 16;
+	const char *name;
+
+	memcpy(a.bytes + sizeof a.bytes - n, address_bytes, n);
+	for (unsigned next = 0; (name = cp_name_of(&a, &next)) != NULL;) {
+		uint8_t b[LONGEST] = {0, ASKED, (uint8_t)family};
+		size_t length = strlen(name);
+		memcpy(b + 3, address_bytes, n);
+		memcpy(b + 3 + n, name, length);
+		put(TOLD, (uint64_t)syscall(SYS_getpid), ABOUT_NAME, b, 3 + n + length, at);
+	}
+}
+
 /* describe_socket describes a socket. An IPv6 socket that speaks IPv4 is described as IPv4. */
 static void describe_socket(int fd, struct socket_seen *s, uint32_t number, uint64_t at)
 {
@@ -186,6 +204,8 @@ static void describe_socket(int fd, struct socket_seen *s, uint32_t number, uint
 	}
 	if (put(DESCRIBED, 0, number, b, n, at))
 		__atomic_store_n(&s->described, at, __ATOMIC_RELEASE);
+	if (family != 1 && remote.ss_family != 0)
+		name_address(b + n - (family == 4 ? 4 : 16), family, at);
 }
 
 /* log_message logs the message of a call, after the descriptions that it needs. */

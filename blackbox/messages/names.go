@@ -1,0 +1,141 @@
+package messages
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+)
+
+// A name of an address comes from the node that uses the address: the same address may have another
+// name elsewhere. If a program asked for the names itself, only these names count. So a program
+// that asks for a.example keeps this name for it, even if another program asked for b.example and
+// got the same address.
+
+// hosts are the names of addresses, as the captures of each node told them.
+type hosts map[hostAt][]blackbox.HostName
+
+type hostAt struct {
+	node    string
+	address netip.Addr
+}
+
+func hostsOf(logs []*Log) hosts {
+	all := hosts{}
+	for _, l := range logs {
+		for name := range l.hosts {
+			at := hostAt{l.Node, name.Address}
+			all[at] = append(all[at], name)
+		}
+	}
+	return all
+}
+
+// remote returns the names of a socket's remote address, as the socket's program knows it.
+func (all hosts) remote(s *socket) (names []string) {
+	known := all[hostAt{s.log.Node, plain(s.of.Remote).Addr()}]
+	by := s.process()
+	if asked := func(n blackbox.HostName) bool { return n.Process == by }; by != 0 &&
+		slices.ContainsFunc(known, asked) {
+		for _, n := range known {
+			if asked(n) {
+				names = append(names, n.Name)
+			}
+		}
+	} else {
+		for _, n := range known {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// process returns the process that used a socket; 0: not known.
+func (s *socket) process() uint32 {
+	for _, calls := range [][]end{s.sends, s.receives} {
+		if len(calls) > 0 {
+			return calls[0].by.Process
+		}
+	}
+	return 0
+}
+
+// join returns the names of both lists in order, each of them once.
+func join(names, more []string) []string {
+	if len(more) > 0 {
+		names = append(names, more...)
+		slices.Sort(names)
+		names = slices.Compact(names)
+	}
+	return names
+}
+
+// named notes a name that an address has. The names of a machine's own loopback interface say
+// nothing about a service.
+func (l *Log) named(n blackbox.HostName) {
+	if n.Name != "localhost" && !strings.HasPrefix(n.Name, "localhost.") &&
+		!strings.HasPrefix(n.Name, "ip6-l") {
+		n.Address = n.Address.Unmap()
+		l.hosts[n] = true
+	}
+}
+
+// An Outside is what a program sent to an address at which nothing was captured.
+type Outside struct {
+	From        Program  `json:"from"`
+	Address     string   `json:"address"`
+	Port        uint16   `json:"port,omitempty"`  // 0: several
+	Names       []string `json:"names,omitempty"` // of the address
+	Messages    uint64   `json:"messages,string"`
+	Bytes       uint64   `json:"bytes,string"`
+	Connections int      `json:"connections"`
+}
+
+// traffic counts messages of a socket.
+type traffic struct{ messages, bytes uint64 }
+
+// leave counts a message whose receiver is not known, because no captured socket is the other end.
+func (m *Matched) leave(s *socket, e *end) {
+	m.Left[NoOtherEnd]++
+	t := m.outside[s]
+	m.outside[s] = traffic{t.messages + 1, t.bytes + uint64(e.bytes)}
+}
+
+// outsides sums what was sent to each address at which nothing was captured: the one with the most
+// messages first.
+func outsides(m *Matched, all hosts) []Outside {
+	type key struct {
+		from Program
+		to   netip.Addr
+	}
+	sums := map[key]*Outside{}
+	ports := map[key]*port{}
+	for s, t := range m.outside {
+		to := plain(s.of.Remote)
+		if to.Port() == 0 {
+			continue // nobody knows where each message went
+		}
+		k := key{s.sends[0].by.Program, to.Addr()}
+		o := sums[k]
+		if o == nil {
+			o = &Outside{From: k.from, Address: k.to.String()}
+			sums[k], ports[k] = o, &port{}
+		}
+		o.Messages, o.Bytes = o.Messages+t.messages, o.Bytes+t.bytes
+		o.Connections++
+		o.Names = join(o.Names, all.remote(s))
+		ports[k].add(to.Port())
+	}
+	var list []Outside
+	for k, o := range sums {
+		o.Port = ports[k].one()
+		list = append(list, *o)
+	}
+	slices.SortFunc(list, func(x, y Outside) int {
+		return cmp.Or(-cmp.Compare(x.Messages, y.Messages), cmp.Compare(x.From.Node, y.From.Node),
+			cmp.Compare(x.From.Name, y.From.Name), cmp.Compare(x.Address, y.Address))
+	})
+	return list
+}
