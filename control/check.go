@@ -271,7 +271,28 @@ func (m *Probing) check() error {
 
 func (m *Trains) check() error {
 	return first(checkName("peer", m.Peer), checkText("peer_epoch", m.PeerEpoch),
-		checkText("epoch", m.Epoch), checkText("error", m.Error))
+		checkText("epoch", m.Epoch), checkText("error", m.Error),
+		checkText("shared_clock", m.SharedClock), m.checkMeetings())
+}
+
+// maxMeetings is the largest number of meetings of one train: one at its beginning, and one at its
+// end.
+const maxMeetings = 2
+
+func (m *Trains) checkMeetings() error {
+	counts := make([]int, len(m.Trains))
+	for i, x := range m.Meetings {
+		switch {
+		case x.Train < 0 || x.Train >= len(counts):
+			return fmt.Errorf("meeting %d belongs to train %d of %d", i, x.Train, len(counts))
+		case x.OwnHi < x.OwnLo || x.PeerHi < x.PeerLo:
+			return fmt.Errorf("meeting %d ends before it begins", i)
+		}
+		if counts[x.Train]++; counts[x.Train] > maxMeetings {
+			return fmt.Errorf("train %d has more than %d meetings", x.Train, maxMeetings)
+		}
+	}
+	return nil
 }
 
 func (*Ack) check() error { return nil }

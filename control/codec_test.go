@@ -50,7 +50,8 @@ var examples = []Message{
 	},
 	&Trains{
 		Report: 1, Peer: "b", PeerEpoch: "e2", Epoch: "e", Lost: 2, Dropped: 3, Error: "no answer",
-		Trains: exampleTrains,
+		Trains: exampleTrains, SharedClock: "lies",
+		Meetings: []Meeting{{Train: 1, OwnLo: 4, OwnHi: 5, PeerLo: 1<<63 + 6, PeerHi: 1<<63 + 7}},
 	},
 	&Ack{Report: 1<<63 + 2},
 	&Probing{

@@ -196,6 +196,24 @@ type Trains struct {
 	Dropped   uint64  `json:"dropped,string"` // unacknowledged reports that the node dropped
 	Error     string  `json:"error,omitempty"`
 	Trains    []Train `json:"-"`
+
+	// Meetings are moments that both nodes saw on a clock that they share. A server that is older
+	// than this field skips them, and its bounds are wider.
+	Meetings []Meeting `json:"meetings,omitempty"`
+
+	// SharedClock says how that clock contradicts the packets. The node then uses it with this peer
+	// no more. "": it does not.
+	SharedClock string `json:"shared_clock,omitempty"`
+}
+
+// Meeting is a moment that two nodes saw on a clock that they share, while a train was under way.
+// At that moment each node's counter was within the node's interval.
+type Meeting struct {
+	Train  int    `json:"train"` // index of the train in Trains
+	OwnLo  uint64 `json:"own_lo_cycles,string"`
+	OwnHi  uint64 `json:"own_hi_cycles,string"`
+	PeerLo uint64 `json:"peer_lo_cycles,string"`
+	PeerHi uint64 `json:"peer_hi_cycles,string"`
 }
 
 // Ack says that the server has stored all reports up to and including a number.

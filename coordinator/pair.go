@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -114,17 +115,34 @@ func (c *core) forget(key pairKey) {
 }
 
 // trainOf converts a reported train into a train of package tscratio.
-func trainOf(t control.Train, by tscratio.Starter) tscratio.Train {
+func trainOf(t control.Train, met []minrtt.Meeting, by tscratio.Starter) tscratio.Train {
 	kernel := uint32(t.KernelStamps)
 	out := tscratio.Train{
 		By: by, Exchanges: t.Exchanges,
-		Stamps: tscratio.Stamps{Kernel: kernel, User: uint32(4*len(t.Exchanges)) - kernel},
+		Stamps: tscratio.Stamps{Kernel: kernel, User: uint32(4*len(t.Exchanges)) - kernel,
+			Shared: uint32(len(met))},
 	}
 	for _, a := range t.Arrivals {
 		arrival := minrtt.Arrival{Sent: a.Sent, Received: a.Received}
 		out.OneWay = append(out.OneWay, arrival.Constraint(by))
 	}
+	for _, m := range met {
+		lower, upper := m.Constraints(by)
+		out.OneWay = append(out.OneWay, lower, upper)
+	}
 	return out
+}
+
+// meetingsOf returns the meetings of each train in a report.
+func meetingsOf(m *control.Trains) [][]minrtt.Meeting {
+	all := make([][]minrtt.Meeting, len(m.Trains))
+	for _, x := range m.Meetings { // package control has checked the numbers of the trains
+		all[x.Train] = append(all[x.Train], minrtt.Meeting{
+			Own:  tscratio.Interval{Lo: x.OwnLo, Hi: x.OwnHi},
+			Peer: tscratio.Interval{Lo: x.PeerLo, Hi: x.PeerHi},
+		})
+	}
+	return all
 }
 
 // trains processes a node's report of trains.
@@ -155,16 +173,36 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	if n.name() != p.key.a {
 		by = tscratio.StartedByB
 	}
+	if m.SharedClock != "" {
+		c.distrust(p, m.SharedClock)
+	}
+	met := meetingsOf(m)
 	for some := range slices.Chunk(m.Trains, c.config.LiveTrains) {
 		known := p.live.Trains()
-		for _, t := range some {
-			if err := c.add(p, trainOf(t, by), t); err != nil {
+		for i, t := range some {
+			if err := c.add(p, trainOf(t, met[i], by), t); err != nil {
 				p.complaint, p.complaintAt = err.Error(), c.now()
 				c.log.Warn("train refused", "node", n.name(), "peer", m.Peer, "error", err)
 			}
 		}
 		c.keep(p, p.live.Since(known))
 		c.judge(p, len(some))
+		met = met[len(some):]
+	}
+}
+
+// distrust drops the newest trains of a pair whose nodes do not share the clock that they are said
+// to share: nobody can say which of the constraints rest on the clock. If a run takes the pair, the
+// run notes why its relation may be false.
+func (c *core) distrust(p *pair, what string) {
+	c.log.Warn("a shared clock contradicts packets", "a", p.key.a, "b", p.key.b, "what", what)
+	p.complaint, p.complaintAt = what, c.now()
+	if empty, err := tscratio.NewPair(p.live.A, p.live.B, p.live.Declared); err == nil {
+		p.live = empty
+		p.version++
+	}
+	if p.inRun && c.run != nil {
+		c.run.lacks(runs.RelationPath(p.key.a, p.key.b), what)
 	}
 }
 

@@ -51,7 +51,7 @@ func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
 		all[key] = p
 	}
 	for _, train := range m.Trains {
-		if err := p.Add(trainOf(train, starter)); err != nil {
+		if err := p.Add(trainOf(train, nil, starter)); err != nil {
 			t.Fatal(err)
 		}
 	}

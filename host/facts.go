@@ -44,6 +44,10 @@ type Facts struct {
 	OpensVMClock  bool   `json:"opens_vmclock"`            // this process may read VMClock
 	ClaimsFreq_hz uint64 `json:"claims_freq_hz,omitempty"` // claimed, not measured
 
+	// SharedClock says which clock the node is said to share with others, and who says so. It is
+	// empty if there is none. ReadFacts does not set it.
+	SharedClock string `json:"shared_clock,omitempty"`
+
 	Features asm.Features `json:"-"`
 }
 

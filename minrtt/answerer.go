@@ -40,8 +40,8 @@ func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) 
 		clock:     clock,
 		secrets:   map[uint64]*accepted{},
 		sessions:  map[keyID]*session{},
-		in:        make([]byte, longSize+1), // one byte more than a packet, to notice a longer one
-		out:       make([]byte, 0, longSize),
+		in:        make([]byte, longestSize+1), // one byte more, to notice a longer packet
+		out:       make([]byte, 0, longestSize),
 	}
 	a.stamped = a.takeStamp
 	if len(secrets) == 0 {
@@ -115,14 +115,19 @@ func (a *Answerer) answer(rx Received) {
 	switch p.kind {
 	case kindOpen:
 		s.opening = a.clock.open()
+		s.shared = a.clock.openShared()
 		if p.received.source == Kernel {
 			// The probe arrived before this train's first reading of the clock. Nothing says how
 			// the clock behaved in between, so the kernel's stamp proves nothing.
 			p.received.source, p.received.realtime_ns = NoClock, 0
 		}
-	case kindClose:
+	case kindClose, kindCloseShared:
+		if p.kind == kindCloseShared {
+			p.shared = a.clock.closeShared(s.shared)
+		}
 		p.clock = a.clock.close(&s.opening)
 	}
+	p.offersShared = s.shared.clock.openingLength > 0
 	a.transport.SentStamps(a.stamped)
 	p.kind |= answerBit
 	p.previous, p.answered = s.previous, s.answered
@@ -130,7 +135,7 @@ func (a *Answerer) answer(rx Received) {
 
 	// The answer to a close belongs to no exchange, so its own stamp is not remembered: if this
 	// answer gets lost, the answer to the next close must carry the same stamp as this one.
-	isExchange := p.kind != kindClose|answerBit
+	isExchange := !p.kind.closes()
 	if isExchange {
 		s.previous = noSequence
 	}

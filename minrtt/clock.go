@@ -45,6 +45,9 @@ type Clock struct {
 	// KernelStamp converts a kernel stamp into what Realtime showed when the kernel took the stamp.
 	// If KernelStamp is nil, the two are the same.
 	KernelStamp func(realtime_ns int64) int64
+
+	// Shared is a clock that other nodes read, too. Nil: there is none, or nobody vouches for it.
+	Shared *SharedClock
 }
 
 // SystemClock returns the machine's clocks, with the given counter. What realtimeStep must return

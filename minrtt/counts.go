@@ -27,6 +27,10 @@ type Counts struct {
 	Outside    uint64 // kernel stamps that contradict the user stamps; they are not used
 	Refused    uint64 // network errors which say that nobody listens at the peer's port
 	Failed     uint64 // other errors of the Transport
+
+	// SharedCloses counts the closes, and their answers, that ask for a report about a shared
+	// clock. They are also counted as sent and as accepted.
+	SharedCloses uint64
 }
 
 // Bytes returns the largest number of bytes that a train put on the network in both directions,
@@ -35,7 +39,8 @@ type Counts struct {
 func (c Counts) Bytes() uint64 {
 	const headers = 8 + 40 // UDP, and IPv6 without options, in bytes
 	closes := min(2*maxCloses, c.Sent+c.Accepted)
-	return (c.Sent+c.Accepted)*(shortSize+headers) + closes*(longSize-shortSize)
+	return (c.Sent+c.Accepted)*(shortSize+headers) + closes*(longSize-shortSize) +
+		c.SharedCloses*(longestSize-longSize)
 }
 
 // maxCloses is the largest number of probes of kind close that Bytes expects in a train.

@@ -29,7 +29,7 @@ func (u *UDP) askForStamps() {
 		u.transmit, u.receives = Unsupported, Unsupported
 	}
 	if u.transmit == Kernel {
-		u.queued = make([]byte, longSize+256)
+		u.queued = make([]byte, longestSize+256)
 	}
 }
 

@@ -26,6 +26,11 @@ const (
 	clockHeader = 12
 	clockSize   = clockHeader + 2*maxBrackets*bracketSize
 	longSize    = headerSize + bodySize + clockSize + macSize
+
+	nameSize    = 16 // of a shared clock
+	longestSize = longSize + nameSize + clockSize
+
+	offersOffset = 74 // of the byte that says whether the answerer reads a shared clock
 )
 
 // kind is the kind of a packet. An answer has the kind of its probe with the bit answerBit set.
@@ -36,19 +41,32 @@ const (
 	kindProbe kind = 2
 	kindClose kind = 3 // fetches the last transmit stamp, and the answerer's clock report
 
+	// kindCloseShared also fetches the answerer's report about a shared clock. It is sent only to
+	// an answerer that said, in its answer to an open, that it reads one.
+	kindCloseShared kind = 4
+
 	answerBit kind = 0x80
 )
 
 func (k kind) valid() bool {
 	probe := k &^ answerBit
-	return kindOpen <= probe && probe <= kindClose
+	return kindOpen <= probe && probe <= kindCloseShared
 }
 
 func (k kind) size() int {
-	if k&^answerBit == kindClose {
+	switch k &^ answerBit {
+	case kindClose:
 		return longSize
+	case kindCloseShared:
+		return longestSize
 	}
 	return shortSize
+}
+
+// closes reports whether a packet ends a train.
+func (k kind) closes() bool {
+	probe := k &^ answerBit
+	return probe == kindClose || probe == kindCloseShared
 }
 
 // These errors say why a packet is refused.
@@ -89,6 +107,8 @@ type body struct {
 	// answer. previous is the sequence number of that answer, and answered is its stamp.
 	previous uint32
 	answered stamp
+
+	offersShared bool // the answerer reads a shared clock
 }
 
 // stamp contains one node's readings for one packet.
@@ -134,7 +154,8 @@ type clockReport struct {
 type packet struct {
 	header
 	body
-	clock clockReport
+	clock  clockReport
+	shared sharedReport
 }
 
 // codec writes and reads packets under one key. Only one goroutine at a time may use it.
@@ -166,19 +187,30 @@ func (c *codec) append(b []byte, p *packet) []byte {
 	}
 	b = be.AppendUint64(b, p.key.secret)
 	b = be.AppendUint64(b, p.key.prober)
-	b = append(b, 0, 0)
-	switch {
-	case p.kind.size() == shortSize:
+	b = append(b, flag(p.offersShared), 0)
+	switch size := p.kind.size(); {
+	case size == shortSize:
 	case p.kind&answerBit == 0:
-		b = append(b, zeros[:clockSize]...)
+		b = append(b, zeros[:size-shortSize]...)
 	default:
 		b = appendClock(b, &p.clock)
+		if size == longestSize {
+			b = append(b, p.shared.name[:]...)
+			b = appendClock(b, &p.shared.clock)
+		}
 	}
 	c.authenticate(b[start:])
 	return append(b, c.sum[:macSize]...)
 }
 
-var zeros [longSize]byte
+var zeros [longestSize]byte
+
+func flag(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}
 
 func appendClock(b []byte, r *clockReport) []byte {
 	be := binary.BigEndian
@@ -217,7 +249,7 @@ func (c *codec) parseBody(b []byte, p *packet) error {
 	if !hmac.Equal(c.sum[:macSize], b[end:]) {
 		return errMAC
 	}
-	p.body, p.clock = body{}, clockReport{}
+	p.body, p.clock, p.shared = body{}, clockReport{}, sharedReport{}
 	if p.kind&answerBit == 0 {
 		return nil
 	}
@@ -233,10 +265,16 @@ func (c *codec) parseBody(b []byte, p *packet) error {
 	if !p.received.valid() || !p.answered.valid() {
 		return errContent
 	}
-	if len(b) == longSize {
-		return parseClock(m[bodySize:], &p.clock)
+	p.offersShared = b[offersOffset] == 1
+	if len(b) == shortSize {
+		return nil
 	}
-	return nil
+	if err := parseClock(m[bodySize:], &p.clock); err != nil || len(b) == longSize {
+		return err
+	}
+	m = m[bodySize+clockSize:]
+	copy(p.shared.name[:], m)
+	return parseClock(m[nameSize:], &p.shared.clock)
 }
 
 func (s stamp) valid() bool {
@@ -290,7 +328,7 @@ func parseHeader(b []byte, h *header) error {
 // sentHeader decodes the header of a packet that this end sent. The packet is the end of b; other
 // bytes may precede it.
 func sentHeader(b []byte, h *header) bool {
-	for _, size := range [...]int{shortSize, longSize} {
+	for _, size := range [...]int{shortSize, longSize, longestSize} {
 		if len(b) >= size && parseHeader(b[len(b)-size:], h) == nil {
 			return true
 		}

@@ -30,7 +30,8 @@ func everyField(k kind) packet {
 		previous: 0x31323334,
 		answered: stamp{0x2122232425262728, 0, Missing},
 	}
-	if k.size() == longSize {
+	p.body.offersShared = k == kindOpen|answerBit || k == kindCloseShared|answerBit
+	if k.closes() {
 		p.clock = clockReport{status: clockRelated, wander_ppb: 0x41424344, step_ns: 0x45464748,
 			openingLength: 4, closingLength: 3}
 		for i := range uint64(maxBrackets) {
@@ -39,14 +40,19 @@ func everyField(k kind) packet {
 			p.clock.closing[i] = bracket{b + 3, int64(b + 4), b + 5}
 		}
 	}
+	if k == kindCloseShared|answerBit {
+		p.shared = sharedReport{name: sharedName{0xa1, 0xa2, 15: 0xaf}, clock: p.clock}
+		p.shared.clock.wander_ppb, p.shared.clock.openingLength = 0x61626364, 2
+		p.shared.clock.opening[0].before_cycles = 0x7172737475767778
+	}
 	return p
 }
 
 var allKinds = []kind{kindOpen, kindProbe, kindClose, kindOpen | answerBit, kindProbe | answerBit,
-	kindClose | answerBit}
+	kindClose | answerBit, kindCloseShared, kindCloseShared | answerBit}
 
 var allowUnexported = cmp.AllowUnexported(packet{}, header{}, keyID{}, body{}, stamp{},
-	clockReport{}, bracket{})
+	clockReport{}, bracket{}, sharedReport{})
 
 func TestPacketRoundTrip(t *testing.T) {
 	for _, k := range allKinds {
@@ -67,8 +73,9 @@ func TestPacketRoundTrip(t *testing.T) {
 func TestPacketBytes(t *testing.T) {
 	const head = "4d525454 02 %s 0000 0102030405060708 090a0b0c"
 	const key = "6162636465666768 696a6b6c6d6e6f70 0000"
+	const offers = "6162636465666768 696a6b6c6d6e6f70 0100"
 	answered := head + "1112131415161718 191a1b1c1d1e1f20 2122232425262728 0000000000000000 " +
-		"31323334 01 03" + key
+		"31323334 01 03"
 	clock := "01 04 03 00 41424344 45464748" +
 		"5051525354555600 5051525354555601 5051525354555602" +
 		"5051525354555700 5051525354555701 5051525354555702" +
@@ -78,6 +85,8 @@ func TestPacketBytes(t *testing.T) {
 		"5051525354555703 5051525354555704 5051525354555705" +
 		"5051525354555803 5051525354555804 5051525354555805" +
 		"5051525354555903 5051525354555904 5051525354555905"
+	shared := strings.Replace(strings.Replace(strings.Replace(clock, "01 04 03", "01 02 03", 1),
+		"41424344", "61626364", 1), "5051525354555600", "7172737475767778", 1)
 	for _, tc := range []struct {
 		kind        kind
 		bytes, code string
@@ -89,10 +98,18 @@ func TestPacketBytes(t *testing.T) {
 		{kindClose,
 			fmt.Sprintf(head, "03") + strings.Repeat("00", 38) + key + strings.Repeat("00", 204),
 			"6d2428c9e147c30b603df28a34a12521"},
-		{kindOpen | answerBit, fmt.Sprintf(answered, "81"), "106b90167ee3571838ebc41fca2e9052"},
-		{kindProbe | answerBit, fmt.Sprintf(answered, "82"), "80b1ae9c499e58f1b28118ca468f307d"},
-		{kindClose | answerBit, fmt.Sprintf(answered, "83") + clock,
+		{kindOpen | answerBit, fmt.Sprintf(answered, "81") + offers,
+			"99b8063b27ce5409b0d505293c528349"},
+		{kindProbe | answerBit, fmt.Sprintf(answered, "82") + key,
+			"80b1ae9c499e58f1b28118ca468f307d"},
+		{kindClose | answerBit, fmt.Sprintf(answered, "83") + key + clock,
 			"c5f7a877109c015d582dfecd64a71009"},
+		{kindCloseShared,
+			fmt.Sprintf(head, "04") + strings.Repeat("00", 38) + key +
+				strings.Repeat("00", 424),
+			"50f737fe5f82cc36786ff6c4b62d15b0"},
+		{kindCloseShared | answerBit, fmt.Sprintf(answered, "84") + offers + clock +
+			"a1a2000000000000 00000000000000af" + shared, "54b42e093072db53d080629a2cab2115"},
 	} {
 		p := everyField(tc.kind)
 		got := hex.EncodeToString(newCodec([]byte("a key for tests")).append(nil, &p))
@@ -125,12 +142,15 @@ func TestFormatDocument(t *testing.T) {
 		fmt.Sprintf("%d|8", keyOffset+8),
 		fmt.Sprintf("last %d|%d", macSize, macSize),
 		fmt.Sprintf("%d|%d", headerSize+bodySize+clockHeader, maxBrackets*bracketSize),
+		fmt.Sprintf("%d|1", offersOffset),
+		fmt.Sprintf("%d|%d", headerSize+bodySize+clockSize, nameSize),
+		fmt.Sprintf("%d|%d", headerSize+bodySize+clockSize+nameSize, clockSize),
 		fmt.Sprintf("%d|%d",
 			headerSize+bodySize+clockHeader+maxBrackets*bracketSize, maxBrackets*bracketSize),
 	}
 	for _, k := range allKinds {
 		name := map[kind]string{kindOpen: "open", kindProbe: "probe",
-			kindClose: "close"}[k&^answerBit]
+			kindClose: "close", kindCloseShared: "close shared"}[k&^answerBit]
 		if k&answerBit != 0 {
 			name += " answer"
 		}
@@ -142,7 +162,8 @@ func TestFormatDocument(t *testing.T) {
 		}
 	}
 	for _, sentence := range []string{
-		fmt.Sprintf("are %d bytes long, all others %d.", longSize, shortSize),
+		fmt.Sprintf("are %d bytes long, those of kinds", longSize),
+		fmt.Sprintf("are %d bytes long, and all others %d.", longestSize, shortSize),
 		fmt.Sprintf("describes version %d.", version),
 		fmt.Sprintf("%d: there is none", uint32(noSequence)),
 		fmt.Sprintf("at most %d", maxBrackets),
@@ -197,8 +218,8 @@ func TestParseRefuses(t *testing.T) {
 		{"version 1", sealed(good, func(b []byte) { b[4] = 1 }), errVersion},
 		{"version 3", sealed(good, func(b []byte) { b[4] = 3 }), errVersion},
 		{"kind 0", sealed(good, func(b []byte) { b[5] = 0 }), errKind},
-		{"kind 4", sealed(good, func(b []byte) { b[5] = 4 }), errKind},
-		{"kind 132", sealed(good, func(b []byte) { b[5] = 132 }), errKind},
+		{"kind 5", sealed(good, func(b []byte) { b[5] = 5 }), errKind},
+		{"kind 133", sealed(good, func(b []byte) { b[5] = 133 }), errKind},
 		{"source 6", sealed(good, func(b []byte) { b[57] = 6 }), errContent},
 		{"kernel stamp without a time", sealed(good, func(b []byte) { b[57] = 1 }), errContent},
 		{"time without a kernel stamp", sealed(good, func(b []byte) { b[56] = 0 }), errContent},

@@ -32,7 +32,10 @@ type Prober struct {
 	opening clockEnd
 	own     clockReport
 	peers   clockReport
-	counts  Counts
+
+	ownShared, peersShared sharedReport
+	peerOffers             bool // the peer reads a shared clock
+	counts                 Counts
 
 	// ownClock and peersClock are made from own and peers, which describe the clocks of both nodes.
 	// refuted says that a stamp refuted one of the two clocks in the current call of fill.
@@ -68,8 +71,8 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 		clock:     clock,
 		peer:      netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()),
 		config:    config,
-		in:        make([]byte, longSize+1), // one byte more than a packet, to notice a longer one
-		out:       make([]byte, 0, longSize),
+		in:        make([]byte, longestSize+1), // one byte more, to notice a longer packet
+		out:       make([]byte, 0, longestSize),
 	}
 	p.stamped = p.takeStamp
 	p.setKey()
@@ -102,10 +105,13 @@ func (p *Prober) Train(ctx context.Context) (Train, error) {
 	p.session = newestSession.Add(1)
 	p.probes = p.probes[:0]
 	p.counts = Counts{}
+	p.peerOffers, p.peersShared = false, sharedReport{}
+	p.ownShared = p.clock.openShared()
 	p.opening = p.clock.open()
 	err := p.run(ctx)
 	if err == nil {
 		p.own = p.clock.close(&p.opening)
+		p.ownShared = p.clock.closeShared(p.ownShared)
 		err = p.finish(&t)
 	}
 	t.Counts = p.counts
@@ -140,6 +146,9 @@ func (p *Prober) run(ctx context.Context) error {
 				return p.noAnswer()
 			}
 		}
+	}
+	if p.peerOffers && p.ownShared.clock.openingLength > 0 {
+		return p.insist(ctx, kindCloseShared)
 	}
 	return p.insist(ctx, kindClose)
 }
@@ -190,6 +199,9 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 		return false, nil
 	}
 	p.counts.Sent++
+	if k == kindCloseShared {
+		p.counts.SharedCloses += 2 // the answer is as long
+	}
 	transmit, receive := p.transport.Sources()
 	this.sent = stamp{counter_cycles: tx.Before_cycles, source: transmit}
 	if transmit == Kernel {
@@ -256,8 +268,9 @@ func (p *Prober) take(rx Received, receive Source) error {
 	if receive == Kernel {
 		this.returned.setKernel(&p.clock, rx.RealtimeNS)
 	}
-	if a.kind == kindClose|answerBit {
-		p.peers = a.clock
+	p.peerOffers = p.peerOffers || a.offersShared
+	if a.kind.closes() {
+		p.peers, p.peersShared = a.clock, a.shared
 	}
 	return p.takePrevious(a)
 }
@@ -321,6 +334,8 @@ func (p *Prober) finish(t *Train) error {
 		}
 		if !p.refuted {
 			p.remember()
+			ms, agree := meetings(&p.ownShared, &p.peersShared)
+			t.Meetings, t.ClocksDiffer = ms, !agree
 			return nil
 		}
 	}

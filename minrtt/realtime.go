@@ -98,13 +98,18 @@ func near(a, b uint64) (float64, bool) {
 // counts returns what the counter showed when the kernel took a stamp. If the stamp is from outside
 // the train, or if the brackets contradict each other, counts reports false.
 func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
+	// A stamp is rounded like every reading of the clock.
+	return c.countsWithin(stamp_ns, c.step)
+}
+
+// countsWithin returns what the counter showed when the clock's exact value was in [stamp, stamp +
+// step]. It reports false as counts does.
+func (c *realtime) countsWithin(stamp_ns int64, step float64) (tscratio.Interval, bool) {
 	x, ok := near(uint64(stamp_ns), uint64(c.origin.realtime_ns))
 	if !ok || x < c.first_ns || x > c.last_ns {
 		return tscratio.Interval{}, false
 	}
-	// A stamp is rounded like every reading of the clock: the clock's exact value was in [stamp,
-	// stamp + step].
-	lo, hi := math.Floor(c.atLeast(x)-margin), math.Ceil(c.atMost(x+c.step)+margin)
+	lo, hi := math.Floor(c.atLeast(x)-margin), math.Ceil(c.atMost(x+step)+margin)
 	if lo > hi || lo < -reach || hi > reach {
 		return tscratio.Interval{}, false
 	}

@@ -65,10 +65,11 @@ type session struct {
 	previous uint32 // sequence number of the answer to which the stamp answered belongs
 	answered stamp
 	opening  clockEnd
+	shared   sharedReport
 }
 
 const (
-	// maxSessions is the largest number of keys for which an answerer stores a session of some 1.5
+	// maxSessions is the largest number of keys for which an answerer stores a session of some 2
 	// kB.
 	maxSessions = 4096
 

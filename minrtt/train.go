@@ -59,7 +59,13 @@ type Train struct {
 	Peer      netip.AddrPort
 	Exchanges []Exchange // complete exchanges, in the order of their probes
 	Arrivals  []Arrival  // the other answered probes, in their order
-	Counts    Counts     // packets of this train alone
+	Meetings  []Meeting  // what both nodes read on a clock that they share
+
+	// ClocksDiffer says that the two nodes read clocks of one name, but that no single clock can
+	// show what they read. Then there are no Meetings.
+	ClocksDiffer bool
+
+	Counts Counts // packets of this train alone
 }
 
 // User returns the exchanges with user stamps.

@@ -44,6 +44,12 @@ func (f *from) assumptions() {
 	f.Assumptions = append(f.Assumptions, Assumption{Name: "epochs", Value: "unbroken",
 		Means: "no boot, suspend, migration or reset of a counter during the run: logs and " +
 			"relations of another epoch are not used"})
+	for _, n := range f.a.Nodes {
+		if what := n.Facts["shared_clock"]; what != "" {
+			f.Assumptions = append(f.Assumptions, Assumption{
+				Name: "shared clock of " + n.Name, Value: "as an operator says", Means: what})
+		}
+	}
 	for _, a := range tscratio.StampsAssumed() {
 		means := "where stamps are the kernel's: " + a.Means
 		f.Assumptions = append(f.Assumptions,

@@ -70,6 +70,10 @@ type Outcome struct {
 	// assumptions. It is nil if they are consistent.
 	Contradiction *tscratio.Contradiction
 
+	// SharedClock says how the clock that the nodes are said to share contradicts their packets. It
+	// is empty if it does not. The clock is then not used with this peer any more.
+	SharedClock string
+
 	// Continuous reports that the client ran the train on its own (SetPeers).
 	Continuous bool
 }
@@ -81,6 +85,8 @@ type Stats struct {
 	ClocksSet      uint64         // trains that failed because CLOCK_REALTIME was set meanwhile
 	Refused        uint64         // trains that failed because the peer's stamps cannot be true
 	Contradictions uint64         // trains that revealed a contradiction
+	Meetings       uint64         // constraints of shared clocks come from so many moments
+	SharedClock    string         // the last contradiction of a shared clock; "": none
 	Epochs         uint64         // how often this node's epoch changed
 	Forgotten      uint64         // trains that were dropped because of MaxTrains
 	Exchanges      uint64         // completed exchanges

@@ -75,6 +75,8 @@ type batch struct {
 	Trains []minrtt.Train
 	Lost   uint64 // number of answers that did not arrive
 
+	SharedClock string // Outcome.SharedClock of the last train that has one
+
 	// Err says why the batch ended early. Trains is valid nevertheless.
 	Err error
 }
@@ -117,6 +119,9 @@ func runBatch(
 			return b
 		}
 		b.Trains = append(b.Trains, o.Train)
+		if o.SharedClock != "" {
+			b.SharedClock = o.SharedClock
+		}
 	}
 	return b
 }
@@ -129,7 +134,9 @@ func (b batch) message(p Peer) *control.Trains {
 	}
 	for _, t := range b.Trains {
 		m.Trains = append(m.Trains, reported(t))
+		reportedMeetings(m, t)
 	}
+	m.SharedClock = control.Cut(b.SharedClock)
 	return m
 }
 

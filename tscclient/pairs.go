@@ -28,6 +28,7 @@ type known struct {
 	added  uint64 // what pairs.added was after this pair's newest train
 	fresh  int    // number of trains since pair was last pruned
 	recent *tscratio.Pair
+	shared sharedClock
 	turns  int // number of trains since the bound was last computed
 
 	halfWidth time.Duration
@@ -57,27 +58,43 @@ func newPairs(most int, assumptions tscratio.Assumptions) pairs {
 // contradicts its assumptions, or nil. If two counters that only run forward cannot show the
 // train's stamps, the error wraps tscratio.ErrImpossible.
 func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradiction, error) {
+	c, _, err := p.addShared(own, peer, &t)
+	return c, err
+}
+
+// addShared does what add does. If the train's meetings contradict the packets, it says how, and
+// forgets the pair's older trains. It removes those meetings from the train that are not used.
+func (p *pairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
+	c *tscratio.Contradiction, lie string, err error,
+) {
 	key := pairKey{own.Epoch, peer.Name, peer.Epoch}
 	k := p.known[key]
 	if k != nil { // either node may have restarted, and measured its counter again
 		for _, n := range []tscratio.Node{own, peer} {
 			k.pair.Describe(n)
 			k.recent.Describe(n)
+			if k.shared.packets != nil {
+				k.shared.packets.Describe(n)
+			}
 		}
 	} else {
 		pair, err := tscratio.NewPair(own, peer, p.assumptions)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		recent, _ := tscratio.NewPair(own, peer, p.assumptions)
 		k = &known{pair: pair, recent: recent}
 	}
-	train := constraints(t)
+	train := packets(*t)
 	if len(train.Exchanges)+len(train.OneWay) == 0 {
-		return nil, nil
+		return nil, "", nil
 	}
+	if t.Meetings, lie = k.meet(*t, train); lie != "" {
+		k = k.without()
+	}
+	train = constraints(*t)
 	if err := k.pair.Add(train); err != nil {
-		return nil, err
+		return nil, lie, err
 	}
 	_ = k.recent.Add(train) // adding to k.pair succeeded, so this succeeds
 	p.known[key] = k
@@ -90,11 +107,19 @@ func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradi
 	}
 	k.forgetRecent()
 	p.makeRoom()
-	return k.pair.Check(), nil
+	return k.pair.Check(), lie, nil
 }
 
-// constraints returns the constraints that a train proved.
+// constraints returns the constraints that a train proved, those of meetings included.
 func constraints(t minrtt.Train) tscratio.Train {
+	train := packets(t)
+	train.OneWay = append(train.OneWay, meetings(t.Meetings)...)
+	train.Stamps.Shared = uint32(len(t.Meetings))
+	return train
+}
+
+// packets returns the constraints that the packets of a train proved.
+func packets(t minrtt.Train) tscratio.Train {
 	kernel, user := kernelStamps(t)
 	train := tscratio.Train{
 		By: tscratio.StartedByA, Exchanges: t.Best(),
@@ -107,11 +132,15 @@ func constraints(t minrtt.Train) tscratio.Train {
 }
 
 // forgetRecent drops the older half of recent once it has 2*recentTrains trains.
-func (k *known) forgetRecent() {
-	if k.recent.Trains() < 2*recentTrains {
-		return
+func (k *known) forgetRecent() { k.recent = newestTrains(k.recent) }
+
+// newestTrains returns the pair. Once it has 2*recentTrains trains, the result is the newer half.
+func newestTrains(p *tscratio.Pair) *tscratio.Pair {
+	if p.Trains() < 2*recentTrains {
+		return p
 	}
-	_, k.recent = k.recent.Split(trainStart(k.recent, recentTrains))
+	_, newest := p.Split(trainStart(p, recentTrains))
+	return newest
 }
 
 // trainStart returns a reading of B just before the first reading of the train with the given
@@ -210,8 +239,7 @@ func (p *pairs) copies() []*tscratio.Pair {
 	})
 	copies := make([]*tscratio.Pair, len(all))
 	for i, k := range all {
-		copies[i], _ = tscratio.NewPair(k.pair.A, k.pair.B, k.pair.Declared) // no error, as before
-		_ = copies[i].Merge(k.pair)
+		copies[i] = copied(k.pair)
 	}
 	return copies
 }

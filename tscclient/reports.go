@@ -81,6 +81,10 @@ func (r *reports) collect(o Outcome) {
 		return
 	}
 	m.Trains = append(m.Trains, reported(o.Train))
+	reportedMeetings(m, o.Train)
+	if o.SharedClock != "" {
+		m.SharedClock = control.Cut(o.SharedClock)
+	}
 	if len(m.Trains) == maxCollected {
 		r.close(key)
 	}

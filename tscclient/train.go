@@ -118,8 +118,12 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.Contradiction, err = c.pairs.add(own, peer, o.Train); err != nil {
+	var lie string
+	if o.Contradiction, lie, err = c.pairs.addShared(own, peer, &o.Train); err != nil {
 		o.Err = explain(err)
+	}
+	if lie != "" {
+		o.SharedClock = c.refuse(peer.Name, lie)
 	}
 }
 
@@ -215,6 +219,10 @@ func (c *Client) account(o *Outcome) {
 		if errors.Is(o.Err, minrtt.ErrReplayed) || errors.Is(o.Err, tscratio.ErrImpossible) {
 			s.Refused++
 		}
+	}
+	s.Meetings += uint64(len(o.Train.Meetings))
+	if o.SharedClock != "" {
+		s.SharedClock = o.SharedClock
 	}
 	if o.Contradiction != nil {
 		s.Contradictions++

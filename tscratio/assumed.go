@@ -4,6 +4,13 @@ package tscratio
 // both.
 type Assumed struct{ Name, Value, Means string }
 
+// SharedAssumed is what is assumed where both nodes read a clock that they share (Stamps.Shared).
+func SharedAssumed() Assumed {
+	return Assumed{"shared clock", "as an operator says",
+		"nodes that name one clock read one clock, within the error and the wander that they " +
+			"state, and nobody sets it during a train"}
+}
+
 // StampsAssumed lists what is assumed of stamps that the kernel takes, in addition to the
 // relation's own assumptions. Stamps that a program takes around its system calls need none of
 // these assumptions.

@@ -31,8 +31,9 @@ var (
 
 const (
 	fileMagic    = "CPRELATE"
-	fileVersion  = 2
-	firstVersion = 1 // its trains lack the counts of constraints and stamps
+	fileVersion  = 3
+	packetsAlone = 2 // its trains rest on packets alone
+	firstVersion = 1 // its trains lack the counts of constraints and stamps, too
 
 	blockHeader = 1
 	blockTrain  = 2
@@ -47,13 +48,25 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Encode returns the pair in its stored form, which contains everything that Relate needs.
 func (p *Pair) Encode() []byte {
 	out := []byte(fileMagic)
-	out = binary.LittleEndian.AppendUint32(out, fileVersion)
+	version := p.version()
+	out = binary.LittleEndian.AppendUint32(out, version)
 	out = appendBlock(out, p.encodeHeader())
 	for i := range p.trains {
-		out = appendBlock(out, p.trains[i].encode())
+		out = appendBlock(out, p.trains[i].encode(version))
 	}
 	end := binary.LittleEndian.AppendUint64([]byte{blockEnd}, uint64(len(p.trains)))
 	return appendBlock(out, end)
+}
+
+// version returns the lowest version that can store the pair. So programs that know no shared
+// clocks read the pairs for which none was used.
+func (p *Pair) version() uint32 {
+	for i := range p.trains {
+		if p.trains[i].stamps.Shared > 0 {
+			return fileVersion
+		}
+	}
+	return packetsAlone
 }
 
 func appendBlock(out, payload []byte) []byte {
@@ -77,13 +90,16 @@ func (p *Pair) encodeHeader() []byte {
 		uint64(d.MaxWander))
 }
 
-func (t *train) encode() []byte {
+func (t *train) encode(version uint32) []byte {
 	b := []byte{blockTrain, byte(t.by), 0}
 	if t.whole {
 		b[2] = 1
 	}
 	for _, n := range []uint32{t.exchanges, t.gathered, t.stamps.Kernel, t.stamps.User} {
 		b = binary.LittleEndian.AppendUint32(b, n)
+	}
+	if version > packetsAlone {
+		b = binary.LittleEndian.AppendUint32(b, t.stamps.Shared)
 	}
 	b = appendUint64s(b, t.b.Lo, t.b.Hi, t.a.Lo, t.a.Hi)
 	if t.whole {
@@ -234,6 +250,9 @@ func decodeTrain(f fields, version uint32) (train, error) {
 	ok := f.uint8(&by) && f.uint8(&whole) && f.uint32(&t.exchanges)
 	if version > firstVersion {
 		ok = ok && f.uint32(&t.gathered) && f.uint32(&t.stamps.Kernel) && f.uint32(&t.stamps.User)
+	}
+	if version > packetsAlone {
+		ok = ok && f.uint32(&t.stamps.Shared)
 	}
 	ok = ok &&
 		f.uint64s(&t.b.Lo, &t.b.Hi, &t.a.Lo, &t.a.Hi) &&

@@ -78,6 +78,26 @@ func TestEncodeBytes(t *testing.T) {
 	}
 }
 
+// A pair that rests on a shared clock says so. One that does not is stored in the earlier version.
+func TestEncodeSharedClock(t *testing.T) {
+	p := smallPair(t)
+	plain := p.Encode()
+	p.trains[1].stamps.Shared = 0x01020304
+	b := p.Encode()
+	if plain[8] != 2 || b[8] != 3 || len(b) != len(plain)+4*len(p.trains) ||
+		!bytes.Contains(b, []byte{2, 0, 0, 0, 4, 3, 2, 1}) {
+		t.Errorf("version %d, %d bytes; with a shared clock version %d, %d bytes", plain[8],
+			len(plain), b[8], len(b))
+	}
+	if len(b) != p.EncodedBytes() {
+		t.Errorf("%d bytes, EncodedBytes says %d", len(b), p.EncodedBytes())
+	}
+	got := must(DecodePair(b))(t)
+	if !bytes.Equal(got.Encode(), b) || got.trains[1].stamps != p.trains[1].stamps {
+		t.Errorf("decoded %+v, want %+v", got.trains[1], p.trains[1])
+	}
+}
+
 // A file of each version stays readable. With -update the test writes the current version's file
 // again: the simulated world of seed 1, pruned.
 func TestDecodeGolden(t *testing.T) {
@@ -140,7 +160,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"other_file", []byte("\x7fELF and so on"), ErrNotPair},
 		{"magic_cut", whole[:5], ErrTorn},
 		{"version_cut", whole[:10], ErrTorn},
-		{"later_version", edit(func(b []byte) []byte { b[8] = 3; return b }), ErrVersion},
+		{"later_version", edit(func(b []byte) []byte { b[8] = 4; return b }), ErrVersion},
 		{"version_zero", edit(func(b []byte) []byte { b[8] = 0; return b }), ErrVersion},
 		{"header_only", whole[:headerEnd], ErrTorn},
 		{"last_byte_missing", whole[:len(whole)-1], ErrTorn},

@@ -161,6 +161,9 @@ func (p *Pair) EncodedBytes() int {
 	for i := range p.trains {
 		n += p.trains[i].encodedBytes()
 	}
+	if p.version() > packetsAlone {
+		n += 4 * len(p.trains)
+	}
 	return n
 }
 

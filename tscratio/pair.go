@@ -238,6 +238,7 @@ type Train struct {
 type Stamps struct {
 	Kernel uint32 // stamps that the kernel took when it handled the packet
 	User   uint32 // stamps that a program took around its system calls
+	Shared uint32 // no packets: moments that both nodes saw on a clock that they share
 }
 
 // Add adds a train. A window uses a train only if it contains the whole train, so the train must be

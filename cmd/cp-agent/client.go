@@ -18,6 +18,9 @@ func startClient(s daemon.Start[config], a *agent.Config) (*daemon.Node, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := node.ShareClock(c.sharedClock(), &measuring); err != nil {
+		return nil, errors.Join(err, node.Close())
+	}
 	if c.Probes != "" {
 		if measuring.Listen, err = daemon.Address("probes", c.Probes); err != nil {
 			return nil, errors.Join(err, node.Close())

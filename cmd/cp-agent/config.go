@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +41,16 @@ type config struct {
 	Capture         string `mapstructure:"capture"`
 	CaptureOnly     string `mapstructure:"capture_only"`
 	CaptureAlso     string `mapstructure:"capture_also"`
+
+	SharedClock       string        `mapstructure:"shared_clock"`
+	SharedClockName   string        `mapstructure:"shared_clock_name"`
+	SharedClockError  time.Duration `mapstructure:"shared_clock_error"`
+	SharedClockWander float64       `mapstructure:"shared_clock_wander_ppm"`
+}
+
+func (c config) sharedClock() daemon.SharedClock {
+	return daemon.SharedClock{Source: c.SharedClock, Name: c.SharedClockName,
+		Error: c.SharedClockError, Wander: c.SharedClockWander}
 }
 
 // changed returns the keys whose values differ between two configurations.
@@ -83,6 +94,7 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("advertise", "",
 		"address:port at which other nodes reach --probes (default: the address of --probes)")
 	addCaptureFlag(cmd)
+	daemon.AddSharedClockFlags(cmd)
 	flags.String("role", "", "what this node is for: \"cprof find role=ROLE\" finds it")
 }
 
@@ -138,7 +150,7 @@ func (c config) agent() (agent.Config, error) {
 		_, probesErr := daemon.Address("probes", c.Probes)
 		err = errors.Join(err, probesErr)
 	}
-	err = errors.Join(err, daemon.CheckRole(c.Role), checkCapture(c))
+	err = errors.Join(err, daemon.CheckRole(c.Role), checkCapture(c), c.sharedClock().Check())
 	if c.HandlerTable != "" {
 		if _, statErr := os.Stat(c.HandlerTable); statErr != nil {
 			err = errors.Join(err, fmt.Errorf("handler_table: %w", statErr))

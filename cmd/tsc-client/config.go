@@ -44,7 +44,17 @@ type config struct {
 	Window             time.Duration `mapstructure:"window"`
 	ExtrapolationLimit time.Duration `mapstructure:"extrapolation_limit"`
 
+	SharedClock       string        `mapstructure:"shared_clock"`
+	SharedClockName   string        `mapstructure:"shared_clock_name"`
+	SharedClockError  time.Duration `mapstructure:"shared_clock_error"`
+	SharedClockWander float64       `mapstructure:"shared_clock_wander_ppm"`
+
 	Virtual string `mapstructure:"virtual"`
+}
+
+func (c config) sharedClock() daemon.SharedClock {
+	return daemon.SharedClock{Source: c.SharedClock, Name: c.SharedClockName,
+		Error: c.SharedClockError, Wander: c.SharedClockWander}
 }
 
 const virtualFlag = "virtual"
@@ -84,6 +94,7 @@ func addFlags(cmd *cobra.Command) {
 		"half of the window: the time before and after a reading")
 	f.Duration("extrapolation-limit", d.Assumptions.ExtrapolationLimit,
 		"how long before the first train and after the last one readings can be translated")
+	daemon.AddSharedClockFlags(cmd)
 	f.String(virtualFlag, "", "be the virtual node that this `file` describes: for tests")
 	_ = f.MarkHidden(virtualFlag) // no error: the flag exists
 }
@@ -113,6 +124,9 @@ func (c config) plan() (p plan, err error) {
 		}
 	}
 	if err := daemon.CheckRole(c.Role); err != nil {
+		return p, err
+	}
+	if err := c.sharedClock().Check(); err != nil {
 		return p, err
 	}
 	p.client.Budget = tscclient.Budget{

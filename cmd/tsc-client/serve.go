@@ -27,6 +27,9 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 			return err
 		}
 	}
+	if err := node.ShareClock(c.sharedClock(), &p.client); err != nil {
+		return err
+	}
 	client, err := tscclient.Start(p.client)
 	if err != nil {
 		return err

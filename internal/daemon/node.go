@@ -17,6 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/ring"
+	"github.com/cloudprofiler/cloudprofiler/sharedclock"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
@@ -26,6 +27,7 @@ type Node struct {
 
 	identity *tscclient.Identity
 	notice   *minrtt.StepNotice
+	shared   *sharedclock.Source // nil: none
 }
 
 // OpenNode measures this machine's node, which takes about a second. It sets the node, the epoch
@@ -49,7 +51,7 @@ func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node,
 	c.Clock = minrtt.SystemClock(identity.Counter, notice, identity.RealtimeStep)
 	c.Clock.Quantum_cycles = identity.Node.Quantum_cycles
 	c.Secret = minrtt.NewSecret()
-	return &Node{identity.Report.Facts, identity, notice}, nil
+	return &Node{Facts: identity.Report.Facts, identity: identity, notice: notice}, nil
 }
 
 // epochFile contains the epoch after a jump of the counter that left no trace. It has a few hundred
@@ -146,4 +148,6 @@ func (n *Node) Observe() (host.Observation, error) {
 }
 
 // Close stops watching the machine.
-func (n *Node) Close() error { return errors.Join(n.identity.Close(), n.notice.Close()) }
+func (n *Node) Close() error {
+	return errors.Join(n.identity.Close(), n.notice.Close(), n.closeShared())
+}

@@ -25,9 +25,9 @@ var ptpKinds = map[string]string{
 var clockPages = []string{"kvm-clock", "hyperv_clocksource_tsc_page", "xen"}
 
 // furtherClocks reports which clocks this machine offers in addition to its counter: stamps of
-// network hardware, PTP clocks, and clock pages of a hypervisor. No bound uses them. Each could
-// narrow bounds, but only under an assumption that nothing on this machine can refute: that there
-// is no asymmetry in reading the hardware's clock, or that the hypervisor tells the truth.
+// network hardware, PTP clocks, and clock pages of a hypervisor. By default no bound uses them.
+// Each can narrow bounds, but only under an assumption that nothing on this machine can prove: that
+// other nodes read the same clock (package sharedclock).
 func (m Machine) furtherClocks() host.Finding {
 	f := host.Finding{Name: "further clocks", Verdict: host.Fit}
 	var has []string
@@ -71,7 +71,7 @@ func (m Machine) furtherClocks() host.Finding {
 		f.Detail = "none: no stamps of network hardware, no PTP clock, no clock page"
 		return f
 	}
-	f.Detail = strings.Join(has, "; ") + ". No bound uses them: what they assume cannot be " +
-		"proven here"
+	f.Detail = strings.Join(has, "; ") + ". No bound uses them unless you say what cannot be " +
+		"proven here: see the key shared_clock of cp-agent"
 	return f
 }

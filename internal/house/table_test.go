@@ -69,6 +69,7 @@ var table = map[string]room{
 	"drain":               {2, of("ring", "logstore", "channel", "handlertable"), of(sys)},
 	"runs": {2, of("logstore", "tscratio", "internal/journal", "internal/plainfile"),
 		of(sys, yaml)},
+	"sharedclock": {2, of("asm", "minrtt"), of(sys)},
 	"tscclient": {2, of("asm", "minrtt", "tscratio", "control", "host", "overlay",
 		"overlay/wire"), of(sys)},
 

@@ -80,7 +80,7 @@ type aboutRow struct {
 	Value string `parquet:"value"`
 }
 
-// tableWriter writes the rows of the five tables in one format.
+// tableWriter writes the rows of events, durations, origins, edges and about in one format.
 type tableWriter interface {
 	begin(about []aboutRow) error
 	event(*eventRow) error
@@ -92,7 +92,7 @@ type tableWriter interface {
 	close() error // closes what is still open after an error
 }
 
-// tables makes the rows of the five tables. A path is a set of spans that tuples have in common. A
+// tables makes the rows of these tables. A path is a set of spans that tuples have in common. A
 // span belongs to a path only if the span's duration was computed. So a join of edges and events
 // finds exactly the rows of durations.
 type tables struct {

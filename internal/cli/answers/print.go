@@ -41,6 +41,9 @@ func printCycles(out io.Writer, a *analysis.Answer) {
 			best.Bound_cycles, best.A,
 			best.B, worst.Bound_cycles, worst.A, worst.B, assumed(a)))
 	}
+	for _, text := range sharedClocks(a) {
+		printFolded(out, "", 2, text)
+	}
 	if len(a.Spans)+len(a.EndToEnd) > 0 {
 		fmt.Fprintln(out)
 		printSpans(out, a)
@@ -77,6 +80,16 @@ func assumed(a *analysis.Answer) string {
 		return text + "the data agree"
 	}
 	return text + "the data contradict it for " + command.Plural(suspect, "pair")
+}
+
+// sharedClocks says which nodes used a clock that an operator says they share.
+func sharedClocks(a *analysis.Answer) (texts []string) {
+	for _, n := range a.Nodes {
+		if what := n.Facts["shared_clock"]; what != "" {
+			texts = append(texts, "bounds of "+n.Name+" also rest on a clock: "+what)
+		}
+	}
+	return texts
 }
 
 // restsOnAll says what --third-nodes any means for the bounds.

@@ -196,6 +196,7 @@ func summarize(pair *tscratio.Pair, relation *tscratio.Relation, why error) *sum
 		s.gathered += gathered
 		s.stamps.Kernel += k.Stamps.Kernel
 		s.stamps.User += k.Stamps.User
+		s.stamps.Shared += k.Stamps.Shared
 		if s.trains == 1 {
 			b = k.B
 		}

@@ -86,6 +86,10 @@ func (s *summary) print(w io.Writer) error {
 			line("", "of the kernel's stamps: %s", a.Means)
 		}
 	}
+	if s.stamps.Shared > 0 {
+		line("", "of the shared clock, which both nodes saw at %d moments: %s", s.stamps.Shared,
+			tscratio.SharedAssumed().Means)
+	}
 	line("measured", "%d trains (%d by %s, %d by %s), %d exchanges, over %v",
 		s.trains, s.byA, p.A.Name, s.trains-s.byA, p.B.Name, s.exchanges,
 		s.span.Round(100*time.Millisecond))
@@ -195,6 +199,7 @@ type (
 		Exchanges      int                 `json:"exchanges"`
 		Kept           int                 `json:"constraints_kept"`
 		Pruned         int                 `json:"constraints_pruned"`
+		SharedMoments  uint32              `json:"shared_moments,omitempty"`
 		KernelStamps   uint32              `json:"kernel_stamps"`
 		UserStamps     uint32              `json:"user_stamps"`
 		Span_s         float64             `json:"span_s"`
@@ -250,8 +255,9 @@ func (s *summary) json() relationJSON {
 		Declared_ppm: d.Wander.PPM(), Max_ppm: d.MaxWander.PPM(), Window_s: d.Window.Seconds(),
 		Limit_s: d.ExtrapolationLimit.Seconds(),
 		Trains:  s.trains, TrainsByA: s.byA, Exchanges: s.exchanges, Kept: s.kept,
-		Pruned:       max(0, s.gathered-s.kept),
-		KernelStamps: s.stamps.Kernel, UserStamps: s.stamps.User, Span_s: s.span.Seconds(),
+		Pruned:        max(0, s.gathered-s.kept),
+		SharedMoments: s.stamps.Shared,
+		KernelStamps:  s.stamps.Kernel, UserStamps: s.stamps.User, Span_s: s.span.Seconds(),
 		Verdict: s.verdict(),
 	}
 	for _, c := range s.contradictions() {

@@ -1,0 +1,30 @@
+// Package sharedclock reads clocks that several nodes can read, so that what two nodes saw on one
+// of them becomes a further constraint on the relation of their counters (minrtt.SharedClock).
+//
+//	Open  opens a source by its name
+//
+// These are the sources, and what each assumes. No source is used unless an operator names it: the
+// package can read a clock, but it cannot prove that another machine reads the same one.
+//
+//	/dev/ptpN      A PTP clock of the kernel. Behind ptp_kvm, and behind the PTP clocks of
+//	               Hyper-V and VMware, is the host's clock: guests of one host share it. Behind
+//	               others is a network interface: its virtual functions share it, and other
+//	               interfaces do only if something disciplines both, within an error that the
+//	               operator must state. PTP_SYS_OFFSET_PRECISE and PTP_SYS_OFFSET_EXTENDED narrow
+//	               the moment of a reading. They assume that the kernel pairs the two clocks
+//	               correctly. If a pairing lies outside of the call, it is not used.
+//	/dev/vmclockN  The page of a hypervisor that states UTC as a function of the counter. It
+//	               assumes that the hypervisor keeps the page true, within the largest error that
+//	               the page states or that the operator states.
+//	kvm-clock      The page that KVM gives each virtual machine. For each machine it counts from
+//	               a zero of its own, which only the host knows. So it says nothing about two
+//	               machines, and no effort inside of them can change that. Only nodes of one
+//	               virtual machine share it.
+//	hyperv         The page that Hyper-V gives each virtual machine, with the same limit.
+//
+// All sources assume further what minrtt.SharedClock assumes: nobody sets the clock during a train,
+// and its rate hardly moves during a train. Package tscclient compares what a shared clock says
+// with what packets prove, and refuses a clock that contradicts them.
+//
+// The package does not decide which nodes share a clock, sets no clock, and disciplines none.
+package sharedclock

@@ -1,0 +1,206 @@
+package tscclient
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// A simulation has two nodes, whose counters count nanoseconds, and a clock that both read. B's
+// oscillator wanders by up to 0.45 ppm within the window. lie_ns is how far B's device is from the
+// clock: 0 if the device is honest.
+type simulation struct {
+	r      *rand.Rand
+	phase  float64
+	now    uint64 // A's counter
+	lie_ns func(at uint64) float64
+}
+
+// b returns B's counter when A's counter shows at.
+func (s *simulation) b(at float64) uint64 {
+	const swing, period = 0.45e-6, 3e9
+	return uint64(7e12 + at*(1+40e-6) + swing*period*math.Sin(at/period+s.phase))
+}
+
+// train runs a train whose packets take at least 20 µs, with a meeting at its beginning and one at
+// its end. Each node reads the clock within half a microsecond.
+func (s *simulation) train() minrtt.Train {
+	s.now += 100e6 + s.r.Uint64N(200e6)
+	var t minrtt.Train
+	at := s.now
+	for range 3 {
+		delay := func() uint64 { return 20_000 + s.r.Uint64N(40_000) }
+		received := at + delay()
+		answered := received + 500
+		returned := answered + delay()
+		t.Exchanges = append(t.Exchanges, minrtt.Exchange{
+			Best: tscratio.Exchange{
+				Sent:     tscratio.At(at),
+				Received: tscratio.At(s.b(float64(received)) + 1),
+				Answered: tscratio.At(s.b(float64(answered))),
+				Returned: tscratio.At(returned),
+			},
+			Sent: minrtt.Kernel, Received: minrtt.Kernel,
+			Answered: minrtt.Kernel, Returned: minrtt.Kernel,
+		})
+		at = returned + 1000
+	}
+	for _, when := range []uint64{s.now, at} {
+		early, late := s.r.Uint64N(500), s.r.Uint64N(500)
+		seen := float64(when) + s.lie_ns(when) // when B's device shows what A's showed
+		t.Meetings = append(t.Meetings, minrtt.Meeting{
+			Own: tscratio.Interval{Lo: when - s.r.Uint64N(500), Hi: when + s.r.Uint64N(500)},
+			Peer: tscratio.Interval{
+				Lo: s.b(seen) - early, Hi: s.b(seen) + 1 + late},
+		})
+	}
+	return t
+}
+
+// truth fails the test if a bound does not contain the truth. It returns the median bound.
+func (s *simulation) truth(t *testing.T, p *pairs) time.Duration {
+	t.Helper()
+	pair := p.copies()[0]
+	pair.Prune()
+	relation, err := pair.Relate(tscratio.SideB, pair.Declared.Wander)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := 0
+	for at := s.now - 20e9; at < s.now; at += 100e6 + s.r.Uint64N(100e6) {
+		got, err := relation.Translate(at)
+		if err != nil {
+			continue // before the first train
+		}
+		answers++
+		if truth := s.b(float64(at)); truth < got.Lo-1 || truth > got.Hi+1 {
+			t.Fatalf("at %d: B's counter in %v, in truth %d", at, got, truth)
+		}
+	}
+	if answers < 10 {
+		t.Fatalf("%d readings were translated", answers)
+	}
+	width, _ := medianBound(pair)
+	return width
+}
+
+func addAll(t *testing.T, s *simulation, p *pairs, trains int, meet bool) (lie string, after int) {
+	t.Helper()
+	for i := range trains {
+		train := s.train()
+		if !meet {
+			train.Meetings = nil
+		}
+		c, what, err := p.addShared(fakeNode("a"), fakeNode("b"), &train)
+		if err != nil || c != nil {
+			t.Fatal(c, err)
+		}
+		if what != "" {
+			if lie != "" {
+				t.Errorf("the lie was found again: %s", what)
+			}
+			lie, after = what, i
+		}
+		if what != "" && train.Meetings != nil {
+			t.Error("meetings that contradict the packets are passed on")
+		}
+	}
+	return lie, after
+}
+
+// With an honest clock, bounds are true and far narrower than those of packets alone.
+func TestSharedClockNarrows(t *testing.T) {
+	r := seed.Random(t)
+	honest := func(uint64) float64 { return 0 }
+	for range 10 {
+		s := &simulation{r: r, phase: 6 * r.Float64(), now: 1e12, lie_ns: honest}
+		packets := newPairs(1000, tscratio.DefaultAssumptions())
+		addAll(t, s, &packets, 100, false)
+		wide := s.truth(t, &packets)
+
+		s.now = 1e12
+		shared := newPairs(1000, tscratio.DefaultAssumptions())
+		if lie, _ := addAll(t, s, &shared, 100, true); lie != "" {
+			t.Fatalf("an honest clock is said to lie: %s", lie)
+		}
+		if narrow := s.truth(t, &shared); narrow > wide/4 {
+			t.Errorf("bound %v with the clock, %v without it", narrow, wide)
+		}
+		if got := shared.copies()[0]; got.Trains() != 100 {
+			t.Errorf("%d trains are kept, want 100", got.Trains())
+		}
+	}
+}
+
+// A device that lies is found as soon as its lie exceeds what the packets allow. From then on
+// nothing that it said is left, and bounds are true.
+func TestLyingClockIsRefused(t *testing.T) {
+	r := seed.Random(t)
+	for name, lie := range map[string]func(at uint64) float64{
+		"another clock":    func(uint64) float64 { return 1e6 },
+		"early":            func(uint64) float64 { return -1e6 },
+		"wrong frequency":  func(at uint64) float64 { return 20e-6 * (float64(at) - 1e12) },
+		"a step":           func(at uint64) float64 { return 200e3 * flag(at > 1e12+6e9) },
+		"a step back":      func(at uint64) float64 { return -200e3 * flag(at > 1e12+6e9) },
+		"now and then":     func(at uint64) float64 { return 300e3 * flag(at/1e9%7 == 6) },
+		"a little too far": func(uint64) float64 { return 150e3 },
+	} {
+		s := &simulation{r: r, phase: 6 * r.Float64(), now: 1e12, lie_ns: lie}
+		p := newPairs(1000, tscratio.DefaultAssumptions())
+		what, after := addAll(t, s, &p, 150, true)
+		if what == "" {
+			t.Errorf("%s: the lie is not found", name)
+			continue
+		}
+		if kept := p.copies()[0].Trains(); kept < 150-after {
+			t.Errorf("%s: found with train %d, and %d of 150 are kept", name, after, kept)
+		}
+		s.truth(t, &p)
+	}
+}
+
+func flag(set bool) float64 {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// The clock is named to the people who can correct it.
+func TestRefusedClockIsNamed(t *testing.T) {
+	c := &Client{config: Config{Node: fakeNode("a"),
+		Clock: minrtt.Clock{Shared: &minrtt.SharedClock{Name: "host 17"}}}}
+	s := &simulation{r: seed.Random(t), now: 1e12, lie_ns: func(uint64) float64 { return 1e6 }}
+	p := newPairs(1000, tscratio.DefaultAssumptions())
+	what, _ := addAll(t, s, &p, 3, true)
+	said := c.refuse("b", what)
+	for _, want := range []string{`"host 17"`, `"a"`, `"b"`, "not used with this peer"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q does not say %s", said, want)
+		}
+	}
+	train := s.train()
+	train.Meetings, train.ClocksDiffer = nil, true
+	p = newPairs(1000, tscratio.DefaultAssumptions())
+	if _, what, _ := p.addShared(fakeNode("a"), fakeNode("b"), &train); what == "" {
+		t.Error("clocks that differ are not refused")
+	}
+}
+
+// Reports carry meetings with the number of their train.
+func TestReportedMeetings(t *testing.T) {
+	s := &simulation{r: seed.Random(t), now: 1e12, lie_ns: func(uint64) float64 { return 0 }}
+	b := batch{Trains: []minrtt.Train{s.train(), s.train()}, SharedClock: "lies"}
+	b.Trains[0].Meetings = nil
+	m := b.message(Peer{})
+	if len(m.Meetings) != 2 || m.Meetings[0].Train != 1 || m.Meetings[1].Train != 1 ||
+		m.Meetings[1].PeerHi != b.Trains[1].Meetings[1].Peer.Hi || m.SharedClock != "lies" {
+		t.Errorf("report %+v", m)
+	}
+}
