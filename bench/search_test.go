@@ -49,8 +49,12 @@ func TestBarSearch(t *testing.T) {
 		for _, trial := range r.Trials {
 			t.Logf("%+v", trial)
 		}
+		limit := server.Rate
+		if server.Stall > 0 {
+			limit *= 1 - float64(server.Stall)/float64(server.Period)
+		}
 		off := proof.Bar{Name: "search: " + text,
-			Figure: 100 * math.Abs(r.Sustained-server.Limit()) / server.Limit(), Limit: 3,
+			Figure: 100 * math.Abs(r.Sustained-limit) / limit, Limit: 3,
 			Unit: "% off the limit", Timing: true}
 		switch {
 		case r.LimitedBy == generator.ByEngine:

@@ -41,8 +41,9 @@ type gathered struct {
 	files []control.File
 }
 
-// collectors returns the names of the collectors, which nodes are told when they close a run. It
-// returns none in a small fleet, because nodes can find collectors only in a large one.
+// collectors returns the names of the collectors. A node is told these names when it closes a run.
+// The function returns none in a small fleet, because nodes can find collectors only in a large
+// one.
 func (c *core) collectors() []string {
 	if !c.large() {
 		return nil

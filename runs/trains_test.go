@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// trainsOf returns a pair of two nodes of a run with n trains, the first at the given time.
+// trainsOf returns a pair that has n trains. Its nodes are the nodes a and b of the run, and its
+// first train is at the given time.
 func trainsOf(t *testing.T, r Run, a, b int, at, n uint64) *tscratio.Pair {
 	t.Helper()
 	r.Nodes = []Node{r.Nodes[a], r.Nodes[b]}

@@ -26,7 +26,7 @@ func (m *moments) began() *messages.Call {
 	return cmp.Or(m.sent, m.received, m.got, m.replied)
 }
 
-// Seen are the calls between programs that captured messages show.
+// Seen has the calls between programs, as the captured messages show them.
 type Seen struct {
 	calls.Seen
 	moments []moments // of each call

@@ -254,8 +254,8 @@ func rateText(n uint64, lo_cycles, hi_cycles int64, r analysis.Reference) string
 	return fmt.Sprintf("%.0f ± %.0f", middle, math.Ceil(max(most-middle, middle-least)))
 }
 
-// printReturnTrips prints the durations of tuples by return trips beside the durations of the same
-// tuples by related counters.
+// printReturnTrips prints durations of tuples as return trips measure them, beside durations of the
+// same tuples as related counters measure them.
 func printReturnTrips(out io.Writer, a *analysis.Answer) {
 	for i := range a.ReturnTrips {
 		r := &a.ReturnTrips[i]

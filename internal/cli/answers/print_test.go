@@ -226,7 +226,8 @@ func lengthenNames(a *analysis.Answer) {
 	name(&a.Reference.Source)
 }
 
-// A span that tuples take past the other points of their path is not the whole path.
+// A direct span from the first point of a path to the last, past the points between, is not the
+// whole path.
 func TestSpanPastOthersIsNotTheWholePath(t *testing.T) {
 	a := printedAnswer()
 	e := &a.EndToEnd[1]
