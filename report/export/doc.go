@@ -1,5 +1,5 @@
-// Package export writes a run for other programs: five Parquet tables, the same tables as CSV, SQL
-// that reads the Parquet tables, a trace for Perfetto, and spans for OpenTelemetry.
+// Package export writes a run for other programs: Parquet tables, the same tables as CSV, SQL that
+// reads the Parquet tables, a trace for Perfetto, and spans for OpenTelemetry.
 //
 //	files, answer, err := export.Run(ctx, dir, options, export.Parquet|export.SQL)
 //	spans, answer, err := export.OTLP(ctx, dir, options, export.Lines(file))
