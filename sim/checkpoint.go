@@ -263,6 +263,13 @@ func readRecord(in io.Reader) (kind byte, content []byte, err error) {
 // SaveCheckpoint writes a checkpoint to a file and replaces an older one. If that fails, the older
 // one stays.
 func (w *World) SaveCheckpoint(path string, id [32]byte) (err error) {
+	kept := ""
+	if older, err := os.Stat(path); err == nil {
+		if !older.Mode().IsRegular() {
+			return fmt.Errorf("save checkpoint %q: not a regular file: give another path", path)
+		}
+		kept = ": the older checkpoint there was kept"
+	}
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
@@ -271,8 +278,7 @@ func (w *World) SaveCheckpoint(path string, id [32]byte) (err error) {
 		if err != nil {
 			_ = file.Close()
 			_ = os.Remove(file.Name())
-			err = fmt.Errorf("save checkpoint %q: %w: an older checkpoint there was kept", path,
-				err)
+			err = fmt.Errorf("save checkpoint %q: %w%s", path, err, kept)
 		}
 	}()
 	if err = w.WriteCheckpoint(file, id); err != nil {

@@ -172,9 +172,13 @@ func TestLastGoodCheckpointIsKept(t *testing.T) {
 	if err := s.World.SaveCheckpoint(filepath.Join(path, "below a file"), id); err == nil {
 		t.Error("a checkpoint without a folder is no error")
 	}
+	if err := s.World.SaveCheckpoint(os.DevNull, id); err == nil ||
+		!strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a device instead of a file: %v", err)
+	}
 	noRoomBeyond(t, int64(len(good)/2), func() {
 		err := s.World.SaveCheckpoint(path, id)
-		if err == nil || !strings.Contains(err.Error(), "an older checkpoint there was kept") {
+		if err == nil || !strings.Contains(err.Error(), "the older checkpoint there was kept") {
 			t.Errorf("a disk with too little room: %v", err)
 		}
 	})
