@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 /*
@@ -23,31 +21,7 @@ static struct entry {
 	char name[CP_NAME + 1];
 	bool used; /* the entry is complete. Atomic */
 } all[ENTRIES];
-static unsigned count; /* used entries; protected by lock */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static sigset_t forking;
-static sigset_t take(void)
-{
-	sigset_t every, before;
-
-	sigfillset(&every); /* a signal handler may ask for a name, too */
-	pthread_sigmask(SIG_BLOCK, &every, &before);
-	pthread_mutex_lock(&lock);
-	return before;
-}
-static void give(sigset_t before)
-{
-	pthread_mutex_unlock(&lock);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-static void before_fork(void) { forking = take(); }
-static void after_fork(void) { give(forking); }
-__attribute__((constructor)) static void begin(void)
-{
-	pthread_atfork(before_fork, after_fork, after_fork);
-}
+static unsigned count; /* used entries; protected by cp_lock */
 
 static unsigned place(const struct cp_address *a)
 {
@@ -81,7 +55,7 @@ static void remember(const char *name, const void *bytes, unsigned length)
 	for (unsigned at = 0; (known = cp_name_of(&a, &at)) != NULL;)
 		if (strcmp(known, name) == 0)
 			return;
-	sigset_t before = take();
+	sigset_t before = cp_lock();
 	for (unsigned i = place(&a); count < MOST; i++) {
 		struct entry *e = &all[i % ENTRIES];
 		if (!e->used) {
@@ -92,7 +66,7 @@ static void remember(const char *name, const void *bytes, unsigned length)
 			break;
 		}
 	}
-	give(before);
+	cp_unlock(before);
 }
 
 /* is_name returns false for the text of an address. */

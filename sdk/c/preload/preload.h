@@ -7,6 +7,7 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -76,6 +77,13 @@ void cp_gone(int fd);
 
 /* cp_copied notes that a descriptor is a copy of another one. */
 void cp_copied(int from, int to);
+
+/*
+ * cp_lock takes the lock of the tables of descriptors and names, and blocks all signals, because a
+ * signal handler may use the tables, too. cp_unlock gives the lock back.
+ */
+sigset_t cp_lock(void);
+void cp_unlock(sigset_t before);
 
 /* cp_alone returns false in the child of a vfork, which shares its parent's memory. */
 bool cp_alone(void);

@@ -28,7 +28,7 @@ static unsigned unused;
 static uint32_t numbers;
 static pid_t process;
 
-static sigset_t take(void)
+sigset_t cp_lock(void)
 {
 	sigset_t before;
 
@@ -37,19 +37,19 @@ static sigset_t take(void)
 	return before;
 }
 
-static void give(sigset_t before)
+void cp_unlock(sigset_t before)
 {
 	pthread_mutex_unlock(&lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* The lock is held during a fork, so the child gets a consistent table. */
+/* The lock is held during a fork, so the child gets consistent tables. */
 static sigset_t forking;
-static void before_fork(void) { forking = take(); }
+static void before_fork(void) { forking = cp_lock(); }
 static void in_parent(void)
 {
 	__atomic_fetch_add(&cp_forks, 1, __ATOMIC_RELAXED);
-	give(forking);
+	cp_unlock(forking);
 }
 static void in_child(void)
 {
@@ -195,7 +195,7 @@ struct socket_seen *cp_socket_slow(int fd)
 
 	if (!cp_alone())
 		return NULL;
-	sigset_t before = take();
+	sigset_t before = cp_lock();
 	struct socket_seen **e = entry(fd);
 	if (e != NULL) {
 		s = *e;
@@ -204,7 +204,7 @@ struct socket_seen *cp_socket_slow(int fd)
 			__atomic_store_n(e, s, __ATOMIC_RELEASE);
 		}
 	}
-	give(before);
+	cp_unlock(before);
 	errno = error;
 	return s > CP_FRESH ? s : NULL;
 }
@@ -223,14 +223,14 @@ static void put(int fd, struct socket_seen *new)
 		    __atomic_load_n(&chunk[fd % CP_CHUNK], __ATOMIC_ACQUIRE) == CP_UNKNOWN)
 			return;
 	}
-	sigset_t before = take();
+	sigset_t before = cp_lock();
 	struct socket_seen **e = entry(fd);
 	if (e != NULL) {
 		struct socket_seen *old = *e;
 		__atomic_store_n(e, new, __ATOMIC_RELEASE);
 		let_go(old);
 	}
-	give(before);
+	cp_unlock(before);
 	errno = error;
 }
 
@@ -245,11 +245,11 @@ void cp_copied(int from, int to)
 	put(to, CP_UNKNOWN);
 	if (s == NULL || !cp_alone())
 		return;
-	sigset_t before = take();
+	sigset_t before = cp_lock();
 	struct socket_seen **e = entry(to);
 	if (e != NULL) {
 		s->references++;
 		__atomic_store_n(e, s, __ATOMIC_RELEASE);
 	}
-	give(before);
+	cp_unlock(before);
 }
