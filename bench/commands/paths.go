@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ type benchPathsFlags struct {
 	apps     []string
 	rate     float64
 	requests int
+	stream   bool
+	window   int
 }
 
 func newBenchPaths() *cobra.Command {
@@ -50,11 +53,17 @@ applications.
   error     expected calibration error: how far probabilities are from the share of right links
   us        processor time of a message, in microseconds
 
-A call of which the parent is missing in the data is linked, but not judged.`,
+A call of which the parent is missing in the data is linked, but not judged.
+
+With --stream, the product's method gets one call after the other, and keeps only a few windows of
+them. Made traces are then made while they are linked, so any number of --requests fits into the
+memory. Two more columns say how many calls the method kept at most, and how many MB the whole
+process had at most. (Calls from files are read before the first is linked.)`,
 		Example: `  cp-bench paths
   cp-bench paths --app hotel --rate 1000
   cp-bench paths --format jaeger traces/ --speed 10 --shift 10ms
-  cp-bench paths --format otlp spans.jsonl.gz --json`,
+  cp-bench paths --format otlp spans.jsonl.gz --json
+  cp-bench paths --stream --app hotel --requests 1428571`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runBenchPaths(flags, args, cmd.OutOrStdout())
 		},
@@ -62,6 +71,9 @@ A call of which the parent is missing in the data is linked, but not judged.`,
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
 	cmd.Flags().StringVar(&flags.format, "format", string(calls.Jaeger),
 		"format of the files: jaeger or otlp, both as JSON")
+	cmd.Flags().BoolVar(&flags.stream, "stream", false,
+		"link calls while they come, in memory that does not grow with their number")
+	cmd.Flags().IntVar(&flags.window, "window", 0, "calls in a window of --stream (default 6000)")
 	cmd.Flags().StringSliceVar(&flags.methods, "methods", nil, "methods to judge (default all)")
 	cmd.Flags().Float64Var(&flags.speed, "speed", 1,
 		"let paths begin closer together, by this factor")
@@ -78,8 +90,12 @@ A call of which the parent is missing in the data is linked, but not judged.`,
 func appNames() []string { return slices.Sorted(maps.Keys(callgen.Apps)) }
 
 func runBenchPaths(flags benchPathsFlags, files []string, stdout io.Writer) error {
-	if flags.speed <= 0 || flags.rate <= 0 || flags.requests <= 0 || flags.shift < 0 {
-		return command.Usagef("--speed, --rate, --requests and --shift must be positive")
+	if flags.speed <= 0 || flags.rate <= 0 || flags.requests <= 0 || flags.shift < 0 ||
+		flags.window < 0 {
+		return command.Usagef("--speed, --rate, --requests, --shift and --window must be positive")
+	}
+	if flags.window > 0 && !flags.stream {
+		return command.Usagef("--window %d: give --stream, too", flags.window)
 	}
 	var methods []link.Method
 	var names []string
@@ -109,9 +125,14 @@ func runBenchPaths(flags benchPathsFlags, files []string, stdout io.Writer) erro
 		if !ok {
 			return command.Usagef("--app %q: use some of %s", name, strings.Join(appNames(), ", "))
 		}
-		set := callgen.Make(app, callgen.Options{
-			Requests: flags.requests, PerSecond: flags.rate, Seed: flags.seed,
-		})
+		o := callgen.Options{Requests: flags.requests, PerSecond: flags.rate, Seed: flags.seed}
+		if flags.stream && flags.speed == 1 && flags.shift == 0 {
+			if err := streamPaths(flags, name, callgen.Parts(app, o), stdout); err != nil {
+				return err
+			}
+			continue
+		}
+		set := callgen.Make(app, o)
 		if err := judgePaths(flags, methods, name, set, stdout); err != nil {
 			return err
 		}
@@ -135,6 +156,10 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 	if flags.shift > 0 {
 		callgen.ShiftClocks(set, flags.shift.Nanoseconds(), flags.seed)
 	}
+	if flags.stream {
+		one := func(yield func(*calls.Set) bool) { yield(set) }
+		return streamPaths(flags, name, one, stdout)
+	}
 	rows := bench.Paths(set, methods)
 	if flags.json {
 		e := json.NewEncoder(stdout)
@@ -153,15 +178,40 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tus\t")
-	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.4f\t%.2f\t\n", r.Method,
-			share(r.Right, r.Links), share(r.PathsRight, r.Paths),
-			share(r.Said, r.Links), share(r.SaidWrong, r.Said),
-			share(r.Sure, r.Links), share(r.SureWrong, r.Sure), r.Calibration,
-			r.MessageMicroseconds)
+	for i := range rows {
+		writeRow(w, &rows[i])
+		fmt.Fprintln(w)
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
+}
+
+// streamLine is a line of "cp-bench paths --stream --json". Scripts read it: append only.
+type streamLine struct {
+	Data string `json:"data"`
+	bench.StreamRow
+}
+
+func streamPaths(flags benchPathsFlags, name string, sets iter.Seq[*calls.Set],
+	stdout io.Writer) error {
+	r := bench.StreamPaths(sets, flags.window)
+	if flags.json {
+		return json.NewEncoder(stdout).Encode(streamLine{name, r})
+	}
+	fmt.Fprintf(stdout, "%s: %d messages, %d paths\n", name, r.Messages, r.Paths)
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tus\tkept\tMB\t")
+	writeRow(w, &r.PathsRow)
+	fmt.Fprintf(w, "%d\t%.0f\t\n\n", r.Kept, r.Memory_MB)
+	return w.Flush()
+}
+
+func writeRow(w io.Writer, r *bench.PathsRow) {
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.4f\t%.2f\t", r.Method,
+		share(r.Right, r.Links), share(r.PathsRight, r.Paths),
+		share(r.Said, r.Links), share(r.SaidWrong, r.Said),
+		share(r.Sure, r.Links), share(r.SureWrong, r.Sure), r.Calibration,
+		r.MessageMicroseconds)
 }
 
 // oddText says what was unusual in recorded traces.

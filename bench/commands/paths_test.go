@@ -38,9 +38,28 @@ func TestPathsOfFiles(t *testing.T) {
 	}
 }
 
+// A stream of several parts is judged as a whole.
+func TestPathsStream(t *testing.T) {
+	var out, errs bytes.Buffer
+	args := []string{"paths", "--stream", "--window", "1000", "--json", "--app", "hotel",
+		"--requests", "4500", "--rate", "20"}
+	if code := Run(t.Context(), args, &out, &errs); code != 0 {
+		t.Fatalf("exit %d: %s", code, &errs)
+	}
+	var line streamLine
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatal(err)
+	}
+	if line.Paths != 4500 || line.PathsRight < 4400 || line.Kept > 4000 || line.Kept < 2000 ||
+		line.Memory_MB <= 0 || line.Messages < 2*(4500+int64(line.Links)) {
+		t.Errorf("line %s", &out)
+	}
+}
+
 func TestPathsUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"paths", "--app", "none"}, {"paths", "--methods", "none"}, {"paths", "--speed", "0"},
+		{"paths", "--window", "5"},
 	} {
 		var out, errs bytes.Buffer
 		if code := Run(t.Context(), args, &out, &errs); code != 2 {

@@ -31,11 +31,24 @@ type Score struct {
 
 const bands = 20
 
+// A Judgement compares links with the truth, set by set.
+type Judgement struct {
+	score Score
+	said  [bands]float64 // sums of probabilities
+	right [bands]float64
+}
+
 // Judge compares links with the truth.
 func Judge(set *calls.Set, links []Link) Score {
-	var s Score
-	var said, right [bands]float64
-	var number [bands]int
+	var j Judgement
+	j.Add(set, links)
+	return j.Score()
+}
+
+// Add compares the links of one more set with its truth. A cause that is less than 0 is none of the
+// set's calls.
+func (j *Judgement) Add(set *calls.Set, links []Link) {
+	s := &j.score
 	wrong := make([]bool, set.Paths)
 	some := make([]bool, set.Paths)
 	for i := range links {
@@ -50,12 +63,11 @@ func Judge(set *calls.Set, links []Link) Score {
 		some[set.Path[i]] = true
 		s.Links++
 		band := min(int(l.Probability*bands), bands-1)
-		said[band] += l.Probability
-		number[band]++
+		j.said[band] += l.Probability
 		ok := l.Cause == truth
 		if ok {
 			s.Right++
-			right[band]++
+			j.right[band]++
 		} else {
 			wrong[set.Path[i]] = true
 			if l.Cause >= 0 {
@@ -75,8 +87,13 @@ func Judge(set *calls.Set, links []Link) Score {
 		s.Paths += count(some[i])
 		s.PathsRight += count(some[i] && !wrong[i])
 	}
-	for i := range number {
-		if d := said[i] - right[i]; d > 0 {
+}
+
+// Score returns how good all links were.
+func (j *Judgement) Score() Score {
+	s := j.score
+	for i := range j.said {
+		if d := j.said[i] - j.right[i]; d > 0 {
 			s.Calibration += d
 		} else {
 			s.Calibration -= d

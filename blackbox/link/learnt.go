@@ -3,8 +3,6 @@ package link
 import (
 	"cmp"
 	"maps"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -65,7 +63,9 @@ func (l learnt) Link(seen *calls.Seen) []Link {
 			if groups[g] == nil {
 				order = append(order, g)
 			}
-			p.move(seen, p.align(seen), slack_ns)
+			if !p.alignAs(seen, l.memory[seen.Places[p.number].Program]) {
+				p.move(seen, p.align(seen), slack_ns)
+			}
 			groups[g] = append(groups[g], p)
 		}
 		for _, g := range order {
@@ -149,7 +149,10 @@ func (l learnt) program(seen *calls.Seen, places []place, of []int32, all []Link
 func (l learnt) keep(name string, p *program) {
 	if l.memory != nil {
 		l.memory[name] = &program{m: p.m, kinds: p.kinds, callers: p.callers, x: p.x,
-			firsts: p.firsts}
+			firsts: p.firsts, moved: map[int32]map[int32]int64{}}
+		for i := range p.places {
+			l.memory[name].moved[p.places[i].number] = p.places[i].moved
+		}
 	}
 }
 
@@ -208,6 +211,7 @@ type program struct {
 	seed    uint64
 
 	firsts *first
+	moved  map[int32]map[int32]int64 // of each place: see place.moved
 
 	sharers []*sharing // one for each place, in the present window
 }
@@ -226,7 +230,7 @@ func newProgram(places []place, of []int32, quantum int64, old *program) *progra
 			}
 		}
 	}
-	isNew := func(at place) bool { return at.foreign }
+	isNew := func(at place) bool { return at.foreign && !at.aligned }
 	if old != nil && (len(p.kinds) > len(old.kinds) || slices.ContainsFunc(places, isNew)) {
 		return newProgram(places, of, quantum, nil)
 	}
@@ -310,13 +314,10 @@ func (p *program) link(seen *calls.Seen, size int, all []Link) {
 	} else {
 		p.learn(rounds, learnDraws)
 	}
-	if p.foreign() {
+	if p.foreign() && !p.aligned() {
 		// The sharing now shows roughly which calls belong to a request. So the clocks can be
 		// aligned better.
-		for i := range p.places {
-			at := &p.places[i]
-			at.move(seen, at.realign(seen, p.sharers[i]), slack_ns/5)
-		}
+		p.realign(seen)
 		p.m = newModel(p.m.requests, p.m.kinds, p.m.unit)
 		p.firsts = nil
 		p.open(windows[0])
@@ -328,102 +329,21 @@ func (p *program) link(seen *calls.Seen, size int, all []Link) {
 		p.learn(moreRounds, moreDraws)
 		p.answer(w, all)
 	}
+	if p.foreign() && p.aligned() {
+		p.realign(seen) // for what comes next: clocks drift
+	}
 }
 
-// A window is a part of the data. It has the links of the calls that were sent between two moments,
-// its begin and its end. To find these links, the method also looks at calls that were sent a
-// little earlier or later. The margin limits how much.
-type window struct {
-	begin, end, margin int64
-}
-
-func (p *program) windows(size int) []window {
-	var sent, lengths []int64
+// realign aligns the clocks again, with the help of the present sharing.
+func (p *program) realign(seen *calls.Seen) {
 	for i := range p.places {
-		for _, s := range p.places[i].sends {
-			sent = append(sent, s.from)
-		}
-		for _, r := range p.places[i].requests {
-			if r.to != forever {
-				lengths = append(lengths, r.to-r.from)
-			}
-		}
-	}
-	slices.Sort(sent)
-	slices.Sort(lengths)
-	w := window{begin: -calls.Latest_ns, end: calls.Latest_ns}
-	if n := len(lengths); n > 0 {
-		w.margin = 2 * max(0, min(lengths[n*99/100], longest_ns))
-	}
-	var all []window
-	for i := size; i+size/2 < len(sent); i += size {
-		all = append(all, window{w.begin, sent[i], w.margin})
-		w.begin = sent[i]
-	}
-	return append(all, w)
-}
-
-// open makes a window the present window.
-func (p *program) open(w window) {
-	kinds := p.m.kinds
-	p.sharers = nil
-	numbers, idleCalls, idle := make([]float64, kinds), make([]float64, kinds), 0.0
-	first, last := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, at := range p.places {
-		at = at.within(w)
-		s := &sharing{m: p.m, foreign: at.foreign, order: at.ordered, requests: at.requests,
-			sends:  at.sends,
-			random: rand.New(rand.NewPCG(p.seed, uint64(at.number)))}
-		for _, c := range at.sends {
-			k := p.kinds[p.kindOf(&c)]
-			s.calls = append(s.calls, call{c.from, c.to, c.sent, c.got, k})
-			numbers[k]++
-			first, last = min(first, c.from), max(last, c.from)
-		}
-		s.owner = make([]int32, len(s.calls))
-		for i := range s.owner {
-			s.owner[i] = -1
-		}
-		s.pinned = make([]bool, len(s.calls))
-		s.quiet = make([]uint8, len(s.calls))
-		s.scripts = make([][]int32, len(s.requests))
-		s.scores = make([]float64, len(s.requests))
-		s.candidates = make([][]int32, len(s.calls))
-		n := 0
-		at.candidates(at.slack, func(of send, open []int32) {
-			s.candidates[n] = slices.Clone(open[max(0, len(open)-mostOpen):])
-			if of.known != calls.UnknownCause {
-				s.pin(int32(n), of.known)
-			}
-			if len(open) == 0 {
-				idleCalls[s.calls[n].kind]++
-			}
-			n++
-		})
-		if len(at.sends) > 0 {
-			idle += at.idle(at.sends[0].from, at.sends[len(at.sends)-1].from)
-		}
-		p.sharers = append(p.sharers, s)
-	}
-	idle /= float64(p.m.unit)
-	all := float64(last-first)/float64(p.m.unit) + 1
-	for k := range numbers {
-		p.m.spontaneous[k] = math.Log((idleCalls[k] + 0.002*numbers[k] + 0.02) / (idle + 0.2*all))
+		at := &p.places[i]
+		at.move(seen, at.realign(seen, p.sharers[i]), slack_ns/5)
 	}
 }
 
-// within returns the part of a place that a window needs.
-func (p *place) within(w window) place {
-	part := *p
-	from, _ := slices.BinarySearchFunc(p.sends, w.begin-w.margin, func(s send, t int64) int {
-		return cmp.Compare(s.from, t)
-	})
-	to, _ := slices.BinarySearchFunc(p.sends, w.end+w.margin, func(s send, t int64) int {
-		return cmp.Compare(s.from, t)
-	})
-	part.sends = p.sends[from:to]
-	part.requests = p.requests[p.firstAfter(w.begin-2*w.margin):p.firstAfter(w.end+w.margin)]
-	return part
+func (p *program) aligned() bool {
+	return !slices.ContainsFunc(p.places, func(at place) bool { return at.foreign && !at.aligned })
 }
 
 func (p *program) foreign() bool {

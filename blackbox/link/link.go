@@ -61,8 +61,10 @@ type place struct {
 	requests []request // sorted by from
 	sends    []send    // sorted by from
 	ordered  *order
-	foreign  bool  // the moments of some sends are readings of other clocks
-	slack    int64 // how far such moments may be off, in ns
+	foreign  bool            // the moments of some sends are readings of other clocks
+	slack    int64           // how far such moments may be off, in ns
+	moved    map[int32]int64 // what was subtracted from such moments, for each callee
+	aligned  bool            // an earlier window already showed how far the clocks differ
 }
 
 // placesOf returns the places at which calls may have causes. If a caller's moments are not known,

@@ -206,6 +206,24 @@ func (p *place) align(seen *calls.Seen) map[int32]int64 {
 	return c.offsets()
 }
 
+// alignAs moves calls as those of an earlier window were moved in the end. It returns false if this
+// does not tell about all clocks.
+func (p *place) alignAs(seen *calls.Seen, earlier *program) bool {
+	if earlier == nil {
+		return false
+	}
+	moved := earlier.moved[p.number]
+	for _, callee := range p.clocks(seen).callees {
+		offset, ok := moved[callee]
+		if !ok || p.contained(callee, offset) < 0.9 {
+			return false // or the clock stepped
+		}
+	}
+	p.move(seen, moved, slack_ns/5)
+	p.aligned = true
+	return true
+}
+
 // realign finds offsets from the lags within requests, after calls were shared out.
 func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
 	c := p.clocks(seen)
@@ -219,7 +237,7 @@ func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
 				b = end
 			}
 			for i := len(script) - 1; i >= 0; i-- { // ends with the first call to each callee
-				call := &p.sends[script[i]]
+				call := &s.sends[script[i]]
 				switch c.numbers[call.callee] {
 				case 0:
 				case from:
@@ -287,6 +305,12 @@ func (p *place) move(seen *calls.Seen, offsets map[int32]int64, slack int64) {
 			}
 			p.foreign, p.slack = true, slack+seen.Quantum_ns
 		}
+	}
+	if p.moved == nil {
+		p.moved = map[int32]int64{}
+	}
+	for callee, offset := range offsets {
+		p.moved[callee] += offset
 	}
 	slices.SortStableFunc(p.sends, func(a, b send) int { return cmp.Compare(a.from, b.from) })
 }

@@ -109,3 +109,39 @@ func TestStreamKeepsOpenRequests(t *testing.T) {
 		t.Errorf("%d calls are kept", s.Kept())
 	}
 }
+
+// A stream gives nearly the same links as the method gives with all calls at once. The model of a
+// window has learnt from fewer calls, so links of doubtful calls may differ.
+func TestStreamIsLikeTheWhole(t *testing.T) {
+	for app, rate := range map[string]float64{"hotel": 300, "media": 20} {
+		set := made(app, map[string]int{"hotel": 2000, "media": 300}[app], rate)
+		whole := learnt{window: 1e6}.Link(&set.Seen)
+		streamed := make([]Link, len(whole))
+		s := NewStream(set.Quantum_ns, len(set.Calls)/12, func(l Streamed) {
+			streamed[l.Call] = Link{Cause: int32(l.Cause), Probability: l.Probability}
+		})
+		for _, p := range set.Places {
+			s.Place(p)
+		}
+		for _, c := range set.Calls {
+			s.Push(c)
+		}
+		s.Flush()
+		links, said, differ, saidDiffer := 0, 0, 0, 0
+		for i, l := range streamed {
+			if set.Calls[i].Caller < 0 {
+				continue
+			}
+			links++
+			differ += count(l.Cause != whole[i].Cause)
+			if l.Probability >= Said && whole[i].Probability >= Said {
+				said++
+				saidDiffer += count(l.Cause != whole[i].Cause)
+			}
+		}
+		if differ*100 > 2*links || saidDiffer*200 > said || said < links*9/10 {
+			t.Errorf("%s: %d of %d links differ, and %d of %d that both call sure", app, differ,
+				links, saidDiffer, said)
+		}
+	}
+}

@@ -48,3 +48,22 @@ func TestCompressAndShift(t *testing.T) {
 		t.Errorf("services were busy for %d ns, before for %d", s, busy)
 	}
 }
+
+// Parts follow each other in time, and together have all requests.
+func TestParts(t *testing.T) {
+	end, paths, n := int64(0), 0, 0
+	for set := range Parts(Apps["hotel"], Options{Requests: 4500, PerSecond: 1000, Seed: 5}) {
+		n++
+		paths += set.Paths
+		if begin := set.Calls[0].Began_ns(); begin <= end || set.Quantum_ns != 1000 {
+			t.Errorf("part %d begins at %d, the last one ends at %d; quantum %d", n, begin, end,
+				set.Quantum_ns)
+		}
+		for i := range set.Calls {
+			end = max(end, set.Calls[i].Replied_ns, set.Calls[i].Got_ns)
+		}
+	}
+	if n != 3 || paths != 4500 {
+		t.Errorf("%d parts with %d paths, want 3 with 4500", n, paths)
+	}
+}

@@ -1,0 +1,106 @@
+package link
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+)
+
+// A window is a part of the data. It has the links of the calls that were sent between two moments,
+// its begin and its end. To find these links, the method also looks at calls that were sent a
+// little earlier or later. The margin limits how much.
+type window struct {
+	begin, end, margin int64
+}
+
+func (p *program) windows(size int) []window {
+	var sent, lengths []int64
+	for i := range p.places {
+		for _, s := range p.places[i].sends {
+			sent = append(sent, s.from)
+		}
+		for _, r := range p.places[i].requests {
+			if r.to != forever {
+				lengths = append(lengths, r.to-r.from)
+			}
+		}
+	}
+	slices.Sort(sent)
+	slices.Sort(lengths)
+	w := window{begin: -calls.Latest_ns, end: calls.Latest_ns}
+	if n := len(lengths); n > 0 {
+		w.margin = 2 * max(0, min(lengths[n*99/100], longest_ns))
+	}
+	var all []window
+	for i := size; i+size/2 < len(sent); i += size {
+		all = append(all, window{w.begin, sent[i], w.margin})
+		w.begin = sent[i]
+	}
+	return append(all, w)
+}
+
+// open makes a window the present window.
+func (p *program) open(w window) {
+	kinds := p.m.kinds
+	p.sharers = nil
+	numbers, idleCalls, idle := make([]float64, kinds), make([]float64, kinds), 0.0
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, at := range p.places {
+		at = at.within(w)
+		s := &sharing{m: p.m, foreign: at.foreign, order: at.ordered, requests: at.requests,
+			sends:  at.sends,
+			random: rand.New(rand.NewPCG(p.seed, uint64(at.number)))}
+		for _, c := range at.sends {
+			k := p.kinds[p.kindOf(&c)]
+			s.calls = append(s.calls, call{c.from, c.to, c.sent, c.got, k})
+			numbers[k]++
+			first, last = min(first, c.from), max(last, c.from)
+		}
+		s.owner = make([]int32, len(s.calls))
+		for i := range s.owner {
+			s.owner[i] = -1
+		}
+		s.pinned = make([]bool, len(s.calls))
+		s.quiet = make([]uint8, len(s.calls))
+		s.scripts = make([][]int32, len(s.requests))
+		s.scores = make([]float64, len(s.requests))
+		s.candidates = make([][]int32, len(s.calls))
+		n := 0
+		at.candidates(at.slack, func(of send, open []int32) {
+			s.candidates[n] = slices.Clone(open[max(0, len(open)-mostOpen):])
+			if of.known != calls.UnknownCause {
+				s.pin(int32(n), of.known)
+			}
+			if len(open) == 0 {
+				idleCalls[s.calls[n].kind]++
+			}
+			n++
+		})
+		if len(at.sends) > 0 {
+			idle += at.idle(at.sends[0].from, at.sends[len(at.sends)-1].from)
+		}
+		p.sharers = append(p.sharers, s)
+	}
+	idle /= float64(p.m.unit)
+	all := float64(last-first)/float64(p.m.unit) + 1
+	for k := range numbers {
+		p.m.spontaneous[k] = math.Log((idleCalls[k] + 0.002*numbers[k] + 0.02) / (idle + 0.2*all))
+	}
+}
+
+// within returns the part of a place that a window needs.
+func (p *place) within(w window) place {
+	part := *p
+	from, _ := slices.BinarySearchFunc(p.sends, w.begin-w.margin, func(s send, t int64) int {
+		return cmp.Compare(s.from, t)
+	})
+	to, _ := slices.BinarySearchFunc(p.sends, w.end+w.margin, func(s send, t int64) int {
+		return cmp.Compare(s.from, t)
+	})
+	part.sends = p.sends[from:to]
+	part.requests = p.requests[p.firstAfter(w.begin-2*w.margin):p.firstAfter(w.end+w.margin)]
+	return part
+}
