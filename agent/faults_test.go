@@ -28,8 +28,8 @@ import (
 )
 
 // blockedFor starts a program with policy block, and returns how long its calls took. Once the
-// program has opened its channels, and before it logs, the function whenOpen is called. In this
-// function a test ends the draining, so that nobody drains the rings during the calls.
+// program has opened its channels, and before it logs, blockedFor calls whenOpen. There the test
+// ends the draining, so nobody drains the rings during the calls.
 func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	t.Helper()
 	cmd, err := reexec.Command(s.Rings, "1000")
