@@ -82,9 +82,9 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 // maxLoop_percent limits how much the machine itself may disturb a valid repetition. Right before
 // and after the repetition, a loop that only reads the counter may be late for at most this share
 // of its time. After a pause of the machine, a sender at half of its full rate is late with the
-// tuples of the pause, and then with the same number again until it has caught up. So at this limit
-// the machine alone causes half of the one percent of tuples that a sender may send late. Above the
-// limit the machine is not idle.
+// tuples of the pause. Until it has caught up, it is late with the same number of tuples again. So
+// at this limit, the machine alone makes 0.5 % of the tuples late, which is half of what a sender
+// may send late. Above the limit, the machine counts as not idle.
 const maxLoop_percent = 0.25
 
 // mayRealtime reports whether this process may give threads priority over all others.

@@ -28,8 +28,8 @@ import (
 // started, up to a number (tscclient.Config.MaxTrains). A train takes some 500 bytes, and another
 // 500 bytes wait for the garbage collector. A process of the job also runs a NATS server, whose
 // memory takes longer to settle than a soak lasts. So its bar is higher. If it wrongly kept the
-// events that it logs, it would keep at least two for each tuple, which take 32 bytes. The bar is
-// half of that: 16 bytes a tuple.
+// events that it logs, it would keep at least two events for each tuple, and these take 32 bytes.
+// The bar is half of that: 16 bytes a tuple.
 //
 // Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
 // of the surrounding ten seconds. If other load delays these trains, the bound may be half as wide

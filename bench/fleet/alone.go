@@ -15,9 +15,8 @@ import (
 )
 
 // A tape is all that a node's part in the graph was given since it was born. Played to a new node,
-// it causes the same work. This measures a node's CPU time as on a machine of its own. In a
-// simulation of thousands of nodes, by contrast, each node finds the caches full of the data of
-// others.
+// it causes the same work. So it shows the CPU time of a node that has a machine of its own. In a
+// simulation of thousands of nodes, each node finds the caches full of other nodes' data.
 type tape struct {
 	config overlay.Config // without Transport and Random
 	seed   uint64

@@ -36,13 +36,12 @@ type Options struct {
 type Result struct {
 	Nodes     int
 	Irregular int // nodes that lacked a neighbour at the end
-	// Healed is how long it took after the deaths of Killed until each living node had all its
-	// neighbours, and all of them lived. It is 0 if nobody was killed, and healLimit if that never
-	// happened.
+	// Healed is the time from the deaths of the nodes in Killed until each living node had all its
+	// neighbours, and all neighbours lived. It is 0 if no node was killed, and healLimit if the
+	// graph did not recover.
 	Healed time.Duration
-	// Joined is how long this took after the two halves of the fleet could reach each other again.
-	// All nodes are then also in one graph. Joined is 0 if there was no cut, or if that never
-	// happened.
+	// Joined is the time from the end of the cut until the graph had recovered in the same way, and
+	// all nodes were in one graph. It is 0 if there was no cut, or if the graph did not recover.
 	Joined   time.Duration
 	Measured int // pairs that were measured
 
@@ -189,9 +188,9 @@ type cost struct {
 // quiet is how long costOf counts.
 const quiet = time.Minute
 
-// costOf lets time pass in fleets, side by side. It first waits until what joining has caused is
-// over, and then counts for a multiple of all periods of the graph. The CPU time includes what the
-// simulation needs itself.
+// costOf lets time pass in fleets, side by side. It first waits until the traffic that joining
+// nodes cause is over. Then it counts for a time that is a multiple of each period of the graph.
+// The CPU time includes what the simulation needs itself.
 func costOf(fleets []*world) (c cost, err error) {
 	const settle, step = 40 * time.Second, 10 * time.Millisecond
 	for _, w := range fleets {

@@ -3,7 +3,7 @@
 // printed next to the variance. In E2, all workers have equally many nodes, so that the expected
 // share of local messages is exact.
 //
-// E3 compares the delays of local and remote messages, which bundles lengthen in DIPS. Here the
-// delay of a message is simulated and does not depend on the receiver's worker. So there is nothing
-// to compare: package sim's tests require equal results.
+// In DIPS, E3 compares the delays of local and remote messages, because bundles lengthen the delay
+// of remote ones. Here the delay of a message is simulated, and does not depend on the receiver's
+// worker. So E3 is left out. Tests of package sim check that the results are equal.
 package simulate
