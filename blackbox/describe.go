@@ -40,10 +40,10 @@ type Connection struct {
 	Cookie    uint64 // the kernel's number of the socket: no two sockets of one boot have the same
 	Peer      uint64 // the cookie of a UNIX socket's peer; 0: not known
 
-	// Sends and Receives are the sequence numbers with which TCP began the two streams, or one less
-	// (of the two ends of a connection, one may count the beginning itself). TCP chose them at
-	// random, so they tell a connection from all others, also behind a change of addresses. They
-	// are 0 for other protocols.
+	// Sends and Receives are the sequence numbers with which TCP began the two streams. At one end
+	// of a connection, a number may be one less than at the other end. TCP chose the numbers at
+	// random. So they distinguish a connection from all others, even if addresses are translated on
+	// the way. They are 0 for other protocols.
 	Sends, Receives uint32
 }
 

@@ -92,11 +92,10 @@ func (b *builder) finish() *Set {
 //   - If the parent is a client, it has the caller's moments. If not, the recorder did not note
 //     these moments, and they are Unknown.
 //   - A client without a server in the data called a program that was not observed.
-//   - Messages of queues have no response, and neither have spans that follow from others.
+//   - Messages of queues and spans that follow from others have no response.
 //
-// The cause of a call is found among the ancestors of its span. Of the ancestors that are in the
-// caller's place and begin with a received call, take the nearest: the call with which it begins is
-// the cause.
+// The cause of a call is found among the ancestors of its span: in the caller's place, the nearest
+// ancestor that begins with a received call. This received call is the cause.
 func (b *builder) trace(all []*span) {
 	all = b.unique(all)
 	b.parents(all)

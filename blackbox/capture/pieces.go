@@ -11,7 +11,8 @@ import (
 
 // The programs consist of these pieces, which decide what a message costs. A call of a kernel
 // function takes longer than all loads and stores of a program. So the usual path through a program
-// has only two: one to learn the thread, and one to read the clock where that is needed.
+// calls only two kernel functions: one to learn the thread, and one to read the clock where that is
+// needed.
 
 // writer collects the instructions of one program. R6 is the context of the hook, R7 the socket, R8
 // the thread, and R9 the thread's entry in mapThreads.

@@ -20,7 +20,7 @@ func (w *writer) current() {
 
 // woke is the program of hookWoke. It only reports that a thread woke another one of its process by
 // a system call that is made for that. An interrupt also wakes threads, for example when data come.
-// Then the present thread has nothing to do with it: its registers do not tell of such a call.
+// In that case, the registers of the present thread show no such system call.
 func (w writer) woke() asm.Instructions {
 	f := w.f
 	w.add(

@@ -8,9 +8,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// A lag counts how often two kinds of moments follow each other after each delay, minus how often
-// they do so in the other order. Chance is the same in both orders, so what remains shows causes,
-// at any load.
+// A lag is about two kinds of moments. For each delay, it counts how often a moment of the second
+// kind follows a moment of the first kind after this delay, and subtracts how often it precedes it
+// by the same delay. By chance, both happen equally often. So what remains shows causes, at any
+// load.
 type lag struct {
 	after, before delays
 	calls         float64 // number of calls whose lags were counted
@@ -22,8 +23,7 @@ const (
 )
 
 // rates returns, for each delay, the logarithm of the rate at which a moment causes calls. The rate
-// comes from the lags that exceed chance. calls is the number of calls of the one kind for each
-// moment of the other kind.
+// comes from the lags that exceed chance. calls is the mean number of calls for each moment.
 func (l *lag) rates(calls float64) (f [delaySteps]float64) {
 	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
 	for i := range f {

@@ -10,12 +10,13 @@ import (
 
 // A recorder may note only the callees' moments of calls. They are readings of other clocks than
 // the caller's, and nobody knows how these clocks differ. But a program often does the same thing
-// after nearly the same time. So the lags between two kinds of events crowd in a narrow span. The
-// place of that span shows how the two clocks differ.
+// after nearly the same time. So the lags between two kinds of events crowd in a narrow range. The
+// place of this range shows how the two clocks differ.
 //
 // align computes an offset for each callee's clock and subtracts it from the moments of that clock.
-// In the relations with the narrowest spans, nothing then comes before its cause. align uses only
-// differences of moments, so a clock that is set differently gives the same result.
+// Then nothing comes before its cause, at least among the kinds of events with the narrowest
+// ranges. align uses only differences of moments, so a clock that is set differently gives the same
+// result.
 
 const (
 	reach_ns  = int64(1e8) // the longest lag that is looked at, before and after 0
@@ -24,13 +25,13 @@ const (
 	slack_ns  = int64(1e5) // how far moments may be off after they were aligned
 )
 
-// lagSpan is the span in which the lags between two kinds of events crowd.
+// lagSpan is the range in which the lags between two kinds of events crowd.
 type lagSpan struct {
 	least, middle, width int64
 }
 
-// spanOf finds the narrowest span that contains enough lags: about a third of the number of events,
-// after those that chance puts there are subtracted.
+// spanOf finds the narrowest range that contains enough lags: about a third of the number of
+// events, after the lags that chance puts there are subtracted.
 func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 	step := max(lagStep, quantum)
 	steps := reach_ns / step

@@ -28,9 +28,10 @@ type model struct {
 	spontaneous []float64
 }
 
-// These numbers describe events. One means that the reply was sent. Each kind of request has one:
-// it was received. Each kind of call has two for each count of calls of the kind: one was sent, and
-// one was answered.
+// These numbers stand for events. One number means that the reply was sent. For each kind of
+// request, one number means that the request was received. For each kind of call, there are two
+// numbers for the first call, two for the second, and so on: the call was sent, and the call was
+// answered.
 const (
 	replied   = 0
 	received  = 1

@@ -66,9 +66,9 @@ func (c *crew) add(a act) {
 	c.last = a
 }
 
-// An order says whether calls are sent in the order in which the messages came that caused them. An
-// event loop keeps this order even if it receives several messages before it sends a call for the
-// first of them. So do queues.
+// An order says whether calls are sent in the order in which their causes came. An event loop keeps
+// this order even if it receives several messages before it sends a call for the first of them. So
+// do queues.
 type order struct {
 	kinds   int
 	threads int // number of threads that sent something

@@ -13,10 +13,10 @@ import (
 // message that it causes is exponential, with a mean for each pair of sender and receiver. The
 // paper leaves some things open. They are decided as follows:
 //
-//   - A cause was received at most wap5Horizon_ns before, or at the same moment. This also holds
-//     where the mean delay is measured.
+//   - A cause was received at most wap5Horizon_ns before, or at the same moment. The mean delay is
+//     measured with the same limit.
 //   - If the mean is 0, it is 1 ns.
-//   - If the moments of the caller are not known, those of the callee stand for them.
+//   - If the moments of the caller are not known, those of the callee are used.
 //   - Requests and responses are messages, so the cause of a call may be a response. Its cause is
 //     then the cause of the call with that response, and the probabilities are multiplied.
 type wap5 struct{}

@@ -11,8 +11,8 @@ import (
 // Datagrams may be lost, doubled and reordered, and the receiver's socket may not know who sends to
 // it. So the two ends of a datagram are found by its size and its checksum. They must also agree
 // with all addresses that are known, and the receiving call must not end before the sending one
-// begins. If several datagrams are alike, a receiving call is only matched if all but one cannot be
-// what it received.
+// begins. If several datagrams are alike, a receiving call is matched only if it can have received
+// just one of them.
 
 // A datagram is one end of a datagram.
 type datagram struct {
@@ -216,10 +216,11 @@ func (g *gathering) fit(s, r *socket) bool {
 	return near || t != (translation{}) && g.votes[t] >= enough
 }
 
-// conceivable reports whether a socket may receive what another one sends, even if nothing proves
-// it. There may be a translation of addresses that only a few datagrams have passed so far. But
-// what is sent to an address of a captured node is received there, and a datagram from such an
-// address was sent there.
+// conceivable reports whether socket r may receive what socket s sends. Proof is not needed:
+// between the two, addresses may be translated, and so few datagrams may have passed that this is
+// not yet certain. But a captured node receives what is sent to its addresses, and sends what comes
+// from them. So if one of the translated addresses belongs to another captured node, conceivable
+// returns false.
 func (g *gathering) conceivable(s, r *socket) bool {
 	t, near := translates(s, r)
 	if near || t == (translation{}) {
@@ -235,8 +236,8 @@ func (g *gathering) elsewhere(a netip.AddrPort, s *socket) bool {
 }
 
 // translates compares the addresses that two sockets know. If the addresses agree, near is true.
-// Otherwise it returns the translation that must lie between the sockets, or none if none is
-// possible.
+// Otherwise it returns the translation that must lie between the sockets. If no translation is
+// possible, it returns an empty one.
 func translates(s, r *socket) (t translation, near bool) {
 	sameNode := s.log.Node == r.log.Node && s.log.Epoch == r.log.Epoch
 	if s == r || (s.of.Family == blackbox.UNIX) != (r.of.Family == blackbox.UNIX) {

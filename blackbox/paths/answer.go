@@ -37,8 +37,8 @@ type Answer struct {
 	Requests int `json:"requests"` // calls without a cause; each begins a path
 
 	// Links counts calls whose caller was captured, and responses whose request had to be found.
-	// Said counts those of them whose cause has at least the probability link.Said, and Sure those
-	// whose cause has at least link.Sure.
+	// Said counts the links with a probability of at least link.Said, and Sure the links with a
+	// probability of at least link.Sure.
 	Links int `json:"links"`
 	Said  int `json:"said"`
 	Sure  int `json:"sure"`

@@ -9,13 +9,13 @@ import (
 )
 
 // Programs may log tuples while they serve requests: a program in which the tuple's id is logged
-// received the tuple by some request. This request is the carrier of the tuple to the place. If the
-// same tuple was logged in two places, and its carrier to the second was sent by the first, then
-// its carrier to the first place caused that call. Such a link is pinned: nothing is left to infer.
+// received the tuple by some request. This request is the carrier of the tuple to the place.
+// Suppose that the same tuple was logged in places A and B, and that A sent the carrier to B. Then
+// the carrier to A caused the carrier to B. Such a link is pinned: it need not be inferred.
 //
-// Events do not name threads or messages. So a carrier is known only by exclusion: of all requests,
-// only one was open when the tuple was logged. If several were open, those are excluded that carry
-// other tuples. Otherwise nothing is pinned.
+// Events do not name threads or messages. So a carrier is known only if exactly one request was
+// open when the tuple was logged, not counting requests that carry other tuples. Otherwise nothing
+// is pinned.
 
 // A pin is the cause of a call, as logged tuples show it.
 type pin struct {

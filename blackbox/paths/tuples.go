@@ -24,9 +24,9 @@ type entry struct {
 const pausePoint = "jvm-pauses"
 
 // entries reads what captured programs logged themselves. The result is sorted by place and moment.
-// A log names its process by node and number, and so does a captured message. A program in another
-// PID namespace has another number there: its log is then left out, or taken for that of another
-// program, which pin.go notices.
+// A log and a captured message both name their process by node and number. If a program is in
+// another PID namespace, the two numbers differ. Its log is then left out, or is taken for the log
+// of another program. In the second case, pin.go finds no carriers.
 func entries(dir *runs.Directory, seen *Seen, s *scale) (all []entry, err error) {
 	logs, _ := dir.Logs() // package analysis reports what is missing
 	for _, node := range logs {

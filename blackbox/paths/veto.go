@@ -11,8 +11,8 @@ import (
 // moment of each is not known.
 
 // refutes returns a function that reports whether the bound between two nodes refutes a match. An
-// estimate proves nothing, and neither does the end of a call that sent: the message may have been
-// received before.
+// estimate refutes nothing. If only the end of the sending call was seen, nothing is refuted
+// either: the message may have been received before that end.
 func refutes(times *messages.Times) func(sent, received *messages.Call) bool {
 	return func(sent, received *messages.Call) bool {
 		if sent == nil || received == nil || sent.Log.Node == received.Log.Node || !sent.Early {
