@@ -13,8 +13,8 @@ import (
 )
 
 // An asker is a process in the hub's namespace that asks the server questions. The test process
-// cannot ask them itself: each fleet has its own namespaces, but all ZeroMQ clients of a process
-// share one thread, and a thread stays in the network namespace in which it began.
+// cannot ask them itself. All its ZeroMQ clients share one thread, which stays in the network
+// namespace in which it began, but each fleet has its own namespaces.
 type asker struct {
 	process  *exec.Cmd
 	requests *json.Encoder

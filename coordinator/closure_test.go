@@ -66,9 +66,9 @@ func closureBar(t *testing.T) (ratios []float64) {
 
 // A liar is a node whose stamps are wrong, but look plausible to each peer. By default, only the
 // liar's own bounds are then false, even if it tells each peer another lie. The server names the
-// liar if the lie is larger than the bounds of the paths over other nodes. But if the server is
-// told to believe any single third node, a smaller lie falsifies bounds between two honest nodes
-// whose direct link is bad.
+// liar if the lie is larger than the bounds of the paths over other nodes. But suppose that the
+// server is told to believe any single third node. Then a smaller lie can make the bound of two
+// honest nodes false, if their direct link is bad.
 func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 	const liar = "n01"
 	// In cycles. The lies are 23, 154 and 4 µs; a packet between two nodes takes 10 to 30 µs.

@@ -165,9 +165,9 @@ func (c *core) fetchAll(k *collection, files []control.File) {
 	c.nextFile(k)
 }
 
-// askInTurn asks a node when it is the node's turn. So the server waits for few answers at a time,
-// however many nodes there are. A node gives one answer a turn, so a slow node delays the others
-// little.
+// askInTurn asks a node when it is the node's turn. So the server waits for only a few answers at a
+// time, however many nodes there are. A node gives one answer a turn, so a slow node delays the
+// others little.
 func (c *core) askInTurn(k *collection, m control.Message, what string,
 	done func(control.Message, error)) {
 	if !c.nodes[k.source()].alive() { // it needs no turn to fail

@@ -86,7 +86,7 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		all += p.Trains()
 		// Each of two sweeps gives a pair four trains. In the other 30 s of the open run, the 12
 		// directions share 2,000 exchanges a second. The test requires fewer trains than this rate
-		// gives, because nodes sent none while they looked for the restarted server.
+		// gives, because nodes ran no trains while they looked for the restarted server.
 		if p.Trains() < 300*f.config.Budget/2000 {
 			t.Errorf("%s with %s has %d trains", p.A.Name, p.B.Name, p.Trains())
 		}

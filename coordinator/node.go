@@ -220,9 +220,9 @@ func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *nod
 }
 
 // mayBe returns the reason why a node must not register with a key, or nil. Each node has its own
-// key. Otherwise one machine could register as two nodes, whose lies would agree. That is
-// dangerous, because by default two third nodes that agree can narrow a bound. If the server uses
-// no keys, any client may register under any name.
+// key. Otherwise one machine could register as two nodes, whose lies would agree. By default, two
+// third nodes that agree can narrow a bound, so such lies would be dangerous. If the server uses no
+// keys, any client may register under any name.
 func (c *core) mayBe(name string, key control.Key) error {
 	if key.Public == "" {
 		return nil

@@ -41,8 +41,8 @@ type pair struct {
 }
 
 // maxLiveBytes is the greatest length of a pair's newest trains, as Encode writes them, once the
-// method shorten has dropped older ones. Before that, they may be half as long again, plus one
-// report.
+// method shorten has dropped older ones. Before that, they may be up to one and a half times as
+// long, plus one report.
 const maxLiveBytes = 16 << 10
 
 // pairOf returns the pair of two nodes in their present epochs.
@@ -191,9 +191,9 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	}
 }
 
-// distrust drops the newest trains of a pair whose nodes do not share the clock that they are said
-// to share: nobody can say which of the constraints rest on the clock. If a run takes the pair, the
-// run notes why its relation may be false.
+// distrust drops the newest trains of a pair, because its nodes do not really share the clock that
+// they are said to share. All trains are dropped, because nobody knows which constraints rest on
+// the clock. If a run takes the pair, the run notes why its relation may be false.
 func (c *core) distrust(p *pair, what string) {
 	c.log.Warn("a shared clock contradicts packets", "a", p.key.a, "b", p.key.b, "what", what)
 	p.complaint, p.complaintAt = what, c.now()
@@ -263,7 +263,7 @@ func (c *core) longestTrain() int {
 
 // shorten drops old trains of a pair from memory. It leaves the newest ones: at most LiveTrains,
 // with at most maxLiveBytes bytes. In a large fleet it leaves only the trains that are evaluated.
-// It does nothing until there are twice as many trains, or half as many bytes more.
+// It does nothing until there are twice as many trains, or one and a half times as many bytes.
 func (c *core) shorten(p *pair) {
 	most, have := c.config.LiveTrains, p.live.Trains()
 	if have >= 2*largeTrains && c.large() {

@@ -9,9 +9,9 @@ import (
 )
 
 // Keys authenticate probes. The server draws a secret for each node and sends it only to that node.
-// Each other node that probes this node gets a key of its own, derived from the secret. So a node
-// cannot know the key between two other nodes, and a new secret invalidates all keys for probing
-// the secret's owner.
+// Each other node that probes this node gets a key of its own, which is derived from the secret. So
+// a node cannot know the key between two other nodes. A new secret invalidates all keys for probing
+// the node that owns it.
 
 const (
 	// secretLife is the time after which a node gets a new secret. The previous secret stays valid
@@ -118,8 +118,8 @@ func (c *core) takesSecret(n *node, s minrtt.Secret) {
 }
 
 // revoked does what is necessary when a client's key is taken off the list of accepted keys. It
-// marks the client's node as gone. It also gives every other node a new secret, which invalidates
-// all earlier ones: the key's owner may have passed on the probe keys of its node.
+// marks the client's node as gone. It also gives every other node a new secret. This invalidates
+// all earlier probe keys, because the client may have passed on its own.
 func (c *core) revoked(in control.Incoming) {
 	if n := c.peers[in.Peer]; n != nil {
 		c.gone(n, "its key was taken off the list")
