@@ -63,8 +63,8 @@ func (s *split) ownLinks(all []*message) (links []trueLink) {
 }
 
 // otherLinks returns the links of nginx, Redis and PostgreSQL. These programs write nothing down,
-// but what one of them received and sent for a request is known from its neighbours: it received
-// what they sent, and sent what they received.
+// but their neighbours do. A neighbour's records show what such a program received for a request,
+// and what it sent.
 func (s *split) otherLinks(all []*message) (links []trueLink) {
 	sockets, sends := map[string]bool{}, map[string]bool{}
 	for _, m := range all {

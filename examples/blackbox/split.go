@@ -14,8 +14,8 @@ import (
 )
 
 // One capture sees all messages of this machine, including those of all virtual nodes, and logs
-// them on the first node. split gives each node the log that a capture would have made if the node
-// were a machine: the log of the sockets in the node's namespace.
+// them on the first node. split gives each node the log of the sockets in the node's namespace.
+// This is the log that a capture would have made if the node were a machine.
 type split struct {
 	namespaces []uint32
 	nodes      []string

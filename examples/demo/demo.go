@@ -422,8 +422,8 @@ func examine() (machine, error) {
 }
 
 // mostUncertain_ppb is the largest uncertainty of the frequency from which virtual nodes are
-// derived. Such a frequency was measured with clock readings that were off by a few hundred µs.
-// Readings are delayed by that much if other programs keep a core busy.
+// derived. If other programs keep a core busy, readings of the clock may be delayed by a few
+// hundred µs. A frequency that is measured with such readings is this uncertain.
 const mostUncertain_ppb = 1e6
 
 // virtualNodes makes the nodes: A, which is the reference, and the others. Their counters began at

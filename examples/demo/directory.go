@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directory is a private directory that does not outlive its process for long. The process removes
-// it at its end. If the process is killed, the next process that makes a directory beside it
-// removes it.
+// directory is a private directory, which its process removes at the end. If the process is killed,
+// the directory is removed by the next process that makes a directory beside it.
 type directory struct {
 	path string
 	lock *os.File // held while the process lives

@@ -16,5 +16,5 @@
 // and what return trips and NTP would have claimed. chronyd runs in the namespaces without setting
 // the clock. The nodes share one CLOCK_REALTIME, so NTP's claim is about that clock.
 //
-// Nothing here is for use outside of the demonstration.
+// The package is only for the demonstration.
 package demo

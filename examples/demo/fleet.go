@@ -14,8 +14,8 @@ import (
 )
 
 // place is where the processes run. There are two kinds. In one, each node has a network namespace
-// of its own, with links to those of all other nodes and of the coordinator. In the other, all
-// nodes share the loopback interface.
+// of its own. Links connect it to the namespaces of all other nodes and of the coordinator. In the
+// other, all nodes share the loopback interface.
 type place struct {
 	star *netns.Star // nil on the loopback interface
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// A measurement is an interval, so its difference from a claim is an interval, too. If measurement
-// and claim are single numbers, the difference is a single number. It is negative if the claim is
-// too low.
+// A measurement is an interval, so its difference from a claim is an interval, too. If both are
+// single numbers, so is the difference. The difference is negative if the claim is too low.
 func TestClaimIsOffByAnInterval(t *testing.T) {
 	r := analysis.Reference{Node: "A", FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9}
 	measured := analysis.Durations{

@@ -16,7 +16,7 @@ func marker(subtask, operator, end string) string {
 		".operator_subtask_index." + subtask + ".latency_" + end
 }
 
-// A claim is the range of values over the subtasks of the first operator of a vertex. The test has
+// A claim is the range of values of all subtasks of a vertex's first operator. The test also has
 // values that must not enter a claim: markers of later operators in a chain, metrics with similar
 // names, and values that are not numbers.
 func TestMarkersBecomeClaims(t *testing.T) {

@@ -1,6 +1,6 @@
 // Command race has a planted race: a lost update. Tellers on several nodes read a balance from an
-// account, and write it back with a deposit. Nothing stops two of them from reading the same
-// balance, and then one deposit is lost. That happens rarely, so a run may end well.
+// account, and write it back with a deposit. If two of them read the same balance, one deposit is
+// lost. This happens rarely, so a run may end well.
 //
 //	race -account :7070                      # on one node
 //	race -teller 1 -deposits 20 host:7070    # on each node, with another number

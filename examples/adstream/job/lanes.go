@@ -71,10 +71,9 @@ func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error
 }
 
 // greet waits until every receiver, and every instance after the receivers, is ready. An answer
-// proves that tuples get through, because they have the same subject as the hello. It also proves
-// that acknowledgements get through: the subscription for acknowledgements was made before the
-// subscription for answers, and servers announce subscriptions to each other in the order in which
-// these were made.
+// proves that tuples get through, because tuples have the same subject as the hello. It also proves
+// that acknowledgements get through: servers learn of subscriptions in the order in which they are
+// made, and the one for acknowledgements is made before the one for answers.
 func (s *sender) greet(ctx context.Context) error {
 	hello := (&message{kind: kindHello, from: s.from}).append(nil)
 	for i := range s.lanes {
