@@ -33,8 +33,8 @@ type Epoch struct {
 }
 
 // sleepStep_ns is the step in which Epoch.Sleep counts. A suspend takes far longer. Two processes
-// get values of the time slept that differ by at most some hundred nanoseconds. In about one of
-// 10^5 suspends, a step ends between their two values, and their epochs differ.
+// may measure the time slept differently, by at most some hundred nanoseconds. In about one of 10^5
+// suspends, a step ends between their two values. Then their epochs differ.
 const sleepStep_ns = 16_000_000
 
 func (e Epoch) String() string {

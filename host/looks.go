@@ -15,9 +15,10 @@ const muchWider = 4
 // cores gave.
 //
 // Looks are joined, never intersected. On a busy host, a hypervisor moves virtual cores to other
-// physical cores every few milliseconds: each time, the placement changes. The counters of physical
-// cores may disagree: the offsets of one pair of virtual cores were seen to differ by 150 cycles.
-// So an intersection of looks from several placements could be wrong for all of them.
+// physical cores every few milliseconds. Each move makes another placement. The counters of
+// physical cores may disagree: between placements, the offset of one pair of virtual cores was seen
+// to differ by 150 cycles. So an intersection of looks from several placements could be wrong for
+// all of them.
 type looks []Cycles
 
 // joined returns an interval that contains the offset of every placement that was measured. It
@@ -54,8 +55,8 @@ func (l looks) moved() bool {
 	return highest > lowest
 }
 
-// drifts reports whether the offset keeps reaching new values. It does if some look in the last
-// quarter contradicts every look in the first half. If a hypervisor only moves the cores, they
+// drifts reports whether the offset keeps reaching new values. drifts is true if some look in the
+// last quarter contradicts every look in the first half. If a hypervisor only moves the cores, they
 // return to earlier offsets.
 func (l looks) drifts() bool {
 	before := l[:(len(l)+1)/2]

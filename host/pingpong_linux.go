@@ -72,8 +72,8 @@ type line struct {
 }
 
 // hand gives the number n to the other core, and returns a reading of the counter from just before.
-// It first stores to the field fetched, which brings the cache line to this core. Without that, the
-// time for fetching the line would pass after the reading, and widen the result.
+// It first stores to the field fetched, which brings the cache line to this core. Otherwise the
+// line would be fetched after the reading, and the time for that would widen the result.
 func (l *line) hand(n uint64) (sent uint64) {
 	l.fetched.Store(n)
 	sent = counterBefore()
@@ -196,8 +196,8 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 }
 
 // A round is disturbed if it takes more than undisturbedRounds times as long as the median round.
-// An interrupt happened in it, or the hypervisor moved a virtual core. A move takes that long
-// because the core must leave the guest and enter it again.
+// Either an interrupt happened in the round, or the hypervisor moved a virtual core. A move takes
+// so long because the core must leave the guest and enter it again.
 const undisturbedRounds = 4
 
 // narrowest returns two hand-overs, one in each direction, that give the narrowest interval. No

@@ -29,10 +29,11 @@ var (
 // real number, ρ. If there are so few distinct differences that this may be chance, MeasureQuantum
 // takes the step that ρ gives, because it is the larger one.
 //
-// MeasureQuantum does not recognise two kinds of uneven steps: steps below 8 cycles, and steps that
-// are so nearly even that over all readings they add up to less than one cycle of difference. With
-// 20,000 readings, that is a scale within 1 ppm of a whole number. (KVM scales by 250 ppm or more,
-// or not at all.) The ideal counter may then be one or two cycles further than Step_cycles allows.
+// MeasureQuantum does not recognise two kinds of uneven steps. The first kind are steps below 8
+// cycles. The second kind are steps that are nearly even: over all readings, their unevenness adds
+// up to less than one cycle. With 20,000 readings, that is a scale within 1 ppm of a whole number.
+// (KVM scales by 250 ppm or more, or not at all.) The ideal counter may then be one or two cycles
+// further than Step_cycles allows.
 type Quantum struct {
 	Step_cycles uint64 `json:"step_cycles,string"`
 	Uneven      bool   `json:"uneven"` // steps alternate between two integers, because of scaling
@@ -56,8 +57,8 @@ const (
 	quantumEvidence = 8
 
 	// A scaled step is accepted in two cases. First, the differences of a counter without steps
-	// would fit it only with a probability below 2^-scaledEvidenceBits. Second, there are fewer
-	// than scaledFew distinct differences: too few to refute it.
+	// would fit the scaled step only with a probability below 2^-scaledEvidenceBits. Second, there
+	// are fewer than scaledFew distinct differences, which are too few to refute the scaled step.
 	scaledEvidenceBits = 40
 	scaledFew          = 32
 
@@ -182,9 +183,9 @@ func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 }
 
 // scaledStep looks for the largest real step ρ ≥ 8 such that every difference is within 1 of a
-// multiple of ρ. It returns ρ rounded up. sure is true if this is no coincidence. If the argument
-// stepped is true, whole blocks of readings have already shown that the counter has steps, so sure
-// is true, too. The differences must be sorted and distinct.
+// multiple of ρ. It returns ρ rounded up. sure is true if this cannot be chance. If the argument
+// stepped is true, whole blocks of readings have already shown that the counter has steps. Then
+// sure is true, too. The differences must be sorted and distinct.
 func scaledStep(distinct []uint64, stepped bool) (step uint64, sure, ok bool) {
 	smallest := float64(distinct[0])
 	for multiple := 1.0; smallest/multiple >= smallestScaled; multiple++ {

@@ -89,12 +89,11 @@ const mostBudgets = 10
 
 // MeasureSlack passes messages between cores until the budget is used up or nothing changes any
 // more. It first measures every core against the core with the lowest number. Then it measures the
-// pair with the largest possible offset, and now and then another pair. If the slack is then not
-// Known, it uses more budgets. If an offset drifts, the error wraps ErrCoresDisagree.
+// pair with the largest possible offset, and now and then another pair. If the slack is not Known
+// after that, it uses more budgets. If an offset drifts, the error wraps ErrCoresDisagree.
 //
 // The slack is valid for the time of measuring, and for each placement of virtual cores on physical
-// cores that was measured (type looks). Later it stays valid, unless a new placement has larger
-// offsets.
+// cores that was measured (type looks). It becomes invalid if a later placement has larger offsets.
 func MeasureSlack(options SlackOptions) (Slack, error) {
 	if len(options.Cores) == 0 {
 		return Slack{}, errors.New("measure core slack: no cores")
