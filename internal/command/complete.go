@@ -118,9 +118,9 @@ func pointsOf(run *runs.Directory) (points []string) {
 	return points
 }
 
-// afterComma returns the lists that a user may want after typing a part of a list of values with
-// commas. Each begins with the typed values before the last comma, and ends with one of the values
-// that the user has not typed.
+// afterComma completes a list of values with commas, of which a user has typed a part. Each list
+// that it returns begins with the typed values before the last comma, and ends with a value that
+// the user has not typed yet.
 func afterComma(values []string, typed string) (lists []string) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	chosen := strings.Split(before, ",")

@@ -23,9 +23,8 @@ const (
 // parts.
 var ErrPartial = errors.New("answered with suspect or missing parts")
 
-// A UsageError reports a wrong command line if neither the flags nor the number of arguments show
-// the mistake. An example is two flags that exclude each other. Errors that cobra finds need no
-// wrapping.
+// A UsageError reports a mistake in the command line that cobra does not find, such as two flags
+// that exclude each other. Errors that cobra finds need no wrapping.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
@@ -63,7 +62,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 }
 
 // Prepare gives root and all commands below it the behaviour that they share. *begun becomes true
-// when a subcommand's own code begins to run. Every earlier error means that the command line is
+// when a subcommand's own code begins to run. An error before that means that the command line is
 // wrong.
 func Prepare(root *cobra.Command) (begun *bool) {
 	root.SilenceErrors = true

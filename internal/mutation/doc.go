@@ -1,5 +1,5 @@
-// Package mutation breaks a package on purpose and checks that its tests notice. If somebody can
-// remove a rule and no test turns red, no test checks that rule.
+// Package mutation breaks a package on purpose and checks that its tests notice. If a rule can be
+// removed and no test turns red, no test checks the rule.
 //
 // A text file beside the tests lists the mutations. The go command's overlay applies each mutation
 // while it compiles; the source file does not change. If the text of a mutation no longer occurs in

@@ -16,8 +16,8 @@ const (
 )
 
 // Captured writes a run in which a client on node A sends 100 messages of 50 bytes to a server on
-// node B. Nobody receives the last one. The arrivals of the first 50 were seen, and it is known why
-// the first 25 waited. The run has more channels, too.
+// node B. Nobody receives the last one. The arrivals of the first 50 messages were seen. For the
+// first 25 messages, it is also known why they waited. The run has more channels, too.
 func Captured(rng *rand.Rand, parent, name string, more ...Channel) (nodes []Node, err error) {
 	nodes = Nodes(rng, 2)
 	channels := []Channel{{Node: 0, Name: blackbox.Channel}, {Node: 1, Name: blackbox.Channel}}

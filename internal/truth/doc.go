@@ -2,10 +2,10 @@
 // one counter at the moment when another counter had a given reading. Only a run of virtual nodes
 // has such a truth. Commands pass the truth to package analysis, which compares durations with it.
 //
-// A virtual counter has two implementations in package vnode. The fast one made the given reading.
-// It also finds the physical readings at which the counter shows the given reading. If the counter
-// makes steps, the exact implementation finds them instead. The exact implementation then
-// translates these physical readings to the other counter.
+// A virtual counter has two implementations in package vnode: a fast one, which made the given
+// reading, and an exact one. The fast implementation finds the physical readings at which the
+// counter shows the given reading. If the counter makes steps, the exact implementation finds these
+// physical readings instead. The exact implementation then translates them to the other counter.
 //
 // The package judges nothing. It translates only counters, not clocks.
 package truth

@@ -20,8 +20,8 @@ type Physical struct {
 // by up to a quarter of an hour, is steered by up to 100 ppm, and slews by a millisecond every ten
 // seconds. In a run of more than ten minutes it slews about sixty times in all.
 //
-// In windows of 20 s, the node's rate wanders by at most half of share_ppm. So the relative rate of
-// two nodes with the same share_ppm wanders by at most share_ppm.
+// In windows of 20 s, the node's rate wanders by at most half of share_ppm. So if two nodes have
+// the same share_ppm, their relative rate wanders by at most share_ppm.
 func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_ppm float64,
 	lasts time.Duration) vnode.Config {
 	const windowSeconds = 20

@@ -20,8 +20,8 @@ import (
 const listWidth = 400
 
 // checkChosen fails if a run has no log, no chosen node or no chosen channel. It is called before
-// anything is analyzed or written. If some of the chosen names exist and others do not, checkChosen
-// does not fail: the answer names the others.
+// anything is analyzed or written. If some of the chosen names exist, checkChosen does not fail.
+// The answer then lists the names that do not exist.
 func checkChosen(dir *runs.Directory, chosen *analysis.Filter) error {
 	nodes, channels := command.NodesOf(dir), dir.Channels()
 	fails := func(why string, names []string) error {

@@ -295,10 +295,10 @@ func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path stri
 	return nil
 }
 
-// ownNames reports whether a node logs only at points at which no other node logs, and each id at
-// most once at each of them. Otherwise the node's logs change the answers about other nodes, for
-// two reasons. Of a tuple's events at one point, only the earliest is used, whichever node logged
-// it. And an id that is used again begins another tuple.
+// ownNames reports whether a node shares no point with other nodes, and logs each id at most once
+// at a point. Otherwise the node's logs change the answers about other nodes, for two reasons. Of a
+// tuple's events at one point, only the earliest is used, whichever node logged it. And an id that
+// is used again begins another tuple.
 func ownNames(logs, node string) (bool, error) {
 	entries, err := os.ReadDir(logs)
 	if err != nil {
