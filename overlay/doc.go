@@ -60,8 +60,8 @@
 // limits.go bounds what a node keeps and what it passes on, whatever others send. A node that
 // breaks a rule is named by [Node.Blamed], and its neighbours give it up after ShunAfter offences.
 // An edge is given away only by the node at its beginning, so a liar can give away or refuse
-// nothing but its own edges. Requests and walks carry numbers from the node's random stream. A node
-// that cannot read these numbers cannot forge an answer, if the stream cannot be guessed.
+// nothing but its own edges. Requests and walks carry numbers from the node's random stream. So
+// only a node that reads these numbers, or guesses the stream, can forge an answer.
 //
 // Three kinds of harm are not prevented. A node that says that it is very hot attracts climbs,
 // which may then miss other hot nodes. But this node is in all their answers. A node that accepts
