@@ -185,9 +185,9 @@ type journalEntry struct {
 // dropRange is a series of events that were dropped at one place in the sequence of records.
 type dropRange struct {
 	at uint64 // the sequence number of the record that follows the dropped events
-	// before is the number of events dropped before this range. The number of events in this range
-	// is the next range's before minus this range's before; for the newest range,
-	// producerLine.dropped minus this range's before.
+	// before is the number of events dropped before this range. To get the number of events in this
+	// range, subtract its before from the before of the next range, or, for the newest range, from
+	// producerLine.dropped.
 	before uint64
 	first  uint64 // smallest counter of the events
 	last   uint64 // largest counter of the events

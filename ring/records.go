@@ -11,8 +11,8 @@ import (
 // ring of gigabytes would end a drainer that has a memory limit. Reading a hole of a file takes no
 // memory.
 //
-// The kernel copies from the page cache, which is the memory that the program writes to through its
-// mapping. So only the order of loads matters.
+// The kernel copies from the page cache. The program writes to the same memory through its mapping.
+// So only the order of loads matters.
 //
 // Before a read, the reader loads the tail from the mapping with an atomic load. The kernel's loads
 // follow on the same thread, and that is enough: on x86 no load happens before an earlier load of

@@ -86,7 +86,7 @@ var directories sync.Map // *atomic.Bool, by the directory's path
 
 // lostDrainer returns the mark of a directory. The first shard of the directory that waits for
 // stallLimit in vain sets the mark. While the mark is set, the program does not wait in any ring of
-// the directory. Whichever of these shards first sees its head move clears the mark.
+// the directory. The first of these shards that sees its head move clears the mark.
 func lostDrainer(dir string) *atomic.Bool {
 	mark, _ := directories.LoadOrStore(filepath.Clean(dir), new(atomic.Bool))
 	return mark.(*atomic.Bool)
@@ -146,8 +146,9 @@ func (s *Shard) Room(n, counter uint64) bool {
 }
 
 // wait returns true when there is room, and false when the head has not moved for stallLimit. After
-// such a failure, wait returns false at once: in this shard until its head moves, and in all other
-// shards and rings of the directory until one of them sees its head move.
+// such a failure, later calls return false at once. For this shard, they do so until its head
+// moves. For the other shards and rings of the directory, they do so until the head of any of them
+// moves.
 func (s *Shard) wait(n uint64) bool {
 	since := s.now()
 	for attempt := 0; ; attempt++ {
