@@ -57,7 +57,7 @@ extern "C" {
  * Cancellation. No call is a cancellation point. Disable asynchronous cancellation around cp_log
  * and cp_link on a channel of cp_open_shared: in these calls it could leave a record that nobody
  * finishes. In cp_open and cp_ids_open it could leave a channel or ids open until the process ends.
- * In cp_ids_next it may waste an id. In other calls it does no harm.
+ * In cp_ids_next it may waste an id. In all other calls it is harmless.
  *
  * The end of a thread. Destructors of a thread's data (pthread_key_create, thread_local) may make
  * any call.
@@ -264,9 +264,10 @@ __attribute__((warn_unused_result)) bool cp_ids_next(cp_ids *ids, uint64_t *id);
 const char *cp_ids_error(const cp_ids *ids);
 
 /*
- * cp_ids_random_node reports whether the directory had no node number, so that cp_ids_open chose a
- * random one. Among n such nodes, the probability that two have the same number is about n²/32768.
- * If that is too high, give the nodes numbers. Signal handlers may call cp_ids_random_node.
+ * cp_ids_random_node reports whether cp_ids_open chose the node's number at random, because the
+ * directory had none. Among n such nodes, the probability that two have the same number is about
+ * n²/32768. If that is too high, give the nodes numbers. Signal handlers may call
+ * cp_ids_random_node.
  */
 bool cp_ids_random_node(const cp_ids *ids);
 

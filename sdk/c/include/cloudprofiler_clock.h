@@ -12,10 +12,10 @@
  *	cp_stamp_read(&received, 100, message, bytes);
  *	cp_clock_receive(&clock, epoch, &received);
  *
- * A stamp here holds only processes that were heard of within epsilon, and at most CP_CLOCK_HELD
- * of them. They may have any number. A program with more processes may define a larger
- * CP_CLOCK_HELD, up to 65536, before it includes this header. Nothing allocates or locks. One
- * thread at a time may use a clock.
+ * A stamp here holds only processes that were heard of within epsilon, and at most CP_CLOCK_HELD of
+ * them. The numbers of these processes may be as large as you like. A program with more processes
+ * may define a larger CP_CLOCK_HELD, up to 65536, before it includes this header. Nothing allocates
+ * or locks. One thread at a time may use a clock.
  */
 #ifndef CLOUDPROFILER_CLOCK_H
 #define CLOUDPROFILER_CLOCK_H

@@ -49,9 +49,8 @@ static void extend(struct drop_range *range, uint64_t counter, bool alone)
  *
  * With many writers, a signal handler may interrupt drop anywhere. Before drop continues, other
  * drops may have run completely (see drop_in_turn). So drop replaces only values that it has seen.
- * If it finds another value, it starts over, as if it had died and been called again. drop always
- * notices such a change: the count only grows, and if a word of the table changes, it never gets an
- * earlier value again.
+ * If it finds another value, it starts over, as if it had died and been called again. It cannot
+ * miss a change: the count only grows, and a word of the table never returns to an earlier value.
  */
 static void drop(struct shard *s, uint64_t counter, bool alone)
 {

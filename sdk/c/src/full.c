@@ -19,7 +19,7 @@
 /*
  * If a yield takes longer than SLOW_YIELD_NS, another program that computes has the core. The next
  * yield would take as long, and a hundred of them longer than STALL_NS. So the thread then sleeps
- * instead of yielding, and its first sleeps take less time.
+ * instead of yielding. Its first sleeps are shorter than such a yield.
  */
 #define SLOW_YIELD_NS UINT64_C(100000)
 
@@ -100,9 +100,9 @@ static uint64_t refresh(struct channel *c, struct shard *s)
 
 /*
  * wait_for_room waits until there is room for n records. It holds no lock, so that a signal handler
- * may log to this channel meanwhile. After a wait in vain, wait_for_room returns false at once: in
- * this shard until its head moves, and in all other shards and rings of the directory until one of
- * them sees its head move.
+ * may log to this channel meanwhile. After a wait in vain, later calls return false at once. For
+ * this shard, they do so until its head moves. For the other shards and rings of the directory,
+ * they do so until the head of any of them moves.
  */
 static bool wait_for_room(struct channel *c, struct shard *s, uint64_t n)
 {

@@ -209,8 +209,9 @@ static bool put_claimed(struct shard *s, uint64_t id)
 
 /*
  * first_last puts an event into a cell of first-last. Each shard has such a cell, and the reader
- * merges all cells. first_last uses the first cell that no thread has reserved, because a thread
- * with a cell may have lost its core, or a signal handler may have interrupted it.
+ * merges all cells. first_last uses the first cell that no thread has reserved. It does not wait
+ * for a certain cell, because a thread with a cell may have lost its core, or a signal handler may
+ * have interrupted it.
  *
  * If all cells are reserved, first_last waits. But a signal handler must not wait for the call that
  * it interrupted. That call may have a cell, or a turn in cp_drop for which the threads with cells

@@ -21,7 +21,7 @@ bool cp_kept_in_memory(int fd)
 
 /*
  * files names the files in which a version of control groups says what a group uses and may use.
- * cache names the lines of memory.stat with memory that the kernel reclaims before it ends a
+ * cache names lines of memory.stat. They count memory that the kernel reclaims before it ends a
  * process.
  */
 struct files {

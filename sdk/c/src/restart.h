@@ -1,9 +1,9 @@
 /*
- * A restartable sequence is a piece of code that ends with one store. If the kernel stops a thread
- * in it, to run another thread, to deliver a signal or to move the thread to another core, then the
- * thread leaves the sequence without that store. So a thread can change what belongs to its core
- * without a locked operation. glibc 2.35 or later registers every thread with the kernel for this
- * (man 2 rseq).
+ * A restartable sequence is a piece of code that ends with one store. Suppose that the kernel stops
+ * a thread in the sequence: to run another thread, to deliver a signal, or to move the thread to
+ * another core. Then the thread leaves the sequence without that store. So a thread can change what
+ * belongs to its core without a locked operation. glibc 2.35 or later registers every thread with
+ * the kernel for this (man 2 rseq).
  */
 #ifndef CP_RESTART_H
 #define CP_RESTART_H
@@ -28,10 +28,10 @@ enum cp_reserve {
 bool cp_can_restart(void);
 
 /*
- * cp_share makes all writers of a channel use a compare-and-swap from now on. It is for threads for
- * which cp_advance does not work: the kernel does not know them, their core has no shard to itself,
- * or a debugger interrupts them after each instruction. It returns false if the kernel does not
- * interrupt the threads that may be in cp_advance.
+ * cp_share makes all writers of a channel use a compare-and-swap from now on. A thread calls it if
+ * cp_advance does not work for the thread: the kernel does not know the thread, its core has no
+ * shard to itself, or a debugger interrupts it after each instruction. cp_share must interrupt all
+ * threads that may be in cp_advance. It returns false if the kernel refuses.
  */
 bool cp_share(struct channel *c);
 

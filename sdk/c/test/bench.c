@@ -4,13 +4,14 @@
  * for many writers, which is emptied between turns. Calls and readings take turns of a few
  * milliseconds. For each repetition the program prints a line with medians over many turns: the
  * ratio, the nanoseconds of a call, the nanoseconds of a reading, and four ratios for many writers.
- * The first two are for logged events: with the fastest way to reserve places that this machine
- * has, and with a compare-and-swap. The other two are for counted events, in the same two ways.
+ * Two of these four ratios are for logged events: one with the fastest way to reserve places that
+ * this machine has, and one with a compare-and-swap. The other two are for counted events, with the
+ * same two ways.
  *
  *	bench [REPETITIONS]
  *
- * "bench turns" answers each line of input with the nanoseconds of a call, for a program that
- * measures other calls in between.
+ * "bench turns" answers each line of input with the nanoseconds of a call. A program uses it to
+ * measure other calls in between.
  */
 #define _GNU_SOURCE
 #include <sched.h>

@@ -107,7 +107,8 @@ static void end_wait(void) { STORE(((struct channel *)channel)->lost, true); }
 
 /*
  * If other programs want the core, each yield gives it to all of them first. A call that only
- * yielded would use up its waiting time, and see late that there is room. So a call soon sleeps.
+ * yielded would use up its waiting time, and would notice late that there is room. So a call soon
+ * sleeps.
  */
 static void test_call_sleeps_where_yields_are_slow(void)
 {
@@ -366,7 +367,7 @@ static void test_handler_while_settings_change(void)
 }
 
 /*
- * hold reserves the cells of a channel, or takes its turns, as a thread would that never continues.
+ * hold reserves the cells of a channel, or takes its turns, like a thread that never continues.
  */
 static void hold(cp_channel *hot, bool cells, const void *dropper)
 {
@@ -387,9 +388,9 @@ static void handle_by_first_and_last(int sig)
 }
 
 /*
- * A handler that finds no free cell usually waits until one is free. But if it interrupted a
- * thread that itself waits at drops for its turn, the handler drops its event: the cells may
- * belong to a thread that waits for the interrupted one.
+ * A handler that finds no free cell usually waits until one is free. But if it interrupted a thread
+ * that waits for its turn to count a drop, the handler drops its event. Otherwise both might wait
+ * for ever, because a thread with a cell may wait for the interrupted thread.
  */
 static void test_handler_finds_no_cell(void)
 {

@@ -37,8 +37,8 @@ int cp_hurried_link(cp_channel *c, uint64_t parent, uint64_t child)
 }
 
 /*
- * append writes a record where cp_log is inline, in the same order, but with a given stamp. It
- * reports whether it did.
+ * append does the same as the inline part of cp_log, but with a given stamp. It returns true if it
+ * wrote a record.
  */
 static inline bool append(cp_channel *c, uint64_t counter, uint64_t id)
 {

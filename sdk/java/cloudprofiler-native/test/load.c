@@ -1,7 +1,7 @@
 /*
  * Loads the native library and calls the methods of the Java class Native, as a JVM does. An object
- * of Java is a struct object here. So the library is tested with musl although no JVM that uses it
- * is at hand.
+ * of Java is a struct object here. So the library can be tested with musl without a JVM that uses
+ * musl.
  *
  *	load LIBRARY
  */

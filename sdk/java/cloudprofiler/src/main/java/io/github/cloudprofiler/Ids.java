@@ -65,8 +65,8 @@ public final class Ids implements AutoCloseable {
     }
 
     /**
-     * Reports whether the directory had no node number, so that a random one was chosen. Among n
-     * such nodes, the probability that two have the same number is about n²/32768. If that is too
+     * Reports whether the node's number was chosen at random, because the directory had none. Among
+     * n such nodes, the probability that two have the same number is about n²/32768. If that is too
      * high, give the nodes numbers.
      */
     public boolean randomNode() {

@@ -43,8 +43,8 @@ final class Rule {
 
     /**
      * Returns whether an event with this id goes to the native library. It does not branch to
-     * another method: a JIT that has seen such a branch taken only rarely, on other channels, would
-     * not inline that method. The product's high half is an intrinsic.
+     * another method. If such a branch was rarely taken on other channels, the JIT would not inline
+     * that method. The product's high half is an intrinsic.
      */
     boolean keeps(long id) {
         if ((id & mask) >= below) { // neither is negative

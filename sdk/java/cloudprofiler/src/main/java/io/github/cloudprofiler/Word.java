@@ -16,7 +16,7 @@ import java.nio.ByteOrder;
  *
  * <p>A load from an address takes half as long as one from a buffer. Java 22 and later load from an
  * address by the foreign memory interface, and earlier versions by sun.misc.Unsafe, about which
- * later versions warn. The buffer is for JVMs that refuse both.
+ * later versions warn. The buffer is for JVMs in which neither of these works.
  */
 final class Word {
     private static final VarHandle IN_BUFFER =

@@ -53,8 +53,8 @@ final class Fitness {
 
     /**
      * Returns the version of the jar with the set's first class. If the set names a file, the
-     * version is in that file and not in the manifest: the file is still there if the engine's
-     * classes were packed into the program's own jar.
+     * version is read from that file, and otherwise from the manifest. If the engine's classes were
+     * packed into the program's own jar, the engine's manifest is lost, but the file is not.
      */
     String version(JoinpointSet set) {
         String version = set.versionFile() == null ? manifestVersion(set) : fileVersion(set);

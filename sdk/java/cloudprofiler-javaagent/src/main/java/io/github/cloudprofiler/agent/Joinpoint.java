@@ -55,8 +55,8 @@ record Joinpoint(
     }
 
     /**
-     * Returns a root that the advice needs at the end of the method although the method has
-     * overwritten it. Returns null if there is no such root.
+     * Returns a root that the advice needs at the end of the method, but that the method has
+     * overwritten. Returns null if there is no such root.
      */
     String lost(ClassFacts facts, ClassFacts.Member m) {
         if (!atExit) {

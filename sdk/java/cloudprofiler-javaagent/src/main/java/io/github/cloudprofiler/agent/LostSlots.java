@@ -8,8 +8,8 @@ import org.objectweb.asm.Opcodes;
 import org.objectweb.asm.Type;
 
 /**
- * Finds the parameters of a method that do not have their first value any more when the method
- * returns: it writes to their local variables, or a stack map frame drops the variables or gives
+ * Finds the parameters of a method that have lost their first value when the method returns. Either
+ * the method writes to their local variables, or a stack map frame drops these variables or gives
  * them another type.
  */
 final class LostSlots extends MethodVisitor {

@@ -12,7 +12,7 @@ import java.util.regex.Pattern;
  * exact length of the safepoint, and the exact time since the previous safepoint. So the safepoints
  * of a JVM are a chain, and only the position of the whole chain is not known. Each line bounds
  * this position: its safepoint ended before the line's stamp, and began after the stamp of an
- * earlier line of the VM's thread. The chain is where all lines allow it to be.
+ * earlier line of the VM's thread. So the lines together show where the chain is.
  */
 final class PauseLines {
     /** The lines to log. Their decorator is a stamp: the JVM's own nanoTime. */

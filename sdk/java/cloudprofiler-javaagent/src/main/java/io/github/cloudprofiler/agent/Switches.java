@@ -3,9 +3,9 @@ package io.github.cloudprofiler.agent;
 import java.util.Arrays;
 
 /**
- * Which sets of joinpoints are off. A set is switched off as a whole. Some ids are counts: if a
- * joinpoint missed one record of the engine, the next record would get the id of the missed one,
- * and a wrong match is worse than none.
+ * Which sets of joinpoints are off. A set is switched off as a whole, because some ids are counts.
+ * If one joinpoint missed a record of the engine, the next record would get the id of the missed
+ * record. A wrong match is worse than none.
  */
 public final class Switches {
     /**

@@ -11,8 +11,8 @@ import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
  * that "cp-bench java" can measure C in between. "flink" asks for a record that a task receives,
  * works on and sends; "flink-sampled" for the same if 2 of 1,024 are kept; "storm" for a tuple that
  * a bolt receives, works on and sends on. The rings of Storm are in the directory of the argument,
- * which somebody must drain. The engines themselves are not here: objects with the members that the
- * advices use take their place.
+ * which the caller must drain. The program contains no engine, but objects with the members that
+ * the advices use.
  */
 public final class RecordCost {
     private static final int RECORDS = 30_000;

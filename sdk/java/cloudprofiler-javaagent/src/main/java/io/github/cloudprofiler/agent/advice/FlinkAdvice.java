@@ -7,8 +7,8 @@ import java.util.Map;
 
 /**
  * Flink's records have no ids. But they travel in queues, the subpartitions. Only one task writes
- * to a subpartition, and only one task reads it, in the same order. So each of the two counts the
- * elements, and makes the id from the count: see {@link Ordinals}. All elements are counted:
+ * to a subpartition, and only one task reads it, in the same order. So both tasks count the
+ * elements, and make the id from the count: see {@link Ordinals}. All elements are counted:
  * records, watermarks and the rest. Only records are logged. The name of a partition contains the
  * attempt that produces it, so after a failure the ids are new.
  */
@@ -296,8 +296,8 @@ public final class FlinkAdvice {
 
     /**
      * A timer, or a letter of the mailbox (code that was handed to the task's thread), is about to
-     * run, perhaps while the task works on a record. The records that it emits were not made of
-     * that record.
+     * run. The task may be working on a record. The records that the timer or letter emits are not
+     * made of that record.
      */
     public static void interrupted() {
         FlinkTask t = FlinkTask.OF_THREAD.get();

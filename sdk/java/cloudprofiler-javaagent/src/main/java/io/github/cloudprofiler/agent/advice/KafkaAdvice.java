@@ -122,8 +122,8 @@ public final class KafkaAdvice {
     }
 
     /**
-     * A smaller batch took the next record of the batch that is split, or had no room for this
-     * record.
+     * A batch is being split. A smaller batch took the next record of it (done), or had no room for
+     * that record.
      */
     public static void moved(Object batch, boolean done) {
         Sending s = Sending.ofThread();
@@ -193,8 +193,8 @@ public final class KafkaAdvice {
     }
 
     /**
-     * A broker has acknowledged a batch. The producer may have given the batch up before, because
-     * the acknowledgement took too long. Its records are in the topic all the same.
+     * A broker has acknowledged a batch. The records are in the topic, even if the producer has
+     * given up the batch because the acknowledgement took too long.
      */
     public static void acknowledged(Object batch, long baseOffset, int records) {
         Batch b = (Batch) batch;

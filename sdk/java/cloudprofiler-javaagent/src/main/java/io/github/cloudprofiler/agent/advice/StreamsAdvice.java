@@ -5,11 +5,11 @@ import io.github.cloudprofiler.agent.advice.KafkaAdvice.Origin;
 import io.github.cloudprofiler.agent.advice.KafkaAdvice.Sending;
 
 /**
- * Kafka Streams reads, processes and sends on one thread, and can name at each moment the record
- * that it is processing. This is also true if a cache or a buffer kept a result for a while. So a
- * record that a sink sends is linked with the record that Streams names then. For a record that a
- * punctuation sends, Streams names none, so that record is not linked. {@link KafkaAdvice} logs the
- * sent records.
+ * Kafka Streams reads, processes and sends on one thread. At each moment, it can name the record
+ * that it is processing, even if a cache or a buffer kept a result for a while. So a record that a
+ * sink sends is linked with the record that Streams names then. For a record that a punctuation
+ * sends, Streams names none, so that record is not linked. {@link KafkaAdvice} logs the sent
+ * records.
  */
 public final class StreamsAdvice {
     private StreamsAdvice() {}

@@ -175,8 +175,7 @@ class FlinkAdviceTest {
     }
 
     /**
-     * Returns ids that follow from the queue's first id and the ordinals: only those that are 0 mod
-     * y.
+     * Computes ids from the queue's first id and the ordinals, and returns those that are 0 mod y.
      */
     private static List<Long> kept(long y, long first, long... ordinals) {
         return LongStream.of(ordinals).map(o -> first + o)
