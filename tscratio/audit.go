@@ -15,10 +15,10 @@ type Audit struct {
 	// accuses nobody, because any of its nodes may be wrong.
 	Accused []string
 
-	// Liars are nodes whose disagreements with others have nothing in common but the node itself.
-	// The node that explains the most disagreements comes first. The list is empty if one node is
-	// in every disagreement. For each listed node, either the node itself is wrong, or at least
-	// leastAlone other nodes are wrong.
+	// Liars are nodes that disagree with others, where the disagreements of a node have only this
+	// node in common. The node that explains the most disagreements comes first. The list is empty
+	// if one node is in every disagreement. For each listed node, either the node itself is wrong,
+	// or at least leastAlone other nodes are wrong.
 	Liars []string
 }
 
@@ -163,11 +163,11 @@ func (a *auditor) liars() (named []string) {
 }
 
 // agreeing returns how many paths over third nodes must agree about an end of a value. It gets the
-// interval of the direct relation, if there is one, and those of all paths. With ThirdAgreed, two
-// paths must agree, or more in a fleet whose paths often contradict each other. For each of the
-// given paths that contradicts the others, one more path must agree. If there are fewer paths than
-// must agree, it is enough that all of them agree. But in a fleet with many contradictions, two
-// paths alone are not believed.
+// interval of the direct relation, if there is one, and the intervals of all paths. With
+// ThirdAgreed, two paths must agree. In a fleet whose paths often contradict each other, it is more
+// than two. For each of the given paths that contradicts the others, one more path must agree. If
+// there are fewer paths than must agree, all of them must agree. But in a fleet with many
+// contradictions, two paths alone are not believed.
 func (c *Closure) agreeing(direct, thirds []Interval) int {
 	n := c.third.needed()
 	if c.third != ThirdAgreed || len(thirds) < n {
@@ -217,9 +217,8 @@ const (
 
 // agreement returns how many paths must agree in a fleet like this one. For each path that
 // contradicts others, agreeing adds one. A lie that is not much larger than the bounds contradicts
-// nothing. Such lies are assumed to be as frequent as the lies that do contradict something. Only
-// pairs of nodes without a direct relation are looked at. If all pairs are measured, two paths must
-// agree.
+// nothing. Such lies are assumed to be as frequent as larger lies. Only pairs of nodes without a
+// direct relation are looked at. If all pairs are measured, two paths must agree.
 func (l *longerPaths) agreement(c *Closure) int {
 	l.doubted.Do(func() {
 		r := rand.New(rand.NewPCG(1, uint64(len(c.names))))

@@ -150,9 +150,9 @@ func TestBarHalfTheWander(t *testing.T) {
 
 // TestBarMoreThanTheWander lets the true wander exceed the declared one. Then the answer to a query
 // may be false without being marked as suspect. The test reports how many such answers each factor
-// gives. If the wander moves readings by more than the network's bound, a factor of five or more
-// must give no such answer. If the bound is wider, constraints cannot show what happens between
-// them (docs/accuracy.md).
+// gives. In some networks, the wander moves readings by more than the bound. There, a factor of
+// five or more must give no such answer. In the other networks, constraints cannot show what
+// happens between them (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {

@@ -44,8 +44,8 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	return w.narrowed(s, d.Verdict, xs[:n], ys[:n], elapsed), d
 }
 
-// along finds durations by the segment's method alone, from the first pair on. It stops where a
-// translation needs another piece of a relation than that of the first pair, or has another
+// along finds durations by the segment's method alone, from the first pair on. It stops at the
+// first translation that needs another piece of a relation than the first pair, or that has another
 // verdict. It returns the number of durations found, and the verdict of their translations.
 func (w *Ways) along(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int, verdict Verdict) {
 	switch {
@@ -94,8 +94,8 @@ func grown[T any](buffer *[]T, n int) []T {
 // narrowed intersects the durations from [Ways.along] with the durations that follow from
 // translating both events to the reference. So a duration never contradicts those translations. If
 // the events cannot be translated, or their translations have another verdict than the durations,
-// the durations stay unchanged. It returns how many durations, counted from the first, are final.
-// If it returns 0, the caller asks the closure for the first duration.
+// the durations stay unchanged. narrowed returns how many durations, counted from the first, are
+// final. If it returns 0, the caller asks the closure for the first duration.
 func (w *Ways) narrowed(s *waySegment, verdict Verdict, xs, ys []uint64, elapsed []Elapsed) int {
 	if len(xs) == 0 {
 		return 0

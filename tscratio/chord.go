@@ -75,8 +75,8 @@ func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 // scratch is memory that chordsWithin reuses from one window to the next.
 type scratch struct{ lower, upper []point }
 
-// steepest returns the chord of the largest slope from a point of first to a later point of second.
-// Both slices must be sorted by c. steepest reports whether there is any chord.
+// steepest returns the steepest chord that leads from a point of first to a later point of second.
+// Both slices must be sorted by c. It also reports whether there is any chord.
 //
 // It improves one chord step by step, as Newton's method does. Among all chords, the one that rises
 // most above the current slope is steeper than the current chord. When no chord rises above the
@@ -157,8 +157,8 @@ func (c chords) shorter() chord {
 const leastWindowsApart = 16
 
 // leastWindows are the window lengths to search, as multiples of the stated length. A slow movement
-// of the rate shows only in the longer windows. If round trips are long, any movement shows only
-// there.
+// of the rate shows only in the longer windows. If round trips are long, all movements show only in
+// the longer windows.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
 // eachWindow calls a function with windows around some of the given places (evidence.places). It

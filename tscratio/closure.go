@@ -272,8 +272,8 @@ type told struct {
 }
 
 // settled contains the paths on which each end of a value rests: the direct relation, or the paths
-// over as many third nodes as must agree. For each end, the last of its paths gives the outermost
-// end, which is the end of the value.
+// over as many third nodes as must agree. The last path of an end gives the outermost end, which is
+// the end of the value.
 type settled struct {
 	lo, hi  []told
 	verdict Verdict

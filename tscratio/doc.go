@@ -69,9 +69,9 @@
 //     The line is a chord on the outer side of a convex or concave function (relate.go);
 //   - w_min is rounded down (chord.go).
 //
-// ErrBeyondLimit and ErrOutOfRange refuse what cannot be answered: a reading or a rate so far from
-// the constraints that the wander allows any value, a reading from before the other counter began,
-// or a duration that does not fit 64 bits.
+// ErrBeyondLimit and ErrOutOfRange refuse what cannot be answered. ErrBeyondLimit is for a reading
+// or a rate so far from the constraints that the wander allows any value. ErrOutOfRange is for a
+// reading from before the other counter began, and for a duration that does not fit 64 bits.
 //
 // Floating point is used only for display.
 package tscratio

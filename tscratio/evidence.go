@@ -180,9 +180,9 @@ func firstFrom(fs []fact, b uint64) int {
 	return i
 }
 
-// seen is a polygon (polygon.go) as seen from y: each distance is measured from y, and each reading
-// of the node to translate into is relative to the field anchor. One seen is reused for many
-// windows.
+// seen is a polygon (polygon.go) whose origin is at y: each distance is measured from y. Each
+// reading of the node to translate into is relative to the field anchor. One seen is reused for
+// many windows.
 type seen struct {
 	polygon
 	y, anchor uint64

@@ -182,8 +182,8 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 }
 
 // However a node lies, even differently at each moment, what is known about the other nodes stays
-// true. Durations between the others stay true, too, whether they are found singly, by views or in
-// batches.
+// true. Durations between the other nodes stay true, too. It makes no difference whether they are
+// found singly, by views or in batches.
 func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 	const seconds = 12
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {

@@ -24,9 +24,9 @@ var ErrExtrapolated = errors.New("reading is not between the anchors")
 // PaperRelation is immutable.
 type PaperRelation struct {
 	// lower and upper are two lines. If φ, the function from B's counter to A's, has a constant
-	// rate, it lies between them. In the paper an answerer's stamps are single readings. For such
-	// anchors, equation (4) is the mean of the lines. The bound would be half of the distance
-	// between the lines, but (7) makes it the same everywhere.
+	// rate, it lies between them. In the paper, each stamp of an answerer is a single reading. For
+	// anchors of this kind, equation (4) is the mean of the lines. Half of the distance between the
+	// lines would be a bound, but the paper's bound (7) is the same everywhere.
 	lower, upper line
 
 	from, to uint64   // the readings of B for which the lines are proven

@@ -127,8 +127,8 @@ func (s *search) result() (Duration, error) {
 
 const (
 	// maxDisjoint is the largest number of paths between two nodes that have no direct relation.
-	// More paths narrow an interval less and less: in a random graph each is longer than the one
-	// before.
+	// Each further path narrows the interval less, because in a random graph it is longer than the
+	// one before.
 	maxDisjoint = 8
 
 	// maxHops is the largest number of relations in a path. In a random graph in which 10,000 nodes
@@ -375,9 +375,9 @@ func (c *Closure) link() {
 
 // weigh gives every relation its weight: the width of its intervals in the middle of the readings
 // that it translates, in nanoseconds. Weights add up along a path, as widths do. A relation that
-// covers less time than others weighs more, because a path is of use only while all of its
-// relations are. Suspect relations weigh so much that a path avoids them wherever another one
-// leads.
+// covers less time than others weighs more, because a path can be used only for times that all of
+// its relations cover. Suspect relations weigh so much that a path contains one only if there is no
+// other path.
 func (c *Closure) weigh() {
 	c.link()
 	longest_s := 0.0

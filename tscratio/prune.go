@@ -12,14 +12,14 @@ const pruneWindows = 8
 // Prune drops constraints that change no answer, and returns the number of dropped constraints. In
 // every window of up to 8 times the stated length whose wander is at most MaxWander, answers stay
 // the same to the cycle. In other windows answers stay true. w_min is the largest of the wanders
-// that single windows prove. What a window of up to 8 times the stated length proves stays the
-// same, too, if it is at most MaxWander.
+// that single windows prove. In windows of up to 8 times the stated length, the proven wander stays
+// the same, too, if it is at most MaxWander.
 //
 // Prune may drop a lower constraint i if the same train has some j with
 //
 //	a_j − a_i ≥ max over r of r·[(b_j − b_i) + w_max·|b_j − b_i|]
 //
-// because then j implies i at every y. The rule for upper constraints is the mirror image. Only
+// because j then implies i at every y. The rule for upper constraints is the mirror image. Only
 // constraints of one train can replace each other, because a window contains a whole train or none
 // of it. Here r ranges over the rates of all windows that may contain the train. provenRates proves
 // these rates from constraints that are never dropped, called anchors in this file. Each train's
@@ -109,8 +109,8 @@ func impliesUpper(j, i reading, rates RateInterval, f fraction) bool {
 	return atLeast(i.a, j.a, furthest(i.b, j.b, f), rates)
 }
 
-// furthest returns the largest possible difference of the distances c (doc.go) of two readings: the
-// distance of b minus the distance of b2, from whatever y both are measured. The result is (b − b2)
+// furthest compares the distances c (doc.go) of two readings from a common y: it returns the
+// largest value, over all y, of the distance of b minus the distance of b2. The result is (b − b2)
 // + f·|b − b2|, plus one because each c is rounded to a whole cycle.
 func furthest(b, b2 uint64, f fraction) int64 {
 	if b == b2 {

@@ -162,8 +162,8 @@ func TestNeverWiderThanPaper(t *testing.T) {
 const one = Rate(1) << rateBits
 
 // TestImplied takes pairs of constraints at the limit of Prune's rule: one constraint just implies
-// the other, or just does not. In exact rationals, the test looks for a rate, a wander and a
-// reading for which the implying constraint allows what the implied one forbids.
+// the other, or just does not. In exact rationals, the test looks for a counterexample: a rate, a
+// wander and a reading that the implying constraint allows and the implied one forbids.
 func TestImplied(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		implied, n := 0, 20_000/seed.Share()

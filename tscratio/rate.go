@@ -198,7 +198,7 @@ func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 // maxSteps is the largest number of steps into which a duration is cut. Steps are W long (half of a
 // stated window) up to a duration of maxSteps·W, which is half a day if W is 10 s. A longer
 // duration is cut into longer steps, so that even a duration of decades is computed quickly. Such
-// durations occur if a program logs a counter of its own making.
+// durations occur if a program makes up the counters that it logs.
 const maxSteps = 4096
 
 // passed lets the first node count a number of cycles, forwards or backwards from its reading y. It

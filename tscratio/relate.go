@@ -190,9 +190,9 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 }
 
 // reached returns the largest distance from a knot at which a reading is still translated by that
-// knot, on the side of one neighbouring knot. A reading beyond half of the distance between the two
-// knots is nearer to the neighbour. If knots between the two were left out (apart), the
-// extrapolation limit applies instead of reach.
+// knot, on the side of one neighbouring knot. half is half of the distance between the two knots: a
+// reading beyond it is nearer to the neighbour. If apart is true, knots between the two were left
+// out. Then the extrapolation limit applies instead of reach.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -209,8 +209,8 @@ func (s *seen) interval(lo, hi int64) Interval {
 // Wander.reach. A piece contains the counts that the knot's polygon allows, translated to the
 // piece's readings and widened by the wander. Within the knot's window, the wander of that window
 // applies. Further out, the wander of the shortest window around s.y that contains the piece
-// applies. Wander.over gives both wanders. It may be used here, because its proof starts from the
-// mean rate of the stated window around s.y, and the polygon includes that rate.
+// applies. Wander.over gives both wanders. Its proof starts from the mean rate of the stated window
+// around s.y. The polygon includes that rate, so Wander.over may be used here.
 func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return

@@ -172,10 +172,11 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 }
 
 // TestFalseIsSuspect lets the true wander be a multiple of the declared one, and counts the answers
-// that are false and not marked as suspect. If the wander moves a reading, within a window, by more
-// than the bound, a factor of five or more must give no such answer. If the bound is wider,
-// constraints may be consistent with a constant rate and still mislead, because the network is
-// asymmetric. No proof can reveal that, so the test only reports how many such answers there are.
+// that are false and not marked as suspect. In some networks, the wander moves a reading, within a
+// window, by more than the bound. There, a factor of five or more must give no such answer. In the
+// other networks, constraints may be consistent with a constant rate and still mislead, because the
+// network is asymmetric. No proof can reveal that. So there, the test only reports how many such
+// answers there are.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string

@@ -165,9 +165,9 @@ func (s *viewSegment) count(start Interval) (Interval, bool) {
 	return i, ok && i.Valid()
 }
 
-// allow returns the smallest interval that contains the intervals of all given paths. There are as
-// many paths as must agree, so at least one of them is true. Nothing shows which, so the result
-// must contain all of them.
+// allow returns the smallest interval that contains the intervals of all given paths. As many paths
+// are given as must agree, so at least one of them is true. It is not known which one, so the
+// result must contain all of them.
 func allow(paths []crossings, c Interval) (Interval, bool) {
 	all, ok := paths[0].count(c)
 	for _, p := range paths[1:] {

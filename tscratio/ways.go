@@ -135,9 +135,9 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// narrow_cycles is less than the bound of even the narrowest difference of two events that are
-// translated to the reference. So such a difference cannot narrow a duration on one node if the
-// rate's error over the duration is at most narrow_cycles.
+// The difference of two events that are translated to the reference always has a bound of more than
+// narrow_cycles. So it cannot narrow a duration on one node if the rate's error over the duration
+// is at most narrow_cycles.
 const narrow_cycles = 32
 
 // scale does what rates.scale does, with the segment's rate. If that rate is not valid for the
