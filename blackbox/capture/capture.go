@@ -1,10 +1,8 @@
 package capture
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -65,6 +63,7 @@ type Capture struct {
 	places    *places
 	hosts     hostNames
 	seen      []seen
+	order     order
 	later     []seen // what may have come before something older
 	happens   happens
 	lost      uint64 // the kernel's count at the last look
@@ -224,7 +223,7 @@ func (c *Capture) round() (more bool) {
 		happened: c.happens.add,
 	})
 	// The messages come from several rings. Those of one socket should be in their order.
-	slices.SortFunc(c.seen, func(a, b seen) int { return cmp.Compare(a.stamp_ns, b.stamp_ns) })
+	c.seen = c.order.sort(c.seen)
 	n := sort.Search(len(c.seen), func(i int) bool { return c.seen[i].stamp_ns > complete_ns })
 	c.later = append(c.later[:0], c.seen[n:]...)
 	c.seen = c.seen[:n]
@@ -243,8 +242,7 @@ func (c *Capture) round() (more bool) {
 		counts.Lost[blackbox.WakeUp] += lost - c.lostWakes
 		c.lostWakes = lost
 	}
-	lost, lostErr := c.kernel.lost()
-	if lostErr == nil && lost > c.lost {
+	if lost := c.kernel.lost(); lost > c.lost {
 		counts.Lost[blackbox.BufferFull] += lost - c.lost
 		c.lost = lost
 	}
@@ -264,7 +262,7 @@ func (c *Capture) round() (more bool) {
 		c.places = newPlaces()
 		c.kernel.nameAgain()
 	}
-	c.account(counts, errors.Join(err, lostErr))
+	c.account(counts, err)
 	return (more || len(c.later) > 0) && err == nil
 }
 

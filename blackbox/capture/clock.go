@@ -108,7 +108,10 @@ func wander(a, b steering) float64 {
 // if the stamp is not between two brackets.
 func (c *clocks) counts(stamp_ns uint64) (lo, hi uint64, ok bool) {
 	n := len(c.brackets)
-	after := sort.Search(n, func(i int) bool { return c.brackets[i].clock_ns > stamp_ns })
+	after := n - 1 // nearly all stamps are between the last two brackets
+	if n < 2 || c.brackets[n-2].clock_ns > stamp_ns || c.brackets[n-1].clock_ns <= stamp_ns {
+		after = sort.Search(n, func(i int) bool { return c.brackets[i].clock_ns > stamp_ns })
+	}
 	if after == 0 || after == n {
 		return 0, 0, false
 	}

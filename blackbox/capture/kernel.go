@@ -181,14 +181,14 @@ func (k *kernel) close() error {
 }
 
 // lost returns how many messages the programs have seen but could not report.
-func (k *kernel) lost() (n uint64, err error) {
-	err = k.programs.Maps[mapLost].Lookup(uint32(0), &n)
+func (k *kernel) lost() (n uint64) {
+	n = k.shared.unreported.Load()
 	for i := range k.sizes.processors * k.sizes.rings {
 		if i%k.sizes.rings != wokeRing {
 			n += k.shared.lost(i)
 		}
 	}
-	return n, err
+	return n
 }
 
 // lostWakes returns how many wake-ups the programs have seen but could not report.
@@ -284,6 +284,9 @@ func (k *kernel) drain(limit int, to taker) (more bool, complete_ns uint64, err 
 }
 
 func (k *kernel) drainRare(to taker) error {
+	if k.reader.AvailableBytes() == 0 {
+		return nil // without a system call
+	}
 	// The deadline is in the past, so the reader does not wait.
 	k.reader.SetDeadline(time.Unix(1, 0))
 	for {

@@ -211,9 +211,7 @@ func collection(w writer, hooks []string) *ebpf.CollectionSpec {
 		Maps: map[string]*ebpf.MapSpec{
 			mapStates: storage(mapStates, ebpf.SkStorage, stateBytes),
 			mapRare:   {Name: mapRare, Type: ebpf.RingBuf, MaxEntries: rareBytes},
-			mapLost: {
-				Name: mapLost, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
-			},
+			mapLost:   sharedMap(mapLost, 8),
 			mapRound: {
 				Name: mapRound, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
 				Contents: []ebpf.MapKV{{Key: uint32(0), Value: uint64(1)}},

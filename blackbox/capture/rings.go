@@ -41,6 +41,8 @@ type shared struct {
 	of      int // rings of each processor
 	sockets []uint64
 	threads [][threadBytes / 8]uint64
+
+	unreported *atomic.Uint64 // number of messages in mapLost; owned by the programs
 }
 
 func (s *shared) open(k *kernel) (err error) {
@@ -71,6 +73,7 @@ func (s *shared) open(k *kernel) (err error) {
 		{mapThreads, func(at unsafe.Pointer) {
 			s.threads = unsafe.Slice((*[threadBytes / 8]uint64)(at), k.sizes.slots)
 		}},
+		{mapLost, func(at unsafe.Pointer) { s.unreported = (*atomic.Uint64)(at) }},
 	} {
 		at := one(part.name)
 		if err != nil {
