@@ -19,13 +19,16 @@ type Messages struct {
 	Left     []Left    `json:"left"`    // the other sent messages
 	Lost     []Left    `json:"lost"`    // messages that were seen and not stored
 	Without  int64     `json:"without"` // talks that are not shown
+	Outside  []Outside `json:"outside"` // the one with the most messages first
+	Further  int64     `json:"further"` // outsides that are not shown
 }
 
 // Service is a program on a node.
 type Service struct {
-	Name string `json:"name"` // empty: not known
-	Node string `json:"node"`
-	Port int64  `json:"port"` // at which the others ask it; 0: none, or several
+	Name  string   `json:"name"` // empty: not known
+	Node  string   `json:"node"`
+	Port  int64    `json:"port"`  // at which the others ask it; 0: none, or several
+	Hosts []string `json:"hosts"` // host names by which the others know it, at most maxHosts
 }
 
 // Talk is all messages from one service to another.
@@ -40,6 +43,27 @@ type Talk struct {
 	Verdict     Verdict      `json:"verdict"`
 	Unknown     int64        `json:"unknown"`   // messages whose transfer is not known
 	Backwards   int64        `json:"backwards"` // messages that were received before they were sent
+
+	// The parts of the transfers, of the messages of which they are known: see messages.Parts.
+	Arrived   int64        `json:"arrived"` // messages whose arrival was seen
+	Network   []Percentile `json:"network"`
+	Waited    []Percentile `json:"waited"`
+	Divided   int64        `json:"divided"` // messages of which it is known why they waited
+	Kernel    []Percentile `json:"kernel"`
+	Program   []Percentile `json:"program"`
+	Resent    int64        `json:"resent"` // messages of which TCP sent bytes again
+	Resending []Percentile `json:"resending"`
+}
+
+// Outside is all messages from a program to an address at which nothing was captured.
+type Outside struct {
+	Program  string   `json:"program"` // empty: not known
+	Node     string   `json:"node"`
+	Address  string   `json:"address"`
+	Port     int64    `json:"port"`  // 0: several
+	Hosts    []string `json:"hosts"` // host names of the address, at most maxHosts
+	Messages int64    `json:"messages"`
+	Bytes    int64    `json:"bytes"`
 }
 
 // Left is a number of messages, with the reason why they are not among the talks.
@@ -49,8 +73,9 @@ type Left struct {
 	Messages int64  `json:"messages"`
 }
 
-// maxTalks is the largest number of talks that a page shows.
-const maxTalks = 80
+// These are the largest numbers of talks and outsides that a page shows, and of the host names of
+// each.
+const maxTalks, maxOutsides, maxHosts = 80, 20, 20
 
 // AddMessages adds what was captured. The answer may be nil.
 func (d *Data) AddMessages(a *messages.Answer) {
@@ -86,11 +111,13 @@ func (d *Data) AddMessages(a *messages.Answer) {
 			t.Verdict = Suspect
 			d.Verdict = Suspect
 		}
-		for _, q := range p.Transfer {
-			t.Transfer = append(t.Transfer, Percentile{
-				q.Percent, roundDown(q.Lo_cycles), roundUp(q.Hi_cycles),
-			})
-		}
+		t.Transfer = percentilesOf(p.Transfer)
+		t.Arrived, t.Divided, t.Resent = count(p.Arrived), count(p.Divided), count(p.Resent)
+		t.Network, t.Waited = percentilesOf(p.Arrival), percentilesOf(p.Waited)
+		t.Kernel, t.Program = percentilesOf(p.Kernel), percentilesOf(p.Program)
+		t.Resending = percentilesOf(p.Resending)
+		m.Services[t.From].name(p.From_names)
+		m.Services[t.To].name(p.To_names)
 		if t.Asks && p.To_port != 0 {
 			m.Services[t.To].Port = int64(p.To_port)
 		}
@@ -99,11 +126,34 @@ func (d *Data) AddMessages(a *messages.Answer) {
 	for _, reason := range slices.Sorted(maps.Keys(a.Left)) {
 		m.Left = append(m.Left, Left{Reason: string(reason), Messages: count(a.Left[reason])})
 	}
+	m.Further = int64(max(0, len(a.Outside)-maxOutsides))
+	for _, o := range a.Outside[:min(len(a.Outside), maxOutsides)] {
+		m.Outside = append(m.Outside, Outside{
+			Program: o.From.Name, Node: o.From.Node, Address: o.Address, Port: int64(o.Port),
+			Hosts:    o.Names[:min(len(o.Names), maxHosts)],
+			Messages: count(o.Messages), Bytes: count(o.Bytes),
+		})
+	}
 	for _, n := range a.Nodes {
 		for _, reason := range slices.Sorted(maps.Keys(n.Lost)) {
 			m.Lost = append(m.Lost, Left{reason, n.Node, count(n.Lost[reason])})
 		}
 	}
+}
+
+func percentilesOf(all []messages.Percentile) (list []Percentile) {
+	for _, q := range all {
+		list = append(list, Percentile{q.Percent, roundDown(q.Lo_cycles), roundUp(q.Hi_cycles)})
+	}
+	return list
+}
+
+// name adds host names by which another program knows the service.
+func (s *Service) name(hosts []string) {
+	s.Hosts = append(s.Hosts, hosts...)
+	slices.Sort(s.Hosts)
+	s.Hosts = slices.Compact(s.Hosts)
+	s.Hosts = s.Hosts[:min(len(s.Hosts), maxHosts)]
 }
 
 // asks reports whether the sender of a pair is the one that asks. A program that asks has another

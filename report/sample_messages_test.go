@@ -56,16 +56,47 @@ func captured() *messages.Answer {
 				a.Pairs, a.Matched = append(a.Pairs, p), a.Matched+p.Messages
 				continue
 			}
-			for _, q := range []float64{50, 90, 99, 100} {
-				middle := us * math.Pow(1+q/100, 2) / math.Pow(1.5, 2)
-				p.Transfer = append(p.Transfer, messages.Percentile{
-					Percent:   q,
-					Lo_cycles: int64((middle - t.bound) * sample_hz / 1e6),
-					Hi_cycles: int64((middle + t.bound) * sample_hz / 1e6),
-				})
+			p.Transfer = percentilesAround(us, t.bound)
+			if t.from != load {
+				p.Arrived = p.Messages * 9 / 10
+				late := []float64{.25, .55}[k] - .01*float64(t.port%7)
+				p.Arrival = percentilesAround((1-late)*us, t.bound)
+				p.Waited = percentilesAround(late*us, .03)
+				kernel := .2 + .09*float64(t.port%9)
+				p.Kernel = percentilesAround(kernel*late*us, .05)
+				p.Program = percentilesAround((1-kernel)*late*us, .02)
+			}
+			if p.Divided = p.Arrived * 8 / 9; t.from == pool {
+				p.Divided, p.Kernel, p.Program = 0, nil, nil
+			}
+			if t.to == gateway && k == 0 {
+				p.Resent, p.Resending = 13, percentilesAround(204_000, t.bound)
+			}
+			if t.to == redis {
+				names := []*[]string{&p.To_names, &p.From_names}[k]
+				*names = []string{"cache.shop.example", "redis"}
 			}
 			a.Pairs, a.Matched = append(a.Pairs, p), a.Matched+p.Messages
 		}
 	}
+	a.Outside = []messages.Outside{
+		{From: gateway, Address: "203.0.113.7", Port: 443, Messages: 412, Bytes: 190_213,
+			Names: []string{"pay.example"}, Connections: 3},
+		{From: tasks, Address: "198.51.100.20", Messages: 80, Bytes: 4012, Connections: 9},
+	}
+	a.Left[messages.NoOtherEnd] = 492
 	return a
+}
+
+// percentilesAround returns percentiles of durations whose median is given in µs.
+func percentilesAround(median, bound float64) (all []messages.Percentile) {
+	for _, q := range []float64{50, 90, 99, 100} {
+		middle := median * math.Pow(1+q/100, 2) / math.Pow(1.5, 2)
+		all = append(all, messages.Percentile{
+			Percent:   q,
+			Lo_cycles: int64((middle - bound) * sample_hz / 1e6),
+			Hi_cycles: int64((middle + bound) * sample_hz / 1e6),
+		})
+	}
+	return all
 }

@@ -62,6 +62,12 @@ func hostileData(seed uint64) *Data {
 			d.Nodes[i].Facts[j] = Fact{evil, evil}
 		}
 	}
+	for i := range d.Messages.Services {
+		s := &d.Messages.Services[i]
+		s.Name, s.Node, s.Hosts = s.Name+evil, s.Node+evil, []string{evil}
+	}
+	d.Messages.Left[0].Reason, d.Messages.Lost[0].Node = evil, evil
+	d.Messages.Outside[0] = Outside{evil, evil, evil, 1, []string{evil}, 1, 1}
 	for i := range d.Pairs {
 		d.Pairs[i].A += evil
 		d.Pairs[i].B += evil

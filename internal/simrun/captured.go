@@ -15,9 +15,13 @@ const (
 	Busy_cycles, Resending_cycles  = 4_000, 12_000
 )
 
+// ServerName is the host name of the server in a run of Captured.
+const ServerName = "server.example"
+
 // Captured writes a run in which a client on node A sends 100 messages of 50 bytes to a server on
 // node B. Nobody receives the last one. The arrivals of the first 50 messages were seen. For the
-// first 25 messages, it is also known why they waited. The run has more channels, too.
+// first 25 messages, it is also known why they waited. The client asked for the server as
+// ServerName. The run has more channels, too.
 func Captured(rng *rand.Rand, parent, name string, more ...Channel) (nodes []Node, err error) {
 	nodes = Nodes(rng, 2)
 	channels := []Channel{{Node: 0, Name: blackbox.Channel}, {Node: 1, Name: blackbox.Channel}}
@@ -44,6 +48,10 @@ func Captured(rng *rand.Rand, parent, name string, more ...Channel) (nodes []Nod
 		events, failed = th.Events(1)
 		log(node, Hz, events, failed)
 	}
+	events, failed := blackbox.HostName{
+		Source: blackbox.Asked, Process: 3, Address: addresses[1].Addr(), Name: ServerName,
+	}.Events(1)
+	log(0, Hz, events, failed)
 	for i := range uint64(100) {
 		at := Hz + (i+1)*100_000
 		m := blackbox.Message{

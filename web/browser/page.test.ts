@@ -178,7 +178,8 @@ test("a capture is drawn as a graph of programs, with a line between each two th
         boxes: [...part.querySelectorAll(".actor-name")].map((e) => e.textContent),
         labels: [...part.querySelectorAll(".talk-label")].map((e) =>
           [...e.querySelectorAll("text")].map((t) => t.textContent!.replace(/\s/g, " "))),
-        rows: part.querySelectorAll("tbody tr").length,
+        rows: part.querySelector("table")!.querySelectorAll("tbody tr").length,
+        under: [...part.querySelectorAll(".actor-nodes")].map((e) => e.textContent),
       };
     });
     assert.deepEqual(drawn.boxes, ["load", "nginx", "gateway", "java", "python3", "epoll",
@@ -187,7 +188,28 @@ test("a capture is drawn as a graph of programs, with a line between each two th
     assert.equal(drawn.labels.length, 8);
     assert.match(drawn.labels[0]!.join(" "), /14\.000 ± 0\.041 µs .*2\.210 000 ms ± 43 ns/);
     assert.deepEqual(drawn.labels.filter((l) => l.length === 1), [["79.81 k messages"]]);
+    assert.deepEqual(drawn.under.slice(-3), ["core-1 :6379", "cache.shop.example +1", "core-2"]);
+    const part = (await text(page, "#messages")).replace(/\s+/g, " ");
+    assert.match(part, /redis-server on core-1 cache\.shop\.example, redis/);
+    assert.match(part, /412 sent, 190 kB, not captured at the other end: gateway on core-1 →/);
+    assert.match(part, /→ pay\.example \(203\.0\.113\.7\), port 443/);
   }));
+
+test("the transfers of captured messages have their parts", () => open("sample", async (page) => {
+  const rows = page.locator("#messages table").nth(1).locator("tbody tr");
+  assert.equal(await rows.count(), 12);
+  const found = async (row: number) => (await rows.nth(row).innerText()).replace(/\s+/g, " ");
+  assert.match(await found(0), new RegExp("^nginx on edge gateway on core-1 108 k " +
+    "50\\.40 ± 0\\.63 µs .* at 99 % 2\\.520 ± 0\\.051 µs .* at 99 % 10\\.080 ± 0\\.021 µs"));
+  assert.match(await found(6), /^java on core-1 epoll on core-2 .* together 14\.520 ± 0\.031 µs/);
+  assert.deepEqual(await rows.first().evaluate((row) =>
+    [...row.querySelectorAll("rect")].map((r) => r.getAttribute("class"))),
+  ["network", "kernel", "own"]);
+  assert.match(await rows.first().locator("svg").getAttribute("aria-label") ?? "",
+    /^network 80 %, kernel 4 %, program 16 %$/);
+  assert.match(await text(page, "#messages"),
+    /bytes of 13 messages again: nginx on edge → gateway on core-1\. It did so last 204/);
+}));
 
 test("a page without a capture has no part for messages and requests", () =>
   open("empty", async (page) => {

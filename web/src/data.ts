@@ -269,12 +269,15 @@ export interface Messages {
   left: Left[];
   lost: Left[];
   without: number;
+  outside: Outside[];
+  further: number;
 }
 
 export interface Service {
   name: string;
   node: string;
   port: number;
+  hosts: string[];
 }
 
 export interface Talk {
@@ -288,12 +291,30 @@ export interface Talk {
   verdict: Verdict;
   unknown: number;
   backwards: number;
+  arrived: number;
+  network: Percentile[];
+  waited: Percentile[];
+  divided: number;
+  kernel: Percentile[];
+  program: Percentile[];
+  resent: number;
+  resending: Percentile[];
 }
 
 export interface Left {
   reason: string;
   node: string;
   messages: number;
+}
+
+export interface Outside {
+  program: string;
+  node: string;
+  address: string;
+  port: number;
+  hosts: string[];
+  messages: number;
+  bytes: number;
 }
 
 export interface Inferred {

@@ -4,16 +4,17 @@
 import { html, picture, shorten, svg, textWidth } from "./dom.ts";
 import type { Service, Talk } from "./data.ts";
 import { edgeKey, place, type Place } from "./layout.ts";
-import { absent, value } from "./marks.ts";
-import { compact, interval } from "./number.ts";
+import { absent } from "./marks.ts";
+import { compact } from "./number.ts";
 import type { State } from "./state.ts";
+import { bytes, median, nameOf, parts, rest, table } from "./talk-tables.ts";
 
 type Point = readonly [number, number];
 
 /** Line is what two services exchange: the one that asks is first. */
 interface Line { from: string; to: string; there: Talk; back?: Talk }
 
-const boxHeight = 54, rowHeight = 96, lineHeight = 16;
+const lineHeight = 16;
 
 /** lines joins the two directions between each two services. */
 export function lines(talks: Talk[]): Line[] {
@@ -28,17 +29,10 @@ export function lines(talks: Talk[]): Line[] {
   }));
 }
 
-const nameOf = (s: Service) => s.name || "unknown";
-
 export function talks(state: State): HTMLElement {
   const { messages } = state.data;
   if (messages.services.length === 0) return absent(state.absent("messages"));
-  return html("div", {}, drawing(state), table(state), rest(state));
-}
-
-function median(state: State, t: Talk | undefined): string {
-  const p = t?.transfer.find((p) => p.p === 50);
-  return p ? state.format.text(interval(p), t!.verdict) : "not known";
+  return html("div", {}, drawing(state), table(state), parts(state), rest(state));
 }
 
 /** labelOf returns the lines of text beside a line of the graph. */
@@ -61,8 +55,9 @@ class Frame {
   private readonly step: { along: number; beside: number };
   private readonly begin: number; // of the slots
 
-  constructor(window: number, readonly boxWidth: number, label: number, readonly layers: number,
-    slots: number, back: boolean) {
+  constructor(window: number, readonly boxWidth: number, readonly boxHeight: number, label: number,
+    readonly layers: number, slots: number, back: boolean) {
+    const rowHeight = boxHeight + 42;
     const needs = layers * boxWidth + (layers - 1) * (label + 14) + 4;
     this.across = needs <= window;
     const gaps = Math.max(1, layers - 1);
@@ -97,10 +92,10 @@ class Frame {
   }
 
   /**
-   * route returns the path of a line and its middle. A line that leads back, or to its own box,
-   * goes around the boxes.
+   * route returns the path of a line, and the points at which its label may be: the best one first.
+   * A line that leads back, or to its own box, goes around the boxes.
    */
-  route(a: Place, b: Place, way: Place[]): [string, Point] {
+  route(a: Place, b: Place, way: Place[]): [string, Point[]] {
     const place = (p: Place) => this.point(...this.at(p));
     const text = (...points: Point[]) =>
       points.map(([along, beside]) => this.point(along, beside).join()).join(" ");
@@ -112,7 +107,7 @@ class Frame {
       return [
         `M${text([from[0] + apart, begin + tip])}C${text([from[0] + apart, far],
           [to[0] - apart, far], [to[0] - apart, end + tip])}`,
-        this.point((from[0] + to[0]) / 2, (begin + 6 * far + end) / 8),
+        [this.point((from[0] + to[0]) / 2, (begin + 6 * far + end) / 8)],
       ];
     }
     const curve = ([x1, y1]: Point, [x2, y2]: Point) => {
@@ -120,15 +115,37 @@ class Frame {
       return `C${text([x1 + bend, y1], [x2 - bend, y2], [x2, y2])}`;
     };
     let at: Point = [from[0] + this.half.along + tip, from[1]], path = `M${text(at)}`;
-    let middle: Point | undefined;
+    const labels: Point[] = [];
     for (const [x, y] of way.map(place)) {
       path += `${curve(at, [x - this.half.along, y])}L${text([x + this.half.along, y])}`;
-      middle ??= [x, y];
+      labels.push(this.point(x, y));
       at = [x + this.half.along, y];
     }
     const end: Point = [to[0] - this.half.along - tip, to[1]];
-    const between: Point = [(at[0] + end[0]) / 2, (at[1] + end[1]) / 2];
-    return [path + curve(at, end), this.point(...(middle ?? between))];
+    for (const t of [0.5, 0.7, 0.3, 0.6, 0.4]) labels.push(this.point(...bezier(at, end, t)));
+    return [path + curve(at, end), labels];
+  }
+}
+
+/** bezier returns a point of the curve that leads from one point to another. */
+function bezier([x1, y1]: Point, [x2, y2]: Point, t: number): Point {
+  const along = 1.5 * t * (1 - t) + t ** 3, beside = t * t * (3 - 2 * t);
+  return [x1 + (x2 - x1) * along, y1 + (y2 - y1) * beside];
+}
+
+/** Room finds places where labels cover nothing. */
+class Room {
+  private readonly taken: [Point, Point][] = []; // centres, and half of the sizes
+
+  take(centre: Point, half: Point): void { this.taken.push([centre, half]); }
+
+  /** find takes the first of several places that is free, or else the first place. */
+  find(places: Point[], half: Point): Point {
+    const free = ([x, y]: Point) => !this.taken.some(([[x2, y2], [w, h]]) =>
+      Math.abs(x - x2) < w + half[0] && Math.abs(y - y2) < h + half[1]);
+    const found = places.find(free) ?? places[0]!;
+    this.take(found, half);
+    return found;
   }
 }
 
@@ -142,23 +159,34 @@ function drawing(state: State): HTMLElement {
   // A layer with fewer boxes has them in the middle of as many slots.
   const spread = (p: Place): Place =>
     ({ layer: p.layer, slot: ((p.slot + 0.5) / p.slots) * slots - 0.5, slots });
-  const under = (s: Service) => (s.port > 0 ? `${s.node} :${s.port}` : s.node);
+  const under = (s: Service) => [
+    s.port > 0 ? `${s.node} :${s.port}` : s.node, ...hostsOf(s),
+  ].map((text) => shorten(text, 24));
   const boxWidth = Math.min(200, Math.max(104, ...services.flatMap((s) => [
-    textWidth(shorten(nameOf(s), 20), 13, 600) + 34, textWidth(shorten(under(s), 24), 11) + 34,
+    textWidth(shorten(nameOf(s), 20), 13, 600) + 34,
+    ...under(s).map((text) => textWidth(text, 11) + 34),
   ])));
+  const boxHeight = services.some((s) => s.hosts.length > 0) ? 70 : 54;
   const label = Math.max(60, ...all.flatMap((l) => labelOf(state, l)).map((t) =>
     textWidth(t, 11, 600) + 16));
   const isBack = (l: Line) => places.get(l.to)!.layer <= places.get(l.from)!.layer;
-  const frame = new Frame(state.width, boxWidth, label,
+  const frame = new Frame(state.width, boxWidth, boxHeight, label,
     1 + Math.max(...everywhere.map((p) => p.layer)), slots, all.some(isBack));
   const most = Math.max(1, ...talks.map((t) => t.messages));
-  const arrows: SVGElement[] = [], labels: SVGElement[] = [];
-  for (const l of all) {
+  const arrows: SVGElement[] = [], labels: SVGElement[] = [], room = new Room();
+  services.forEach((_, i) =>
+    room.take(frame.at(spread(places.get(String(i))!)), [boxWidth / 2, boxHeight / 2]));
+  // The label of a line that leads straight on has the fewest places, so it is placed first.
+  const aside = (l: Line) => {
+    const [a, b] = [spread(places.get(l.from)!), spread(places.get(l.to)!)];
+    return ways.get(edgeKey(l))?.length ? 0 : Math.abs(a.slot - b.slot);
+  };
+  for (const l of [...all].sort((a, b) => aside(a) - aside(b))) {
     const from = services[l.there.from]!, to = services[l.there.to]!;
     const kind = from.node === to.node ? "local" : "remote";
     const a = spread(places.get(l.from)!);
     const b = l.from === l.to ? a : spread(places.get(l.to)!);
-    const [path, middle] = frame.route(a, b, (ways.get(edgeKey(l)) ?? []).map(spread));
+    const [path, middles] = frame.route(a, b, (ways.get(edgeKey(l)) ?? []).map(spread));
     const title = [l.there, ...(l.back ? [l.back] : [])].map((t) => about(state, t)).join("\n");
     arrows.push(svg("path", {
       d: path, class: `arrow ${kind}`, "marker-end": `url(#talk-${kind})`,
@@ -166,6 +194,9 @@ function drawing(state: State): HTMLElement {
       "stroke-width": 1.2 + 3 * Math.sqrt(l.there.messages / most),
     }, svg("title", {}, title)));
     const texts = labelOf(state, l, frame.across ? "→←" : "↓↑");
+    const middle = room.find(middles, [
+      Math.max(...texts.map((t) => textWidth(t, 11, 600))) / 2 + 2, texts.length * 7,
+    ]);
     labels.push(svg("g", { class: "talk-label" }, svg("title", {}, title), ...texts.map((text, i) =>
       svg("text", {
         x: middle[0], y: middle[1] + 4 + (i - (texts.length - 1) / 2) * lineHeight,
@@ -176,18 +207,21 @@ function drawing(state: State): HTMLElement {
   }
   const boxes = services.map((s, i) => {
     const [x, y] = frame.at(spread(places.get(String(i))!));
-    const left = x - boxWidth / 2, top = y - boxHeight / 2;
+    const left = x - boxWidth / 2, top = y - boxHeight / 2, lines = under(s);
+    const first = y - 3 - 8 * (lines.length - 1);
     return svg("g", {},
-      svg("title", {}, `${nameOf(s)} on ${s.node}` + (s.port > 0 ? `, port ${s.port}` : "")),
+      svg("title", {}, `${nameOf(s)} on ${s.node}` + (s.port > 0 ? `, port ${s.port}` : "") +
+        (s.hosts.length > 0 ? `; others know it as ${s.hosts.join(", ")}` : "")),
       svg("rect", { x: left, y: top, width: boxWidth, height: boxHeight, rx: 7, class: "actor" }),
       svg("rect", {
         x: left + 6, y: top + 8, width: 4, height: boxHeight - 16, rx: 2, fill: "currentcolor",
         class: `series-${nodes.indexOf(s.node) % 6}`,
       }),
-      svg("text", { x: x + 5, y: y - 3, "text-anchor": "middle", class: "actor-name" },
+      svg("text", { x: x + 5, y: first, "text-anchor": "middle", class: "actor-name" },
         shorten(nameOf(s), 20)),
-      svg("text", { x: x + 5, y: y + 14, "text-anchor": "middle", class: "actor-nodes" },
-        shorten(under(s), 24)));
+      ...lines.map((text, k) => svg("text", {
+        x: x + 5, y: first + 17 + 15 * k, "text-anchor": "middle", class: "actor-nodes",
+      }, text)));
   });
   const tip = (name: string) =>
     svg("marker", {
@@ -200,57 +234,15 @@ function drawing(state: State): HTMLElement {
   return html("div", { class: "chart scroll" }, picked);
 }
 
+/** hostsOf returns the line of a box that has the service's host names, if there are any. */
+function hostsOf(s: Service): string[] {
+  const [first, ...more] = s.hosts;
+  return first ? [more.length > 0 ? `${shorten(first, 20)} +${more.length}` : first] : [];
+}
+
 function about(state: State, t: Talk): string {
   const [from, to] = [t.from, t.to].map((i) => state.data.messages.services[i]!);
   return `${nameOf(from!)} on ${from!.node} → ${nameOf(to!)} on ${to!.node}: ` +
     `${compact(t.messages)} messages, ${bytes(t.bytes)}, ${compact(t.connections)} connections, ` +
     `median ${median(state, t)}`;
-}
-
-/** bytes prints a number of bytes. */
-export function bytes(n: number): string {
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let i = 0;
-  while (n >= 1000 && i < units.length - 1) {
-    n /= 1000;
-    i++;
-  }
-  return `${i === 0 ? n : n.toPrecision(3)} ${units[i]}`;
-}
-
-function table(state: State): HTMLElement {
-  const { services, talks } = state.data.messages;
-  const program = (i: number) => html("span", {}, html("b", {}, nameOf(services[i]!)), " ",
-    html("span", { class: "of" }, `on ${services[i]!.node}`));
-  const at = (t: Talk, p: number) => value(state.format, t.transfer.find((q) => q.p === p),
-    t.transfer.length > 0 ? t.verdict : "");
-  return html("div", { class: "scroll" }, html("table", { class: "talks" },
-    html("thead", {}, html("tr", {},
-      ...["from", "to", "messages", "bytes", "connections", "transfer, median", "99 %"]
-        .map((name, i) => html("th", { scope: "col", class: i > 1 ? "figure" : "" }, name)))),
-    html("tbody", {}, ...talks.map((t) => html("tr", {},
-      html("td", {}, program(t.from)),
-      html("td", {}, program(t.to)),
-      html("td", { class: "figure" }, compact(t.messages)),
-      html("td", { class: "figure" }, bytes(t.bytes)),
-      html("td", { class: "figure" }, compact(t.connections)),
-      html("td", { class: "figure" }, at(t, 50)),
-      html("td", { class: "figure" }, at(t, 99),
-        t.backwards > 0 ? html("small", {}, ` ${t.backwards} received before sent`) : null))))));
-}
-
-/** rest says which messages the graph does not show. */
-function rest(state: State): HTMLElement {
-  const m = state.data.messages;
-  const reasons = [
-    ...m.left.map((l) => `${compact(l.messages)} sent, receiver not known: ${l.reason}`),
-    ...m.lost.map((l) => `${compact(l.messages)} lost on ${l.node}: ${l.reason}`),
-    ...(m.without > 0 ? [`${m.without} pairs with fewer messages are not shown`] : []),
-  ];
-  return html("div", {},
-    html("p", {}, `${compact(m.sent)} calls sent, and ${compact(m.received)} received. Of ` +
-      `${compact(m.matched)} messages, both ends are known.`),
-    reasons.length > 0
-      ? html("ul", { class: "plain" }, ...reasons.map((r) => html("li", {}, r)))
-      : null);
 }

@@ -83,7 +83,8 @@ func TestAnalyzeMessages(t *testing.T) {
 	_, stdout, stderr = commandtest.Run(Commands(), "analyze", run, "--reference", "A")
 	for _, want := range []string{
 		"\nmessages captured: 100 calls sent, 99 calls received; of 99 both ends are known\n",
-		"  client on A → server on B\n", "  network: until it arrived, of 50\n",
+		"  client on A → server on B (" + simrun.ServerName + ")\n",
+		"  network: until it arrived, of 50\n",
 		"  from then until it was received, of 50\n",
 		"  kernel: of that, the receiver waited for it or took it, of 25\n",
 		"  program: of that, the receiver did something else, of 25\n",
@@ -104,20 +105,27 @@ func TestAnalyzeMessages(t *testing.T) {
 	}
 	want := report.Talk{
 		From: 0, To: 1, Asks: true, Messages: 99, Bytes: 99 * 50, Connections: 1,
-		Verdict: report.Consistent,
+		Verdict: report.Consistent, Arrived: 50, Divided: 25, Resent: 1,
 	}
-	for _, d := range p.Transfer {
-		want.Transfer = append(want.Transfer, report.Percentile{
-			P: d.Percent, Lo_cycles: d.Lo_cycles, Hi_cycles: d.Hi_cycles,
-		})
+	for of, shown := range map[*[]messages.Percentile]*[]report.Percentile{
+		&p.Transfer: &want.Transfer, &p.Arrival: &want.Network, &p.Waited: &want.Waited,
+		&p.Kernel: &want.Kernel, &p.Program: &want.Program, &p.Resending: &want.Resending,
+	} {
+		for _, d := range *of {
+			*shown = append(*shown, report.Percentile{
+				P: d.Percent, Lo_cycles: d.Lo_cycles, Hi_cycles: d.Hi_cycles,
+			})
+		}
 	}
 	if diff := cmp.Diff([]report.Talk{want}, shown.Messages.Talks); diff != "" {
 		t.Error(diff)
 	}
-	if s := shown.Messages.Services; len(s) != 2 || s[1] != (report.Service{
-		Name: "server", Node: "B", Port: 80,
-	}) {
-		t.Errorf("%+v", s)
+	services := []report.Service{
+		{Name: "client", Node: "A", Hosts: []string{}},
+		{Name: "server", Node: "B", Port: 80, Hosts: []string{simrun.ServerName}},
+	}
+	if diff := cmp.Diff(services, shown.Messages.Services); diff != "" {
+		t.Error(diff)
 	}
 }
 
