@@ -13,6 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/truth"
 	webpage "github.com/cloudprofiler/cloudprofiler/report"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // answer makes the report of the collected run, as "cprof report" does, and compares it with the
@@ -26,6 +27,9 @@ func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
 		return err
 	}
 	d.countLost()
+	if err := d.keepJob(); err != nil {
+		return err
+	}
 	return d.keep(run)
 }
 
@@ -65,10 +69,18 @@ func (d *demonstration) analyse(
 	if known == nil || len(missing) > 0 {
 		return fmt.Errorf("read the truth about the nodes from the run: %v", missing)
 	}
+	d.transfers = map[[2]string][]tscratio.Elapsed{}
 	for _, edges := range [][][2]string{nil, sinceStart()} {
 		d.o.Progress("joining tuples, checking their durations against the truth")
 		spans := newSpans(edges != nil)
-		check, err := newChecker(physical, nil, d.Nodes[0].Clocks.Counter, spans.take)
+		take := func(row analysis.DurationRow, truth int64) {
+			spans.take(row, truth)
+			if row.Kind == "transfer" && row.FromNode != row.ToNode && edges == nil {
+				way := [2]string{row.FromNode, row.ToNode}
+				d.transfers[way] = append(d.transfers[way], row.Elapsed)
+			}
+		}
+		check, err := newChecker(physical, nil, d.Nodes[0].Clocks.Counter, take)
 		if err != nil {
 			return err
 		}
@@ -88,6 +100,7 @@ func (d *demonstration) analyse(
 		if d.Answer == nil {
 			d.Answer = answer
 		}
+		d.whole = answer
 		for _, h := range spans.order {
 			h.Percentiles = percentilesOf(answer, h)
 		}

@@ -35,6 +35,7 @@ func newDemo() *cobra.Command {
 	var o Options
 	var asJSON bool
 	var load_mbit int
+	var place bool
 	cmd := &cobra.Command{
 		Use: "demo",
 		Short: "Run the whole product on this machine: virtual nodes, a streaming job, latencies " +
@@ -54,6 +55,11 @@ any other.
 Because the nodes are virtual, the truth is known. The last column says whether the interval of
 every duration contains it. All must.
 
+With --place, the demo also shows how measured latencies help to place a job. "cprof place" proposes
+nodes for the job's operators: it knows how long tuples travelled and operators worked in the run.
+Then the job runs again in this placement, and the demo compares the latencies of both runs. This
+takes twice as long.
+
 The demo takes about a minute and leaves nothing behind. --keep DIR keeps the run, with its page
 DIR/report.html. "cprof analyze DIR" says more about the run.
 
@@ -61,13 +67,14 @@ Exit code 1: a duration did not contain the truth. Exit code 3: tuples were lost
 suspect.`,
 		Example: "  cprof demo\n" +
 			"  cprof demo --keep tuesday\n" +
+			"  cprof demo --place\n" +
 			"  cprof demo --tuples 20000 --rate 10000\n" +
 			"  cprof demo --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.LoadBytes = load_mbit * 1e6 / 8
 			out, progress := cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return runDemo(cmd.Context(), o, load_mbit, asJSON, out, progress)
+			return runDemo(cmd.Context(), o, load_mbit, place, asJSON, out, progress)
 		},
 	}
 	cmd.Flags().IntVar(&o.Tuples, "tuples", 90_000, "tuples to send")
@@ -80,6 +87,8 @@ suspect.`,
 		"put all nodes on the loopback interface, as without root")
 	cmd.Flags().StringVar(&o.Keep, "keep", "",
 		"`directory` to make, in which to keep the run with its page report.html")
+	cmd.Flags().BoolVar(&place, "place", false,
+		"run the job again where cprof place puts its operators, and compare")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -114,7 +123,7 @@ const maxDemoTuples = 1_000_000
 const longestDemo = 5 * time.Minute
 
 func runDemo(
-	ctx context.Context, o Options, load_mbit int, asJSON bool, stdout, stderr io.Writer,
+	ctx context.Context, o Options, load_mbit int, place, asJSON bool, stdout, stderr io.Writer,
 ) error {
 	switch {
 	case o.Tuples < 1 || o.Tuples > maxDemoTuples:
@@ -143,15 +152,15 @@ func runDemo(
 	defer release()
 	line := command.NewProgress(stderr)
 	o.Progress = func(step string) { line.Show("%s …", step) }
-	result, err := Run(ctx, o)
+	result, moved, err := runPlaced(ctx, o, place)
 	line.Done()
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		err = printDemoJSON(stdout, result)
+		err = printDemoJSON(stdout, result, moved)
 	} else {
-		err = printDemo(stdout, result, o)
+		err = printDemo(stdout, result, moved, o)
 	}
 	if err != nil {
 		return err
@@ -164,7 +173,21 @@ func runDemo(
 		return err
 	}
 	checked, _, outside := result.Checked()
-	return Failure(result, checked, outside)
+	err = Failure(result, checked, outside)
+	if err == nil && moved != nil {
+		checked, _, outside = moved.After.Checked()
+		err = Failure(moved.After, checked, outside)
+	}
+	return err
+}
+
+// runPlaced runs the demonstration. If place is set, it runs the job again in a better placement.
+func runPlaced(ctx context.Context, o Options, place bool) (*Result, *Placed, error) {
+	if place {
+		return RunPlaced(ctx, o)
+	}
+	result, err := Run(ctx, o)
+	return result, nil, err
 }
 
 // Failure returns an error if a demonstration did not show what it must show.
@@ -249,7 +272,7 @@ func demoVerdict(r *Result) (verdict string, least_ppm float64) {
 	return verdict, least_ppm
 }
 
-func printDemo(w io.Writer, r *Result, o Options) error {
+func printDemo(w io.Writer, r *Result, moved *Placed, o Options) error {
 	printNodes(w, r)
 	printBound(w, r)
 	printSpans(w, r)
@@ -261,6 +284,9 @@ func printDemo(w io.Writer, r *Result, o Options) error {
 	if o.Keep != "" && err == nil {
 		_, err = fmt.Fprintf(w, "the run is in %s; its page %s/report.html checks %d durations "+
 			"against the truth, by the logs alone\n", o.Keep, o.Keep, r.Answer.Held.Count)
+	}
+	if moved != nil && err == nil {
+		err = printPlaced(w, moved, o)
 	}
 	return err
 }
@@ -397,6 +423,8 @@ type demoLine struct {
 	BoundUsedMost float64 `json:"bound_used_most"` // as a share, from 0 to 1
 
 	Methods map[string]demoMethod `json:"methods"` // by name
+
+	Placed *placedLine `json:"placed,omitempty"` // with --place
 }
 
 // demoMethod has a method's values for all pairs of nodes, compared with the truth.
@@ -435,7 +463,7 @@ func demoMethods(a *analysis.Answer) map[string]demoMethod {
 	return out
 }
 
-func printDemoJSON(w io.Writer, r *Result) error {
+func printDemoJSON(w io.Writer, r *Result, moved *Placed) error {
 	us := func(cycles float64) float64 { return Microseconds(r, cycles) }
 	checked, between, outside := r.Checked()
 	verdict, _ := demoVerdict(r)
@@ -457,5 +485,6 @@ func printDemoJSON(w io.Writer, r *Result) error {
 		PageDurations:       int(r.Answer.Held.Count),
 		BoundUsedMost:       r.Answer.Held.MostUsed,
 		Methods:             demoMethods(r.Answer),
+		Placed:              moved.line(),
 	})
 }

@@ -132,7 +132,7 @@ func demoResult() *Result {
 func TestDemoOutput(t *testing.T) {
 	print := func(r *Result, o Options) string {
 		var out strings.Builder
-		if err := printDemo(&out, r, o); err != nil {
+		if err := printDemo(&out, r, nil, o); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

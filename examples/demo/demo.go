@@ -59,6 +59,9 @@ type Options struct {
 	// Progress is called before each step. It may be nil.
 	Progress func(step string)
 
+	// actors says on which nodes the instances of each operator run. nil: as in placement.yaml.
+	actors map[string][]string
+
 	// The following fields are for tests. With Brief, sweeps are short.
 	Brief   bool
 	machine *machine      // the result of an earlier examination; nil: examine now
@@ -96,6 +99,9 @@ type Result struct {
 	Lost      int // tuples that did not arrive, and events that are in no log
 
 	Paper Paper
+
+	whole   *analysis.Answer // of the spans from each tuple's beginning
+	jobFile []byte           // what "cprof place" needs to know
 }
 
 // Consistent reports whether every relation is consistent.
@@ -130,9 +136,11 @@ type demonstration struct {
 	programs     []*process
 	chrony       []*chronyDaemon // of the hub and the nodes; none without chronyd
 	setups       []nodeSetup
-	soak         *Soak         // nil: this is a demonstration and not a soak
-	engine       Engine        // nil: the job is examples/adstream
-	engineResult *EngineResult // result of engine
+	placement    *job.Placement
+	transfers    map[[2]string][]tscratio.Elapsed // of tuples, by sending and receiving node
+	soak         *Soak                            // nil: this is a demonstration and not a soak
+	engine       Engine                           // nil: the job is examples/adstream
+	engineResult *EngineResult                    // result of engine
 }
 
 // Run runs the demonstration. Before it returns, it removes everything that it made except
@@ -218,7 +226,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	if d.o.spoil != nil {
 		d.o.spoil(&d.Result)
 	}
-	if err := d.translate(); err != nil {
+	if err := errors.Join(d.translate(), d.noteIdle()); err != nil {
 		return err
 	}
 	run, err := runs.Open(d.runPath())
@@ -249,6 +257,7 @@ func (d *demonstration) start(ctx context.Context, physical machine) error {
 	if err != nil {
 		return err
 	}
+	d.placement = placement
 	temporary := filepath.Join(d.scratch, "tmp")
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		return fmt.Errorf("make a directory for temporary files: %w", err)
@@ -299,6 +308,9 @@ func (d *demonstration) choosePlaces() (*job.Placement, error) {
 	placement.Stream.Tuples, placement.Stream.PerSecond = d.o.Tuples, float64(d.o.PerSecond)
 	if d.soak != nil { // windows as in the benchmark, and counts that do not stay
 		placement.Stream.Window, placement.Stream.Keep = 10*time.Second, time.Minute
+	}
+	if d.o.actors != nil {
+		placement.Actors = d.o.actors
 	}
 	if d.engine != nil {
 		placement.Nodes = placement.Nodes[:d.engine.Nodes()]

@@ -212,6 +212,11 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, r)
+	if at, proposal, err := propose(r); err != nil || at["source"][0] != "A" ||
+		at["store"][0] != "B" || len(at) != 7 || !strings.HasPrefix(proposal, "9 operators on ") ||
+		!strings.Contains(proposal, "\ntoday: end to end ") {
+		t.Errorf("the job should run on %v: %v\n%s", at, err, proposal)
+	}
 	// The directory that was kept is an ordinary run of virtual nodes.
 	run, err := runs.Open(o.Keep)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -19,6 +20,9 @@ func translateLogs(dir string, counter *vnode.Counter) error {
 		return fmt.Errorf("translate logs: %w", err)
 	}
 	segments, err := logstore.Segments(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.Remove(translated) // no operator ran on this node
+	}
 	if err != nil {
 		return fmt.Errorf("translate logs: %w", err)
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -107,13 +108,33 @@ func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*plan, erro
 		}
 		p.measured, latencies = true, latenciesOf(m)
 	}
-	if p.missing, err = file.Connect(latencies); err != nil {
-		return nil, err
-	}
-	if p.problem, err = placement.New(&file.Job); err != nil {
+	if err := p.connect(latencies); err != nil {
 		return nil, fmt.Errorf("place %q: %w", path, err)
 	}
 	return p, nil
+}
+
+// connect gives the job its latencies, and checks it.
+func (p *plan) connect(latencies []job.Latency) (err error) {
+	if p.missing, err = p.file.Connect(latencies); err != nil {
+		return err
+	}
+	p.problem, err = placement.New(&p.file.Job)
+	return err
+}
+
+// Place answers "cprof place" for a job file that lists its nodes and latencies. It prints the
+// answer, and returns where each operator should run.
+func Place(out io.Writer, file *job.File) (placement.Placement, error) {
+	p := &plan{file: file}
+	if err := p.connect(file.Latencies); err != nil {
+		return nil, err
+	}
+	if err := p.solve(false); err != nil {
+		return nil, err
+	}
+	p.print(out)
+	return p.answer.At, nil
 }
 
 // nodesOf returns the nodes of a fleet that are connected.
