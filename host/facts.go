@@ -48,6 +48,10 @@ type Facts struct {
 	// empty if there is none. ReadFacts does not set it.
 	SharedClock string `json:"shared_clock,omitempty"`
 
+	// HardwareStamps says which network interface stamps probes, and what an operator says about
+	// its stamps. It is empty if none does. ReadFacts does not set it.
+	HardwareStamps string `json:"hardware_stamps,omitempty"`
+
 	Features asm.Features `json:"-"`
 }
 

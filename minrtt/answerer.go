@@ -18,7 +18,7 @@ type Answerer struct {
 	failures int // successive errors of the transport
 	in, out  []byte
 	packet   packet
-	stamped  func([]byte, int64) // the method takeStamp, as a value that is created once
+	stamped  func([]byte, Stamps) // the method takeStamp, as a value that is created once
 
 	mu       sync.Mutex // protects the following fields
 	counts   Counts
@@ -111,6 +111,9 @@ func (a *Answerer) answer(rx Received) {
 	p.received = stamp{counter_cycles: rx.After_cycles, source: receive}
 	if receive == Kernel {
 		p.received.setKernel(&a.clock, rx.RealtimeNS)
+		if p.kind != kindOpen {
+			p.received.arrivedBy(&a.clock, &s.opening, rx.HardwareNS, &a.counts)
+		}
 	}
 	switch p.kind {
 	case kindOpen:
@@ -155,14 +158,17 @@ func (a *Answerer) answer(rx Received) {
 	}
 }
 
-// takeStamp stores the kernel's transmit stamp of an answer.
-func (a *Answerer) takeStamp(packet []byte, realtime_ns int64) {
+// takeStamp stores a transmit stamp of an answer.
+func (a *Answerer) takeStamp(packet []byte, at Stamps) {
 	var h header
 	if !sentHeader(packet, &h) {
 		return
 	}
 	s := a.sessions[h.key]
 	if s != nil && s.number == h.session && s.previous == h.sequence && h.kind&answerBit != 0 {
-		s.answered.setKernel(&a.clock, realtime_ns)
+		if at.RealtimeNS != 0 {
+			s.answered.setKernel(&a.clock, at.RealtimeNS)
+		}
+		s.answered.leftBy(&a.clock, &s.opening, at.HardwareNS, &a.counts)
 	}
 }

@@ -48,6 +48,10 @@ type Clock struct {
 
 	// Shared is a clock that other nodes read, too. Nil: there is none, or nobody vouches for it.
 	Shared *SharedClock
+
+	// Hardware is the clock by which the network interface stamps packets. Nil: its stamps are not
+	// used.
+	Hardware *HardwareClock
 }
 
 // SystemClock returns the machine's clocks, with the given counter. What realtimeStep must return
@@ -185,6 +189,7 @@ type clockEnd struct {
 	step_ns    uint32
 	brackets   [maxBrackets]bracket
 	known      bool
+	hardware   hardwareEnd
 }
 
 // open reads the clock before a train.
@@ -198,6 +203,7 @@ func (c *Clock) open() (e clockEnd) {
 	e.step_ns, err3 = c.RealtimeStep()
 	c.readBrackets(&e.brackets)
 	e.known = err1 == nil && err2 == nil && err3 == nil
+	c.openHardware(&e)
 	return e
 }
 

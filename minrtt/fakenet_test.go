@@ -55,8 +55,14 @@ type fakeEnd struct {
 	queued             []queuedStamp
 	lag                int // number of the latest stamps that are not yet delivered
 
+	// hardware is the clock of the node's network interface. Nil: it has none. A packet passes the
+	// interface some time after the kernel's stamp when it leaves, and before it when it arrives.
+	hardware      func(at time.Duration) int64
+	leave, arrive func() time.Duration
+
 	// These fields contain the truth about the current train, by sequence number.
 	trueSent, trueReceived map[uint32]time.Duration
+	trueLeft, trueReached  map[uint32]time.Duration // when packets passed the network interface
 
 	inbox  []delivery
 	serve  func() // called when a packet arrives
@@ -67,8 +73,8 @@ type fakeEnd struct {
 }
 
 type queuedStamp struct {
-	packet      []byte
-	realtime_ns int64
+	packet []byte
+	at     Stamps
 }
 
 // fakeBegin is the time at which the virtual time begins, in ns since 1970.
@@ -98,6 +104,7 @@ func newFakeNet() *fakeNet {
 				int64(at)
 		}
 		e.trueSent, e.trueReceived = map[uint32]time.Duration{}, map[uint32]time.Duration{}
+		e.trueLeft, e.trueReached = map[uint32]time.Duration{}, map[uint32]time.Duration{}
 	}
 	return n
 }
@@ -153,11 +160,11 @@ func (e *fakeEnd) Close() error {
 
 func (e *fakeEnd) Sources() (transmit, receive Source) { return e.transmit, e.receives }
 
-func (e *fakeEnd) SentStamps(found func([]byte, int64)) {
+func (e *fakeEnd) SentStamps(found func([]byte, Stamps)) {
 	for len(e.queued) > e.lag {
 		s := e.queued[0]
 		e.queued = e.queued[1:]
-		found(append([]byte("headers in front"), s.packet...), s.realtime_ns)
+		found(append([]byte("headers in front"), s.packet...), s.at)
 	}
 }
 
@@ -173,8 +180,14 @@ func (e *fakeEnd) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 		e.trueSent[h.sequence] = e.net.now
 	}
 	if e.transmit == Kernel {
+		e.queued = append(e.queued, queuedStamp{bytes.Clone(packet),
+			Stamps{RealtimeNS: e.falsify(e.realtime(e.net.now))}})
+	}
+	if e.hardware != nil {
+		e.net.now += e.leave()
+		e.trueLeft[h.sequence] = e.net.now
 		e.queued = append(e.queued,
-			queuedStamp{bytes.Clone(packet), e.falsify(e.realtime(e.net.now))})
+			queuedStamp{bytes.Clone(packet), Stamps{HardwareNS: e.hardware(e.net.now)}})
 	}
 	if to != e.peer().addr {
 		return s, nil
@@ -221,16 +234,24 @@ func (e *fakeEnd) Receive(b []byte, until time.Time) (Received, error) {
 	d := e.inbox[0]
 	e.inbox = e.inbox[1:]
 	copy(b, d.packet)
+	reached := d.at
+	if e.hardware != nil {
+		d.at += e.arrive()
+		e.net.now = max(e.net.now, d.at)
+	}
 	e.net.now += e.wake
 	r := Received{Length: len(d.packet), From: d.from, After_cycles: e.counter()}
 	var h header
 	if parseHeader(d.packet, &h) == nil {
 		if _, again := e.trueReceived[h.sequence]; !again {
-			e.trueReceived[h.sequence] = d.at
+			e.trueReceived[h.sequence], e.trueReached[h.sequence] = d.at, reached
 		}
 	}
 	if e.receives == Kernel {
 		r.RealtimeNS = e.falsify(e.realtime(d.at))
+	}
+	if e.hardware != nil {
+		r.HardwareNS = e.hardware(reached)
 	}
 	return r, nil
 }
@@ -314,7 +335,7 @@ func (f *fakePair) truth(t *testing.T, e Exchange) {
 		{"returned", e.Returned, e.Best.Returned, f.prober, f.prober.trueReceived},
 	} {
 		if truth := x.end.count(x.truth[e.Sequence]); x.source == Kernel &&
-			!x.stamp.Contains(truth) {
+			x.end.hardware == nil && !x.stamp.Contains(truth) {
 			t.Errorf("exchange %d: %s in %v, in truth at %d", e.Sequence, x.name, x.stamp, truth)
 		}
 	}

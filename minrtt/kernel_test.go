@@ -437,16 +437,16 @@ func TestKernelStampIsFoundAmongOthers(t *testing.T) {
 		return m
 	}
 	const want = 5_000_000_007
-	if got := build(unix.SOL_SOCKET).kernelStamp(); got != want {
+	if got := build(unix.SOL_SOCKET).stamps(0).RealtimeNS; got != want {
 		t.Errorf("alone: %d, want %d", got, want)
 	}
-	if got := build(unix.SOL_IP, unix.SOL_SOCKET).kernelStamp(); got != want {
+	if got := build(unix.SOL_IP, unix.SOL_SOCKET).stamps(0).RealtimeNS; got != want {
 		t.Errorf("second: %d, want %d", got, want)
 	}
-	if got := build(unix.SOL_IP).kernelStamp(); got != 0 {
+	if got := build(unix.SOL_IP).stamps(0).RealtimeNS; got != 0 {
 		t.Errorf("of another level: %d, want none", got)
 	}
-	if got := build().kernelStamp(); got != 0 {
+	if got := build().stamps(0).RealtimeNS; got != 0 {
 		t.Errorf("nothing: %d, want none", got)
 	}
 	for _, length := range []int{0, unix.SizeofCmsghdr - 1, unix.SizeofCmsghdr + 8, 1 << 20} {
@@ -454,7 +454,7 @@ func TestKernelStampIsFoundAmongOthers(t *testing.T) {
 		h := unix.Cmsghdr{Level: unix.SOL_SOCKET, Type: unix.SCM_TIMESTAMPING}
 		h.SetLen(length)
 		writeHeader(m.control[:], h)
-		if got := m.kernelStamp(); got != 0 {
+		if got := m.stamps(0).RealtimeNS; got != 0 {
 			t.Errorf("length %d: %d, want none", length, got)
 		}
 	}

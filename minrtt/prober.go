@@ -22,7 +22,7 @@ type Prober struct {
 	key     keyID
 	in, out []byte
 	packet  packet
-	stamped func([]byte, int64) // the method takeStamp, as a value that is created once
+	stamped func([]byte, Stamps) // the method takeStamp, as a value that is created once
 
 	latest_cycles uint64 // the latest reading of the peer's counter, in all trains up to now
 
@@ -267,6 +267,7 @@ func (p *Prober) take(rx Received, receive Source) error {
 	this.returned = stamp{counter_cycles: rx.After_cycles, source: receive}
 	if receive == Kernel {
 		this.returned.setKernel(&p.clock, rx.RealtimeNS)
+		this.returned.arrivedBy(&p.clock, &p.opening, rx.HardwareNS, &p.counts)
 	}
 	p.peerOffers = p.peerOffers || a.offersShared
 	if a.kind.closes() {
@@ -304,14 +305,18 @@ func (p *Prober) takePrevious(a *packet) error {
 	return nil
 }
 
-// takeStamp stores the kernel's transmit stamp of a probe.
-func (p *Prober) takeStamp(packet []byte, realtime_ns int64) {
+// takeStamp stores a transmit stamp of a probe.
+func (p *Prober) takeStamp(packet []byte, at Stamps) {
 	var h header
 	if !sentHeader(packet, &h) || h.session != p.session || h.sequence >= uint32(len(p.probes)) ||
 		h.kind&answerBit != 0 {
 		return
 	}
-	p.probes[h.sequence].sent.setKernel(&p.clock, realtime_ns)
+	s := &p.probes[h.sequence].sent
+	if at.RealtimeNS != 0 {
+		s.setKernel(&p.clock, at.RealtimeNS)
+	}
+	s.leftBy(&p.clock, &p.opening, at.HardwareNS, &p.counts)
 }
 
 // finish computes the train's exchanges from the probes. If the stamps of one probe are impossible,

@@ -241,7 +241,7 @@ func TestALateTransmitStampIsNotTheNextTrains(t *testing.T) {
 	if _, err := f.train(t); err != nil {
 		t.Fatal(err)
 	}
-	late := queuedStamp{f.answerer.sent[2], f.answerer.realtime(f.now)}
+	late := queuedStamp{f.answerer.sent[2], Stamps{RealtimeNS: f.answerer.realtime(f.now)}}
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
 		if from == f.prober && newPacket(t, b).sequence == 3 {
 			f.answerer.queued = append(f.answerer.queued, late)

@@ -21,8 +21,9 @@ type Transport interface {
 	// SentStamps calls found for each transmit stamp that the kernel has delivered since the last
 	// call. It does not wait. The end of the slice is the packet that was sent; headers that the
 	// kernel added precede it. The slice is valid only during the call, and found must not use the
-	// Transport.
-	SentStamps(found func(packet []byte, realtime_ns int64))
+	// Transport. A packet may have two stamps, of the kernel and of the network hardware, each with
+	// a call of its own.
+	SentStamps(found func(packet []byte, at Stamps))
 
 	// Sources returns the sources of transmit and receive stamps: Kernel, or the reason why the
 	// kernel takes none.
@@ -45,7 +46,13 @@ type Received struct {
 	Length       int // length of the packet, which may exceed the buffer
 	From         netip.AddrPort
 	After_cycles uint64 // read after the packet came from the kernel
-	RealtimeNS   int64  // the kernel's stamp, in CLOCK_REALTIME; 0 if there is none
+	Stamps
+}
+
+// Stamps are the stamps of a packet that were taken outside of the program.
+type Stamps struct {
+	RealtimeNS int64 // the kernel's stamp, in CLOCK_REALTIME; 0 if there is none
+	HardwareNS int64 // the network interface's stamp, in its own clock; 0 if there is none
 }
 
 var (

@@ -29,6 +29,11 @@ type UDPConfig struct {
 
 	// UserStampsOnly switches kernel stamps off.
 	UserStampsOnly bool
+
+	// HardwareInterface is the index of the network interface whose stamps are asked for, too. 0
+	// means none. The interface must have been told to stamp. Stamps of other interfaces are not
+	// used.
+	HardwareInterface int
 }
 
 // UDP is a Transport on a socket of its own, with raw system calls. With the runtime's network
@@ -43,6 +48,7 @@ type UDP struct {
 	connected bool
 
 	transmit, receives Source
+	hardware           int // the interface whose own stamps are used; 0: none
 
 	fd          int
 	closed      atomic.Bool
@@ -144,7 +150,7 @@ func openUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
 		return nil, err
 	}
 	if !config.UserStampsOnly {
-		u.askForStamps()
+		u.askForStamps(config.HardwareInterface)
 	}
 	return u, nil
 }
@@ -344,7 +350,7 @@ func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
 	if r.From = u.toAddr; !u.connected {
 		r.From = addressOf(&u.in.sender)
 	}
-	r.RealtimeNS = u.in.kernelStamp()
+	r.Stamps = u.in.stamps(u.hardware)
 	return r, nil
 }
 

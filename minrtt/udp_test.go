@@ -398,12 +398,12 @@ func TestUDPKernelStamps(t *testing.T) {
 			after := time.Now().UnixNano()
 			var sent []header
 			var sent_ns int64
-			dialer.SentStamps(func(p []byte, realtime_ns int64) {
+			dialer.SentStamps(func(p []byte, at Stamps) {
 				var h header
 				if !sentHeader(p, &h) {
 					t.Errorf("a stamp of %x, which is no packet", p)
 				}
-				sent, sent_ns = append(sent, h), realtime_ns
+				sent, sent_ns = append(sent, h), at.RealtimeNS
 			})
 			if len(sent) != 1 || sent[0] != (header{kindProbe, 7, sequence, testID}) {
 				t.Fatalf("transmit stamps of %+v, want one of probe %d", sent, sequence)
@@ -428,7 +428,7 @@ func TestUserStampsOnly(t *testing.T) {
 	if tx, rx := u.Sources(); tx != Unasked || rx != Unasked {
 		t.Errorf("sources %v and %v, want user stamps", tx, rx)
 	}
-	u.SentStamps(func([]byte, int64) { t.Error("a stamp that nobody asked for") })
+	u.SentStamps(func([]byte, Stamps) { t.Error("a stamp that nobody asked for") })
 }
 
 func TestUDPSendsWhereItIsConnected(t *testing.T) {

@@ -49,6 +49,10 @@ func (f *from) assumptions() {
 			f.Assumptions = append(f.Assumptions, Assumption{
 				Name: "shared clock of " + n.Name, Value: "as an operator says", Means: what})
 		}
+		if what := n.Facts["hardware_stamps"]; what != "" {
+			f.Assumptions = append(f.Assumptions, Assumption{
+				Name: "hardware stamps of " + n.Name, Value: "as an operator says", Means: what})
+		}
 	}
 	for _, a := range tscratio.StampsAssumed() {
 		means := "where stamps are the kernel's: " + a.Means

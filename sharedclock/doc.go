@@ -1,7 +1,9 @@
 // Package sharedclock reads clocks that several nodes can read, so that what two nodes saw on one
 // of them becomes a further constraint on the relation of their counters (minrtt.SharedClock).
 //
-//	Open  opens a source by its name
+//	Open        opens a source by its name
+//	OpenStamps  opens the clock by which a network interface stamps packets: no shared clock, but
+//	            a PTP clock, too (minrtt.HardwareClock)
 //
 // These are the sources, and what each assumes. No source is used unless an operator names it: the
 // package can read a clock, but it cannot prove that another machine reads the same one.

@@ -107,6 +107,7 @@ func Start(config Config) (*Client, error) {
 	}
 	transport, err := minrtt.ListenUDP(config.Listen, minrtt.UDPConfig{
 		Counter: config.Clock.Counter, Spin: config.AnswerSpin, UserStampsOnly: config.UserStamps,
+		HardwareInterface: config.HardwareInterface,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start client %q: answer probes: %w", config.Node.Name, err)

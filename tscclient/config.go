@@ -40,6 +40,10 @@ type Config struct {
 	// UserStamps makes the answerer take all stamps itself, without the kernel.
 	UserStamps bool
 
+	// HardwareInterface is the index of the network interface whose own stamps are used, too, with
+	// Clock.Hardware. 0: none.
+	HardwareInterface int
+
 	// Manner defines how trains are run, unless a call names another manner.
 	Manner Manner
 

@@ -179,7 +179,8 @@ func (c *Client) prober(key proberKey) (*prober, error) {
 	m := key.manner
 	transport, err := minrtt.DialUDP(key.address, minrtt.UDPConfig{
 		Counter: c.config.Clock.Counter, Spin: m.Spin,
-		UserStampsOnly: m.UserStamps || c.config.UserStamps,
+		UserStampsOnly:    m.UserStamps || c.config.UserStamps,
+		HardwareInterface: c.config.HardwareInterface,
 	})
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ func startClient(s daemon.Start[config], a *agent.Config) (*daemon.Node, error) 
 	if err := node.ShareClock(c.sharedClock(), &measuring); err != nil {
 		return nil, errors.Join(err, node.Close())
 	}
+	node.UseHardwareStamps(c.hardwareStamps(), s.Log, &measuring)
 	if c.Probes != "" {
 		if measuring.Listen, err = daemon.Address("probes", c.Probes); err != nil {
 			return nil, errors.Join(err, node.Close())

@@ -46,11 +46,20 @@ type config struct {
 	SharedClockName   string        `mapstructure:"shared_clock_name"`
 	SharedClockError  time.Duration `mapstructure:"shared_clock_error"`
 	SharedClockWander float64       `mapstructure:"shared_clock_wander_ppm"`
+
+	HardwareStamps       string        `mapstructure:"hardware_stamps"`
+	HardwareStampsError  time.Duration `mapstructure:"hardware_stamps_error"`
+	HardwareStampsWander float64       `mapstructure:"hardware_stamps_wander_ppm"`
 }
 
 func (c config) sharedClock() daemon.SharedClock {
 	return daemon.SharedClock{Source: c.SharedClock, Name: c.SharedClockName,
 		Error: c.SharedClockError, Wander: c.SharedClockWander}
+}
+
+func (c config) hardwareStamps() daemon.HardwareStamps {
+	return daemon.HardwareStamps{Interface: c.HardwareStamps, Error: c.HardwareStampsError,
+		Wander: c.HardwareStampsWander}
 }
 
 // changed returns the keys whose values differ between two configurations.
@@ -95,6 +104,7 @@ func addFlags(cmd *cobra.Command) {
 		"address:port at which other nodes reach --probes (default: the address of --probes)")
 	addCaptureFlag(cmd)
 	daemon.AddSharedClockFlags(cmd)
+	daemon.AddHardwareStampsFlags(cmd)
 	flags.String("role", "", "what this node is for: \"cprof find role=ROLE\" finds it")
 }
 
@@ -150,7 +160,8 @@ func (c config) agent() (agent.Config, error) {
 		_, probesErr := daemon.Address("probes", c.Probes)
 		err = errors.Join(err, probesErr)
 	}
-	err = errors.Join(err, daemon.CheckRole(c.Role), checkCapture(c), c.sharedClock().Check())
+	err = errors.Join(err, daemon.CheckRole(c.Role), checkCapture(c), c.sharedClock().Check(),
+		c.hardwareStamps().Check())
 	if c.HandlerTable != "" {
 		if _, statErr := os.Stat(c.HandlerTable); statErr != nil {
 			err = errors.Join(err, fmt.Errorf("handler_table: %w", statErr))

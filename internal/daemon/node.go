@@ -28,6 +28,7 @@ type Node struct {
 	identity *tscclient.Identity
 	notice   *minrtt.StepNotice
 	shared   *sharedclock.Source // nil: none
+	stamps   *sharedclock.Stamps // nil: none
 }
 
 // OpenNode measures this machine's node, which takes about a second. It sets the node, the epoch

@@ -44,6 +44,9 @@ func (m Machine) furtherClocks() host.Finding {
 			if kinds.PHC >= 0 {
 				what += fmt.Sprintf(" by ptp%d", kinds.PHC)
 			}
+			if kinds.NotTold {
+				what += fmt.Sprintf(" (off: hwstamp_ctl -i %s -t 1 -r 1)", i.Name)
+			}
 			has = append(has, what)
 		}
 	}
@@ -72,6 +75,6 @@ func (m Machine) furtherClocks() host.Finding {
 		return f
 	}
 	f.Detail = strings.Join(has, "; ") + ". No bound uses them unless you say what cannot be " +
-		"proven here: see the key shared_clock of cp-agent"
+		"proven here: see the keys shared_clock and hardware_stamps of cp-agent"
 	return f
 }

@@ -18,6 +18,8 @@ func TestFurtherClocks(t *testing.T) {
 	software := StampKinds{Transmit: true, Receive: true, PHC: -1}
 	hardware := StampKinds{Transmit: true, Receive: true, HardwareTransmit: true,
 		HardwareReceive: true, PHC: 0}
+	off := hardware
+	off.NotTold = true
 	receive := StampKinds{Receive: true, HardwareReceive: true, PHC: -1}
 	for name, test := range map[string]struct {
 		files map[string]string
@@ -38,6 +40,8 @@ func TestFurtherClocks(t *testing.T) {
 			"sys/class/ptp/ptp0/clock_name": "ena-ptp-05\n", sources: "tsc hpet\n",
 		}, hardware, "hardware stamps of eth0 by ptp0; /dev/ptp0, the clock of a network " +
 			"interface (ena-ptp-05). No"},
+		"one that was not told to stamp": {nil, off,
+			"hardware stamps of eth0 by ptp0 (off: hwstamp_ctl -i eth0 -t 1 -r 1). No"},
 		"one that stamps what arrives": {nil, receive,
 			"hardware stamps of eth0 (arriving packets only). No"},
 		"VMClock": {map[string]string{"sys/class/ptp/ptp1/clock_name": "ptp_vmclock\n"}, software,

@@ -49,7 +49,8 @@ type Filesystem struct {
 type StampKinds struct {
 	Transmit, Receive                 bool
 	HardwareTransmit, HardwareReceive bool
-	PHC                               int // the number of that clock's PTP device; negative: none
+	PHC                               int  // the number of that clock's PTP device; negative: none
+	NotTold                           bool // the interface could stamp, but was not told to
 }
 
 // System returns the machine on which the program runs.
@@ -125,7 +126,11 @@ func stampKinds(name string) (StampKinds, error) {
 		return info.So_timestamping&unix.SOF_TIMESTAMPING_RAW_HARDWARE != 0 &&
 			info.So_timestamping&flag != 0
 	}
+	// Some drivers do not say what the interface was told.
+	told, err := unix.IoctlGetHwTstamp(fd, name)
 	return StampKinds{
+		NotTold: err == nil && (told.Tx_type != unix.HWTSTAMP_TX_ON ||
+			told.Rx_filter != unix.HWTSTAMP_FILTER_ALL),
 		Transmit:         can(unix.SOF_TIMESTAMPING_TX_SOFTWARE),
 		Receive:          can(unix.SOF_TIMESTAMPING_RX_SOFTWARE),
 		HardwareTransmit: hardware(unix.SOF_TIMESTAMPING_TX_HARDWARE),

@@ -181,7 +181,7 @@ func (t *Transport) receive(
 }
 
 // SentStamps does nothing, because there are no such stamps.
-func (t *Transport) SentStamps(func([]byte, int64)) {}
+func (t *Transport) SentStamps(func([]byte, minrtt.Stamps)) {}
 
 // Sources returns Unsupported. ZeroMQ hides its sockets, so the kernel cannot be asked for stamps.
 func (t *Transport) Sources() (transmit, receive minrtt.Source) {

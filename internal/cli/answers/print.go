@@ -41,7 +41,7 @@ func printCycles(out io.Writer, a *analysis.Answer) {
 			best.Bound_cycles, best.A,
 			best.B, worst.Bound_cycles, worst.A, worst.B, assumed(a)))
 	}
-	for _, text := range sharedClocks(a) {
+	for _, text := range vouched(a) {
 		printFolded(out, "", 2, text)
 	}
 	if len(a.Spans)+len(a.EndToEnd) > 0 {
@@ -82,11 +82,15 @@ func assumed(a *analysis.Answer) string {
 	return text + "the data contradict it for " + command.Plural(suspect, "pair")
 }
 
-// sharedClocks says which nodes used a clock that an operator says they share.
-func sharedClocks(a *analysis.Answer) (texts []string) {
+// vouched says which bounds rest on what only an operator says: on a clock that nodes share, or on
+// stamps of a network interface.
+func vouched(a *analysis.Answer) (texts []string) {
 	for _, n := range a.Nodes {
 		if what := n.Facts["shared_clock"]; what != "" {
 			texts = append(texts, "bounds of "+n.Name+" also rest on a clock: "+what)
+		}
+		if what := n.Facts["hardware_stamps"]; what != "" {
+			texts = append(texts, "bounds of "+n.Name+" also rest on hardware stamps: "+what)
 		}
 	}
 	return texts

@@ -188,7 +188,7 @@ func printCertainty(out io.Writer, a *analysis.Answer) {
 				boundText(a, worst.Bound_cycles), worst.A, worst.B,
 				command.Plural(len(a.Pairs), "pair"))
 		}
-		lines = append(append(lines, text, assumed(a)), sharedClocks(a)...)
+		lines = append(append(lines, text, assumed(a)), vouched(a)...)
 	}
 	if r := &a.Reference; r.FrequencyLo_hz > 0 && !r.Measured() {
 		lines = append(lines, "seconds are nominal: nobody measured the frequency of "+r.Node)
