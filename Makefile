@@ -1,7 +1,7 @@
 # Every target can be typed on its own. make test runs the targets in TEST_PARTS and prints a table
-# of how they went. The parts after the slash run at the same time as those before it, and both
-# groups take about equally long. The logic is in scripts/. The scripts install what they need, and
-# say so if they cannot.
+# of how they went. The parts after the slash run beside the parts before it. Both groups take about
+# equally long. The logic is in scripts/. The scripts install what they need, and say so if they
+# cannot.
 
 SHELL := bash
 TEST_PARTS := lint unit race test-arm64 java-sdk test-export test-dist \
