@@ -133,9 +133,8 @@ type Point struct {
 	Tuples     uint64 `json:"tuples"`     // tuples that passed the point
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
 	// Lost counts tuples that ended here although a later tuple of the same node reached a later
-	// point. If Undecided is not empty, the true numbers may be smaller than Lost and InFlight. The
-	// tuples that Perhaps counts may be lost or in flight, too, but Lost and InFlight do not count
-	// them.
+	// point. If Undecided is not empty, the true numbers may be smaller than Lost and InFlight.
+	// Perhaps counts further tuples that may be lost or in flight.
 	Lost uint64 `json:"lost"`
 	// Filtered counts tuples that end here as if a filter dropped them: about the same share of the
 	// tuples ends here all the time, and the share is one in twenty or more. A steady loss looks
@@ -188,9 +187,9 @@ type Span struct {
 
 	// Kind is computation (start to end, or recv to send, of one actor), inside (any other span
 	// within an actor), transfer, waiting, gap, or end-to-end. Waiting is a branch that waited at
-	// To until another branch arrived there. If the bounds do not tell which branch arrived last,
-	// no branch that may be the last is called waiting. A gap spans points that a tuple may have
-	// passed without a record, because their logs do not have every tuple. Past names these points.
+	// To until another branch arrived there. If the bounds do not tell which branch arrived last, a
+	// branch that may be the last is not called waiting. A gap leads past points whose logs do not
+	// have every tuple: a tuple may have passed them without a record. Past names these points.
 	Kind string   `json:"kind"`
 	Past []string `json:"past,omitempty"`
 
@@ -235,10 +234,10 @@ type Durations struct {
 	// Percentiles are intervals: [percentile of the low ends, percentile of the high ends]. If
 	// there are more than 65,536 durations, the intervals are rounded outward, by at most 1/2048.
 	Percentiles Percentiles `json:"percentiles"`
-	// Chance shows how far chance may move p50 and p99. For each of the two, it has an interval. In
-	// 99 of 100 cases, this interval contains the percentile of infinitely many such durations.
-	// Tuples that queue behind each other are not independent, so ten durations are taken as only
-	// one. A percentile is absent if there are too few durations to tell. Only Span.All has Chance.
+	// Chance shows how far chance may move p50 and p99. It has an interval for each. In 99 of 100
+	// cases, this interval contains the percentile of infinitely many such durations. Tuples that
+	// queue behind each other are not independent, so ten durations are taken as only one. A
+	// percentile is absent if there are too few durations to tell. Only Span.All has Chance.
 	Chance Percentiles `json:"chance,omitempty"`
 	Mean   Interval    `json:"mean"`
 	Min    Interval    `json:"min"`
@@ -359,8 +358,8 @@ type TuplePath struct {
 	Made   bool     `json:"made,omitempty"` // made of other tuples, as the result of a window is
 	Total  Interval `json:"total"`
 	Passed []Passed `json:"passed"`
-	// Paused is how much of the time of the spans on the critical path lay in pauses of the JVMs at
-	// the ends of these spans. Pauses are the longest pauses of these JVMs in the time of the path,
+	// Paused is about the spans on the critical path, and the JVMs at their ends. It is how much of
+	// the time of these spans lay in pauses of these JVMs. Pauses are the longest of these pauses,
 	// at most 100, in the order of time. Both are absent if no JVM logged pauses.
 	Paused *Interval   `json:"paused,omitempty"`
 	Pauses []PathPause `json:"pauses,omitempty"`

@@ -260,9 +260,9 @@ func (a *assembler) points(out *Answer) {
 		slices.Sort(point.Nodes)
 		a.findAlone(r, &point)
 		a.findSharedIDs(f, point.Name)
-		// If the logs of later points keep only tuples that a rule chooses, the same share of
-		// tuples seems to end here all the time, although nothing filters them. Then undecided is
-		// not empty.
+		// If the logs of later points keep only tuples that a rule chooses, a steady share of the
+		// tuples seems to end here, although nothing filters them. In this case, undecided is not
+		// empty.
 		if a.undecided(r) == "" && f.filters(point.PerBin) {
 			point.Filtered, point.Lost = point.Lost, 0
 		}

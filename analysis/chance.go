@@ -24,8 +24,8 @@ func (d *distribution) chances(lacking uint64) (all Percentiles) {
 func inMilli(percent float64) uint64 { return uint64(math.Round(percent * 1000)) }
 
 // chance returns the interval within which chance may move a percentile. If the ends of durations
-// are counted in buckets, the percentile was rounded outward by up to a bucket, so the interval is
-// a bucket wider at each end.
+// are counted in buckets, the percentile was rounded outward by up to a bucket. Then the interval
+// is a bucket wider at each end.
 func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
 	first, last, ok := chanceRanks(percent_milli, d.n, lacking)
 	if !ok {
@@ -40,9 +40,9 @@ func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
 
 // chanceRanks returns two ranks, counted from 0. In 99 of 100 cases, the percentile of infinitely
 // many durations lies between the durations with these ranks. This is so because the number of
-// durations below the percentile is binomial. Of the further durations that are not known
-// (lacking), any number may be below the percentile. The result is false if the percentile may lie
-// beyond all known durations.
+// durations below the percentile is binomial. Further durations are not known (lacking), and any
+// number of them may be below the percentile. The result is false if the percentile may lie beyond
+// all known durations.
 func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool) {
 	q, all := float64(percent_milli)/100_000, float64(n+lacking)
 	// A normal distribution approximates the distribution of the number of durations below the

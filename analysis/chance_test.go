@@ -49,8 +49,7 @@ func changeOf(percent float64, before, after spanOf) Change {
 }
 
 // Two runs of equal programs are called faster or slower in fewer than one of a hundred
-// comparisons, even if every ten durations are equal. If there are too few durations, there is no
-// verdict.
+// comparisons, even if every ten durations are equal. With too few durations, there is no verdict.
 func TestVerdictsOfDrawnRuns(t *testing.T) {
 	seed.NotUnderRace(t, "one goroutine does all")
 	rng := seed.Random(t)

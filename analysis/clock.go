@@ -95,7 +95,7 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 // chooseReference takes the node that the options name, or else the node that the run names. If
 // neither names one, it takes the node that is related to the most others. Of several such nodes,
 // it takes the one with the smallest median bound to the others. In a fleet of more than maxClosed
-// nodes, only nodes with which a node was measured count as related to it.
+// nodes, two nodes count as related only if they were measured with each other.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
 	// A node with several epochs is a candidate once for each epoch. If only the node is named, the
@@ -354,9 +354,9 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 }
 
 // known has the readings of two nodes that can be placed: each on the other's counter and on the
-// reference's. For any other reading, the closure returns an error. To make an error takes a
-// thousand times longer than to compute a result, and a program that logs counters of its own
-// making has millions of such readings. So readings are looked up here before the closure is asked.
+// reference's. For any other reading, the closure returns an error. Making an error takes a
+// thousand times longer than computing a result, and a program that makes up its counters logs
+// millions of such readings. So readings are looked up here before the closure is asked.
 type known struct {
 	onOther, onReference [2]tscratio.Interval
 }

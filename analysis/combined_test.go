@@ -100,8 +100,8 @@ func (w *truth) orderAll() {
 }
 
 // criticalPath returns the events from where a tuple ended back to where it began. From each event
-// it goes to the latest of the events directly before. It is nil if no branch of the tuple ended at
-// a point that no other point follows.
+// it goes to the latest of the events directly before. It is nil unless a branch of the tuple ended
+// at a last point: one that no other point follows.
 func (w *truth) criticalPath(u *simrun.Tuple) (path []*simrun.Event) {
 	var last *simrun.Event
 	for _, e := range u.Events {

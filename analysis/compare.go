@@ -47,16 +47,16 @@ type Method struct {
 	About string `json:"about,omitempty"`
 
 	// Held says how the method's values compare with the truth. It is absent where the truth is not
-	// known. For ours and minrtt, a value is what one counter reads while the other shows a given
-	// reading, at moments of the run. For ret, a value is a tuple's duration. For ntp, it is the
-	// difference of the two clocks, as both daemons state it at one time.
+	// known. For ours and minrtt, a value is the reading of one counter at the moment when the
+	// other shows a given reading. For ret, a value is a tuple's duration. For ntp, a value is the
+	// difference of the two clocks that follows from what both daemons state at one time.
 	Held *Held `json:"held,omitempty"`
 
 	Bounds_cycles Column `json:"bounds_cycles"` // the bound in each bin
 
 	// Times is the method's median bound divided by our median bound. Both medians are over the
-	// bins in which both methods have a bound. Gaps counts the bins in which only ours has one.
-	// Times and Gaps are 0 for ours.
+	// bins in which both methods have a bound. Gaps counts the bins in which only our method has a
+	// bound. Times and Gaps are 0 for ours.
 	Times float64 `json:"times,omitempty"`
 	Gaps  int     `json:"gaps,omitempty"`
 

@@ -141,8 +141,8 @@ func (in *input) thinned(g *graph, told []told) (mask uint64) {
 }
 
 // completeness says how many of the tuples that passed a point are in the logs. except is empty, or
-// a rule that chooses tuples by their ids. If a log lacks only tuples that this rule does not
-// choose, it is called complete, because the logs that it is compared with lack the same tuples.
+// a rule that chooses tuples by their ids. A log counts as complete if it lacks only tuples that
+// this rule does not choose: the logs that it is compared with lack the same tuples.
 func (a *assembler) completeness(rank int, except string) Completeness {
 	if except == "" && a.complete[rank].Kept != "" {
 		return a.complete[rank]
@@ -204,8 +204,8 @@ func (a *assembler) undecided(rank int) string {
 }
 
 // past returns the points between two others that a tuple may have passed without an event, because
-// the logs of these points do not have every tuple. A point is left out if one rule chooses tuples
-// by their ids there and at both others: a tuple with events at both others would have an event
+// the logs of these points do not have every tuple. A point is left out if the same rule chooses
+// tuples by their ids at all three points: then a tuple with events at the two ends has an event
 // there, too.
 func (a *assembler) past(from, to int) []string {
 	var names []string
@@ -238,9 +238,9 @@ func (a *assembler) gaps() []uint64 {
 // ofSpan says how many of the tuples that a span describes are in the logs. A span from one point
 // to the next describes tuples that passed no point between the two and did not wait for another
 // branch. So a point counts if a tuple may have come from it to the span's end without a record. If
-// an id has several events at an end of the span, all earlier points count: two tuples may share
-// that id, and if the log of an earlier point lacks an event of one of them, they look like one
-// tuple.
+// an id has several events at an end of the span, all earlier points count. In that case two tuples
+// may share the id, and if the log of an earlier point lacks an event of one of them, they look
+// like one tuple.
 func (a *assembler) ofSpan(k spanKey) Completeness {
 	c := a.completeness(k.from, "").with(a.completeness(k.to, "")).with(a.in.ofRun())
 	before := a.graph.before[k.to]

@@ -37,8 +37,8 @@ type Change struct {
 	// is not known, it is infinite: null in JSON.
 	Noise_ns float64 `json:"noise_ns"`
 
-	// Needs says what would decide an undecided change. If neither more runs, more tuples nor
-	// narrower bounds would decide it, Why says why not. Why also gives the reason of a withheld
+	// Needs says what would decide an undecided change. If nothing would decide it (more runs, more
+	// tuples or narrower bounds), Why gives the reason. Why also gives the reason of a withheld
 	// change.
 	Needs *Needs `json:"needs,omitempty"`
 	Why   string `json:"why,omitempty"`

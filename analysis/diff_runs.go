@@ -169,8 +169,8 @@ func needsOf(gap float64, before, after side) *Needs {
 	}
 }
 
-// needsTuples says by which factor more tuples are needed to decide a change between two runs. It
-// gets the noise that the tuples cause now, which falls with the square root of their number.
+// needsTuples says by which factor more tuples are needed to decide a change between two runs.
+// within is the noise that the tuples cause now. It falls with the square root of their number.
 // Percentiles of more than exactValues durations are rounded outward, which narrows the gap and
 // widens the noise.
 func needsTuples(gap, within float64, before, after measured) *Needs {

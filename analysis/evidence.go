@@ -140,12 +140,12 @@ const leastSure = 100
 // precedes reports whether tuples pass p before q. If tuples pass p and q in both orders, the
 // points are parallel, and precedes returns false.
 //
-// If a tuple has several events at each of two points, its first events usually show the order:
-// they belong together even if an event was repeated later or a repetition was lost. But at a point
-// where branches meet, the first event belongs to the fastest branch, and the last event comes
-// after all branches. So an order that the last events show is believed first. If most tuples have
-// several events at a point, tuples with one event there are left out: their other events may be
-// lost.
+// If a tuple has several events at each of two points, its first events usually show the order.
+// They belong together even if a later event is a repetition, or if a repetition was lost. But at a
+// point where branches meet, the first event belongs to the fastest branch, and the last event
+// comes after all branches. So an order that the last events show is believed first. If most tuples
+// have several events at a point, tuples with one event there are left out: their other events may
+// be lost.
 func (e *evidence) precedes(p, q int, points []point) bool {
 	both, a, b := e.both[p][q], points[p], points[q]
 	if v := votesOf(p, q, &e.lasts); v.surely+v.surelyNot > both/2 {
@@ -236,8 +236,8 @@ func (e *evidence) manyEvents(p int) bool {
 }
 
 // manyEvents returns the ranks where many tuples have several events. Branches that no log shows
-// may arrive at these ranks. It returns none unless paths may begin or go on at points without a
-// place in the graph.
+// may arrive at these ranks. If paths cannot begin or go on at points without a place in the graph,
+// it returns no ranks.
 func (g *graph) manyEvents(e *evidence) (mask uint64) {
 	for r, p := range g.order {
 		if g.openEnds && e.manyEvents(p) {
@@ -285,8 +285,8 @@ func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
 			found |= 1 << r
 		}
 		// If an id begins again, the data do not show which of its events belong to one tuple. If a
-		// log lacks events, the only event of a tuple there may be that of any of its branches. In
-		// both cases it is unknown how many branches arrive.
+		// log lacks events, the one event that a tuple has there may belong to any of its branches.
+		// In both cases it is unknown how many branches arrive.
 		thin := thinned>>r&1 != 0
 		lacks := g.lacking>>r&1 != 0 && several[r] > 0 || thin
 		if r < len(g.order) && (e.again > uint64(n) || lacks) && e.mayJoin(g, r) ||

@@ -35,9 +35,8 @@ type graph struct {
 	alone uint64
 	// inside has the ranks that another rank of the same actor follows.
 	inside uint64
-	// asides has the ranks where an operator ends its work on a tuple that it has sent on. Such
-	// an event may happen before a later event of the tuple, but no later event waits for it. No
-	// path leads over an aside.
+	// asides has the ranks where an operator ends its work on a tuple that it has sent on. No later
+	// event of the tuple waits for such an event. No path leads over an aside.
 	asides uint64
 	// lacking has the ranks of points whose logs do not have every tuple.
 	lacking uint64

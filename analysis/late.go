@@ -112,9 +112,9 @@ func (p *plan) lacks(g *graph) (mask uint64) {
 }
 
 // taken returns the ranks at which a tuple's event may have been taken for the event of a later
-// tuple with the same id, given the beginnings of those later tuples. Ranks before those that the
-// tuple passed are left out. The exceptions are ranks where branches arrive one by one: when one
-// branch has arrived, events of another may be yet to come.
+// tuple with the same id. later has the beginnings of those later tuples. Ranks before those that
+// the tuple passed are left out, except ranks where branches arrive one by one. At such a rank, one
+// branch may have arrived while events of another are yet to come.
 func (p *plan) taken(g *graph, later []beginning) (mask uint64) {
 	for _, b := range later[:min(len(later), longestLate)] {
 		mask |= b.mask

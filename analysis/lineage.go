@@ -211,8 +211,8 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 }
 
 // joined merges the rows of each id. In the first generation (once), an id should have one row. If
-// it has more, several tuples share the id, and it is not known which of these the children were
-// made of.
+// it has more, several tuples share the id. Then it is not known of which of them the children were
+// made.
 func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {

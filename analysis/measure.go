@@ -7,9 +7,9 @@ import (
 )
 
 // measureAll adds tuples to a span, given the readings at both ends. If on is true, the span is
-// surely on the critical path of each tuple. Two functions are given a tuple's index. The function
-// idOf returns the tuple's id, in case a finding names the tuple or the tuple may be among the
-// slowest. The function pathOf, which may be nil, returns the path of such a slow tuple.
+// surely on the critical path of each tuple. Two functions take a tuple's index. idOf returns the
+// tuple's id, for a finding that names the tuple, or for the slowest tuples. pathOf may be nil. It
+// returns the path of a tuple that may be among the slowest.
 func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 	idOf func(int) uint64, pathOf func(int) []passage) {
 	if w.elapsed == nil {
@@ -65,7 +65,7 @@ type apart struct {
 // two events may rest on the relation of their own two nodes, so its interval may extend beyond the
 // difference of the two placed intervals. In that case the later event's interval is widened, so
 // that the difference contains the interval of the duration. ended is a mask of the ranks at which
-// the tuple ended although it could have gone on.
+// the tuple ended, although other points follow.
 func (w *gatherer) tellEvents(id, mask, ended uint64, path *[maxPoints]passage) {
 	var at [maxPoints]tscratio.Interval
 	var verdicts [maxPoints]tscratio.Verdict

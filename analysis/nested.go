@@ -9,7 +9,7 @@ import (
 // An actor is an operator. It works on a tuple from where the tuple enters it to where the tuple
 // leaves it. If actor B works on tuples only while actor A does, B is nested in A. Then either A
 // calls B, or both got a copy of the tuple and B is always quicker. Times alone do not show which
-// of the two is the case. If no other actor saw the tuple before both, A is taken for the caller.
+// of the two is the case. If no other actor saw the tuple earlier, A is taken for the caller.
 
 // actor has the points of an actor. Tuples enter it at the point enter, and leave it at the point
 // leave.
@@ -49,8 +49,8 @@ func actorsOf(points []point) []*actor {
 }
 
 // nesting has an outer actor, and inner actors that are nested in it. Tuples may pass the inner
-// actors one after another, so either all of them work for the outer actor, or none does. A nesting
-// may also have two actors that work at once, though neither is nested in the other: these are
+// actors one after another, so either all of them work for the outer actor, or none does. In a
+// nesting of another kind, two actors work at once, and neither is nested in the other. These are
 // branches.
 type nesting struct {
 	outer  *actor
@@ -275,9 +275,10 @@ func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 }
 
 // goesElsewhere reports whether an inner actor surely sends its result to another actor than the
-// outer one. It looks for a point after the inner actor that some tuples pass before they leave the
-// outer actor, and other tuples after they leave it. It leaves out points where branches arrive one
-// by one, because an early event there may be that of another branch.
+// outer one. It looks for a point after the inner actor with this property: some tuples pass the
+// point before they leave the outer actor, and other tuples pass it afterwards. It leaves out
+// points where branches arrive one by one, because an early event there may belong to another
+// branch.
 func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
 	e, leave := f.evidence, n.outer.leave
 	for k, at := range f.points {

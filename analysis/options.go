@@ -67,10 +67,11 @@ type Options struct {
 	Begin func(Basis) error
 
 	// Events is called for every event, and Durations for every duration, one call at a time.
-	// Either may be nil. If it returns an error, the analysis ends. If either is set, one core is
-	// used. Tuples come in any order, but all rows of a tuple follow one another, its durations
-	// before its events. Tuples that share an id follow one another too, in the order of time.
-	// Tuples that were made of others have further durations, after the rows of all tuples.
+	// Either function may be nil. If a function returns an error, the analysis ends. If one of them
+	// is set, the analysis uses only one core. Tuples come in any order, but all rows of a tuple
+	// follow one another, its durations before its events. Tuples that share an id follow one
+	// another too, in the order of time. Tuples that were made of others have further durations,
+	// after the rows of all tuples.
 	Events    func(EventRow) error
 	Durations func(DurationRow) error
 

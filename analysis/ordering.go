@@ -47,9 +47,9 @@ func closedOver(n int, edges [][2]int) [][]bool {
 	return closed(precedes)
 }
 
-// agreeing returns the declared edges that the data do not contradict. The bounds or the names of
-// points contradict an edge if they prove the opposite order of its two points. They may prove it
-// only together with the edges before this one. A finding names each edge that is left out.
+// agreeing returns the declared edges that the data do not contradict. The data contradict an edge
+// if the bounds or the names of points prove the opposite order of its two points. They may do so
+// only together with earlier edges of the list. A finding names each edge that is left out.
 func (in *input) agreeing(e *evidence, edges [][2]int) (agree [][2]int) {
 	n := len(in.points)
 	firm := matrix(n)
@@ -172,8 +172,8 @@ func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 // sentBefore reports whether an operator sends tuples on at point q before it ends its work on them
 // at point p. There are two cases:
 //   - The operator gives tuples other ids, with the old id at p and the new one at q. The link
-//     between the ids shows where the tuple went. So q is taken as earlier unless the data show
-//     that p is.
+//     between the ids shows where the tuple went. So q is taken as earlier, unless the data show
+//     that p is earlier.
 //   - The operator does not change the ids. Then q is taken as earlier only if the data show it,
 //     and the names of p and q are end and send.
 func (in *input) sentBefore(e *evidence, p, q int) bool {
@@ -198,9 +198,9 @@ func (in *input) entered(actor string) (mask uint64) {
 	return mask
 }
 
-// setAside makes the point p an aside, which precedes no point. A point that preceded p still does
-// so in two cases: it is in the mask from, or it precedes a point of this mask that precedes p.
-// Asides in the mask do not count.
+// setAside makes the point p an aside, so p precedes no point. A point q that preceded p still
+// precedes it in two cases: q is in the mask from, or q precedes a point of this mask that precedes
+// p. Asides in the mask do not count.
 func (o *ordering) setAside(p int, from uint64) {
 	o.asides |= 1 << p
 	keep := from &^ o.asides

@@ -131,7 +131,7 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 	}
 }
 
-// If a tuple was surely received before it was sent, something that the bounds rest on is false. So
+// If a tuple was surely received before it was sent, an assumption behind the bounds is broken. So
 // no span of the tuple's path is called surely slow, and the path says why. Other paths keep their
 // order.
 func TestNothingIsSureOfWhatWasReceivedBeforeItWasSent(t *testing.T) {

@@ -31,9 +31,9 @@ type jvm struct {
 	source int
 	pauses []pause // in the order of time
 	absent uint64  // pauses of which something is not known
-	// These fields let a search stop early. For each pause, ended is the latest end of it and all
-	// earlier pauses, and begins is the earliest beginning of it and all later ones. Because of the
-	// bounds, neighbours may overlap.
+	// These fields let a search stop early. For each pause, ended is the latest end among this
+	// pause and all earlier ones. begins is the earliest beginning among this pause and all later
+	// ones. Because of the bounds, neighbours may overlap.
 	ended, begins []uint64
 }
 
@@ -301,8 +301,8 @@ func addJVM(all []jvmTime, e jvmTime) []jvmTime {
 }
 
 // pausesBetween is how much of the time between two events lay in pauses of the JVMs that logged
-// them. Two JVMs may pause at the same time, so the low end includes the pauses of only one JVM,
-// and the high end those of all. ok is false if an event cannot be placed.
+// them. Two JVMs may pause at the same time. So the low end includes only the pauses of one JVM,
+// and the high end includes the pauses of all. ok is false if an event cannot be placed.
 func (t *timer) pausesBetween(from, to *passage) (all tscratio.Elapsed, each []jvmTime, ok bool) {
 	of := t.in.pauses
 	jvms := of.of[from.source]

@@ -48,9 +48,9 @@ type Pause struct {
 }
 
 // SpanPauses says how much of a span's durations lay in pauses of the JVMs at its two ends. For a
-// whole path, it sums up the spans on the critical path. It leaves out durations that are withheld
-// or cannot be placed on the reference's counter, and durations of tuples that were made of others
-// if they begin at one of these others.
+// whole path, it sums up the spans on the critical path. It leaves out durations that are withheld,
+// and durations that cannot be placed on the reference's counter. It also leaves out a duration of
+// a tuple that was made of others, if the duration begins at one of these others.
 type SpanPauses struct {
 	All PausedTime `json:"all"`
 	// Slowest describes the slowest durations by their high ends: one in a hundred, and also those

@@ -12,7 +12,7 @@ import (
 // renamer gives tuples back the ids that they began with. Some operators make exactly one tuple of
 // each tuple, under another id, and log a link. If the new tuple's events get the id that the old
 // tuple began with, the events of both are one path from source to sink. Windows, joins and forks
-// are no such operators: their tuples keep their ids, and are tuples that were made of others.
+// do not rename tuples. Their tuples keep their ids, and count as made of others.
 type renamer struct {
 	in      *input
 	scratch *scratch
@@ -33,8 +33,8 @@ type renamed struct {
 }
 
 // handed describes an operator that renames tuples: a tuple enters it under one id, and goes on
-// under another. from has the points at which tuples have the first id, and made those at which
-// they have the second.
+// under another. from has the points at which tuples have the first id. made has the points at
+// which they have the second id.
 type handed struct {
 	actor      string
 	from, made uint64 // masks
@@ -235,8 +235,8 @@ type passed struct {
 	twice    bool   // the tuple passed one of the points twice
 }
 
-// twice reports whether a tuple would pass a point twice under the id that it began with. If so,
-// its events could not be told apart from those of another tuple, so the operators that renamed it
+// twice reports whether a tuple would pass a point twice under the id that it began with. Then its
+// events could not be distinguished from those of another tuple. So the operators that renamed it
 // are no longer treated as operators that rename tuples.
 func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, err error) {
 	ways := newStore[passed](r.scratch, r.all.events.bits, 256)

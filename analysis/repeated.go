@@ -145,8 +145,8 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 
 // straying returns the ranks at which a later tuple with the same id may have taken an event of
 // this tuple. At such a rank, this tuple has no event, although it went on to later points. The
-// later tuple has one, which may be older than this tuple's events at those points: the bounds do
-// not show the opposite. The later tuple's event is put into w.passed.
+// later tuple has an event, and the bounds allow that this event is older than this tuple's events
+// at the later points. The later tuple's event is put into w.passed.
 func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed) (found uint64) {
 	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]
 	all = all[:min(len(all), longestLate)]
@@ -195,9 +195,9 @@ type placed struct {
 
 // arrival chooses one of a tuple's events at a point. Where branches meet, each branch brings an
 // event, and the last one is chosen. Elsewhere, further events are duplicates, and the first one is
-// chosen. The choice is not certain if the logs may lack a branch. Where several branches arrive,
-// it is not certain, either, if there are more or fewer events than branches, or if the tuple did
-// not go on: a branch may be lost, or an event repeated.
+// chosen. The choice is uncertain if the logs may lack a branch. Where several branches arrive, it
+// is also uncertain in two other cases: if there are more or fewer events than branches, and if the
+// tuple did not go on. In these cases a branch may be lost, or an event repeated.
 func (w *gatherer) arrival(p *plan, r uint8, at *placed) (e passage, certain bool) {
 	copies := 1
 	if p.copies != nil {

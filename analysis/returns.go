@@ -160,8 +160,8 @@ func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph,
 }
 
 // tuple takes all events of an id. If a packet or the tuple arrived more than once on one node, a
-// moment has several events, and the earliest is used. That is safe, because an acknowledgement
-// cannot precede the first arrival, nor an echo the first acknowledgement.
+// moment has several events, and the earliest is used. This is safe: no acknowledgement precedes
+// the first arrival, and no echo precedes the first acknowledgement.
 func (r *returns) tuple(id uint64, events []passage) {
 	var first [tripEvents]passage
 	var times [tripEvents]int

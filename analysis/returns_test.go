@@ -13,9 +13,9 @@ import (
 )
 
 // trippers makes a run in which B acknowledges to A each tuple that arrives. It returns the run's
-// parent directory, the nodes, and two lists for the tuples whose acknowledgement was answered, in
-// true cycles: how long each tuple took, and the round trip that was measured where it arrived.
-// Some tuples or packets are lost or come twice.
+// parent directory, the nodes, and two lists for the tuples whose acknowledgement was answered. The
+// lists say how long each tuple took, and the round trip that was measured where it arrived, both
+// in true cycles. Some tuples or packets are lost or come twice.
 func trippers(t *testing.T, tuples uint64,
 	more ...func(add func(channel int, time, id uint64))) (string, []simrun.Node, []int64,
 	[]int64) {

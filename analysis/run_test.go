@@ -339,8 +339,8 @@ func TestSlowestAreOfAll(t *testing.T) {
 
 // If no point can lie between a tuple's first point and its last, its whole path is a single span.
 // The duration is then reported once and compared with the truth once. If a tuple arrives before it
-// is sent, one finding is about the span and one about the tuple. The slowest tuples are still
-// known.
+// is sent, there is a finding about the span and another about the tuple. The slowest tuples are
+// still known.
 func TestAWholePathOfOneSpanIsToldOnce(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{1, 2, 3, 4, 5})
 	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 arrives long before it is sent

@@ -7,8 +7,8 @@ import (
 
 // noShares says why the shares of a path's spans are withheld. It gets the ranks of the path's
 // points (mask), and the sum over all tuples with a whole path (total). If shares can be computed,
-// it returns no reason. They then describe all tuples with a whole path, or, if it returns a rule
-// (sample), only those that this rule chose.
+// it returns no reason. Then the shares describe all tuples with a whole path. But if noShares also
+// returns a rule (sample), they describe only the tuples that this rule chose.
 //
 // The logs of points between the first and the last may lack tuples. The intervals of the shares
 // then include the time that the logs do not show (graph.allow).

@@ -12,8 +12,8 @@ const (
 	falseAlarm = 0.001
 	// changed is the smallest change of the share that matters. It is relative to the share of
 	// tuples that end or to the share of those that go on, whichever is smaller. The shares of most
-	// filters change a little. If there are many tuples, chance alone does not explain such a small
-	// change, and without this limit it would be found.
+	// filters change a little. With many tuples, chance does not explain even such a small change.
+	// So without this limit, it would count as a change.
 	changed = 0.1
 )
 

@@ -7,8 +7,8 @@ import (
 )
 
 // slowest returns the slowest of the tuples that were made of others or, if made is false, of all
-// other tuples. Slow tuples are noted by the point where they begin. They were made of others if
-// all tuples at that point were.
+// other tuples. Slow tuples are stored by the point where they begin. At one point, either all
+// tuples were made of others or none was.
 func (a *assembler) slowest(made bool) []slow {
 	var all slowest
 	for r := range a.found.slowest {
