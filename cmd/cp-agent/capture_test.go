@@ -71,9 +71,9 @@ func capturingAgent(t *testing.T, server string, args ...string) (*exec.Cmd, *ou
 	return cmd, &said, rings
 }
 
-// An agent that may capture keeps the two capabilities for it and no other, as root and as another
-// user. In a run, it logs what programs send each other, and "cprof analyze" says who sent what to
-// whom.
+// An agent that may capture keeps only the two capabilities that this requires, as root and as
+// another user. In a run, it logs what programs send each other, and "cprof analyze" says who sent
+// what to whom.
 func TestPrivilegedCapture(t *testing.T) {
 	privileged.Need(t)
 	for name, args := range map[string][]string{

@@ -72,8 +72,8 @@ func isCurrentUser(name string) bool {
 }
 
 // dropCapabilities gives up all capabilities of this thread except those to keep, and the ways to
-// get new ones. If bounding is true, a program that this thread executes as root gets none either,
-// except those to keep.
+// get new ones. If bounding is true, a program that this thread executes as root gets no
+// capabilities either, except those to keep.
 func dropCapabilities(bounding bool, keep []uintptr) error {
 	var errs []error
 	if bounding {
