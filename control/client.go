@@ -19,8 +19,8 @@ var (
 	ErrUnreachable = errors.New("server cannot be reached")
 
 	// ErrLost is returned by a Call if the connection that took the request ended before the client
-	// had the answer. The server may have done what was requested, or not. The client connects
-	// again by itself, so a request that may be repeated can be sent again at once.
+	// had the answer. It is not known whether the server did what was requested. The client
+	// connects again by itself, so a request that may be repeated can be sent again at once.
 	ErrLost = errors.New("connection ended before the answer came: whether the server did it is " +
 		"not known")
 

@@ -165,8 +165,7 @@ func (l *Client) put(queue []outgoing) []outgoing {
 }
 
 // lose ends the Calls whose connection has ended. If an answer came before the end, its Call still
-// gets it, unless ZeroMQ drops it together with the connection. That happens now and then if this
-// goroutine is late.
+// gets it. But if this goroutine is late, ZeroMQ may drop the answer together with the connection.
 func (l *Client) lose() {
 	l.drain()
 	l.mu.Lock()

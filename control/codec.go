@@ -74,8 +74,8 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// Encode returns the frames of a message. The argument request is the number of a request, which
-// its sender chooses and its answer repeats. If every receiver would refuse the message, Encode
+// Encode returns the frames of a message. request is the number of the request: the sender of a
+// request chooses it, and the answer repeats it. If every receiver would refuse the message, Encode
 // returns an error with the reason.
 func Encode(m Message, request uint64) ([][]byte, error) { return encode(m, request, Current) }
 

@@ -229,7 +229,7 @@ func TestMessagesOfARevokedKeyAreRefused(t *testing.T) {
 
 // A server's key is replaced while its clients run. For a while the clients know the old and the
 // new key, and accept a server with either key. They read the key file again for each connection,
-// so no client must be restarted.
+// so clients need not be restarted.
 func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")

@@ -207,9 +207,9 @@ func readKeys(path string) ([]Key, error) {
 	return keys, nil
 }
 
-// isPrivate reports whether only the reader and root may read a file. A file of root may also be
-// readable for its group, because otherwise nobody but root could read it. Secrets that Kubernetes
-// mounts are such files.
+// isPrivate reports whether only the reader and root may read a file. If root owns the file, its
+// group may read it, too: otherwise only root could read it. Secrets that Kubernetes mounts are
+// such files.
 func isPrivate(mode fs.FileMode, owner, reader int) bool {
 	return mode.Perm()&0o077 == 0 || owner == 0 && reader != 0 && mode.Perm()&0o037 == 0
 }
@@ -259,7 +259,7 @@ func (k Key) Write(path string) error {
 }
 
 // ClientKeys returns a function that lists the public keys in a directory. Only one goroutine may
-// call the returned function. Strangers can cause calls of that function, and there may be
+// call the returned function. Strangers can cause many calls of that function, and there may be
 // thousands of files. So a call reads the directory only if a file was added or removed, or if the
 // list is a second old.
 func ClientKeys(dir string) func() ([]Key, error) {

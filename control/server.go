@@ -28,8 +28,7 @@ type ServerConfig struct {
 	// Clients returns the keys that the server accepts. The server calls it once a second, and up
 	// to ten times a second while connections arrive. If Clients also returns an error, the server
 	// still accepts the returned keys. If a key is missing from two lists in a row, a second apart,
-	// the server closes the key's connections. A list with an error that is only temporary is not
-	// one of these two.
+	// the server closes the key's connections. Lists with a temporary error do not count here.
 	Clients func() ([]Key, error)
 
 	Log *slog.Logger // nil: the server logs nothing
