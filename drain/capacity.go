@@ -213,8 +213,8 @@ func level(wants []int, room int) int {
 }
 
 // yield gives up a ring so that another process gets its room. It returns false if the drainer
-// cannot end the ring's log. As soon as there is room again, the drainer drains the ring again. The
-// ring's log then continues in the log directory that is in use by then.
+// cannot end the ring's log. As soon as there is room, the drainer drains the ring again. The
+// ring's log then continues in the log directory that is in use at that time.
 func (s *source) yield(w *worker) bool {
 	for i := range s.places {
 		if s.takeSkipped(w, i) != nil {

@@ -216,8 +216,8 @@ func TestLevel(t *testing.T) {
 }
 
 // The drainer gives up a ring so that another process has room, and drains it again later. In the
-// end the ring's log is complete, even if the log directory has changed meanwhile. Nothing is then
-// added to the old log directory.
+// end the ring's log is complete, even if the log directory has changed meanwhile. After the
+// change, nothing is added to the old log directory.
 func TestARingThatYields(t *testing.T) {
 	r := newRig(t, Options{Workers: 1})
 	first := r.logs

@@ -19,10 +19,10 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	if n > 0 && now != dead {
 		// A range that is not the newest is complete. The newest range grows while its place is the
 		// tail. Usually it is complete once the tail has moved. There are two exceptions, in which
-		// it is complete only when there is a newer range. If there are many writers, one that
-		// loaded the old tail may still extend the range. If the ring's table of ranges was full,
-		// the program extended the newest range instead of beginning another one, wherever the tail
-		// was.
+		// it is complete only when there is a newer range. First, if there are many writers, one
+		// that loaded the old tail may still extend the range. Second, if the ring's table of
+		// ranges was full, the program could not begin a new range, and extended the newest one
+		// after the tail had moved.
 		newest := ranges[n-1].At
 		passes := !s.header.ManyWriters && !p.mayHaveBeenFull(p.drops+uint64(n))
 		if !passes || state.Tail <= newest {

@@ -11,9 +11,9 @@ import (
 // epoch, the rows were logged in that epoch.
 //
 // If the epoch is new, nobody knows in which of the two epochs the rows in the ring were logged.
-// This holds for the rows of the block and for all other rows that are in the ring at that time.
-// All of these rows go to a segment with an epoch that is named after both epochs. There is no
-// relation for such an epoch. After these rows, the log continues in the new epoch.
+// This concerns the rows of the block and all other rows that are in the ring at that time. All of
+// these rows go to a segment with an epoch that is named after both epochs. There is no relation
+// for such an epoch. After these rows, the log continues in the new epoch.
 //
 // If a ring has no log yet, the drainer assumes that its content was logged in the epoch in which
 // it finds the ring.

@@ -127,9 +127,8 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	checkIDs(t, "what came meanwhile", readLogs(t, r.d.Logs())["a/large"].ids(), 4<<20, 4<<20+id)
 }
 
-// However many rings are full, in one pass a worker takes little more from all of them together
-// than it takes from one if only that one is full. Before the worker looks at a ring again, it
-// looks at all others.
+// In one pass, a worker takes about as much from many full rings together as it takes from a single
+// full ring. Before the worker looks at a ring again, it looks at all others.
 func TestManyFullRingsShareAPass(t *testing.T) {
 	const rings = 6
 	for what, records := range map[string]uint64{"records": 1 << 18, "holes": 1 << 21} {

@@ -168,8 +168,8 @@ func contents(t *testing.T, dir string) map[string][]byte {
 }
 
 // A ring that was there before the drainer started may have a log already. A ring that came later
-// must not have one: if it has, the drainer sets it aside. Both hold for rings that the drainer
-// leaves undrained at first, however long and for whatever reason.
+// must not have one: if it has, the drainer sets it aside. The same is true of rings that the
+// drainer leaves undrained at first, however long and for whatever reason.
 func TestARingThatWasLeftAlone(t *testing.T) {
 	for name, limit := range map[string]struct {
 		o    Options

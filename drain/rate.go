@@ -43,7 +43,7 @@ func (r *rate) take(now time.Duration, rows uint64) uint64 {
 
 // takeOverRate notes in the log that a range of rows in the worker's buffer is not stored. The
 // shard's head must be at the first of these rows. The log is written before the ring's head moves,
-// as for stored rows. So if the drainer dies in between, the number of missing rows is still right.
+// as for stored rows. So the number of missing rows is right even if the drainer dies in between.
 func (s *source) takeOverRate(w *worker, i int, from, to uint64) error {
 	if err := s.takeSkipped(w, i); err != nil {
 		return err
