@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// These are the answers to the page's questions. Moments are counted from Meta.Start_cycles, so in
-// a run of up to a month they are exact numbers in JSON. No answer gives only the middle of an
+// These are the answers to the page's questions. Moments are counted from Meta.Start_cycles. So in
+// a run of up to a month, they are exact numbers in JSON. No answer gives only the middle of an
 // interval: it gives both ends, or says how far the truth may be from the middle.
 
 // Moment is the interval that contains a moment, in cycles since the beginning of the run.
@@ -415,9 +415,9 @@ func (x *Index) madeOf(t *tupleRow, p Path) Path {
 	return p
 }
 
-// rankOfEnd ranks an event by how surely its path ends there. A path surely ends at a sink, and
-// where the tuple ended although it could have gone on. At any other event the tuple went on, or
-// other tuples were made of it.
+// rankOfEnd ranks an event by how surely its path ends there. A path surely ends at a sink, and at
+// an event where the tuple ended early. At any other event, the tuple went on, or other tuples were
+// made of it.
 func (x *Index) rankOfEnd(e *event) int {
 	switch {
 	case e == nil:

@@ -36,8 +36,8 @@ func nodesIn(nodes []node, r Range) []node {
 
 // reaching returns the blocks that may contain items that reach into a range. An item in a block
 // before the range may end in the range. An item in a block after the range may have begun in the
-// range, because the moment at which it began is an interval. Of the blocks before the range, at
-// most earlyBlocks are returned: the nearest ones.
+// range, because the moment of its beginning is known only as an interval. Of the blocks before the
+// range, at most earlyBlocks are returned: the nearest ones.
 func reaching(blocks []node, r Range) []node {
 	from := sort.Search(len(blocks), func(i int) bool { return blocks[i].last >= r.From })
 	var all []node
