@@ -11,8 +11,8 @@ import (
 )
 
 // Each trial of this engine succeeds by chance, with a fixed probability. At most one search in
-// twenty claims a larger share of successes than that. This holds although a search confirms one
-// rate after the other, and although this machine disturbs every trial.
+// twenty claims a larger share of successes than this probability. A search may confirm one rate
+// after the other, and this machine disturbs every trial, but both must not change that.
 func TestConfidenceIsKept(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	const searches = 1500

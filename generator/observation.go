@@ -92,10 +92,11 @@ type limits struct {
 // judge compares a trial with the limits.
 //
 // The backlog is the number of tuples that were due and have not come out. It includes tuples that
-// the engine has refused to take. The backlog of an engine that pauses now and then looks like a
-// saw. If the engine works off the backlog after each pause, it sustains the rate. So judge
+// the engine has refused to take. If an engine pauses now and then, its backlog over time looks
+// like a saw. If the engine works off the backlog after each pause, it sustains the rate. So judge
 // compares the smallest backlog in the first third of the judged time with the smallest backlog in
-// the last third. If a third is longer than a tooth of the saw, the teeth have no influence.
+// the last third. If a third is longer than one pause and the work after it, the pauses have no
+// influence.
 func judge(o Observation, l limits) Verdict {
 	var v Verdict
 	window := o.Samples

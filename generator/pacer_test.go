@@ -101,8 +101,9 @@ func TestPacerCatchesUpWithinBounds(t *testing.T) {
 }
 
 // boundedCatchUp checks that tuples are sent no faster than CatchUp allows. One tuple is due every
-// step_ns. The argument times is the value of CatchUp. If n tuples are due in 5 ms, the sender may
-// send n·times in any 5 ms, and in addition one burst, which has n·times/5.
+// step_ns. The argument times is the value of CatchUp. Let n be the number of tuples that are due
+// in 5 ms. In any 5 ms, the sender may send n·times tuples, and in addition one burst of n·times/5
+// tuples.
 func boundedCatchUp(t *testing.T, sink *fakeSink, step_ns, times int) {
 	t.Helper()
 	const window = 5_000_000 // in ns
@@ -185,10 +186,11 @@ func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 	}
 }
 
-// sendRealtime sends for three seconds with priority on its core. It returns two values. One is a
-// lateness: a fiftieth of the tuples were sent at least that late. The other is the share of offers
-// that the thread made with priority. If the kernel stops a thread for 50 ms of each second, the
-// thread sends a twentieth of its tuples late, and four fifths of these by more than 10 ms.
+// sendRealtime sends for three seconds with priority on its core. It returns two values. The first
+// (late) is a time: a fiftieth of the tuples were sent at least that late. The second is the share
+// of offers that the thread made with priority. If the kernel stops a thread for 50 ms of each
+// second, the thread sends a twentieth of its tuples late, and four fifths of these by more than 10
+// ms.
 func sendRealtime(t *testing.T, rate float64) (late time.Duration, share float64) {
 	may := ownCores(t)
 	var offers, first int

@@ -4,10 +4,10 @@ import "time"
 
 // A Sink takes the tuples of one sending thread into an engine. Only that thread uses it.
 type Sink interface {
-	// Send offers tuples and returns how many of them, from the first on, the sink took. It must
-	// not wait. If the sink takes fewer than it was offered, the engine is full. The sender then
-	// offers the rest again and counts how long it is refused, but does not move its schedule. Send
-	// may not keep references to bodies. If Send returns an error, the thread ends.
+	// Send offers tuples and returns how many of them, from the first on, the sink took. Send must
+	// not wait, and must not keep references to bodies. If it takes only some of the tuples, the
+	// engine is full. Then the sender offers the rest again and counts how long it is refused, but
+	// does not move its schedule. If Send returns an error, the thread ends.
 	Send(tuples []Tuple) (taken int, err error)
 	// Close ends the stream: it sends the end and releases the sink's resources.
 	Close(End) error
