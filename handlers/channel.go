@@ -86,7 +86,8 @@ func (o Options) config(name channel.Name, many bool) (c ring.Config, err error)
 // returned. Any goroutine may call Close.
 type Channel struct {
 	// The first cache line has what most log calls need. The assembly uses the offsets of the
-	// fields. With many writers, none of them writes to this line after the settings were adopted.
+	// fields. After the settings were adopted, no writer of a channel with many writers writes to
+	// this line.
 	//
 	// If the switching word equals the field idle, the handler keeps nothing. If it equals the
 	// field plain, the channel has one writer, which keeps every event with an ordered stamp. A

@@ -14,8 +14,8 @@ const (
 // goroutines, one for each shard, get a cell of their own, and need no locked operation. All others
 // add to cells that they share.
 //
-// A goroutine keeps its cell, because nobody notices when it ends. But the runtime gives the memory
-// of an ended goroutine to a later one, which then has the cell.
+// The end of a goroutine cannot be noticed, so its cell is not freed. But the runtime gives the
+// memory of an ended goroutine to a later one, and this one then has the cell.
 type countTable struct {
 	places [1 << countBits]countPlace
 	given  int // number of goroutines with a cell of their own; Channel.changes protects it

@@ -30,9 +30,9 @@ const idLease = 1 << 24
 // above all counts that earlier programs with that instance number have leased. Any number of
 // goroutines may use the same IDs.
 type IDs struct {
-	// RandomNode is true if the directory had no node number, so that OpenIDs chose a random one.
-	// Among n such nodes, the probability that two have the same number is about n²/32768. If that
-	// is too high, give the nodes numbers.
+	// RandomNode is true if OpenIDs chose the node's number at random, because the directory had
+	// none. Among n such nodes, the probability that two have the same number is about n²/32768. If
+	// that is too high, give the nodes numbers.
 	RandomNode bool
 
 	prefix uint64        // the node's number and the instance number

@@ -18,8 +18,9 @@ import (
 // The tests in this file kill a program after any instruction of a log call. All events of earlier
 // calls must be there and whole. The event of the running call must be there whole, or not at all.
 //
-// A ring is a file, so a stopped program has left in it what a killed program would leave. So the
-// tests only read the ring after each instruction, and really kill the program after some of them.
+// A ring is a file. So a program that is stopped leaves the same in it as a program that is killed.
+// So the tests only read the ring after each instruction, and really kill the program after some of
+// them.
 
 // A situation brings a channel into a state in which a log call does something special. Then it
 // steps through that call.
@@ -321,9 +322,9 @@ func (p *play) stepOther(c call) {
 	p.step(c)
 }
 
-// Some situations take long and only run code that other cases run too. This test leaves out most
-// of them, and in the short run two of three combinations of handler, writer and way to log.
-// TestBarKillAfterEachInstruction leaves out nothing.
+// Some situations take long, and run only code that other situations run, too. This test leaves out
+// most of them. In the short run, it also leaves out two of three combinations of handler, writer
+// and way to log. TestBarKillAfterEachInstruction leaves out nothing.
 func TestKillAfterEachInstruction(t *testing.T) { killAfterEachInstruction(t, false, 1) }
 
 func TestBarKillAfterEachInstruction(t *testing.T) {

@@ -122,9 +122,8 @@ func putMany(s *ring.Shard, tail, counter uint64, ids [2]uint64, n uint64) {
 
 // LogAt passes an event with a given stamp to the channel's handler. The stamp can be the moment at
 // which something was due, or a counter reading that the caller has already made. The stamp must be
-// a value of this node's counter, below 2^63 and not 0. The channel must be from Open and not from
-// OpenShared, because with many writers, a log call reads the counter when it reserves the event's
-// place.
+// a value of this node's counter, below 2^63 and not 0. The channel must be from Open. On a channel
+// from OpenShared, a log call must read the counter when it reserves the event's place.
 func (c *Channel) LogAt(counter, id uint64) {
 	if c.keepsNothing() {
 		return

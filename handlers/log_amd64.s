@@ -34,12 +34,12 @@
 // On amd64 stores become visible in program order. log stores a record before the tail or the count
 // that publishes the record. So a program that dies after any instruction leaves no torn record.
 //
-// RDTSCP waits for the instructions before it, and those after it wait for RDTSCP. So the longest
-// chain of instructions on each side adds to the cost of a call. All addresses are in the channel's
-// first cache line, so only the load of the switching word waits for another load. The counter is
-// stored before the switching word is compared: nobody sees a record above the tail, so a rare case
-// may leave half a record there. Two stores of half a counter take one instruction less than
-// joining the halves.
+// RDTSCP waits for the instructions before it, and those after it wait for RDTSCP. So the cost of a
+// call includes the longest chain of instructions on each side. All addresses are in the channel's
+// first cache line. So only one load waits for another one: the load of the switching word. The
+// counter is stored before the switching word is compared: nobody sees a record above the tail, so
+// a rare case may leave half a record there. Two stores of half a counter take one instruction less
+// than joining the halves.
 //
 // A program works between two calls, and then its caches contain other data. A call touches three
 // lines: the channel's, that of the word and the tail, and the record's. Below, the line with BYTE

@@ -12,8 +12,8 @@ import (
 )
 
 // If a handler needs a stamp, a log call reads the counter once, with the instruction that the
-// options name. Otherwise the call does not read the counter. That holds for the first call, which
-// the Go code handles, and for a later one, which the assembly handles.
+// options name. Otherwise the call does not read the counter. This is so for the first call, which
+// the Go code handles, and for later calls, which the assembly handles.
 func TestInstructionThatReadsTheCounter(t *testing.T) {
 	program := startStepped(t)
 	for _, handler := range []struct {
