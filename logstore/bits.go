@@ -197,8 +197,8 @@ func anyAtLeast(x uint64, limit byte) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	// If limit is at most 128, a byte is large enough in two cases: its eighth bit is set, or its
 	// lower seven bits are at least limit. In the second case, adding 128 − limit to these seven
-	// bits sets the eighth bit. If limit is larger, the eighth bit must be set, and the lower seven
-	// bits must be at least limit − 128.
+	// bits sets the eighth bit. If limit is larger than 128, a byte is large enough if its eighth
+	// bit is set and its lower seven bits are at least limit − 128.
 	if limit > 128 {
 		return (x&^tops+ones*uint64(-limit))&x&tops != 0
 	}

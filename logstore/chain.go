@@ -58,8 +58,9 @@ func (b Break) String() string {
 // CheckChain checks whether a list of segments is complete. The list contains the segments of one
 // ring in one directory, in order. Each segment says to which part of the log it belongs, which
 // segment was before it, and what follows it. CheckChain reads the beginning and the end of each
-// segment. Segments of version 1 do not contain this information. So if the first or the last
-// segment is of version 1, CheckChain does not notice that segments before or after it are gone.
+// segment. Segments of version 1 do not contain this information. So if the first segment of the
+// list is of version 1, CheckChain cannot tell whether earlier segments are gone. The same is true
+// of the last segment and later ones.
 func CheckChain(segments []Segment) ([]Break, error) {
 	var breaks []Break
 	var before link

@@ -245,9 +245,9 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 
 // exactInverse returns the constants with which to divide by a divisor below 2^63: multiply by
 // inverse, then rotate right by shift. If the division has a remainder, the result is above
-// (2^64-1)/divisor. The reason is that multiplying by the inverse of an odd number permutes all
-// numbers, and maps the multiples of that odd number to the lowest numbers. (Granlund and
-// Montgomery, Division by invariant integers using multiplication, 1994, section 9.)
+// (2^64-1)/divisor. Multiplying by the inverse of an odd number permutes all numbers, and maps the
+// multiples of that odd number to the lowest numbers. (Granlund and Montgomery, Division by
+// invariant integers using multiplication, 1994, section 9.)
 func exactInverse(divisor uint64) (inverse uint64, shift int) {
 	shift = bits.TrailingZeros64(divisor)
 	odd := divisor >> shift
@@ -259,9 +259,9 @@ func exactInverse(divisor uint64) (inverse uint64, shift int) {
 }
 
 // framePhase guesses the phase of a column's frames: the index at which a frame begins, modulo the
-// length of a frame. It considers each index at which all earlier values are below all later
-// values. It returns the most frequent phase of these indices. If several are equally frequent, it
-// returns the smallest.
+// length of a frame. It looks for each index with this property: all values before it are below all
+// values from it on. It returns the most frequent phase of these indices. If several are equally
+// frequent, it returns the smallest.
 func framePhase(values []uint64) int {
 	const look = 16 * frameLength
 	v := values[:min(look, len(values))]

@@ -68,7 +68,7 @@ func (e *columnEncoder) incompressible(column columnView) bool {
 
 // differences returns the differences between neighboring values of a column in units of quantum,
 // and the smallest and the largest of them as signed numbers. If a difference is not a multiple of
-// quantum, a number outside of ±2^63/quantum takes its place (see exactInverse).
+// quantum, a number outside of ±2^63/quantum stands for it (see exactInverse).
 func (e *columnEncoder) differences(column columnView, quantum uint64) (
 	d []uint64, least, most int64) {
 	e.numbers = slices.Grow(e.numbers[:0], column.rows)[:column.rows-1]

@@ -147,8 +147,8 @@ func (e *columnEncoder) takeExceptions(numbers []uint64, width, depth int) {
 }
 
 // symbolWidth returns a width for symbols, and the number of exceptions that this width causes.
-// Some numbers are exceptions at every width. Each width causes these exceptions and some more.
-// symbolWidth returns the smallest width that causes only a few more.
+// Some numbers are exceptions at every width. A small width causes further exceptions. symbolWidth
+// returns the smallest width that causes only a few further ones.
 func symbolWidth(count *[256]int, n int) (width, escapes int) {
 	if count[0] == n {
 		return 0, 0

@@ -6,10 +6,10 @@ import (
 )
 
 // The values of a shuffled frame are all different, and lie within frameLength above its base. So
-// after i values only frameLength - i are left, and the next one takes only as many bits as are
-// needed to choose among these: 5 bits on average in a whole frame. Encoder and decoder keep the
-// values that are left in one list, as in the shuffle of Fisher and Yates: the value at place i+r
-// comes next, and the value at place i takes its place. The number r is what is stored.
+// after i values, only frameLength - i possible values are left. The next value takes only as many
+// bits as are needed to choose among them: 5 bits on average in a whole frame. Encoder and decoder
+// keep the possible values in a list, as in the shuffle of Fisher and Yates. The value at place i+r
+// comes next, and the value at place i moves to place i+r. Only the number r is stored.
 
 // choiceEnds[i] is the number of bits that the first i numbers of a shuffled frame take.
 var choiceEnds = func() (ends [frameLength + 1]uint) {

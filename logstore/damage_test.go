@@ -207,8 +207,8 @@ func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map
 }
 
 // Whatever happens to the files of a run, either readers notice it, or they return exactly the
-// right rows. Readers need the manifest only if the log has no end, if none of its segments is
-// left, or if files of the same log come from another run.
+// right rows. Readers need the manifest only in three cases: the log has no end, none of its
+// segments is left, or files of the same log come from another run.
 func TestDamageIsNoticedOrHarmless(t *testing.T) {
 	if unnoticed := damageLogs(t, 5*len(harms)); unnoticed > 0 {
 		t.Errorf("%d damaged logs are not noticed", unnoticed)

@@ -202,8 +202,8 @@ func (f *File) readIndexBlock(at, limit uint64) (rows []indexEntry, to uint64, o
 }
 
 // believable reports whether the entries describe blocks of rows that follow each other between two
-// offsets. If they do, a false index cannot make a reader take memory for more blocks than the file
-// has room for.
+// offsets. So a false index cannot make a reader take memory for more blocks than fit into the
+// file.
 func believable(entries []indexEntry, from, to uint64) bool {
 	for _, e := range entries {
 		if !e.ofRows() || e.Offset < from || e.Offset+e.Length > to {

@@ -79,9 +79,9 @@ type Drop struct {
 type Reason uint64
 
 const (
-	// RingFull means that the ring had no room for the rows. Such rows have no sequence numbers;
-	// they would have been logged before the row with sequence number Drop.At. For all other
-	// reasons, the missing rows have the sequence numbers At to At+Count-1.
+	// RingFull means that the ring had no room for the rows. Such rows have no sequence numbers:
+	// their place is before the row with sequence number Drop.At. With all other reasons, the
+	// missing rows have the sequence numbers At to At+Count-1.
 	RingFull     Reason = 1
 	NeverWritten Reason = 2 // a writer reserved the rows and died before it wrote them
 	Overwritten  Reason = 3 // a flight recorder, which keeps the newest rows, overwrote them

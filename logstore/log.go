@@ -101,9 +101,9 @@ func (h *Header) goOn(before *Header) {
 	}
 }
 
-// goOnBehind finds where a log ends if no writer can append to any of its segments. It reads this
-// from the last segment with a readable header. Rows of damaged segments after that one are
-// regarded as never written: Next returns the sequence number of the first of them.
+// goOnBehind finds where a log ends if no writer can append to any of its segments. It finds the
+// end in the last segment with a readable header. If damaged segments follow, their rows count as
+// never written: Next returns the sequence number of the first of these rows.
 func (l *Log) goOnBehind(segments []Segment) error {
 	for i := len(segments) - 1; i >= 0; i-- {
 		f, err := OpenFile(segments[i].Path)

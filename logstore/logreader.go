@@ -126,9 +126,9 @@ func (l *LogReader) open() error {
 	}
 	l.file, l.reader, l.header = file, r, r.header
 	// Sequence numbers continue from one segment to the next. If a segment begins with a later
-	// number, rows are missing. There is one exception: if earlier segments are in other
-	// directories, or if the caller left them out, then rows before the first segment of the list
-	// are not reported as missing.
+	// number, rows are missing. There is one exception. Rows before the first segment of the list
+	// are not reported as missing if earlier segments are in other directories, or if the caller
+	// left them out.
 	if l.next == 1 && !(l.whole && r.header.Part == 0) {
 		l.tracker.skipTo(r.header.Continues)
 	}

@@ -18,8 +18,8 @@ const ManifestName = "manifest.txt"
 // not know.
 var ErrManifest = errors.New("bad manifest of logs")
 
-// Manifest lists the segments that a directory had when no more were expected. It can show two
-// losses that no segment can show: all segments of a log are gone, or the end of a log that was
+// Manifest lists all segments of a directory, and is written when no more are expected. It can show
+// two losses that no segment can show: all segments of a log are gone, or the end of a log that was
 // never sealed is gone.
 type Manifest []ManifestEntry
 

@@ -32,8 +32,8 @@ func shuffledBlocks() (blocks []*Block) {
 }
 
 // Readers must return exactly what was written to the file with columns of shuffled values. The
-// file has only these columns: the file with all other kinds is older. -update makes the file only
-// if it is not there.
+// file has only these columns, because the file with all other kinds is older. -update makes the
+// file only if it does not exist.
 func TestShippedShuffledColumnsAreRead(t *testing.T) {
 	blocks := shuffledBlocks()
 	path := filepath.Join("testdata", shuffledFile)

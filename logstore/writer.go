@@ -43,7 +43,7 @@ func (OS) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
 
 // Writer appends blocks to a log file. When Append has returned nil, the block is in the file, and
 // every reader can return it, because a Writer buffers nothing. So the block survives the death of
-// any process. It may not survive a crash of the machine, because the Writer does not sync. One
+// any process. A crash of the machine may destroy it, because the Writer does not sync. One
 // goroutine at a time may use a Writer.
 type Writer struct {
 	fs      FileSystem
@@ -329,8 +329,8 @@ func (w *Writer) present() error {
 }
 
 // write appends all bytes or none. After a failure the disk may have taken a part of the bytes.
-// write does not know how many, because os.File then returns 0, so it cuts the file to its old
-// length. If that fails too, the next block overwrites the part.
+// os.File does not say how many, so write cuts the file to its old length. If that fails too, the
+// next block overwrites these bytes.
 func (w *Writer) write(b []byte) error {
 	n, err := w.file.WriteAt(b, w.offset)
 	if err == nil && n < len(b) {
