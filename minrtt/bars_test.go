@@ -211,8 +211,8 @@ func steeredNode(r *rand.Rand, w tscratio.Wander) vnode.Config {
 				vnode.Adjustment{At_ns: at, Tick_us: 9_500 + r.Int64N(1000)})
 		case 2:
 			// The kernel slews for whole seconds, and one slew at a time. So leave out a slew that
-			// would begin before another one ends. Slews must not be short: if packets get lost, a
-			// train takes up to half a second, and no slew may begin and end within a train.
+			// would begin before another one ends. No slew may begin and end within one train. A
+			// train takes up to half a second if packets get lost, so slews must be longer.
 			if at < slewing {
 				continue
 			}

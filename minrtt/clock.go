@@ -62,9 +62,8 @@ func SystemClock(
 ) Clock {
 	return Clock{
 		Counter: counter,
-		// time.Now makes no system call, unlike ClockGettime of x/sys. But it reads two clocks. If
-		// it is called between two readings of the counter, these lie about 60 ns apart; those of
-		// Bracket lie only 30 ns apart.
+		// time.Now makes no system call, unlike ClockGettime of x/sys. But it reads two clocks.
+		// Between two readings of the counter, it takes about 60 ns. Bracket takes only 30 ns.
 		Realtime:     func() int64 { return time.Now().UnixNano() },
 		Bracket:      systemBracket(),
 		RealtimeStep: realtimeStep,
@@ -150,7 +149,7 @@ func wander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
 		constant := min(before.TimeConstant, after.TimeConstant)
 		ppb += 1 + 2*offset>>(2+min(max(constant, 0), 10))
 		// If the loop locks the frequency, adjtimex shows a new frequency at once, but the clock
-		// takes it over only at its next tick. The rate then changes by at most offset/4 per 256 s,
+		// uses it only from its next tick on. The rate then changes by at most offset/4 per 256 s,
 		// which is offset/1024 per second. If the loop locks the phase, the change is far smaller
 		// than what is added above.
 		ppb += 1 + offset>>10

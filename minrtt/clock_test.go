@@ -37,8 +37,8 @@ func TestWander(t *testing.T) {
 		{"pulses end", with(func(d *Discipline) { d.PulsePerSecond = true }), steady, calm,
 			time.Millisecond, anything_ppb},
 		// An offset of 1 ms remains. In each second the kernel's loop corrects 1/16 of it, which is
-		// 62.5 ppm. The bound is twice that. Because the loop may be frequency-locked, 1/1024 of
-		// the offset is added.
+		// 62.5 ppm. The bound is twice that, and 1/1024 of the offset in addition, because the loop
+		// may be frequency-locked.
 		{"loop at work", with(func(d *Discipline) { d.Offset_ns = 1_000_000 }), steady, calm,
 			time.Millisecond, 1000 + 125_000 + 1 + 977},
 		{"loop at work, the other way", steady,

@@ -18,7 +18,7 @@ type Config struct {
 
 	// Slack_cycles is the most by which two readings of one node may be in the wrong order: its
 	// core slack plus its quantum. Give the larger sum of the two nodes. If stamps contradict each
-	// other by more, the prober refuses them as impossible.
+	// other by more than this, the prober refuses them as impossible.
 	Slack_cycles uint64
 
 	// Attempts is the number of successive missing answers after which the prober gives up a train.

@@ -54,7 +54,7 @@ func (s *Secret) Key(prober uint64) Key {
 const keyLabel = "MRTT key"
 
 // hmacOnce returns the HMAC-SHA256 of a message. The longest message is a packet. Unlike
-// crypto/hmac, it allocates nothing. This suits keys that are used once, such as the key of a
+// crypto/hmac, hmacOnce allocates nothing. It is for keys that are used once, such as the key of a
 // forged packet.
 func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
 	var inner [sha256.BlockSize + longSize]byte

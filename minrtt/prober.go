@@ -96,8 +96,8 @@ func (p *Prober) setKey() {
 	}
 }
 
-// Train runs one train. If too many successive answers were missing, the error wraps ErrNoAnswer.
-// If the peer's stamps cannot be true, it wraps ErrReplayed or tscratio.ErrImpossible. Other errors
+// Train runs one train. If too many answers in a row were missing, the error wraps ErrNoAnswer. If
+// the peer's stamps cannot be true, it wraps ErrReplayed or tscratio.ErrImpossible. Other errors
 // wrap ErrClockSet, ErrClosed or the context's error. The train's Counts are valid even if there is
 // an error.
 func (p *Prober) Train(ctx context.Context) (Train, error) {

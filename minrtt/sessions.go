@@ -21,8 +21,8 @@ type accepted struct {
 }
 
 // Accept makes the answerer accept keys derived from these secrets. It accepts keys derived from
-// earlier secrets for two more seconds. An answerer without secrets answers any prober. If the list
-// has a secret, this ends at once.
+// earlier secrets for two more seconds. Without secrets, an answerer answers any prober. As soon as
+// it has a secret, it requires keys.
 func (a *Answerer) Accept(secrets []Secret) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +75,8 @@ const (
 
 	// liveFor is how long a train stays alive without a packet: the longest time for which a prober
 	// may wait for an answer. If a new train needs room, it replaces the train that has been silent
-	// longest, if that train is dead. No other prober's train replaces a live one.
+	// longest, but only if that train is dead. A live train can be replaced only by a train of the
+	// same prober.
 	liveFor = maxTimeout
 )
 

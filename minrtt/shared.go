@@ -8,10 +8,10 @@ import (
 
 // SharedClock is a clock that this node can read, and that other nodes can read, too, such as the
 // clock of the host on which several virtual machines run. What both nodes read on it is a further
-// constraint: if both saw the clock at one value, they did so at one moment.
+// constraint: if both saw the same value, they saw it at the same moment.
 //
-// Nothing in a train proves what this rests on. So a node uses no shared clock unless an operator
-// says the following about it:
+// A train cannot prove the assumptions behind this. So a node uses a shared clock only if an
+// operator says the following about it:
 //
 //   - All nodes that give the clock this name read one clock, or clocks that differ by no more than
 //     Step_ns allows.
@@ -94,9 +94,9 @@ func (c *Clock) readShared(bs *[maxBrackets]bracket) (n uint8) {
 	return n
 }
 
-// meetings returns the narrowest meeting at the beginning of a train and at its end. It reports
-// false if no clock that both nodes share can show what they read: the packets of the train say
-// that the peer read its clock after this node's first reading and before its last one.
+// meetings returns the narrowest meeting at the beginning of a train and at its end. The packets of
+// the train say that the peer read its clock after this node's first reading and before its last
+// one. If no shared clock can show what the two nodes read in this order, meetings reports false.
 func meetings(own, peer *sharedReport) (ms []Meeting, ok bool) {
 	clock := newRealtime(&own.clock)
 	if own.name != peer.name || peer.clock.status != clockRelated || clock == nil {

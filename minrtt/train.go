@@ -37,9 +37,9 @@ type Exchange struct {
 	Sent, Received, Answered, Returned Source
 }
 
-// Arrival is an answered probe for which the answer's transmit stamp is missing, so its exchange is
-// incomplete. Either that stamp got lost, or the probe is the last close. The prober never fetches
-// the transmit stamp of the last close's answer.
+// Arrival is a probe that was answered, but whose exchange is incomplete, because the answer's
+// transmit stamp is missing. Either that stamp got lost, or the probe is the last close. The prober
+// never fetches the transmit stamp of the answer to the last close.
 type Arrival struct {
 	Sequence       uint32
 	Sent, Received tscratio.Interval
