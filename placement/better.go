@@ -22,8 +22,8 @@ func (d Difference) String() string {
 }
 
 // Better compares two placements. It returns the range of the difference: the end-to-end latency of
-// the first minus that of the second. What both placements have in common does not widen the range,
-// because the same operators on the same nodes take the same time in both.
+// the first minus that of the second. The parts that both placements have in common do not widen
+// the range, because the same operators on the same nodes take the same time in both.
 func (p *Problem) Better(a, b Placement) Difference {
 	return Difference{-p.most(b, a), p.most(a, b)}
 }

@@ -10,10 +10,10 @@ import (
 // loses less, but the computation takes longer.
 const levels = 24
 
-// limits contains lower limits of the time before and after an operator, by node of the operator
-// and by the cores that are left there. The operator shares these cores with others on the same
-// node: with those from which it gets tuples, or with those to which it sends tuples. The tuples
-// may pass through further operators on the node.
+// limits contains lower limits of the time before and after an operator. They depend on the
+// operator's node, and on the cores that are left there. The operator shares these cores with
+// others on the same node: with those from which it gets tuples, or with those to which it sends
+// tuples. The tuples may pass through further operators on the node.
 //
 // The limits are computed along the edges. An operator on the same node adds its work, but no
 // latency, and uses some of the cores. If the cores do not suffice for all, some operators must be

@@ -35,9 +35,8 @@ type moved struct{ v, from int }
 const (
 	nearest = 48 // the largest number of nodes that near has for an operator
 
-	// startHeat says how bad the changes for the worse are that the search accepts now and then at
-	// first: they make the latency longer by about this part of it. The heat falls from startHeat
-	// to 0.
+	// Now and then, the search accepts a change for the worse, which makes the latency longer by
+	// about the heat, as a part of the latency. At first the heat is startHeat. It falls to 0.
 	startHeat = 0.016
 )
 

@@ -15,7 +15,7 @@ import (
 
 // bruteForce returns the smallest end-to-end latency of all placements. If detail is true, it also
 // returns the smallest latency with each operator on each node. It builds each placement operator
-// by operator, and gives up only placements whose operators do not fit.
+// by operator. It gives up a placement only if its operators do not fit.
 func bruteForce(p *Problem, detail bool) (best float64, through [][]float64) {
 	best = math.Inf(1)
 	for range p.order {

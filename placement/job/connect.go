@@ -9,7 +9,7 @@ import (
 )
 
 // Connect fills in the latencies of the job from a list. If a latency is listed for only one
-// direction, it holds for both directions. If a pair of nodes is not listed, its latency is at
+// direction, it is used for both directions. If a pair of nodes is not listed, its latency is at
 // least 0, and at most that of the fastest route over other nodes. Connect returns how many pairs
 // are not listed. If no route leads from one node to another, the error wraps ErrFile.
 func (f *File) Connect(latencies []Latency) (missing int, err error) {
