@@ -292,11 +292,10 @@ type Held struct {
 	Held    int64 `json:"held"`    // values that were compared
 	Outside int64 `json:"outside"` // values whose interval lacks the truth: 0 if proven
 
-	// Each value uses a part of its bound: the part is the value's error, divided by the bound.
-	// Shares is the distribution of these parts for the values whose interval contains the truth,
-	// in equal steps from 0 to 1; its sum is 1. Used_50 is the part that half of the values do not
-	// exceed, rounded up to a step. Largest is the largest part that any value uses. It is above 1
-	// if a value is outside.
+	// The error of a value, divided by its bound, is the part of the bound that the value uses.
+	// Shares is the distribution of these parts, in equal steps from 0 to 1. It covers the values
+	// whose interval contains the truth, and its sum is 1. Used_50 is the median part, rounded up
+	// to a step. Largest is the largest part. It is above 1 if the truth is outside of an interval.
 	Shares  []float64 `json:"shares"`
 	Used_50 float64   `json:"used_50"`
 	Used_99 float64   `json:"used_99"`

@@ -62,10 +62,10 @@ type pathSink interface {
 	end(a *paths.Answer) error
 }
 
-// Paths writes the paths of requests into the run's exports directory: those that the options
-// choose, or only the slowest of them if o.Slowest is above 0. It replaces o.Each. The files
-// replace older ones. If Paths fails, the older files stay. If no messages were captured in the
-// run, the answer is nil, and no file is written.
+// Paths writes the paths of requests that the options choose into the run's exports directory. If
+// o.Slowest is above 0, it writes only that number of the slowest paths. It replaces o.Each. The
+// files replace older ones. If Paths fails, the older files stay. If no messages were captured in
+// the run, the answer is nil, and no file is written.
 func Paths(dir *runs.Directory, basis analysis.Basis, o paths.Options, kinds Kind) (files []File,
 	answer *paths.Answer, err error) {
 	x := &exporter{dir: dir}

@@ -43,9 +43,8 @@ type Endpoint struct {
 	reason  string // why the first spans were refused
 }
 
-// NewEndpoint asks a receiver for its answer to an empty request, so that a wrong address is found
-// at once. An address without a path gets /v1/traces. The last parameter is called before each
-// pause.
+// NewEndpoint sends an empty request to a receiver, so that a wrong address is found at once. An
+// address without a path gets /v1/traces. The last parameter is called before each pause.
 func NewEndpoint(ctx context.Context, address string, told func(what string)) (*Endpoint, error) {
 	e, err := newEndpoint(ctx, address, told)
 	if err != nil {
