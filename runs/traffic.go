@@ -30,9 +30,9 @@ const (
 	maxTrafficNodes = 16
 )
 
-// Traffic returns between which nodes tuples travelled, as far as their ids in the logs show: the
-// pair with the most tuples first. It reads the beginning of each node's logs. It does not follow
-// tuples that get another id on their way, and leaves out logs that it cannot read.
+// Traffic returns the pairs of nodes between which tuples travelled, as far as ids in the logs
+// show. The pair with the most tuples comes first. It reads the beginning of each node's logs. It
+// does not follow tuples that get another id on their way, and leaves out logs that it cannot read.
 func (d *Directory) Traffic() []Traffic {
 	logs, _ := d.Logs()
 	t := traffic{nodes: map[uint64][]uint16{}}
