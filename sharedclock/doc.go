@@ -10,10 +10,10 @@
 //
 //	/dev/ptpN      A PTP clock of the kernel. Behind ptp_kvm, and behind the PTP clocks of
 //	               Hyper-V and VMware, is the host's clock: guests of one host share it. Behind
-//	               others is a network interface: its virtual functions share it, and other
-//	               interfaces do only if something disciplines both, within an error that the
-//	               operator must state. PTP_SYS_OFFSET_PRECISE and PTP_SYS_OFFSET_EXTENDED narrow
-//	               the moment of a reading. They assume that the kernel pairs the two clocks
+//	               others is a network interface. Its virtual functions share the clock. Other
+//	               interfaces share it only if something disciplines both clocks, within an
+//	               error that the operator must state. PTP_SYS_OFFSET_PRECISE and
+//	               PTP_SYS_OFFSET_EXTENDED narrow the moment of a reading. They assume that the kernel pairs the two clocks
 //	               correctly. If a pairing lies outside of the call, it is not used.
 //	/dev/vmclockN  The page of a hypervisor that states UTC as a function of the counter. It
 //	               assumes that the hypervisor keeps the page true, within the largest error that
