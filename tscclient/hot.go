@@ -33,9 +33,9 @@ type HotNode struct {
 }
 
 // Hot looks for the nodes that are hottest by a kind of heat: HeatBound, or one that
-// LinkConfig.Heats returns. Walks go to them from node to node, without the server. They find the
-// hottest node probably, but not certainly. The hottest is the first in the answer. Without a
-// graph, the error wraps ErrNoGraph.
+// LinkConfig.Heats returns. Walks go to them from node to node, without the server. They probably
+// find the hottest node of the fleet, but not certainly. The hottest node that they find comes
+// first in the answer. Without a graph, the error wraps ErrNoGraph.
 func (l *Link) Hot(ctx context.Context, by string) ([]HotNode, error) {
 	hot, err := question(ctx, l,
 		func(answer func([]HotNode, error)) { l.graph.hot(by, answer) })

@@ -29,10 +29,10 @@ type Identity struct {
 	events   *host.RestoreEvents // reports restores of this virtual machine; nil: cannot listen
 }
 
-// Kept stores the epoch for the next process, because that process cannot find out by itself that
-// the counter jumped. After a jump, the epoch has a new name although the machine has not booted.
-// Without Kept, the next process would use the old name, and readings from before and after the
-// jump would seem to belong to one epoch. The zero Kept stores nothing.
+// Kept stores the epoch for the next process, because that process cannot notice an earlier jump of
+// the counter. After a jump, the epoch has a new name, without a boot of the machine. Without Kept,
+// the next process would use the old name, and readings from before and after the jump would seem
+// to belong to one epoch. The zero Kept stores nothing.
 type Kept struct {
 	Read  func() ([]byte, error) // returns nil and no error if nothing is stored
 	Write func(text []byte)      // empty text: delete what is stored; logs its own errors

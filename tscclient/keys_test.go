@@ -71,8 +71,8 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 }
 
 // A node gives probe keys to the commands whose own keys are in its list. If a command's own key is
-// taken off the list, the probe keys of all commands become invalid: that command may have the
-// probe keys of others, too.
+// taken off the list, the probe keys of all commands become invalid, because that command may know
+// the probe keys of others.
 func TestKeysOfCommandsEndWithACommandersKey(t *testing.T) {
 	a := startNode(t, "a", nil)
 	b := startNode(t, "b", func(c *Config) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Budget limits the trains that a client runs on its own. The client saves what it does not use, up
-// to the budget of one second. So in any period it exceeds a limit at most by these savings and by
+// to the budget of one second. So in any period, it exceeds a limit by at most these savings and
 // one train.
 type Budget struct {
 	// TrainsPerSecond is the limit for all peers together. 0: no trains.

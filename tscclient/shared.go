@@ -9,8 +9,8 @@ import (
 )
 
 // A shared clock (minrtt.SharedClock) rests on an operator's word. This file compares what it says
-// with what packets prove. If they contradict each other, the clock is not used with that peer any
-// more, and everything that was gathered with it in this client is dropped.
+// with what packets prove. If they contradict each other, the client no longer uses the clock with
+// that peer, and drops everything that it gathered with the clock.
 
 // sharedClock is what a pair has to do with a clock that its nodes share.
 type sharedClock struct {
@@ -52,7 +52,7 @@ func (k *known) meet(t minrtt.Train, packets tscratio.Train) (ms []minrtt.Meetin
 }
 
 // without returns the pair with the packets of its newest trains, but without anything that rests
-// on a shared clock. Nobody can say which constraints of older trains rest on the clock, so these
+// on a shared clock. It is not known which constraints of older trains rest on the clock, so these
 // trains are dropped. The newest train is not part of the result.
 func (k *known) without() *known {
 	empty, _ := tscratio.NewPair(k.pair.A, k.pair.B, k.pair.Declared) // no error, as before
