@@ -35,7 +35,7 @@
 //
 // The wander w is defined as in tscratio. It is the smallest number such that each window has some
 // rate r, and all rates in the window are within r(1 ± w). In each window this is (max - min)/(max
-// + min). In general the arithmetic mean of the window is not in the middle, so a rate may differ
+// + min). In general, the mean of a window is not in the middle of its range, so a rate may differ
 // by up to 2w from that mean. The wanders of two nodes add up: if each is within w/2 in a window,
 // the relative rate is within w, exactly and not just to first order. PairWander_2e40 computes the
 // wander for two given nodes.

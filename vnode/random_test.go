@@ -57,8 +57,8 @@ func randomCounter(r *rand.Rand) CounterConfig {
 }
 
 // halveLimit halves the wander's limit until the configuration is valid. The limit is for the
-// change within a window. A slow wave changes little in a short window. If this small change were
-// scaled up to a large limit, the whole wave would leave the allowed range.
+// change within a window, but a slow wave changes little in a short window. Scaling this small
+// change up to a large limit would make the whole wave leave the allowed range.
 func halveLimit(c *CounterConfig) {
 	for {
 		if _, err := knots(*c); err == nil {

@@ -163,8 +163,8 @@ func roundedProduct(a, b int64) int64 {
 }
 
 // Stepped returns how often the clock was set later than after_ns, but not later than until_ns. If
-// the result is not 0, and this were the kernel's clock, the kernel would have cancelled any timer
-// with TFD_TIMER_CANCEL_ON_SET that existed during this time.
+// the result is not 0, the kernel, with such a clock, would have cancelled each timer with
+// TFD_TIMER_CANCEL_ON_SET that existed during this time.
 func (r *Realtime) Stepped(after_ns, until_ns int64) int {
 	n := 0
 	for _, s := range r.config.Steps {

@@ -295,10 +295,10 @@ func (t *Truth) rateAround(physical uint64) (lo, hi uint64) {
 }
 
 // PairWander_2e40 returns the wander of the relative rate of two counters in windows of the given
-// number of physical cycles, rounded up. The result is never less than the truth. It exceeds the
-// truth by at most what the rates change in one segment, because windows extend from knot to knot.
-// A relation's window is in cycles of b. To convert the window to physical cycles, divide it by b's
-// rate.
+// number of physical cycles, rounded up. The result is never less than the truth. Windows extend
+// from knot to knot. So the result exceeds the truth by at most the change of the rates in one
+// segment. A relation's window is in cycles of b. To convert the window to physical cycles, divide
+// it by b's rate.
 func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 	at := mergeKnots(a, b)
 	type ratio struct{ lo, hi uint64 } // in units of 2^-61
