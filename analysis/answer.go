@@ -390,8 +390,8 @@ type Passed struct {
 type Arrival struct {
 	From  int       `json:"from"` // index in Passed of the event where the span begins
 	Since *Interval `json:"since,omitempty"`
-	// Slack is by how much this span began earlier than the span in After that began last. It is
-	// set only if this span surely was not the last: the tuple then waited here for another branch.
+	// Slack is set only if another span in After surely began later: the tuple then waited here for
+	// another branch. Slack is how much earlier this span began than the last one.
 	Slack *Interval `json:"slack,omitempty"`
 }
 

@@ -108,8 +108,8 @@ func TestComparesWithClaims(t *testing.T) {
 	if m.Proven || m.Absent != "" {
 		t.Fatalf("%+v", m)
 	}
-	// The bound of A and that of B in ns, each rounded up to cycles of the reference. A bound is
-	// |offset| + dispersion + delay/2.
+	// This is the sum of the bounds of A and B in ns, each rounded up to cycles of the reference. A
+	// bound is |offset| + dispersion + delay/2.
 	want := int64(math.Ceil(1040*a.Reference.FrequencyHi_hz/1e9) +
 		math.Ceil(540*a.Reference.FrequencyHi_hz/1e9))
 	for b, v := range m.Bounds_cycles {

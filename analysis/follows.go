@@ -10,7 +10,7 @@ type Causes struct {
 	// Renames has the actors that send each tuple on under another id, and log a link between the
 	// ids.
 	Renames []string
-	// Makes has the points that a tuple passes before another is made of it.
+	// Makes has the points that a tuple passes before another tuple is made of it.
 	Makes []string
 }
 

@@ -301,7 +301,7 @@ func nextPoint(precedes [][]bool, taken, circles []bool) int {
 	return best
 }
 
-// inCircles tells for each point that is not taken whether it precedes itself by way of others.
+// inCircles says, for each point that is not taken, whether a circle leads from it back to it.
 func inCircles(precedes [][]bool, taken []bool) []bool {
 	n := len(precedes)
 	reaches := matrix(n)

@@ -32,7 +32,7 @@ const (
 	droppedEvents = " dropped events"
 )
 
-// Because says why the set lacks tuples. What several channels do is said once.
+// Because says why the set lacks tuples. A reason that several channels share is given once.
 func (c Completeness) Because() string {
 	type reason struct {
 		channels  []string

@@ -136,7 +136,8 @@ func TestRenamedTuplesHaveOnePath(t *testing.T) {
 	}
 }
 
-// A return trip and a pause have no links. If a log of theirs has some, no tuple takes them.
+// Return trips and pauses have no links. If one of their logs has links, these links belong to no
+// tuple.
 func TestLinksOfAReturnTripAreLeftOut(t *testing.T) {
 	for _, point := range []string{"ret-sent", pausePoint} {
 		links := []simrun.Record{{ID: 1, Child: 2, IsLink: true}, {ID: 1, Child: 3, IsLink: true}}

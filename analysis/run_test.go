@@ -141,7 +141,8 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// Points that only follow a circle are not in it, and the order does not begin with them.
+// A point that only follows a circle is not part of the circle, and does not come first in the
+// order.
 func TestCircleHasOnlyItsPoints(t *testing.T) {
 	precedes := matrix(4)
 	for _, pair := range [][2]int{{1, 2}, {2, 3}, {3, 1}, {3, 0}} {

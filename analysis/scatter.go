@@ -307,7 +307,7 @@ const maxOrigins = 4096
 // order checks whether ids are logged in the order in which they were made. As RFC 4737 defines
 // reordering, an id is late if a greater id of the same origin was logged before.
 type order struct {
-	// origin is the origin of the id before. next is the smallest of this origin's ids that would
+	// origin is the origin of the previous id. next is the smallest of this origin's ids that would
 	// not be late. others has this number for each other origin.
 	origin, next uint64
 	others       map[uint64]uint64
