@@ -156,15 +156,16 @@ var thesisWalks = []thesisWalk{
 }
 
 const (
-	// thesisWalksEach is how many walks the thesis expects to end at each node. So even if all
-	// ends are equally likely, the numbers of ends deviate by a part of sqrt(1/thesisWalksEach).
+	// thesisWalksEach is how many walks the thesis expects to end at each node. So even if all ends
+	// are equally likely, chance makes these numbers differ: their standard deviation is
+	// sqrt(1/thesisWalksEach) of their mean.
 	thesisWalksEach = 2000
 	walkStarts      = 10 // nodes whose walks are looked at
 	fewNodes        = 1000
 )
 
-// measure computes the probabilities with which walks end at each node. So only what chance would
-// add to the numbers of ends is taken from the model.
+// measure computes the probabilities with which walks end at each node. The numbers of ends would
+// also vary by chance. This part is computed as in the model.
 func (t thesisWalk) measure(outs [][]int32) (all []KelpCell) {
 	n := len(outs)
 	var sums [4]float64
