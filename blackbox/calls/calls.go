@@ -59,7 +59,7 @@ type Seen struct {
 	Calls      []Call // sorted by when they begin
 	Quantum_ns int64  // moments are multiples of this
 
-	// Known has the causes of calls that are known otherwise, such as from what programs logged.
+	// Known has causes that are known from other sources, such as the logs of programs.
 	Known map[int32]int32
 }
 

@@ -234,7 +234,7 @@ type name struct {
 	groups          string // path of the cgroup; at most its last part and the ones above it
 }
 
-// happening is what the programs report about something that is no message. Its fields are at the
+// happening is what the programs report about events that are not messages. Its fields are at the
 // offsets of a happening.
 type happening struct {
 	stamp_ns uint64
@@ -263,7 +263,7 @@ type taker struct {
 // A thread may have used the rings of several processors, so its messages may come in another order
 // than they were made. But all messages with stamps until complete_ns have come.
 func (k *kernel) drain(limit int, to taker) (more bool, complete_ns uint64, err error) {
-	// What is seen from now on may come into a ring just after, or just before its end is read.
+	// A report from now on may reach its ring just before or just after the ring's end is read.
 	complete_ns = uint64(nanotime())
 	ends := k.shared.ends(limit)
 	// Descriptions and names were reported before the sightings that need them.

@@ -209,8 +209,8 @@ func TestPrivilegedRetransmissions(t *testing.T) {
 	}
 }
 
-// Each wake-up of a thread by another one is in the log. What the clock wakes is not, unless it
-// interrupts just such a call.
+// Each wake-up of a thread by another thread is in the log. Wake-ups by the clock are not, except
+// if the clock interrupts a call that wakes threads.
 func TestPrivilegedThreads(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{Also: Also{Threads: true}})

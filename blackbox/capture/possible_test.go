@@ -75,7 +75,7 @@ func TestChosenLockdown(t *testing.T) {
 	}
 }
 
-// This machine has what is needed, except what its tests say is missing.
+// lookAround finds at least the release of this machine's kernel.
 func TestLookAround(t *testing.T) {
 	if a := lookAround(); number.FindString(a.release) == "" {
 		t.Errorf("%+v", a)

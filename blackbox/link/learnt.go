@@ -251,8 +251,8 @@ func newProgram(places []place, of []int32, quantum int64, old *program) *progra
 
 func compareBool(a, b bool) int { return cmp.Compare(count(a), count(b)) }
 
-// kindOf returns what stands for the kind of a send: the called program. Responses have other kinds
-// than calls.
+// kindOf returns the kind of a send. Calls of one program have one kind, and responses of one
+// program have another.
 func (p *program) kindOf(s *send) int32 {
 	if s.answers != 0 {
 		return -1 - p.of[s.callee]

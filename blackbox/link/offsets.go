@@ -86,7 +86,7 @@ func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 type clocks struct {
 	numbers map[int32]int
 	callees []int32
-	// lags finds the span of the lags between the events on two clocks. Its first parameter says
+	// lags finds the range of the lags between the events on two clocks. Its first parameter says
 	// which events these are.
 	lags func(of lagKind, from, to int) (lagSpan, bool)
 	// fits reports whether a callee's clock may differ by the given offset.
@@ -116,7 +116,7 @@ func (p *place) clocks(seen *calls.Seen) *clocks {
 }
 
 // offsets finds the offset of each callee's clock. It begins with the clock of the requests. Then
-// it adds one clock at a time: the one that has the narrowest span to a clock already known.
+// it adds one clock at a time: the clock whose lags to a known clock have the narrowest range.
 func (c *clocks) offsets() map[int32]int64 {
 	offsets, known := map[int]int64{0: 0}, []int{0}
 	type relation struct {
@@ -207,8 +207,8 @@ func (p *place) align(seen *calls.Seen) map[int32]int64 {
 	return c.offsets()
 }
 
-// alignAs moves calls as those of an earlier window were moved in the end. It returns false if this
-// does not tell about all clocks.
+// alignAs moves calls by the offsets that an earlier window had at its end. It returns false if
+// there is a clock for which the earlier window had no offset.
 func (p *place) alignAs(seen *calls.Seen, earlier *program) bool {
 	if earlier == nil {
 		return false

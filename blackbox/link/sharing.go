@@ -30,7 +30,8 @@ type sharing struct {
 	turn  int
 	best  float64 // the best change that was tried for a call
 
-	// had says how long each call had which owner, in draws. It is nil while nobody counts.
+	// had says, for each call, how many draws long each owner had it. It is nil while nobody
+	// counts.
 	had   [][]tenure
 	since []int32
 

@@ -48,7 +48,8 @@ type Answer struct {
 	Matched  uint64            `json:"matched,string"` // sent messages with a known receiver
 	Left     map[Reason]uint64 `json:"left"`           // the other sent messages, by reason
 
-	// Outside is where the messages went whose other end was not captured, as far as it is known.
+	// Outside says where messages went if their other end was not captured, as far as this is
+	// known.
 	Outside []Outside `json:"outside,omitempty"`
 }
 
@@ -270,7 +271,7 @@ func (p *pair) add(m *Timed) {
 	}
 }
 
-// A port is the one port of many sockets, or several is true.
+// A port is the port that many sockets share. If their ports differ, several is true.
 type port struct {
 	number  uint16
 	several bool

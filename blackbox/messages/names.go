@@ -103,8 +103,8 @@ func (m *Matched) leave(s *socket, e *end) {
 	m.outside[s] = traffic{t.messages + 1, t.bytes + uint64(e.bytes)}
 }
 
-// outsides sums what was sent to each address at which nothing was captured: the one with the most
-// messages first.
+// outsides adds up what was sent to each address at which nothing was captured. The address with
+// the most messages comes first.
 func outsides(m *Matched, all hosts) []Outside {
 	type key struct {
 		from Program

@@ -11,7 +11,7 @@ import (
 )
 
 // A service has the names that its clients' node knows for its address. A program that asked for a
-// name itself keeps only this one. What goes where nothing was captured has names, too.
+// name itself keeps only this one. Addresses at which nothing was captured have names, too.
 func TestNamesOfServices(t *testing.T) {
 	web, db := "10.0.0.1:5000", "10.0.0.2:5432"
 	a, b := newLog("a"), newLog("b")

@@ -16,8 +16,8 @@ type Socket struct {
 	Receives []Call
 }
 
-// Sockets returns all sockets that are connected, with the other ends of TCP and UNIX sockets. It
-// changes the logs. Other sockets have their calls in the order of the stamps.
+// Sockets returns all sockets that are connected. TCP and UNIX sockets have their other ends, and
+// all others have their calls in the order of the stamps. Sockets changes the logs.
 func Sockets(logs []*Log) []*Socket {
 	sockets := merged(logs)
 	otherEnd := connected(sockets)

@@ -27,13 +27,13 @@ type PathCall struct {
 	Parent int `json:"parent"` // index of the call that caused it; -1: none
 	From   End `json:"from"`   // the calling program; its name is empty if it was not captured
 	To     End `json:"to"`
-	// Probability is that of the link to the parent. RunnerUp is the probability that the second
-	// likeliest request caused the call.
+	// Probability is the probability of the link to the parent. RunnerUp is the probability that
+	// the second likeliest request caused the call.
 	Probability float64 `json:"probability"`
 	RunnerUp    float64 `json:"runner_up"`
 
-	// Tuple is the id of the instrumented tuple that the request carried, as the events show that
-	// the called program logged. nil: none, or not known.
+	// Tuple is the id of the instrumented tuple that the request carried. The events that the
+	// called program logged show this. nil: none, or not known.
 	Tuple *uint64 `json:"tuple,omitempty,string"`
 
 	// These are the times since the path began. A moment that was not captured is nil.

@@ -123,9 +123,9 @@ type visit struct {
 
 // carriers finds the carriers of tuples to one place. In most places, one request carries a tuple,
 // and both its first and its last event are logged while this request is open. Other places log
-// their last event after the reply. To others, several requests carry a tuple: then each event
-// counts for itself. carriers returns nil if the events do not fit the requests in any of these
-// ways.
+// their last event after the reply. In further places, several requests carry one tuple: then a
+// carrier is found for each event. carriers returns nil if the events do not fit the requests in
+// any of these ways.
 func (s *Seen) carriers(all []entry, requests []int32) *carried {
 	var whole, each []visit
 	index := map[uint64]int{}
@@ -227,7 +227,7 @@ func (s *Seen) repliedAfter(r int32, t int64) bool {
 	return replied == calls.Unknown || replied >= t
 }
 
-// latestReplies returns for each request the latest reply of it and of all before it.
+// latestReplies returns, for each request, the latest reply to it or to any earlier request.
 func (s *Seen) latestReplies(requests []int32) []int64 {
 	latest, most := make([]int64, len(requests)), int64(calls.Unknown)
 	for i, r := range requests {
