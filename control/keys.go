@@ -303,7 +303,7 @@ func stampOf(info fs.FileInfo, now time.Time) (stamp, bool) {
 	return stamp{s.Ino, s.Size, s.Ctim}, age > settledFile || age < -settledFile
 }
 
-// settledFile is the age from which a file's time shows every further change.
+// If a file is older than settledFile, every further change shows in its time.
 const settledFile = 2 * time.Second
 
 // readKey returns the key in a file, which it reads only if the file may have changed.
