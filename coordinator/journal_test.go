@@ -191,7 +191,7 @@ func TestJournalIsRewritten(t *testing.T) {
 	}
 }
 
-// However many trains a pair had, those that the journal has of it take a limited number of bytes.
+// However many trains a pair had, its trains take a limited number of bytes in the journal.
 func TestPairAtRestIsBounded(t *testing.T) {
 	config := testConfig()
 	config.LiveTrains = 64

@@ -20,8 +20,8 @@ const (
 	// a node's trains use a hundredth of that tenth.
 	shareOf = 10
 
-	// shareMost is the most time that a node may use at once. A node may need as much after an hour
-	// without the server, when it reports everything that it measured in that hour.
+	// shareMost is the most time that a node may use at once. A node may need this much time after
+	// an hour without the server, when it reports everything that it measured in that hour.
 	shareMost = 20 * time.Second
 
 	// messageTakes is the least time that the server charges for a message. It covers the link's

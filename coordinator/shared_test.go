@@ -81,8 +81,9 @@ func TestMeetingsNarrow(t *testing.T) {
 	}
 }
 
-// If a node says that a shared clock contradicts packets, nothing is left that may rest on the
-// clock, the matrix names it, and a run says that it lacks a relation that can be trusted.
+// If a node says that a shared clock contradicts packets, the server drops everything that may rest
+// on the clock. The matrix names the clock. A run says that it lacks a relation that can be
+// trusted.
 func TestServerDropsWhatRestsOnALyingClock(t *testing.T) {
 	f, _, _ := opened(t)
 	f.meet(100, "")
