@@ -230,8 +230,8 @@ var once struct {
 	texts  []string
 }
 
-// scraped starts a server and two agents, and returns the labels of each metric that they export,
-// and all that they export.
+// scraped starts a server and two agents. It returns the labels of each metric that they export,
+// and the texts of everything that they export.
 func scraped(t *testing.T) (labels map[string][]string, texts []string) {
 	t.Helper()
 	if once.labels == nil {

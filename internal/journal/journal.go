@@ -24,7 +24,7 @@ const (
 	headBytes   = 12
 	aroundBlock = 8 // bytes of a block's length and checksum
 
-	// much is the number of waiting bytes from which on FlushMuch writes them.
+	// FlushMuch writes waiting bytes only if there are at least this many.
 	much = 1 << 20
 
 	// maxBlock is the greatest length of a block's content.

@@ -68,7 +68,7 @@ func (s *section) answer(observer, sentence string) {
 	s.answers = append(s.answers, answer{observer, sentence})
 }
 
-// wide is how many times larger than the smallest value the largest one is on a logarithmic axis.
+// An axis is logarithmic if its largest value is more than wide times as large as its smallest.
 const wide = 20
 
 // figure has a panel for each series, since series have different units. In each panel, each
