@@ -23,8 +23,8 @@ var (
 
 // Exchange is one probe and its answer.
 type Exchange struct {
-	// Sequence is the number of the probe in its train. The exchange of the first open is the
-	// warm-up. If the first open was answered, the warm-up has number 0.
+	// Sequence is the number of the probe in its train. Number 0 is the warm-up: the exchange of
+	// the first open, if that was answered.
 	Sequence uint32
 
 	// User contains the user stamps: counter readings around the system calls.
