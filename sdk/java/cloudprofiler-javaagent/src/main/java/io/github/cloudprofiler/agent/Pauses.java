@@ -108,7 +108,7 @@ final class Pauses {
         if (before == 0) {
             held_since_ns = now_ns;
         }
-        // The first pauses wait until more of them show better when each was.
+        // The first pauses wait until later ones show more exactly when they were.
         if (last || log.width_ns() <= WIDE_NS || now_ns - held_since_ns > PATIENCE_NS) {
             waiting.addAll(log.pauses());
         }
@@ -136,7 +136,7 @@ final class Pauses {
         }
     }
 
-    /** The largest bound that an id can say. It stands for all that are larger. */
+    /** The largest bound that an id can say. It also stands for all larger bounds. */
     static final int MOST_BOUND_CYCLES = 0xFFFF;
 
     static long id(long number, double bound_cycles, int moment, int kind) {

@@ -104,7 +104,7 @@ public final class RecordCost {
         private final Map<Long, Long> roots = Map.of(4_711L, 1L);
 
         Storm(String rings) {
-            // The channel of what is sent has many writers, so its ring cannot overwrite.
+            // The channel for sent records has many writers, so its ring cannot overwrite.
             Points.configure(new Points.Keep(1, 1), "block", rings);
             bolt = StormAdvice.bolt("bolt");
             transfer = StormAdvice.transfer();
