@@ -149,7 +149,7 @@ func (d *ptpDevice) Extended() (before_ns, clock_ns, after_ns int64, err error) 
 	return before_ns, clock_ns, after_ns, nil
 }
 
-// shortest returns the sample of which the moment is known best.
+// shortest returns the sample whose moment is known best.
 func (a *extendedAnswer) shortest() (before_ns, clock_ns, after_ns int64) {
 	for i, t := range a.times[:min(int(a.samples), len(a.times))] {
 		before, clock, after := t[0].nanoseconds(), t[1].nanoseconds(), t[2].nanoseconds()
