@@ -65,7 +65,7 @@ func (w *World) AddControl(name string, control any, s Schedule) {
 // ControlStream returns the random stream of a control, or of an initialiser.
 func (w *World) ControlStream(i int) Stream { return NewStream(w.Seed, controlStream+uint64(i)) }
 
-// Execute runs a control once. If it is a Control, it draws from the stream.
+// Execute runs a control once. A Control draws its random numbers from the stream.
 func (w *World) Execute(control any, s *Stream) (stop bool, err error) {
 	if o, ok := control.(Observer); ok {
 		return w.observe(o)

@@ -43,7 +43,7 @@ func (o *office) note(kind byte, from sim.Node, l *letter) {
 	o.log = log
 }
 
-// repeat tells a new server all that another one was told.
+// repeat gives a new server everything that another server was given.
 func (o *office) repeat(log []byte) error {
 	o.cx, o.log = nil, slices.Clone(log)
 	for len(log) > 0 {
