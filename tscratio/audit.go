@@ -11,8 +11,8 @@ import (
 type Audit struct {
 	Disagreements []*DisagreementError // at most one for each relation and path
 
-	// Accused are the nodes that occur in every disagreement, if there are several. A single one
-	// accuses nobody, because any of its nodes may be wrong.
+	// If there are several disagreements, Accused are the nodes that occur in all of them. A single
+	// disagreement accuses nobody, because any of its nodes may be wrong.
 	Accused []string
 
 	// Liars are nodes that disagree with others, where the disagreements of a node have only this
@@ -177,8 +177,9 @@ func (c *Closure) agreeing(direct, thirds []Interval) int {
 	return max(min(n, 3), min(n+contradicted(direct, thirds), len(thirds)))
 }
 
-// contradicted returns the smallest number of paths over third nodes that must be false, because
-// no value lies in all other intervals and in that of the direct relation, if there is one.
+// contradicted returns how many of the paths over third nodes must be false, at least. Without
+// these paths, all remaining intervals, and the interval of the direct relation if there is one,
+// have a value in common.
 func contradicted(direct, thirds []Interval) int {
 	within := Interval{0, math.MaxUint64}
 	if direct != nil {
