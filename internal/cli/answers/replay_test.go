@@ -122,8 +122,8 @@ func TestReplayChoosesByUTC(t *testing.T) {
 		}
 		return answer.Events
 	}
-	// The counter of the simulation began in 1970. The frequency is known to 0.1 %, which is a
-	// fifth of the time between two events.
+	// The counter of the simulation began in 1970. The error of the frequency makes a moment
+	// uncertain by a fifth of the time between two events.
 	utc := func(event int) string {
 		at_s := 3 + float64(event)*apart/simrun.Hz
 		return time.Unix(0, int64(at_s*1e9)).UTC().Format(time.RFC3339Nano)
