@@ -12,8 +12,8 @@ import (
 // ErrData is returned for data that a page cannot show as they are.
 var ErrData = errors.New("unusable report data")
 
-// Every reader of JSON represents all whole numbers up to this one exactly. Of larger numbers, a
-// reader represents exactly only those that have at most 53 bits before their trailing zeros.
+// Every reader of JSON represents all whole numbers up to this one exactly. A larger number is
+// represented exactly only if it has at most 53 bits before its trailing zeros.
 const exact = 1<<53 - 1
 
 // roundDown is the largest number up to v that every reader of JSON represents exactly.
