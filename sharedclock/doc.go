@@ -13,8 +13,9 @@
 //	               others is a network interface. Its virtual functions share the clock. Other
 //	               interfaces share it only if something disciplines both clocks, within an
 //	               error that the operator must state. PTP_SYS_OFFSET_PRECISE and
-//	               PTP_SYS_OFFSET_EXTENDED narrow the moment of a reading. They assume that the kernel pairs the two clocks
-//	               correctly. If a pairing lies outside of the call, it is not used.
+//	               PTP_SYS_OFFSET_EXTENDED narrow the moment of a reading. They assume that
+//	               the kernel pairs the two clocks correctly. A pairing that lies outside
+//	               of the call is not used.
 //	/dev/vmclockN  The page of a hypervisor that states UTC as a function of the counter. It
 //	               assumes that the hypervisor keeps the page true, within the largest error that
 //	               the page states or that the operator states.
