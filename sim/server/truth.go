@@ -103,7 +103,8 @@ func (t *truth) lies(n sim.Node) bool {
 	return s.Float() < t.liars
 }
 
-// smallestLie is in cycles. The sizes of lies differ by several powers of ten.
+// smallestLie is the size of the smallest lie, in cycles. The sizes of lies differ by several
+// powers of ten.
 const smallestLie = 1300
 
 // stamp returns the function that gives a node's stamps of packets that it exchanges with a peer. A
