@@ -14,8 +14,8 @@ import (
 
 // sharedClock is what a pair has to do with a clock that its nodes share.
 type sharedClock struct {
-	// packets has the trains of known.recent without what rests on the clock. It is nil as long as
-	// the pair has no meetings.
+	// packets has the trains of known.recent, but only what the packets prove without the clock. It
+	// is nil as long as the pair has no meetings.
 	packets *tscratio.Pair
 	refuted bool
 }
