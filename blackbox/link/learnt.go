@@ -123,11 +123,11 @@ func (l learnt) program(seen *calls.Seen, places []place, of []int32, all []Link
 	p := newProgram(places, of, seen.Quantum_ns, l.memory[name])
 	p.link(seen, l.window, all)
 	l.keep(name, p)
-	if !p.crowded() {
+	if !p.crowded() && (len(p.windows(l.window)) > 1 || l.memory != nil) {
 		return
 	}
-	// What is learnt may depend on chance. So a second model is learnt, and the links are the
-	// weighted mean of both.
+	// What is learnt may depend on chance, most of all if there are few data. So a second model is
+	// learnt, and the links are the weighted mean of both.
 	again := none(seen)
 	name += " again"
 	second := newProgram(places, of, seen.Quantum_ns, l.memory[name])

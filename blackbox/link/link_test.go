@@ -63,6 +63,30 @@ func TestLearnt(t *testing.T) {
 	}
 }
 
+// Applications that nobody thought of are linked well at a low load: two requests that overlap are
+// not taken for each other, and links that are called sure are right.
+func TestRandomApps(t *testing.T) {
+	var sure, wrong, paths, right int
+	for _, seed := range []uint64{10, 12} {
+		set := callgen.Make(callgen.Random(seed),
+			callgen.Options{Requests: 300, PerSecond: 10, Seed: 1})
+		links := Methods[0].Link(&set.Seen)
+		s := Judge(set, links)
+		sure, wrong = sure+s.Sure, wrong+s.SureWrong
+		paths, right = paths+s.Paths, right+s.PathsRight
+		for _, m := range Methods[1:] {
+			if other := Judge(set, m.Link(&set.Seen)); other.PathsRight > s.PathsRight {
+				t.Errorf("seed %d: %s has %d paths right, not %d", seed, m.Name(),
+					other.PathsRight, s.PathsRight)
+			}
+		}
+	}
+	if wrong*1000 > sure || right*100 < 99*paths {
+		t.Errorf("%d of %d sure links are wrong, %d of %d paths are right", wrong, sure, right,
+			paths)
+	}
+}
+
 // causesOf names each call by moments that do not change when clocks are shifted.
 func causesOf(set *calls.Set, links []Link) map[[2]int64]int64 {
 	name := func(i int32) int64 {

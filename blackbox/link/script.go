@@ -24,6 +24,10 @@ type model struct {
 	next  []float64
 	delay []*[delaySteps]float32
 	marks [][marks]float32
+	// These are used while a script is walked through.
+	counts  [64]uint8 // calls of each kind so far
+	waiting [64]int32 // calls whose response is still missing
+	numbers [64]uint8
 	// spontaneous is for calls without a cause: the logarithm of the rate of each kind, per unit.
 	spontaneous []float64
 }
@@ -63,12 +67,13 @@ type call struct {
 // event, the delay since the state began, and the event's mark.
 func (m *model) walk(r *request, script []int32, all []call, o *order,
 	each func(state, next int, delay int64, of mark)) {
+	counts, waiting, numbers := &m.counts, &m.waiting, &m.numbers
+	for _, c := range script {
+		counts[all[c].kind&63] = 0
+	}
 	heard := int(r.kind) // kind of the last event, if a message was received; -1: none was
 	event, since, pending := received+int(r.kind), r.from, 0
 	threads := crew{last: r.begin}
-	var counts [64]uint8
-	var waiting [64]int32 // calls whose response is still missing
-	var numbers [64]uint8
 	isReplied := false
 	state := func() int {
 		if pending > 0 {
@@ -100,20 +105,29 @@ func (m *model) walk(r *request, script []int32, all []call, o *order,
 		case m.answer():
 			each(state(), what, -1, noMark)
 			c := waiting[first]
-			threads.add(all[c].got)
+			if o != nil {
+				threads.add(all[c].got)
+			}
 			heard = m.requests + int(all[c].kind)
 			event = m.sentEvent(int(all[c].kind), int(numbers[first])) + 1
 			pending--
 			waiting[first], numbers[first] = waiting[pending], numbers[pending]
 		case m.reply():
-			each(state(), what, (at-since)/m.unit, threads.join(r.reply))
+			of := noMark
+			if o != nil {
+				of = threads.join(r.reply)
+			}
+			each(state(), what, (at-since)/m.unit, of)
 			event, isReplied = replied, true
 		default:
 			c := script[i]
-			last := threads.last.index
-			of := threads.join(all[c].sent)
-			if of != noMark && heard >= 0 && !o.keeps(heard, last, what, all[c].sent.index) {
-				of += overtook
+			of := noMark
+			if o != nil {
+				last := threads.last.index
+				of = threads.join(all[c].sent)
+				if of != noMark && heard >= 0 && !o.keeps(heard, last, what, all[c].sent.index) {
+					of += overtook
+				}
 			}
 			heard = -1
 			each(state(), what, (at-since)/m.unit, of)

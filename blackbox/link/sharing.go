@@ -23,12 +23,11 @@ type sharing struct {
 	random     *rand.Rand
 
 	pinned []bool // the only candidate of the call is its cause
-
-	// quiet counts for each call how many times in a row no change had a chance. A call that has
-	// been quiet for long is tried rarely.
-	quiet []uint8
-	turn  int
-	best  float64 // the best change that was tried for a call
+	// active has, for each call, the owners that had a chance when they were last tried.
+	active  [][]int32
+	touched []bool // requests whose scripts changed since
+	turn    int
+	best    float64 // the best change that was tried
 
 	// had says, for each call, how many draws long each owner had it. It is nil while nobody
 	// counts.
@@ -42,9 +41,8 @@ type sharing struct {
 type tenure struct{ owner, draws int32 }
 
 const (
-	hopeless  = -15 // logarithm of a chance that is as good as none
-	quietFrom = 4   // quiet visits for each candidate until a call is tried rarely
-	quietStep = 16  // a quiet call is tried in one of this many draws
+	hopeless  = -12 // logarithm of a chance that is as good as none
+	rarely    = 16  // in one of this many draws, all owners of a call are tried
 	mostTries = 64  // tries for a call in one draw
 )
 
@@ -54,25 +52,73 @@ func (s *sharing) rescore() {
 	}
 }
 
-// draw tries to change the owner of each call.
+// survey tries all changes of the owner of each call, and notes the owners that have a chance. If
+// all is false, it only looks at calls of requests whose scripts changed since.
+func (s *sharing) survey(all bool) {
+	for c := range s.calls {
+		r := s.owner[c]
+		if s.pinned[c] || len(s.candidates[c]) == 0 || !all && (r < 0 || !s.touched[r]) {
+			continue
+		}
+		s.active[c] = s.active[c][:0]
+		for k := -1; k < len(s.candidates[c]); k++ {
+			to := int32(-1)
+			if k >= 0 {
+				to = s.candidates[c][k]
+			}
+			s.best = math.Inf(-1)
+			if to != s.owner[c] {
+				s.explore(int32(c), to)
+			}
+			if s.best > hopeless || to == s.owner[c] {
+				s.active[c] = append(s.active[c], to)
+			}
+		}
+	}
+	clear(s.touched)
+}
+
+// explore tries all changes that give a call to another request.
+func (s *sharing) explore(c, to int32) {
+	s.move(c, to)
+	if to < 0 || s.owner[c] == to {
+		return
+	}
+	if s.owner[c] < 0 {
+		s.replace(c, to)
+		return
+	}
+	for _, other := range s.scripts[to] {
+		if s.calls[other].kind != s.calls[c].kind {
+			continue
+		}
+		for length := 1; length <= 2; length++ {
+			if s.exchange(c, to, other, length); s.owner[c] == to {
+				return
+			}
+		}
+	}
+	if s.exchange(c, to, c, math.MaxInt); s.owner[c] != to {
+		s.exchangeAll(c, to)
+	}
+}
+
+// draw tries to change the owner of each call. While draws are counted, it rarely tries owners that
+// had no chance in the survey.
 func (s *sharing) draw() {
 	s.turn++
-	for c := range s.calls {
-		open := s.candidates[c]
-		if len(open) == 0 || s.pinned[c] {
+	for c, active := range s.active {
+		full := (s.had == nil || (s.turn+c)%rarely == 0) && !s.pinned[c]
+		if full {
+			active = s.candidates[c]
+		}
+		if len(active) == 0 || len(active) == 1 && active[0] == s.owner[c] && !full {
 			continue
 		}
-		enough := uint8(min(quietFrom*len(open), 255))
-		if s.quiet[c] >= enough && (s.turn+c)%quietStep != 0 {
-			continue
-		}
-		s.best = math.Inf(-1)
-		// There is one try for each candidate, and one for no cause.
-		for range min(len(open)+1, mostTries) {
-			k := s.random.IntN(len(open) + 1)
-			to := int32(-1)
-			if k < len(open) {
-				to = open[k]
+		for range min(len(active)+1, mostTries) {
+			k, to := s.random.IntN(len(active)+count(full)), int32(-1)
+			if k < len(active) {
+				to = active[k]
 			}
 			if to == s.owner[c] {
 				continue
@@ -83,11 +129,6 @@ func (s *sharing) draw() {
 				s.swap(int32(c), to)
 			}
 		}
-		if s.best > hopeless {
-			s.quiet[c] = 0
-		} else if s.quiet[c] < enough {
-			s.quiet[c]++
-		}
 	}
 }
 
@@ -96,8 +137,12 @@ func (s *sharing) give(c, to int32) {
 	if s.had != nil {
 		s.count(c)
 	}
+	for _, r := range [2]int32{s.owner[c], to} {
+		if r >= 0 {
+			s.touched[r] = true
+		}
+	}
 	s.owner[c] = to
-	s.quiet[c] = 0
 }
 
 // count notes for how many draws a call had its owner.
@@ -181,27 +226,42 @@ func (s *sharing) insert(script []int32, c int32) []int32 {
 	return slices.Insert(script, at, c)
 }
 
-// swap tries to exchange parts of the scripts of two requests. Either each part has a few calls,
-// and begins at the given call or at a call of the same kind. Or it has all calls of its script
-// from the given call on, in the order of sending.
+// swap tries to exchange parts of the scripts of two requests: a few calls, all later calls, or all
+// calls.
 func (s *sharing) swap(c, to int32) {
-	from := s.owner[c]
-	if from < 0 {
+	if s.owner[c] < 0 {
 		s.replace(c, to)
 		return
 	}
-	mine := s.after(from, c)
-	theirs := s.after(to, c)
-	if length := s.random.IntN(5); length > 0 { // 0: exchange all later calls
+	switch length := s.random.IntN(6); length {
+	case 0:
+		s.exchange(c, to, c, math.MaxInt)
+	case 1:
+		s.exchangeAll(c, to)
+	default:
 		other := s.alike(c, to)
 		if other < 0 {
 			s.move(c, to)
 			return
 		}
-		length = max(1, length-2)
-		theirs = s.after(to, other)
-		mine, theirs = mine[:min(length, len(mine))], theirs[:min(length, len(theirs))]
+		s.exchange(c, to, other, max(1, length-3))
 	}
+}
+
+// exchange tries to exchange parts of the scripts of two requests. One part begins at the given
+// call, and the other one at another given call. Each has at most the given number of calls.
+func (s *sharing) exchange(c, to, other int32, most int) {
+	from := s.owner[c]
+	mine, theirs := s.after(from, c), s.after(to, other)
+	s.try(from, to, mine[:min(most, len(mine))], theirs[:min(most, len(theirs))])
+}
+
+// exchangeAll tries to exchange all calls of two requests.
+func (s *sharing) exchangeAll(c, to int32) {
+	s.try(s.owner[c], to, s.scripts[s.owner[c]], s.scripts[to])
+}
+
+func (s *sharing) try(from, to int32, mine, theirs []int32) {
 	if !s.open(mine, to) || !s.open(theirs, from) {
 		return
 	}
@@ -299,15 +359,21 @@ func (s *sharing) replace(c, to int32) {
 // answer draws many sharings. The share of draws in which a request owns a call is the probability
 // of that link.
 func (s *sharing) answer(w window, all []Link) {
-	for range 10 {
+	s.survey(true)
+	for range 5 {
 		s.draw()
+		s.draw()
+		s.survey(false)
 	}
 	s.had, s.since = make([][]tenure, len(s.calls)), make([]int32, len(s.calls))
 	for c := range s.since {
 		s.since[c] = int32(s.turn)
 	}
-	for range draws {
+	for k := range draws {
 		s.draw()
+		if k%20 == 19 {
+			s.survey(false)
+		}
 	}
 	for c := range s.calls {
 		if t := s.calls[c].from; t < w.begin || t >= w.end {

@@ -114,7 +114,7 @@ func TestStreamKeepsOpenRequests(t *testing.T) {
 // window has learnt from fewer calls, so links of doubtful calls may differ.
 func TestStreamIsLikeTheWhole(t *testing.T) {
 	for app, rate := range map[string]float64{"hotel": 300, "media": 20} {
-		set := made(app, map[string]int{"hotel": 2000, "media": 300}[app], rate)
+		set := made(app, map[string]int{"hotel": 2000, "media": 200}[app], rate)
 		whole := learnt{window: 1e6}.Link(&set.Seen)
 		streamed := make([]Link, len(whole))
 		s := NewStream(set.Quantum_ns, len(set.Calls)/12, func(l Streamed) {

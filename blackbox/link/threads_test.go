@@ -74,7 +74,7 @@ func TestThreadsOfAPool(t *testing.T) {
 // If it is not known which response belongs to which request, the request of a response is found
 // like other causes. It is never a request of another connection.
 func TestMixedConnection(t *testing.T) {
-	set := pool(150, true, true)
+	set := pool(300, true, true)
 	for i := range set.Calls {
 		if i%4 == 0 && !set.Calls[i].Answers && set.Calls[i].Callee == 1 {
 			// Requests of another connection look alike.

@@ -64,7 +64,8 @@ func (p *program) open(w window) {
 			s.owner[i] = -1
 		}
 		s.pinned = make([]bool, len(s.calls))
-		s.quiet = make([]uint8, len(s.calls))
+		s.active = make([][]int32, len(s.calls))
+		s.touched = make([]bool, len(s.requests))
 		s.scripts = make([][]int32, len(s.requests))
 		s.scores = make([]float64, len(s.requests))
 		s.candidates = make([][]int32, len(s.calls))

@@ -8,6 +8,16 @@ type Step struct {
 	Calls      []Target
 }
 
+// A Law says how the times of a service vary around their medians.
+type Law int
+
+const (
+	LogNormal Law = iota
+	Peaks         // one time of five is five times as long
+	Shifted       // half of the time is constant, the rest is exponential
+	laws      = iota
+)
+
 // A Target is a service that a step calls.
 type Target struct {
 	Service string
@@ -27,6 +37,7 @@ type Service struct {
 type App struct {
 	Front    string
 	Services map[string]Service
+	Laws     map[string]Law // of the times of a service
 	// Clients says that the recorder also notes the callers' moments, and not only the callees'.
 	Clients    bool
 	Quantum_us int64

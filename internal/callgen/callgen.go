@@ -34,7 +34,7 @@ func Make(app App, o Options) *calls.Set {
 	})
 	for i, p := range s.set.Places {
 		s.services[p.Program] = &service{
-			Service: app.Services[p.Program], place: int32(i),
+			Service: app.Services[p.Program], place: int32(i), law: app.Laws[p.Program],
 			free: app.Services[p.Program].Threads,
 		}
 	}
@@ -88,6 +88,7 @@ type simulation struct {
 type service struct {
 	Service
 	place   int32
+	law     Law
 	free    int
 	waiting []func()
 }
@@ -148,7 +149,18 @@ func (s *simulation) steps(at *service, call, path int32, rest []Step, done func
 		return
 	}
 	step := rest[0]
-	compute_us := step.Compute_us * math.Exp(step.Spread*s.random.NormFloat64())
+	compute_us := step.Compute_us
+	switch at.law {
+	case Shifted:
+		compute_us *= 0.5 + 0.72*s.random.ExpFloat64()
+	case Peaks:
+		if s.random.IntN(5) == 0 {
+			compute_us *= 5
+		}
+		compute_us *= math.Exp(step.Spread / 3 * s.random.NormFloat64())
+	default:
+		compute_us *= math.Exp(step.Spread * s.random.NormFloat64())
+	}
 	s.after(compute_us, func() {
 		pending := 1
 		got := func() {

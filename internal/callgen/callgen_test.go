@@ -67,3 +67,17 @@ func TestParts(t *testing.T) {
 		t.Errorf("%d parts with %d paths, want 3 with 4500", n, paths)
 	}
 }
+
+// Each random application has 6 to 10 services, and answers every request.
+func TestRandom(t *testing.T) {
+	for seed := range uint64(100) {
+		app := Random(seed)
+		if n := len(app.Services); n < 6 || n > 10 {
+			t.Errorf("seed %d: %d services", seed, n)
+		}
+		set := Make(app, Options{Requests: 5, PerSecond: 10, Seed: seed})
+		if set.Paths != 5 || len(set.Calls) < 5 {
+			t.Errorf("seed %d: %d calls, %d paths", seed, len(set.Calls), set.Paths)
+		}
+	}
+}
