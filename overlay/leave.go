@@ -7,7 +7,7 @@ func (n *Node) Leave(now Time) {
 	if n.leaving {
 		return
 	}
-	n.leaving, n.seeks, n.asked = true, nil, nil
+	n.leaving, n.seeks, n.asked, n.offers = true, nil, nil, 0
 	ins, outs := n.ins, n.outs
 	n.ins, n.outs = nil, nil
 	for _, i := range n.random.Perm(len(ins)) {
