@@ -138,8 +138,12 @@ func (n *Node) onPong(from Name, m Pong) {
 	}
 	switch {
 	case m.OK:
+		first := n.next == o.due
 		o.until, o.tries, o.promisedBy = 0, 0, ""
 		o.due = n.now + PingPeriod*7/8 + Time(n.random.Int64N(int64(PingPeriod/8)))
+		if first { // the node need not wake up to repeat this ping
+			n.next = max(n.deadline(), n.now+1)
+		}
 		n.wakeAt(o.due)
 	case o.next != "" || n.now < o.until:
 		o.tries = 0 // the peer is alive, and may hear of the edge soon

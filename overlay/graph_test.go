@@ -100,8 +100,16 @@ func TestLeave(t *testing.T) {
 			m.node.Leave(f.now)
 			f.watch(m)
 			f.run(400 * time.Millisecond)
+			for _, r := range m.node.asked { // only those that left before need not answer
+				if f.byName[r.to].node != nil {
+					t.Fatalf("%s has not left after 400 ms: %+v", m.name, r)
+				}
+			}
 			if !m.node.Left() {
-				t.Fatalf("%s has not left after 400 ms: %+v", m.name, m.node.asked[0])
+				f.run(AskTries * AskRetry)
+			}
+			if !m.node.Left() {
+				t.Fatalf("%s has not left: %+v", m.name, m.node.asked[0])
 			}
 			m.node = nil
 		}
