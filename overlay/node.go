@@ -122,17 +122,24 @@ func (n *Node) Next() Time { return n.next }
 
 // Touch reads the state that Tick and Receive read first. The sum that it returns has no meaning. A
 // simulator calls Touch for nodes whose turn comes soon, because a core fetches the state of
-// several nodes from memory at once. To fetch all of a node's state, call it with 0, and later with
-// 1.
+// several nodes from memory at once. To fetch all of a node's state, call it with 0, later with 1,
+// and later with 2.
 func (n *Node) Touch(step int) (sum Time) {
-	if step == 0 {
-		return n.next + Time(len(n.outs)) + Time(len(n.ins))
-	}
-	if len(n.outs) > 0 {
-		sum = n.outs[0].due
-	}
-	for i := 0; i < len(n.ins); i += 2 {
-		sum += n.ins[i].expires
+	switch step {
+	case 0:
+		sum = n.next + Time(len(n.seen.all)) + n.probeAt + Time(len(n.known.values)) +
+			n.advertiseAt + n.warmAt + Time(len(n.items)) + Time(len(n.budgets))
+	case 1:
+		for i := 0; i < len(n.ins); i += 2 {
+			sum += n.ins[i].expires
+		}
+		if len(n.outs) > 0 && n.outs[0] != nil {
+			sum++
+		}
+	case 2:
+		for _, o := range n.outs {
+			sum += o.due
+		}
 	}
 	return sum
 }

@@ -130,6 +130,7 @@ func (w *World) control() error {
 
 // Finish runs the controls that are due at the end.
 func (w *World) Finish() error {
+	w.finishing = true
 	for _, c := range w.controls {
 		if c.Schedule.Final {
 			if _, err := w.Execute(c.Control, &c.stream); err != nil {

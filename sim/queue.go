@@ -31,18 +31,22 @@ const (
 // A bucket has the events of a short time, in chunks. Chunks take less memory than growing slices,
 // and other buckets can use them again.
 type bucket struct {
-	first moment
+	at    Time   // at and round are the moment of the first event
 	chunk *chunk // nil: the bucket is empty
+	round uint16
+	count uint16 // number of events in the first chunk; all other chunks are full
 }
 
+func (b *bucket) first() moment { return moment{b.at, b.round} }
+
+// A chunk begins with its events, so that none of them lies on two cache lines.
 type chunk struct {
-	next   *chunk
-	count  int
 	events [chunkEvents]Event
+	next   *chunk
 }
 
-// chunkEvents makes a chunk 528 bytes long. The allocator wastes little memory for this size.
-const chunkEvents = 16
+// chunkEvents makes a chunk fit into 512 bytes, which is a size of the allocator.
+const chunkEvents = 15
 
 // newQueue returns a queue with buckets of 1<<shift ns, or without buckets if shift is 0.
 func newQueue(shift uint8) queue {
@@ -73,21 +77,21 @@ func (r *ring) push(e *Event, free **chunk) bool {
 	i := uint(number) % ringBuckets
 	b := &r.buckets[i]
 	m := moment{e.At, e.round}
-	if b.chunk == nil || m.before(b.first) {
-		b.first = m
+	if b.chunk == nil || m.before(b.first()) {
+		b.at, b.round = m.at, m.round
 		r.full[i/64] |= 1 << (i % 64)
 	}
-	c := b.chunk
-	if c == nil || c.count == chunkEvents {
-		if c = *free; c == nil {
+	if b.chunk == nil || b.count == chunkEvents {
+		c := *free
+		if c == nil {
 			c = new(chunk)
 		}
 		*free = c.next
-		c.next, c.count = b.chunk, 0
-		b.chunk = c
+		c.next = b.chunk
+		b.chunk, b.count = c, 0
 	}
-	c.events[c.count] = *e
-	c.count++
+	b.chunk.events[b.count] = *e
+	b.count++
 	r.count++
 	return true
 }
@@ -108,7 +112,7 @@ func (r *ring) next() moment {
 	if r.count == 0 {
 		return moment{at: Never}
 	}
-	return r.buckets[r.first()].first
+	return r.buckets[r.first()].first()
 }
 
 // first returns the index of the first bucket that has events.
@@ -140,14 +144,14 @@ func (q *queue) take(batch []Event, until moment) []Event {
 func (q *queue) takeOf(r *ring, batch []Event, until moment) []Event {
 	for r.next().before(until) {
 		i := r.first()
-		number := int64(r.buckets[i].first.at) >> r.shift
+		number := int64(r.buckets[i].at) >> r.shift
 		whole := Time(number+1)<<r.shift <= until.at
-		for c := r.empty(i); c != nil; c = q.release(c) {
+		for c, n := r.empty(i); c != nil; c, n = q.release(c) {
 			if whole {
-				batch = append(batch, c.events[:c.count]...)
+				batch = append(batch, c.events[:n]...)
 				continue
 			}
-			for _, e := range c.events[:c.count] {
+			for _, e := range c.events[:n] {
 				if (moment{e.At, e.round}).before(until) {
 					batch = append(batch, e)
 				} else {
@@ -162,23 +166,24 @@ func (q *queue) takeOf(r *ring, batch []Event, until moment) []Event {
 	return batch
 }
 
-// empty takes all events out of a bucket.
-func (r *ring) empty(i uint) *chunk {
+// empty takes all events out of a bucket. It returns the first chunk and the number of its events.
+func (r *ring) empty(i uint) (first *chunk, count int) {
 	b := &r.buckets[i]
-	all := b.chunk
+	first, count = b.chunk, int(b.count)
 	b.chunk = nil
 	r.full[i/64] &^= 1 << (i % 64)
-	for c := all; c != nil; c = c.next {
-		r.count -= c.count
+	r.count -= count
+	for c := first.next; c != nil; c = c.next {
+		r.count -= chunkEvents
 	}
-	return all
+	return first, count
 }
 
-// release makes a chunk free, and returns the next one.
-func (q *queue) release(c *chunk) *chunk {
-	next := c.next
+// release makes a chunk free. It returns the next one of its bucket and the number of its events.
+func (q *queue) release(c *chunk) (next *chunk, count int) {
+	next = c.next
 	c.next, q.free = q.free, c
-	return next
+	return next, chunkEvents
 }
 
 // advance is called when no event before a given time will be added any more. It moves events into
@@ -187,8 +192,8 @@ func (q *queue) advance(t Time) {
 	q.near.base = max(q.near.base, int64(t)>>q.near.shift)
 	q.mid.base = max(q.mid.base, int64(t)>>q.mid.shift)
 	for m := q.mid.next(); m.at>>q.mid.shift == Time(q.mid.base); m = q.mid.next() {
-		for c := q.mid.empty(q.mid.first()); c != nil; c = q.release(c) {
-			for _, e := range c.events[:c.count] {
+		for c, n := q.mid.empty(q.mid.first()); c != nil; c, n = q.release(c) {
+			for _, e := range c.events[:n] {
 				q.push(e)
 			}
 		}
@@ -200,8 +205,9 @@ func (q *queue) all() []Event {
 	all := append(make([]Event, 0, q.len()), q.far...)
 	for _, r := range []*ring{&q.near, &q.mid} {
 		for i := range r.buckets {
-			for c := r.buckets[i].chunk; c != nil; c = c.next {
-				all = append(all, c.events[:c.count]...)
+			b := &r.buckets[i]
+			for c, n := b.chunk, int(b.count); c != nil; c, n = c.next, chunkEvents {
+				all = append(all, c.events[:n]...)
 			}
 		}
 	}

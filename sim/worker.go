@@ -123,6 +123,9 @@ func (k *worker) warm(s *shard) {
 	for i := range k.batch {
 		e := &k.batch[i]
 		sum += turns[inShard(e.To)].drawn
+		if e.Kind&bulky != 0 && s.values[e.Word] != nil {
+			sum++
+		}
 		if p := k.w.warmers[e.Protocol]; p != nil {
 			sum += p.Warm(e)
 		}

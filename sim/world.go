@@ -55,6 +55,12 @@ type Grower interface {
 	Grow(shards int)
 }
 
+// A Mourner is told which nodes of this process die. The node is not up any more then. No worker
+// runs meanwhile.
+type Mourner interface {
+	Died(n Node)
+}
+
 // A Codec encodes the values that the events of a protocol carry.
 type Codec interface {
 	EncodeValue(to []byte, v any) ([]byte, error)
@@ -93,6 +99,7 @@ type World struct {
 	direct    bool
 	stopped   bool
 	over      bool   // the simulation has ended, although events are left
+	finishing bool   // the controls that are due at the end run
 	happened  moment // all events before it have happened
 	injected  uint32
 	done      Time // time at which RunEach last called its function
@@ -190,6 +197,14 @@ func (w *World) Within(d Time) { w.lookahead = min(w.lookahead, d) }
 
 // Now returns the time.
 func (w *World) Now() Time { return w.now.at }
+
+// Passed returns the time before which all events have happened. Only controls may call it.
+func (w *World) Passed() Time {
+	if w.finishing && !w.stopped {
+		return w.End
+	}
+	return w.now.at
+}
 
 // Joined returns how many nodes have joined so far, including dead ones.
 func (w *World) Joined() int { return w.joined }
@@ -324,6 +339,11 @@ func (w *World) Kill(i int) {
 	w.living[i] = w.living[last]
 	w.living = w.living[:last]
 	w.up[n>>6] &^= 1 << (n & 63)
+	for _, p := range w.protocols {
+		if m, ok := p.(Mourner); ok && w.Has(n) {
+			m.Died(n)
+		}
+	}
 }
 
 // Shuffle changes the order of the living nodes.

@@ -44,13 +44,19 @@ type Fleet struct {
 
 // members are the agents of a shard. Only the shard's worker uses them.
 type members struct {
+	f        *Fleet
 	agents   []agent
 	cx       *sim.Context // context of the agent whose turn it is
 	messages uint64
 	trains   uint64
-	reported []reported              // by observer
-	warming  [2 * soon]*overlay.Node // of the last events that were warmed
+	reported []reported        // by observer
+	warming  [4 * soon]warming // of the last events that were warmed
 	warmed   uint
+	kept     map[sim.Node]*kept // of the agents of the sample
+	// first has, for each living agent outside the sample, the time of its first train. The trains
+	// of these agents are only counted, so they need no events. 0: the agent is in the sample, or
+	// runs no trains.
+	first []sim.Time
 }
 
 // reported has the counts at an observer's last report.
@@ -59,16 +65,27 @@ type reported struct {
 	messages uint64
 }
 
-// agent is one node. It implements overlay.Transport.
+// agent is one node. It implements overlay.Transport. It fills one cache line.
 type agent struct {
 	in    *members
-	f     *Fleet
-	n     sim.Node
-	turn  uint32
-	wake  sim.Time   // when the next Tick comes; 0: no timer runs
-	draws sim.Stream // of the graph
 	graph *overlay.Node
-	pairs []*pair // only agents of the sample have them
+	wake  sim.Time   // when the next Tick comes; 0: no timer runs
+	next  sim.Time   // when the graph next has something to do
+	draws sim.Stream // of the graph
+	n     sim.Node
+}
+
+// warming is an event for whose agent state is read from memory.
+type warming struct {
+	a     *agent
+	graph *overlay.Node // nil: nothing is read
+	timer sim.Time      // when a timer ends; sim.Never: the event is no timer
+}
+
+// kept is what an agent of the sample keeps.
+type kept struct {
+	turn  uint32
+	pairs []*pair
 }
 
 // pair keeps what the trains between an agent and a neighbour have proven.
@@ -128,14 +145,15 @@ func (f *Fleet) Init(c *sim.Context) {
 // agent returns a node's agent, which knows to which node it belongs.
 func (f *Fleet) agent(n sim.Node) *agent {
 	a := f.of(n)
-	a.in, a.f, a.n = f.shards[n/sim.ShardNodes], f, n
+	a.in, a.n = f.shards[n/sim.ShardNodes], n
 	return a
 }
 
 // join gives an agent its part in the graph.
 func (a *agent) join(o overlay.Config) (err error) {
-	a.draws = sim.NewStream(a.f.w.Seed^0x0e41a, uint64(a.n))
-	o.Name, o.Degree, o.Transport = a.f.name(a.n), a.f.degree, a
+	f := a.in.f
+	a.draws = sim.NewStream(f.w.Seed^0x0e41a, uint64(a.n))
+	o.Name, o.Degree, o.Transport = f.name(a.n), f.degree, a
 	o.Random = rand.New(&a.draws)
 	a.graph, err = overlay.New(o)
 	return err
@@ -151,9 +169,31 @@ func (f *Fleet) start(c *sim.Context, o overlay.Config) {
 	a.in.cx = c
 	a.graph.Tick(time.Duration(c.Now()))
 	a.watch(c)
-	if !f.idle {
-		c.After(1+sim.Time(c.Random().Below(uint64(f.budget))), f.own, probe, 0)
+	if f.idle {
+		return
 	}
+	wait := 1 + sim.Time(c.Random().Below(uint64(f.budget)))
+	if f.sampled(a.n) {
+		c.After(wait, f.own, probe, 0)
+	} else {
+		a.in.first[a.n%sim.ShardNodes] = c.Now() + wait
+	}
+}
+
+// uncounted returns how many trains an agent outside the sample has run.
+func (s *members) uncounted(n sim.Node) uint64 {
+	first, now := s.first[n%sim.ShardNodes], s.f.w.Passed()
+	if first == 0 || first >= now {
+		return 0
+	}
+	return 1 + uint64((now-1-first)/s.f.budget)
+}
+
+// Died counts the trains of an agent that died.
+func (f *Fleet) Died(n sim.Node) {
+	s := f.shards[n/sim.ShardNodes]
+	s.trains += s.uncounted(n)
+	s.first[n%sim.ShardNodes] = 0
 }
 
 // LeaveTrains says that another protocol decides when agents run trains.
@@ -192,13 +232,19 @@ const leastWait = sim.Time(time.Millisecond)
 
 // watch makes sure that the next Tick comes in time.
 func (a *agent) watch(c *sim.Context) {
-	at := max(sim.Time(a.graph.Next()), c.Now()+leastWait)
+	a.next = sim.Time(a.graph.Next())
+	a.wait(c)
+}
+
+// wait makes sure that a Tick comes when the graph has something to do.
+func (a *agent) wait(c *sim.Context) {
+	at := max(a.next, c.Now()+leastWait)
 	if a.wake > c.Now() && a.wake <= at {
 		return
 	}
 	a.wake = at
 	if at < endless {
-		c.After(at-c.Now(), a.f.own, tick, 0)
+		c.After(at-c.Now(), a.in.f.own, tick, 0)
 	}
 }
 
@@ -208,39 +254,42 @@ const endless = sim.Time(math.MaxInt64 / 2)
 // Send sends a message of the graph.
 func (a *agent) Send(to overlay.Name, m overlay.Message) {
 	a.in.messages++
-	a.in.cx.SendValue(a.f.tr, node(to), a.f.own, message, m)
+	a.in.cx.SendValue(a.in.f.tr, node(to), a.in.f.own, message, m)
 }
 
-// soon is the number of events between two steps of Warm for one agent. In this time the core
+// soon is the number of events between two steps of Warm for an agent. In this time the core
 // fetches from memory what the first step asked for.
 const soon = 4
 
 // Warm reads the beginning of the state of the agent that an event is for. It also reads further
 // parts of the states that two earlier events need.
 func (f *Fleet) Warm(e *sim.Event) uint64 {
-	if e.Plain() == probe && !f.sampled(e.To) {
-		return 0
-	}
 	s := f.shards[e.To/sim.ShardNodes]
 	s.warmed++
-	now := &s.warming[s.warmed%uint(len(s.warming))]
-	before, sum := *now, uint64(0)
-	*now = s.agents[e.To%sim.ShardNodes].graph
-	if before != nil {
-		sum = uint64(before.Touch(1))
+	now := warming{a: &s.agents[e.To%sim.ShardNodes], timer: sim.Never}
+	if e.Plain() == tick {
+		now.timer = e.At
 	}
-	if g := s.warming[(s.warmed-soon)%uint(len(s.warming))]; g != nil {
-		sum += uint64(g.Touch(0))
+	s.warming[s.warmed%uint(len(s.warming))] = now
+	sum := overlay.Time(now.a.next)
+	if b := s.before(1); b.a != nil && b.a.next <= b.timer && b.a.graph != nil {
+		b.graph = b.a.graph
+		sum += b.graph.Touch(0)
 	}
-	return sum
+	for step := 1; step < 3; step++ {
+		if g := s.before(step + 1).graph; g != nil {
+			sum += g.Touch(step)
+		}
+	}
+	return uint64(sum)
+}
+
+// before returns an event that was warmed the given number of steps ago.
+func (s *members) before(steps int) *warming {
+	return &s.warming[(s.warmed-uint(steps)*soon)%uint(len(s.warming))]
 }
 
 func (f *Fleet) Receive(c *sim.Context, e *sim.Event) {
-	if e.Plain() == probe && !f.sampled(e.To) { // it counts, but keeps nothing
-		f.shards[e.To/sim.ShardNodes].trains++
-		c.After(f.budget, f.own, probe, 0)
-		return
-	}
 	a := f.of(e.To)
 	if a.graph == nil && f.idle { // the server named the node to others before it became an agent
 		c.Take(e)
@@ -255,6 +304,10 @@ func (f *Fleet) Receive(c *sim.Context, e *sim.Event) {
 	case tick:
 		if a.wake == c.Now() {
 			a.wake = 0
+			if a.next > c.Now() { // what the timer was for has happened already
+				a.wait(c)
+				return
+			}
 			a.in.cx = c
 			a.graph.Tick(now)
 			a.watch(c)
@@ -280,43 +333,49 @@ func (f *Fleet) sampled(n sim.Node) bool { return int(n)%f.sample == 0 }
 // probe runs a train with the next neighbour.
 func (a *agent) probe(c *sim.Context) {
 	a.in.trains++
-	a.turn++
+	k := a.in.kept[a.n]
+	if k == nil {
+		k = &kept{}
+		a.in.kept[a.n] = k
+	}
+	k.turn++
 	outs, _ := a.graph.Neighbours()
 	if len(outs) == 0 {
 		return
 	}
 	slices.Sort(outs)
-	peer := node(outs[int(a.turn)%len(outs)])
+	peer := node(outs[int(k.turn)%len(outs)])
 	if !c.Up(peer) {
 		return
 	}
-	if err := a.train(c, peer); err != nil {
+	if err := a.train(c, k, peer); err != nil {
 		c.Fail("train with node %d: %w", peer, err)
 	}
 }
 
-func (a *agent) train(c *sim.Context, peer sim.Node) error {
-	i := slices.IndexFunc(a.pairs, func(p *pair) bool { return p.peer == peer })
+func (a *agent) train(c *sim.Context, k *kept, peer sim.Node) error {
+	f := a.in.f
+	i := slices.IndexFunc(k.pairs, func(p *pair) bool { return p.peer == peer })
 	if i < 0 {
-		a.pairs = slices.DeleteFunc(a.pairs, func(p *pair) bool {
-			return c.Now()-p.last > a.f.keep || !c.Up(p.peer)
+		k.pairs = slices.DeleteFunc(k.pairs, func(p *pair) bool {
+			return c.Now()-p.last > f.keep || !c.Up(p.peer)
 		})
 		p, err := tscratio.NewPair(Described("a"), Described("b"), tscratio.DefaultAssumptions())
 		if err != nil {
 			return err
 		}
-		i = len(a.pairs)
-		a.pairs = append(a.pairs, &pair{peer: peer, of: p, first: c.Now()})
+		i = len(k.pairs)
+		k.pairs = append(k.pairs, &pair{peer: peer, of: p, first: c.Now()})
 	}
-	mine, theirs := CounterOf(a.f.w, a.n), CounterOf(a.f.w, peer)
-	exchanges, at := a.f.Exchange(c.Random(), c.Now(), a.f.exchanges,
+	mine, theirs := CounterOf(f.w, a.n), CounterOf(f.w, peer)
+	exchanges, at := f.Exchange(c.Random(), c.Now(), f.exchanges,
 		func(t sim.Time, _ bool) uint64 { return mine.At(t) },
 		func(t sim.Time, _ bool) uint64 { return theirs.At(t) })
 	if len(exchanges) == 0 {
 		return nil
 	}
-	a.pairs[i].last = at
-	return a.pairs[i].of.Add(tscratio.Train{By: tscratio.StartedByA, Exchanges: exchanges})
+	k.pairs[i].last = at
+	return k.pairs[i].of.Add(tscratio.Train{By: tscratio.StartedByA, Exchanges: exchanges})
 }
 
 // A Stamp returns the stamp of a packet that leaves a node or reaches it.

@@ -176,3 +176,18 @@ func TestSmallGraph(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestTrainsAreCounted runs a dying fleet twice. First all agents keep what their trains prove, and
+// then few, so that the trains of the others are only counted. The counts must be equal.
+func TestTrainsAreCounted(t *testing.T) {
+	set := []string{"network.size", "60", "init.join", "AgentGraph", "GROWN", "0", "CHURN", "0.05",
+		"MEASURED", "7s", "control.observe.step", "2s", "protocol.agents.train", "300ms"}
+	trains := func(sample string) []string {
+		out, _ := run(t, 1, append(set[:len(set):len(set)], "protocol.agents.sample", sample)...)
+		return regexp.MustCompile(`(agents|trains)=\d+`).FindAllString(out, -1)
+	}
+	all, few := trains("1"), trains("1000")
+	if fmt.Sprint(all) != fmt.Sprint(few) || len(all) != 10 {
+		t.Errorf("%v, and %v if all agents keep their trains", few, all)
+	}
+}

@@ -54,11 +54,12 @@ func (o *observer) Measure(w *sim.World, shard int) []byte {
 			return
 		}
 		c.living++
+		c.trains += s.uncounted(n)
 		outs, ins := a.graph.Neighbours()
 		if len(outs) != o.f.degree || len(ins) != o.f.degree {
 			c.irregular++
 		}
-		for _, p := range a.pairs {
+		for _, p := range a.pairs() {
 			if !w.Up(p.peer) || p.of.Trains() < 2 {
 				continue
 			}
@@ -80,6 +81,14 @@ func (o *observer) Measure(w *sim.World, shard int) []byte {
 		to = binary.LittleEndian.AppendUint64(to, v)
 	}
 	return append(to, bounds...)
+}
+
+// pairs returns what the agent has kept about its neighbours.
+func (a *agent) pairs() []*pair {
+	if k := a.in.kept[a.n]; k != nil {
+		return k.pairs
+	}
+	return nil
 }
 
 // bound translates a reading between the first and the last train of a pair. It returns the half

@@ -13,7 +13,7 @@ import (
 
 // stateVersion is the version of the state of agents in a checkpoint, which sim/FORMAT.md
 // describes.
-const stateVersion = 1
+const stateVersion = 2
 
 // Parts are the agents.
 func (f *Fleet) Parts() []sim.Part { return []sim.Part{f} }
@@ -22,8 +22,9 @@ func (f *Fleet) Allocate(shard int) {
 	for len(f.shards) <= shard {
 		f.shards = append(f.shards, nil)
 	}
-	f.shards[shard] = &members{agents: make([]agent, sim.ShardNodes),
-		reported: make([]reported, f.observers)}
+	f.shards[shard] = &members{f: f, agents: make([]agent, sim.ShardNodes),
+		reported: make([]reported, f.observers), kept: map[sim.Node]*kept{},
+		first: make([]sim.Time, sim.ShardNodes)}
 }
 
 // Grow makes the names of all nodes, since any of them may send a message to a node of this
@@ -73,17 +74,22 @@ func (f *Fleet) Encode(shard int, to []byte) []byte {
 
 func (a *agent) encode(to []byte) []byte {
 	le := binary.LittleEndian
-	to = le.AppendUint32(to, a.turn)
+	k := a.in.kept[a.n]
+	if k == nil {
+		k = &kept{}
+	}
+	to = le.AppendUint32(to, k.turn)
 	to = le.AppendUint64(to, uint64(a.wake))
+	to = le.AppendUint64(to, uint64(a.in.first[a.n%sim.ShardNodes]))
 	to = le.AppendUint64(to, a.draws.Drawn())
-	to = le.AppendUint32(to, uint32(len(a.pairs)))
-	for _, p := range a.pairs {
+	to = le.AppendUint32(to, uint32(len(k.pairs)))
+	for _, p := range k.pairs {
 		b := p.of.Encode()
 		to = le.AppendUint32(to, uint32(p.peer))
 		to = le.AppendUint64(le.AppendUint64(to, uint64(p.first)), uint64(p.last))
 		to = append(le.AppendUint32(to, uint32(len(b))), b...)
 	}
-	to, err := a.graph.AppendState(to, a.f.codec())
+	to, err := a.graph.AppendState(to, a.in.f.codec())
 	if err != nil { // agents do not search
 		panic(err)
 	}
@@ -125,24 +131,30 @@ func (a *agent) decode(from []byte) error {
 		return err
 	}
 	in := &sim.State{Bytes: from}
-	a.turn, a.wake = in.U32(), sim.Time(in.U64())
+	k := &kept{turn: in.U32()}
+	a.wake = sim.Time(in.U64())
+	a.in.first[a.n%sim.ShardNodes] = sim.Time(in.U64())
 	drawn := in.U64()
 	for range in.U32() {
 		p := &pair{peer: sim.Node(in.U32()), first: sim.Time(in.U64()), last: sim.Time(in.U64())}
 		b := in.Take(uint64(in.U32()))
-		if in.Short || int(p.peer) >= a.f.w.Joined() {
+		if in.Short || int(p.peer) >= a.in.f.w.Joined() {
 			return errState
 		}
 		var err error
 		if p.of, err = tscratio.DecodePair(b); err != nil {
 			return err
 		}
-		a.pairs = append(a.pairs, p)
+		k.pairs = append(k.pairs, p)
 	}
-	rest, err := a.graph.RestoreState(in.Bytes, a.f.codec())
+	if k.turn > 0 || len(k.pairs) > 0 {
+		a.in.kept[a.n] = k
+	}
+	rest, err := a.graph.RestoreState(in.Bytes, a.in.f.codec())
 	if err == nil && (in.Short || len(rest) > 0) {
 		err = errState
 	}
 	a.draws.Restore(drawn) // a new node has drawn nothing yet
+	a.next = sim.Time(a.graph.Next())
 	return err
 }

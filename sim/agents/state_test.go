@@ -82,9 +82,9 @@ func TestDamagedAgents(t *testing.T) {
 	if err := decode(good); err != nil || !bytes.Equal(f.Encode(0, nil), good) {
 		t.Fatalf("the state differs: %v", err)
 	}
-	if err := decode(append([]byte{2}, good[1:]...)); err == nil ||
-		!strings.Contains(err.Error(), "version 2") {
-		t.Errorf("version 2: %v", err)
+	if err := decode(append([]byte{1}, good[1:]...)); err == nil ||
+		!strings.Contains(err.Error(), "version 1") {
+		t.Errorf("version 1: %v", err)
 	}
 	r := seed.Random(t)
 	for range 300 {

@@ -332,6 +332,11 @@ func (s *Simulation) Run(ctx context.Context) error {
 	if err := s.Start(); err != nil {
 		return err
 	}
+	return s.RunStarted(ctx)
+}
+
+// RunStarted runs the simulation after Start, or after its world was restored from a checkpoint.
+func (s *Simulation) RunStarted(ctx context.Context) error {
 	if s.Cycles > 0 {
 		return s.World.Cycle(ctx, s.Cycles)
 	}
