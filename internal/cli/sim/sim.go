@@ -124,9 +124,6 @@ func describe(choices []config.Choice) string {
 	return strings.Join(all, " ")
 }
 
-// garbage_percent limits garbage, as a part of the size of all nodes' state.
-const garbage_percent = 30
-
 // options are the flags that say how to run a simulation.
 type options struct {
 	path                string // path of the configuration
@@ -151,7 +148,6 @@ func run(cmd *cobra.Command, f *config.File, o options, shown *section) error {
 		return command.Usagef("--checkpoint and --restart need the event engine: " +
 			"use simulation.endtime")
 	}
-	// Almost all memory is state of nodes. By default, Go would let garbage take as much again.
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage_percent))
 	began := time.Now()
 	if err := simulate(cmd.Context(), s, f.Sum(), o); err != nil {
@@ -186,13 +182,12 @@ func simulate(ctx context.Context, s *library.Simulation, id [32]byte, o options
 		if err := s.World.Restore(id, file); err != nil {
 			return fmt.Errorf("restart from %q: %w", o.restart, err)
 		}
-	} else if o.checkpoint == "" {
-		return s.Run(ctx)
 	} else if err := s.Start(); err != nil {
 		return err
 	}
+	defer letGarbageGrow()()
 	if o.checkpoint == "" {
-		return s.World.Run(ctx)
+		return s.RunStarted(ctx)
 	}
 	return s.World.RunEach(ctx, sim.Time(o.every), func() error {
 		return s.World.SaveCheckpoint(o.checkpoint, id)
