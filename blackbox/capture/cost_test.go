@@ -152,12 +152,18 @@ func BenchmarkCost(b *testing.B) {
 	in, out, rings := startLoad(b)
 	for _, c := range []struct {
 		what, name string
-		also       Also
+		o          Options
+		empty      bool // the programs do nothing: this is what the kernel itself takes
 	}{
-		{"ping-pong", "ping-pong", Also{}}, {"burst", "burst", Also{}},
-		{"ping-pong", "ping-pong with arrivals", Also{Arrivals: true}},
-		{"ping-pong", "ping-pong with threads", Also{Threads: true}},
+		{what: "ping-pong", name: "ping-pong"},
+		{what: "burst", name: "burst"},
+		{"ping-pong", "ping-pong with arrivals", Options{Also: Also{Arrivals: true}}, false},
+		{"ping-pong", "ping-pong with threads", Options{Also: Also{Threads: true}}, false},
+		{"ping-pong", "ping-pong excluded", Options{Only: Filter{Programs: []string{"-"}}}, false},
+		{"ping-pong", "ping-pong with empty programs", Options{}, true},
+		{"burst", "burst with empty programs", Options{}, true},
 	} {
+		c.o.Dir = rings
 		what := c.what
 		b.Run(c.name, func(b *testing.B) {
 			var off, added []float64 // ns a call
@@ -167,9 +173,14 @@ func BenchmarkCost(b *testing.B) {
 				var pair [2]float64 // without and with a capture
 				for on := range pair {
 					var capture *Capture
-					if on == 1 {
+					var nothing []*simple
+					if on == 1 && c.empty {
+						for _, hook := range []string{hookBegin, hookSent, hookReceived} {
+							nothing = append(nothing, startSimple(hook))
+						}
+					} else if on == 1 {
 						var err error
-						capture, err = Start(Options{Dir: rings, Also: c.also})
+						capture, err = Start(c.o)
 						must(err)
 					}
 					before := processorTime()
@@ -186,6 +197,9 @@ func BenchmarkCost(b *testing.B) {
 						}
 						must(capture.Close())
 					}
+					for _, s := range nothing {
+						s.stop()
+					}
 				}
 				off, added = append(off, pair[0]), append(added, pair[1]-pair[0])
 			}
@@ -200,7 +214,7 @@ func BenchmarkCost(b *testing.B) {
 }
 
 // startLoad starts loadMain and a drainer.
-func startLoad(b *testing.B) (in io.Writer, out io.Reader, rings string) {
+func startLoad(b testing.TB) (in io.Writer, out io.Reader, rings string) {
 	cmd, err := reexec.Command()
 	must(err)
 	cmd.Env, cmd.Stderr = append(os.Environ(), costVariable+"=1"), os.Stderr
@@ -221,8 +235,37 @@ func startLoad(b *testing.B) (in io.Writer, out io.Reader, rings string) {
 	return orders, out, rings
 }
 
+// simple is a program that runs next to those of a capture.
+type simple struct {
+	*ebpf.Program
+	hook link.Link
+}
+
+// startSimple starts a program that does nothing but call the given functions of the kernel.
+func startSimple(hook string, calls ...asm.BuiltinFunc) *simple {
+	spec := &ebpf.ProgramSpec{
+		Name: "simple", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: hook,
+		License: licence,
+	}
+	for _, call := range calls {
+		spec.Instructions = append(spec.Instructions, call.Call())
+	}
+	spec.Instructions = append(spec.Instructions, asm.Mov.Imm(asm.R0, 0), asm.Return())
+	p, err := ebpf.NewProgram(spec)
+	must(err)
+	l, err := link.AttachTracing(link.TracingOptions{Program: p})
+	must(err)
+	return &simple{p, l}
+}
+
+func (s *simple) stop() {
+	must(s.hook.Close())
+	must(s.Close())
+}
+
 // BenchmarkPrograms says how long each program runs, as the kernel measures it. That includes the
-// time of the measurement itself: "empty" is a program that does nothing. It needs root.
+// time of the measurement itself: "empty" is a program that does nothing. "thread" only asks for
+// the present thread, and "clock" only reads the clock. It needs root.
 func BenchmarkPrograms(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")
@@ -230,41 +273,39 @@ func BenchmarkPrograms(b *testing.B) {
 	stats, err := ebpf.EnableStats(0)
 	must(err)
 	defer stats.Close()
-	empty, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "empty", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp,
-		AttachTo: hookReceived, License: licence,
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-	})
-	must(err)
-	defer empty.Close()
-	hook, err := link.AttachTracing(link.TracingOptions{Program: empty})
-	must(err)
-	defer hook.Close()
 	in, out, rings := startLoad(b)
 	each := map[string][]float64{} // ns a run
-	for range b.N {
-		c, err := Start(Options{Dir: rings, Also: Also{true, true, true}})
-		must(err)
-		before, err := empty.Stats()
-		must(err)
+	// measure notes how long programs run while messages are exchanged.
+	measure := func(all map[string]*ebpf.Program, suffix string) {
 		for _, what := range []string{"ping-pong", "wakes"} {
 			fmt.Fprintln(in, what, 30)
 			var ns float64
 			_, err := fmt.Fscan(out, &ns)
 			must(err)
 		}
-		for name, p := range c.kernel.programs.Programs {
+		for name, p := range all {
 			s, err := p.Stats()
 			must(err)
 			if s.RunCount > 1000 {
-				each[name] = append(each[name], float64(s.Runtime)/float64(s.RunCount))
+				each[name+suffix] = append(each[name+suffix],
+					float64(s.Runtime)/float64(s.RunCount))
 			}
 		}
-		after, err := empty.Stats()
-		must(err)
-		each["empty"] = append(each["empty"], float64(after.Runtime-before.Runtime)/
-			float64(after.RunCount-before.RunCount))
-		must(c.Close())
+	}
+	for range b.N {
+		for name, calls := range map[string][]asm.BuiltinFunc{
+			"empty": nil, "thread": {asm.FnGetCurrentPidTgid}, "clock": {asm.FnKtimeGetNs},
+		} {
+			s := startSimple(hookBegin, calls...)
+			measure(map[string]*ebpf.Program{name: s.Program}, "")
+			s.stop()
+		}
+		for suffix, also := range map[string]Also{"": {}, "-with-all": {true, true, true}} {
+			c, err := Start(Options{Dir: rings, Also: also})
+			must(err)
+			measure(c.kernel.programs.Programs, suffix)
+			must(c.Close())
+		}
 	}
 	b.ReportMetric(0, "ns/op")
 	for name, ns := range each {

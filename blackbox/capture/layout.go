@@ -78,9 +78,10 @@ const (
 // These are offsets in the head of a ring. The programs write the first cache line, and the capture
 // writes the second.
 const (
-	headWritten = 0 // number of sightings that were ever put into the ring
-	headLost    = 8 // number of messages for which the ring had no room
-	headRead    = 64
+	headWritten = 0  // number of sightings that were ever put into the ring
+	headLost    = 8  // number of messages for which the ring had no room
+	headSeen    = 16 // headRead, as the programs saw it last
+	headRead    = 64 // number of sightings that the capture has taken
 	headBytes   = 128
 )
 

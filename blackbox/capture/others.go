@@ -48,6 +48,7 @@ func (w *writer) plain(sent bool) {
 	)
 	w.memory(sent)
 	w.checksum()
+	w.add(asm.Ja.Label("report"))
 }
 
 // waiting notes how many pieces of data wait for the receiver. The clock was read before, for the

@@ -24,27 +24,43 @@ type writer struct {
 	own    uint32 // the agent's process, or 0
 	groups bool   // report in which cgroup a thread is
 	to     asm.Instructions
+	rare   asm.Instructions // come after the end of the others
 }
 
 func (w *writer) add(i ...asm.Instruction) { w.to = append(w.to, i...) }
+
+// rarely puts the instructions that f adds behind those that most messages need. So the latter are
+// close together in memory, and fill fewer lines of the processor's caches. The others are reached
+// by a jump, and end with one.
+func (w *writer) rarely(f func()) {
+	usual := w.to
+	w.to = nil
+	f()
+	w.rare = append(w.rare, w.to...)
+	w.to = usual
+}
 
 // copied copies a field from the structure at R1 to a place behind R9. It changes R2.
 func (w *writer) copied(to, from int16, size asm.Size) {
 	w.add(asm.LoadMem(asm.R2, asm.R1, from, size), asm.StoreMem(asm.R9, to, asm.R2, size))
 }
 
-// lose counts a message that cannot be reported, and ends the program.
+// lose ends the program. At the label "full", it first counts a message that cannot be reported.
 func (w *writer) lose() {
-	w.add(
-		asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapLost).WithSymbol("full"),
-		asm.Mov.Imm(asm.R2, 1),
-		asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0),
-	)
+	w.rarely(func() {
+		w.add(
+			asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapLost).WithSymbol("full"),
+			asm.Mov.Imm(asm.R2, 1),
+			asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0),
+			asm.Ja.Label("end"),
+		)
+	})
 	w.end()
 }
 
 func (w *writer) end() {
 	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("end"), asm.Return())
+	w.add(w.rare...)
 }
 
 // entry loads the address of the entry of the thread in R8 into R9.
@@ -102,8 +118,16 @@ func (w *writer) thread() {
 	w.entry()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R9, threadNamed, asm.DWord),
-		asm.JEq.Reg(asm.R1, asm.R8, "named"),
-		asm.LoadMem(asm.R1, asm.R9, threadSkipped, asm.DWord),
+		asm.JNE.Reg(asm.R1, asm.R8, "not named"),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("named"),
+	)
+	w.rarely(w.nameThread)
+}
+
+// nameThread reports the thread's name.
+func (w *writer) nameThread() {
+	w.add(
+		asm.LoadMem(asm.R1, asm.R9, threadSkipped, asm.DWord).WithSymbol("not named"),
 		asm.JEq.Reg(asm.R1, asm.R8, "end"),
 	)
 	if len(w.chosen.programs)+len(w.chosen.cgroups) > 0 {
@@ -136,17 +160,16 @@ func (w *writer) thread() {
 		asm.StoreMem(asm.R9, threadSocket, asm.R1, asm.DWord),
 		asm.StoreMem(asm.R9, threadBegan, asm.R1, asm.DWord),
 		asm.StoreMem(asm.R9, threadNamed, asm.R8, asm.DWord),
+		asm.Ja.Label("named"),
 	)
-	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("named"))
 }
 
 // socket loads the kind of the socket into R3, and the address of its entry in mapSockets into R4.
 // If the socket was not described before in this round, it first reports a description. It ends the
 // program for a socket that is neither IPv4, IPv6 nor UNIX.
 func (w *writer) socket() {
-	f := w.f
 	w.add(
-		asm.LoadMem(asm.R2, asm.R7, f.cookie, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R7, w.f.cookie, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.R2),
 		asm.And.Imm(asm.R1, int32(w.s.slots-1)),
 		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(uint(w.s.socketBytes)))),
@@ -156,8 +179,16 @@ func (w *writer) socket() {
 		asm.Mov.Reg(asm.R1, asm.R3),
 		asm.RSh.Imm(asm.R1, kindBits),
 		asm.JEq.Imm(asm.R1, 0, "unknown"), // the entry was not used yet, or there is no cookie yet
-		asm.JEq.Reg(asm.R1, asm.R2, "described"),
+		asm.JNE.Reg(asm.R1, asm.R2, "unknown"),
+		asm.And.Imm(asm.R3, 1<<kindBits-1).WithSymbol("described"),
+	)
+	w.rarely(w.describeSocket)
+}
 
+// describeSocket reports a description of the socket, unless that was done before in this round.
+func (w *writer) describeSocket() {
+	f := w.f
+	w.add(
 		asm.LoadMem(asm.R1, asm.R7, f.family, asm.Half).WithSymbol("unknown"),
 		asm.JEq.Imm(asm.R1, unix.AF_INET, "wanted"),
 		asm.JEq.Imm(asm.R1, unix.AF_INET6, "wanted"),
@@ -207,7 +238,7 @@ func (w *writer) socket() {
 		asm.LSh.Imm(asm.R2, kindBits),
 		asm.Or.Reg(asm.R3, asm.R2),
 		asm.StoreMem(asm.R4, 0, asm.R3, asm.DWord),
-		asm.And.Imm(asm.R3, 1<<kindBits-1).WithSymbol("described"),
+		asm.Ja.Label("described"),
 	)
 }
 
@@ -337,11 +368,11 @@ func (w *writer) report(ring int32, fill func()) {
 		asm.LoadMapValue(asm.R5, 0, heads).WithReference(mapHeads),
 		asm.Add.Reg(asm.R5, asm.R1),
 		asm.LoadMem(asm.R2, asm.R5, headWritten, asm.DWord),
-		asm.LoadMem(asm.R3, asm.R5, headRead, asm.DWord),
+		asm.LoadMem(asm.R3, asm.R5, headSeen, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.R2),
 		asm.Sub.Reg(asm.R1, asm.R3),
-		asm.JGE.Imm(asm.R1, int32(s.sightings), "no room"),
-		asm.Mov.Reg(asm.R1, asm.R2),
+		asm.JGE.Imm(asm.R1, int32(s.sightings), "look"),
+		asm.Mov.Reg(asm.R1, asm.R2).WithSymbol("room"),
 		asm.And.Imm(asm.R1, int32(s.sightings-1)),
 		asm.LSh.Imm(asm.R1, each),
 		asm.LSh.Imm(asm.R0, perProcessor+perRing+each),
@@ -365,12 +396,20 @@ func (w *writer) report(ring int32, fill func()) {
 			asm.FetchAdd.Mem(asm.R5, asm.R1, asm.DWord, headWritten),
 		)
 	}
-	w.add(
-		asm.Ja.Label("end"),
-		asm.LoadMem(asm.R1, asm.R5, headLost, asm.DWord).WithSymbol("no room"),
-		asm.Add.Imm(asm.R1, 1),
-		asm.StoreMem(asm.R5, headLost, asm.R1, asm.DWord),
-		asm.Ja.Label("end"),
-	)
+	w.rarely(func() {
+		// The capture writes headRead, so the line that has it may be in another processor's cache.
+		// The programs look at it only if the ring seems to be full.
+		w.add(
+			asm.LoadMem(asm.R3, asm.R5, headRead, asm.DWord).WithSymbol("look"),
+			asm.StoreMem(asm.R5, headSeen, asm.R3, asm.DWord),
+			asm.Mov.Reg(asm.R1, asm.R2),
+			asm.Sub.Reg(asm.R1, asm.R3),
+			asm.JLT.Imm(asm.R1, int32(s.sightings), "room"),
+			asm.LoadMem(asm.R1, asm.R5, headLost, asm.DWord),
+			asm.Add.Imm(asm.R1, 1),
+			asm.StoreMem(asm.R5, headLost, asm.R1, asm.DWord),
+			asm.Ja.Label("end"),
+		)
+	})
 	w.lose()
 }

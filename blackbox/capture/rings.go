@@ -24,7 +24,7 @@ var _ = [1]struct{}{}[unsafe.Sizeof(sighting{})-sightingBytes]
 
 // head is the head of a ring. Its fields are at the offsets headWritten, headLost and headRead.
 type head struct {
-	written, lost atomic.Uint64 // owned by the programs
+	written, lost atomic.Uint64 // owned by the programs, like headSeen behind them
 	_             [headRead - 16]byte
 	read          atomic.Uint64 // owned by the capture
 	_             [headBytes - headRead - 8]byte
