@@ -303,9 +303,8 @@ func TestBarAnswersOfAnyJob(t *testing.T) {
 }
 
 // fixedJob returns the random source of a job. By default the jobs are always the same; a seed can
-// be set to draw others. One of 7,800 jobs that were drawn at random showed a false sentence. The
-// cause is mended. Only a full run of the bar draws jobs, until 12,000 drawn jobs in a row have
-// shown no false sentence.
+// be set to draw others. Only a full run of the bar draws jobs, until 12,000 drawn jobs in a row
+// have shown no false sentence.
 func fixedJob(t *testing.T, number int) *rand.Rand {
 	if os.Getenv(seed.Variable) != "" {
 		return seed.Random(t)

@@ -105,7 +105,7 @@ func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, 
 	if d.Hi < 0 {
 		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Elapsed})
 	}
-	// w.number is 0 for a duration that begins at another tuple, of which the tuple was made
+	// w.number is 0 if the duration begins at another tuple, of which this one was made.
 	if w.in.options.Events != nil && w.number > 0 {
 		w.apart = append(w.apart, apart{l.key.from, l.key.to, d.Elapsed})
 	}
