@@ -12,7 +12,7 @@ type StreamRow struct {
 	PathsRow
 	Messages int64 `json:"messages"` // a call is two messages
 	Kept     int   `json:"kept"`     // the most calls that the stream kept at once
-	// Memory_MB is the most memory that this process had so far, with what else it does.
+	// Memory_MB is the largest memory of this process so far, its other work included.
 	Memory_MB float64 `json:"memory_mb"`
 }
 
