@@ -3,15 +3,15 @@ package capture
 // order brings messages into the order of their stamps. Messages with the same stamp keep their
 // order.
 //
-// They come from several rings, and those of one ring are nearly in order. So there are few runs,
-// which are parts that are in order already. order merges neighbouring runs until one is left.
+// The messages of one ring are nearly in order. So the messages of all rings consist of few runs:
+// parts that are in order. order merges neighbouring runs until one is left.
 type order struct {
 	ends  []int // where the runs end
 	spare []seen
 }
 
-// sort returns the messages in order. The result may be in other memory, which was o.spare. Then
-// o.spare is the memory of the argument.
+// sort returns the messages in order. It may put them into the memory of o.spare. Then o.spare
+// becomes the memory of the argument.
 func (o *order) sort(all []seen) []seen {
 	o.ends = o.ends[:0]
 	for i := 1; i <= len(all); i++ {

@@ -113,7 +113,8 @@ func TestBadData(t *testing.T) {
 	}
 }
 
-// No data stop a method: calls at any moments, between any places, caused in circles.
+// Every method ends, whatever the data are: calls at any moments, between any places, caused in
+// circles.
 func TestAnyCalls(t *testing.T) {
 	random := seed.Random(t)
 	for range 15 {

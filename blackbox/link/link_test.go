@@ -63,8 +63,8 @@ func TestLearnt(t *testing.T) {
 	}
 }
 
-// Applications that nobody thought of are linked well at a low load: two requests that overlap are
-// not taken for each other, and links that are called sure are right.
+// At a low load, calls of random applications are linked well: two requests that overlap are not
+// taken for each other, and links that are called sure are right.
 func TestRandomApps(t *testing.T) {
 	var sure, wrong, paths, right int
 	for _, seed := range []uint64{10, 12} {
