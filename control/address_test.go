@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An address that lacks a part is refused with what it lacks, and not by the system ("invalid
-// argument").
+// The error about an incomplete address names the missing part. The system would only say "invalid
+// argument".
 func TestAddressNeedsHostAndPort(t *testing.T) {
 	t.Parallel()
 	key := must(NewKey("a", RoleServer))(t)

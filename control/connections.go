@@ -39,8 +39,8 @@ func (s *Server) note(peer Peer, public, fd string) {
 	}
 }
 
-// mayEnd notes that a peer may end its connection, because it said farewell, or because it is a
-// command that asked. That is no longer so once it registers.
+// mayEnd notes whether a peer may end its connection. A peer may if it said farewell, or if it is a
+// command that asked. It may not once it registers.
 func (s *Server) mayEnd(peer Peer, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

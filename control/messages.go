@@ -201,8 +201,8 @@ type Trains struct {
 	// than this field skips them, and its bounds are wider.
 	Meetings []Meeting `json:"meetings,omitempty"`
 
-	// SharedClock says how that clock contradicts the packets. The node then uses it with this peer
-	// no more. "": it does not.
+	// SharedClock says how the shared clock contradicts the packets, or is "". After a
+	// contradiction, the node no longer uses the clock with this peer.
 	SharedClock string `json:"shared_clock,omitempty"`
 }
 
