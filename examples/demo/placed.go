@@ -133,8 +133,8 @@ func (d *demonstration) keepJob() error {
 	return nil
 }
 
-// describeJob writes the job file. How long operators work, how many tuples they get, and how long
-// tuples travel from node to node is what the run measured.
+// describeJob writes the job file. It contains what the run measured: how long operators work, how
+// many tuples they get, and how long tuples travel from node to node.
 func (d *demonstration) describeJob() ([]byte, error) {
 	var b bytes.Buffer
 	actors := d.placement.Actors
