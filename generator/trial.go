@@ -184,7 +184,7 @@ func hold(s Sink) Sink {
 	return heldSink{s}
 }
 
-// farBehind_s is the backlog, in seconds of the rate, at which a trial ends early.
+// farBehind_s times the rate is the backlog at which a trial ends early.
 const farBehind_s = 0.5
 
 // tryRate sends at a rate for some time, and watches what comes out.
