@@ -10,8 +10,7 @@ import (
 const partSize = 2000
 
 // Parts makes the calls of an application in parts, so that any number of requests fits into the
-// memory. A part begins a pause after the last one has ended. Each part counts its calls and its
-// paths from 0.
+// memory. Between two parts lies a pause. Each part counts its calls and its paths from 0.
 func Parts(app App, o Options) iter.Seq[*calls.Set] {
 	const pause_ns = 50_000_000
 	return func(yield func(*calls.Set) bool) {

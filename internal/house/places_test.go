@@ -17,9 +17,9 @@ var (
 	rowLink  = regexp.MustCompile(`\]\((\.\./[^)#]+|[\w-]+\.md)`)
 )
 
-// placesExist is the rule that what docs/architecture.md says about places of changes is there. A
-// file that a row names is in the tree, in a folder that the row names. A word in such
-// quotes is a folder of these, or occurs in one of these files.
+// placesExist is the rule that the places of changes in docs/architecture.md exist. A file that a
+// row names lies in a folder of the same row. Each other word of the row in quotes like ` is a
+// folder in there, or occurs in a file that the row names.
 func placesExist(_ *testing.T, files []file) []finding {
 	const name = "docs/architecture.md"
 	page, _ := find(files, name)
