@@ -154,7 +154,7 @@ func FuzzHeader(f *testing.F) {
 	h.Continues = []Place{{Links, 3, 99}}
 	f.Add(appendHeader(nil, &h))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// Correct the checksum, without which the fuzzer would never reach the code after it.
+		// Correct the checksum. Otherwise the fuzzer would never reach the code after it.
 		if i := bytes.LastIndex(data, []byte("crc32c ")); i >= 0 {
 			data = append(append(slices.Clone(data[:i]), checksumLine(data[:i])...), '\n')
 		}
