@@ -28,8 +28,8 @@ type Counts struct {
 	Refused    uint64 // network errors which say that nobody listens at the peer's port
 	Failed     uint64 // other errors of the Transport
 
-	// Hardware counts the stamps of network hardware that were used, and HardwareUnused those that
-	// were not, because nothing relates them to the kernel's clock, or because they contradict it.
+	// Hardware counts the stamps of network hardware that were used. HardwareUnused counts the
+	// others: nothing relates them to the kernel's clock, or they contradict that clock.
 	Hardware, HardwareUnused uint64
 
 	// SharedCloses counts the closes, and their answers, that ask for a report about a shared

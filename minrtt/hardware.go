@@ -1,23 +1,23 @@
 package minrtt
 
-// HardwareClock is the clock by which a network interface stamps packets. Such a stamp is taken
-// later than the kernel's when a packet leaves, and earlier when it arrives, so it is a further
-// constraint: at the hardware's stamp, a packet that leaves was still in the node, and a packet
-// that arrives was already there.
+// HardwareClock is the clock by which a network interface stamps packets. The interface stamps a
+// packet that leaves after the kernel does, and a packet that arrives before the kernel does. So
+// its stamp is a further constraint: at this moment, a packet that leaves was still in the node, or
+// a packet that arrives was already there.
 //
-// Nothing in a train proves what this rests on. So a node uses no hardware stamps unless an
-// operator says the following about them:
+// No train proves that such stamps are true. So a node uses no hardware stamps unless an operator
+// says the following about them:
 //
 //   - The stamp of a packet that leaves is at most Error_ns later than the moment when the packet
-//     left, and that of a packet that arrives is at most Error_ns earlier than its arrival. This
-//     includes the step in which the interface's clock moves.
-//   - During a train, nobody sets the clock. What disciplines it moves its rate by at most
-//     Wander_ppb of its mean.
+//     left. The stamp of a packet that arrives is at most Error_ns earlier than its arrival.
+//     Error_ns includes the step in which the interface's clock moves.
+//   - During a train, nobody sets the clock, and its rate differs from its mean by at most
+//     Wander_ppb, whatever disciplines the clock.
 //
-// What the clock shows, and its frequency, do not matter. A stamp that is missing, that cannot be
-// related to CLOCK_REALTIME, or that contradicts the kernel's stamp, is not used. The kernel's
-// stamp then stays as it is. If the user stamps around it contradict a stamp, the train uses user
-// stamps, as with a wrong stamp of the kernel.
+// The clock may show any time, and have any frequency. If a stamp is missing, cannot be related to
+// CLOCK_REALTIME, or contradicts the kernel's stamp, the node uses the kernel's stamp. If the user
+// stamps around a hardware stamp contradict it, the train uses user stamps, as with a wrong stamp
+// of the kernel.
 type HardwareClock struct {
 	Wander_ppb uint32
 	Error_ns   uint32

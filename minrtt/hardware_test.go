@@ -24,7 +24,8 @@ func (e *fakeEnd) stampInHardware(r *rand.Rand, clock simulatedClock, most time.
 	e.leave = func() time.Duration { return time.Duration(r.Int64N(int64(most))) }
 	e.arrive = e.leave
 	return &HardwareClock{
-		// The mean may be at the other end of the swing, and the inverse rate is compared.
+		// The mean rate may be at the other end of the swing, so allow twice the swing. The wander
+		// is that of the inverse rate, so divide by the lowest rate.
 		Wander_ppb: uint32(math.Ceil(2.1 * clock.swing / (1 - clock.swing) * 1e9)),
 		Error_ns:   uint32(math.Ceil((float64(error_ns)+clock.step_ns)/clock.rate + 1)),
 		Read: func() (before_ns, clock_ns, after_ns int64, ok bool) {
@@ -156,8 +157,8 @@ func (f *fakePair) best(tr Train) time.Duration {
 	return least
 }
 
-// The bound is half of what an exchange's packets take. Hardware stamps leave out what they spend
-// between the kernel and the wire.
+// The bound is half of what an exchange's packets take. Hardware stamps leave out the time that
+// packets spend between the kernel and the wire.
 func TestHardwareStampsNarrow(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		f := hardwarePair(t, on)
@@ -172,8 +173,9 @@ func TestHardwareStampsNarrow(t *testing.T) {
 	}
 }
 
-// A stamp that is missing, or that contradicts the kernel's, and a clock that cannot be read leave
-// the kernel's stamps as they are. If the user stamps refute a stamp, the train has user stamps.
+// A train keeps the kernel's stamps if a hardware stamp is missing or contradicts the kernel's, or
+// if the interface's clock cannot be read. If the user stamps refute a stamp, the train has user
+// stamps.
 func TestHardwareStampsFallBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil   func(f *fakePair)
@@ -336,8 +338,8 @@ func TestControlDataWithHardwareStamps(t *testing.T) {
 	}
 }
 
-// The kernel of this machine names the interface of a packet that arrives and of one that leaves.
-// Its own stamps come as without hardware stamps.
+// The kernel of this machine names the interface of each packet, whether it arrives or leaves.
+// Asking for hardware stamps does not change the kernel's own stamps.
 func TestKernelNamesTheInterface(t *testing.T) {
 	for _, local := range loopbacks {
 		config := UDPConfig{Counter: asm.Counter, HardwareInterface: 1} // "lo"

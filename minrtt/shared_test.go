@@ -74,8 +74,8 @@ func TestMeetings(t *testing.T) {
 			swing: math.Pow(10, -7+5*r.Float64()), step_ns: float64(1 + r.IntN(1000)),
 			period_ns: math.Pow(10, 3+5*r.Float64())}
 		error_ns := r.Int64N(200)
-		// The counter's rate is compared with the clock's, so the clock's own is the divisor. A
-		// mean may be at the other end of the swing.
+		// The wander is relative to the clock's rate, so divide by the lowest rate. The mean rate
+		// may be at the other end of the swing, so allow twice the swing.
 		wander := 2.1 * c.swing / (1 - c.swing)
 		for _, e := range f.ends() {
 			shared := e.share(r, "host", wander, int64(c.step_ns)+1, error_ns, c.at)
