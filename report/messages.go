@@ -44,7 +44,7 @@ type Talk struct {
 	Unknown     int64        `json:"unknown"`   // messages whose transfer is not known
 	Backwards   int64        `json:"backwards"` // messages that were received before they were sent
 
-	// The parts of the transfers, of the messages of which they are known: see messages.Parts.
+	// The parts of the transfers, for the messages whose parts are known: see messages.Parts.
 	Arrived   int64        `json:"arrived"` // messages whose arrival was seen
 	Network   []Percentile `json:"network"`
 	Waited    []Percentile `json:"waited"`
