@@ -18,8 +18,8 @@ const DefaultStampError = 100 * time.Nanosecond
 
 // StampSettings are what an operator states about the stamps of a network interface.
 type StampSettings struct {
-	// Error is how far a stamp may be on the wrong side of the moment at which the packet passed
-	// the interface.
+	// Error is how much too late the stamp of a packet that leaves may be, and how much too early
+	// the stamp of a packet that arrives.
 	Error time.Duration
 
 	// Wander_ppm is the largest difference between the rate of the interface's clock and its mean

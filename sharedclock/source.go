@@ -46,7 +46,7 @@ type Settings struct {
 	Wander_ppm float64
 }
 
-// DefaultWander_ppm is twice what the kernel's own clock discipline can slew a clock by.
+// DefaultWander_ppm is twice the rate at which the kernel's own discipline can slew a clock.
 const DefaultWander_ppm = 1000
 
 // The limits of Settings.
