@@ -55,8 +55,8 @@ type Grower interface {
 	Grow(shards int)
 }
 
-// A Mourner is told which nodes of this process die. The node is not up any more then. No worker
-// runs meanwhile.
+// A Mourner is told which nodes of this process died. While it is told, the node is no longer up,
+// and no worker runs.
 type Mourner interface {
 	Died(n Node)
 }
