@@ -70,8 +70,8 @@ type Outcome struct {
 	// assumptions. It is nil if they are consistent.
 	Contradiction *tscratio.Contradiction
 
-	// SharedClock says how the clock that the nodes are said to share contradicts their packets. It
-	// is empty if it does not. The clock is then not used with this peer any more.
+	// SharedClock says how the nodes' shared clock contradicts their packets, or is empty. After a
+	// contradiction, the clock is no longer used with this peer.
 	SharedClock string
 
 	// Continuous reports that the client ran the train on its own (SetPeers).

@@ -81,8 +81,8 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 	}
 }
 
-// An epoch that a later release stored is refused. One that has no version, because an early
-// release stored it, is read.
+// An epoch that a later release stored is refused. An epoch that an early release stored, without a
+// version, is read.
 func TestKeptEpochSaysItsVersion(t *testing.T) {
 	for version, refused := range map[string]bool{"": false, `"version": 1,`: false,
 		`"version": 2,`: true} {

@@ -63,7 +63,7 @@ func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradi
 }
 
 // addShared does what add does. If the train's meetings contradict the packets, it says how, and
-// forgets the pair's older trains. It removes those meetings from the train that are not used.
+// forgets the pair's older trains. It removes unused meetings from the train.
 func (p *pairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
 	c *tscratio.Contradiction, lie string, err error,
 ) {
