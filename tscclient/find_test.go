@@ -68,11 +68,11 @@ func (l *liar) run(g *members) {
 			if !ok {
 				return
 			}
-			l.take(time.Since(began), d)
+			l.take(pace*time.Since(began), d)
 		case <-time.After(10 * time.Millisecond):
 		}
-		l.node.Tick(time.Since(began))
-		if time.Since(hint) > time.Second {
+		l.node.Tick(pace * time.Since(began))
+		if pace*time.Since(hint) > time.Second {
 			hint = time.Now()
 			outs, _ := l.node.Neighbours()
 			for _, o := range outs {
@@ -126,14 +126,14 @@ func (g *members) addLiar(degree int, contact, victim overlay.Name) *liar {
 	return l
 }
 
-// 40 nodes find each other by facts, over real sockets and without the server. One more node lies:
+// 16 nodes find each other by facts, over real sockets and without the server. One more node lies:
 // it answers every search.
 func TestFind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nodes need a while to join a graph: make unit runs it")
 	}
 	t.Parallel() // it waits most of the time
-	const nodes, degree = 40, 7
+	const nodes, degree = 16, 5
 	s := listen(t, "127.0.0.1:0", "server 1")
 	s.Close() // the server is away once it has made the nodes members of the graph
 	g := &members{t: t, links: map[string]*Link{}}
@@ -146,6 +146,7 @@ func TestFind(t *testing.T) {
 		name := fmt.Sprintf("n%02d", i)
 		facts[i].Store(&[]string{"role=worker", "node=" + name})
 		l := connect(t, startNode(t, name, nil), s.Address(), func(c *LinkConfig) {
+			c.pace = pace
 			c.Facts = func() []string { return *facts[i].Load() }
 			c.Heats = func() map[string]uint64 {
 				return map[string]uint64{"dropped": heats[i].Load()}
@@ -189,7 +190,7 @@ func TestFind(t *testing.T) {
 	victim := links[5].graph.socket.Name()
 	l := g.addLiar(degree, links[7].graph.socket.Name(), victim)
 	facts[11].Store(&[]string{"role=gold"})
-	for _, i := range []int{0, 5, 11, 20, 39} {
+	for _, i := range []int{0, 5, 11, 13, 15} {
 		f := g.find(links[i], "role=g*", func(f Finding) bool {
 			return f.Node == "n11" && f.Fact == "role=gold"
 		})
@@ -204,14 +205,14 @@ func TestFind(t *testing.T) {
 	t.Logf("the liar lied %d times", l.lies.Load())
 
 	// Walks from anywhere find the hottest node, soon after it has become hot.
-	heats[20].Store(5000)
-	for _, i := range []int{0, 20, 39} {
+	heats[13].Store(5000)
+	for _, i := range []int{0, 13, 15} {
 		for end := time.Now().Add(3 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			hot, err := links[i].Hot(t.Context(), "dropped")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(hot) > 0 && hot[0] == (HotNode{"n20", 5000}) {
+			if len(hot) > 0 && hot[0] == (HotNode{"n13", 5000}) {
 				break
 			}
 			if time.Now().After(end) {

@@ -29,6 +29,7 @@ type graph struct {
 	link   *Link
 	socket *wire.Socket
 	began  time.Time
+	pace   time.Duration // how many times faster than real time the graph's clock runs
 	orders chan *control.Graph
 	ending chan struct{} // has room for one element: leave the graph
 	left   chan struct{} // closed when the node has left the graph, or was not a member
@@ -84,14 +85,16 @@ func listenGraph(l *Link) (*graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &graph{link: l, socket: socket, began: time.Now(), orders: make(chan *control.Graph),
+	return &graph{link: l, socket: socket, began: time.Now(),
+		pace: max(time.Duration(l.config.pace), 1), orders: make(chan *control.Graph),
 		ending: make(chan struct{}, 1), left: make(chan struct{}), questions: make(chan func()),
 		asked: map[overlay.Name]time.Time{}, known: map[overlay.Name]Peer{},
 		plain:    map[string]plainBound{},
 		incoming: make(chan datagram, 64)}, nil
 }
 
-func (g *graph) now() overlay.Time { return time.Since(g.began) }
+// now returns the time of the graph's clock.
+func (g *graph) now() overlay.Time { return time.Since(g.began) * g.pace }
 
 // receive passes datagrams to the graph's goroutine.
 func (g *graph) receive() {
@@ -152,7 +155,7 @@ func (g *graph) run() {
 			g.answerAll()
 		}
 		g.look()
-		timer.Reset(min(max(g.node.Next()-g.now(), 0), askEvery))
+		timer.Reset(min(max(g.node.Next()-g.now(), 0)/g.pace, askEvery))
 	}
 }
 

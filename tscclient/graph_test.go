@@ -24,7 +24,7 @@ type members struct {
 	trains map[[2]string]int // successful trains, by prober and peer
 }
 
-func newMembers(t *testing.T, s *testServer, nodes, degree int) *members {
+func newMembers(t *testing.T, s *testServer, nodes, degree, pace int) *members {
 	t.Helper()
 	g := &members{t: t, links: map[string]*Link{}, nodes: map[string]*testNode{},
 		trains: map[[2]string]int{}}
@@ -44,7 +44,7 @@ func newMembers(t *testing.T, s *testServer, nodes, degree int) *members {
 			}
 		})
 		g.nodes[name] = n
-		g.links[name] = connect(t, n, s.Address(), nil)
+		g.links[name] = connect(t, n, s.Address(), func(c *LinkConfig) { c.pace = pace })
 		r := s.welcome()
 		s.order(uint64(i)+1, g.order(r.Graph, degree, contacts))
 		expect[*control.Done](s)
@@ -60,6 +60,10 @@ func (g *members) order(name string, degree int, contacts []string) *control.Gra
 	return &control.Graph{Degree: degree, Issuers: [][]byte{g.issuer.Public()},
 		Signature: g.issuer.Sign(overlay.Name(name)), Contacts: contacts}
 }
+
+// pace makes the graph's periods of seconds short. It is small enough that a node on a busy machine
+// still answers in time.
+const pace = 4
 
 // hang is how long a test waits for nodes to find each other. It is long, because on a busy machine
 // walks are late.
@@ -127,7 +131,7 @@ func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const degree = 2
 	s := listen(t, "127.0.0.1:0", "server 1")
-	g := newMembers(t, s, 6, degree)
+	g := newMembers(t, s, 6, degree, pace)
 	s.Close()
 	g.wantProbing(degree)
 
@@ -156,7 +160,7 @@ func TestNeighboursFollowEpochsAndKeys(t *testing.T) {
 	const degree = 2
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
-	g := newMembers(t, s, 3, degree)
+	g := newMembers(t, s, 3, degree, 1)
 	for {
 		if m, _ := expect[*control.Neighbours](s); len(m.Names) == degree &&
 			!slices.Contains(m.Names, "") {

@@ -54,6 +54,10 @@ type LinkConfig struct {
 	OpenRun func() string
 
 	Log *slog.Logger // nil: the link logs nothing
+
+	// pace is how many times faster than real time the clock of the graph runs. 0: as real time.
+	// Tests set it, because the graph's periods are seconds.
+	pace int
 }
 
 // LinkState is the state of a link.
