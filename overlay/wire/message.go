@@ -124,6 +124,15 @@ func clamp(v int) int { return min(max(v, 0), 1<<16-1) }
 // message's names, lists or body are too long, Encode returns an error.
 func Encode(b []byte, m any) ([]byte, error) {
 	w := writer{b}
+	written, err := w.edge(m)
+	if err != nil {
+		return b, err
+	}
+	return written, nil
+}
+
+// edge writes a message about edges, or one of another kind.
+func (w *writer) edge(m any) ([]byte, error) {
 	switch m := m.(type) {
 	case overlay.Ping:
 		w.byte(uint8(kindPing))
@@ -143,15 +152,9 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.byte(uint8(kindAck))
 		w.number(m.ID)
 		w.flags(m.OK)
-	case overlay.Hop:
-		w.byte(uint8(kindHop))
-		w.number(m.ID)
-		if !w.walk(m.Walk) {
-			return b, fmt.Errorf("encode a walk: %w", ErrMessage)
-		}
 	case overlay.Grant:
 		if tooLong(m.Out) {
-			return b, fmt.Errorf("encode a grant: %w", ErrMessage)
+			return w.b, fmt.Errorf("encode a grant: %w", ErrMessage)
 		}
 		w.byte(uint8(kindGrant))
 		w.number(m.ID)
@@ -164,6 +167,21 @@ func Encode(b []byte, m any) ([]byte, error) {
 		return w.request(kindHandover, m.ID, string(m.To), overlay.MaxName)
 	case overlay.Leaving:
 		return w.request(kindLeaving, m.ID, string(m.Instead), overlay.MaxName)
+	default:
+		return w.walking(m)
+	}
+	return w.b, nil
+}
+
+// walking writes a message of walks, facts, heat or queues, or one of another kind.
+func (w *writer) walking(m any) ([]byte, error) {
+	switch m := m.(type) {
+	case overlay.Hop:
+		w.byte(uint8(kindHop))
+		w.number(m.ID)
+		if !w.walk(m.Walk) {
+			return w.b, fmt.Errorf("encode a walk: %w", ErrMessage)
+		}
 	case overlay.Ended:
 		w.byte(uint8(kindEnded))
 		w.number(m.ID)
@@ -171,7 +189,7 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.flags(m.Few)
 	case overlay.Hint:
 		if !w.hint(m) {
-			return b, fmt.Errorf("encode a hint of %d facts: %w", len(m.Facts), ErrMessage)
+			return w.b, fmt.Errorf("encode a hint of %d facts: %w", len(m.Facts), ErrMessage)
 		}
 	case overlay.Verify:
 		return w.request(kindVerify, m.ID, m.Pattern, overlay.MaxFact)
@@ -179,7 +197,7 @@ func Encode(b []byte, m any) ([]byte, error) {
 		return w.request(kindConfirm, m.ID, string(m.Fact), overlay.MaxFact)
 	case overlay.Found:
 		if tooLong(m.Name) {
-			return b, fmt.Errorf("encode a found name: %w", ErrMessage)
+			return w.b, fmt.Errorf("encode a found name: %w", ErrMessage)
 		}
 		w.byte(uint8(kindFound))
 		w.number(m.ID)
@@ -189,7 +207,7 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.short(m.Meetings)
 	case overlay.Warm:
 		if !w.warm(m) {
-			return b, fmt.Errorf("encode %d heats: %w", len(m.Heats), ErrMessage)
+			return w.b, fmt.Errorf("encode %d heats: %w", len(m.Heats), ErrMessage)
 		}
 	case overlay.Felt:
 		w.byte(uint8(kindFelt))
@@ -206,9 +224,18 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.number(m.ID)
 		w.number(m.Take)
 		w.flags(m.Done)
+	default:
+		return w.own(m)
+	}
+	return w.b, nil
+}
+
+// own writes a message that is not the graph's.
+func (w *writer) own(m any) ([]byte, error) {
+	switch m := m.(type) {
 	case Fetch:
 		if len(m.Run) > overlay.MaxFact || m.Bytes > MaxFetch {
-			return b, fmt.Errorf("encode a fetch of %d bytes: %w", m.Bytes, ErrMessage)
+			return w.b, fmt.Errorf("encode a fetch of %d bytes: %w", m.Bytes, ErrMessage)
 		}
 		w.byte(uint8(kindFetch))
 		w.number(m.ID)
@@ -218,7 +245,7 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.short(m.Bytes)
 	case Part:
 		if len(m.Data) > MaxPart {
-			return b, fmt.Errorf("encode a part of %d bytes, more than %d: %w", len(m.Data),
+			return w.b, fmt.Errorf("encode a part of %d bytes, more than %d: %w", len(m.Data),
 				MaxPart, ErrMessage)
 		}
 		w.byte(uint8(kindPart))
@@ -231,13 +258,13 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.byte(uint8(kindQuestion))
 	case Answer:
 		if len(m.Body) > MaxAnswer {
-			return b, fmt.Errorf("encode an answer of %d bytes, more than %d: %w", len(m.Body),
+			return w.b, fmt.Errorf("encode an answer of %d bytes, more than %d: %w", len(m.Body),
 				MaxAnswer, ErrMessage)
 		}
 		w.byte(uint8(kindAnswer))
 		w.b = append(w.b, m.Body...)
 	default:
-		return b, fmt.Errorf("encode %T: %w", m, ErrMessage)
+		return w.b, fmt.Errorf("encode %T: %w", m, ErrMessage)
 	}
 	return w.b, nil
 }
