@@ -67,25 +67,8 @@ or undecided, or the receiver refused spans.`,
 			if err != nil {
 				return err
 			}
-			switch o := cmd.Flags(); {
-			case o.Changed("otlp") && o.Changed("as"):
-				return command.Usagef("--otlp and --as: choose one")
-			case o.Changed("otlp") && otlp == "":
-				return command.Usagef("--otlp %q: it is empty: give a file, or an address such as "+
-					"http://collector:4318", otlp)
-			case isHostPort(otlp):
-				return command.Usagef("--otlp %q: give an address as http://%s, or a file as ./%s",
-					otlp, otlp, otlp)
-			case hasOtherScheme(otlp):
-				return command.Usagef("--otlp %q: give the address of a receiver with http:// or "+
-					"https://, or a file as ./NAME", redacted(otlp))
-			case o.Changed("slowest") && flags.slowest == 0:
-				return command.Usagef("--slowest 0: give 1 or more")
-			case !asPaths && which.changed(cmd) != "":
-				return command.Usagef("--%s: it chooses paths: add --paths", which.changed(cmd))
-			case o.Changed("slowest") && !asPaths && otlp == "" && wanted&export.Perfetto == 0:
-				return command.Usagef("--slowest %d: it chooses tuples for Perfetto and OTLP "+
-					"only: add --as perfetto or --otlp", flags.slowest)
+			if err := checkExport(cmd, &flags, &which, wanted, otlp, asPaths); err != nil {
+				return err
 			}
 			o, err := flags.options()
 			if err != nil {
@@ -120,6 +103,32 @@ or undecided, or the receiver refused spans.`,
 	cmd.Flags().BoolVar(&asPaths, "paths", false, "write the paths of requests instead of tuples")
 	which.add(cmd)
 	return cmd
+}
+
+// checkExport refuses flags of cprof export that contradict each other or have no effect.
+func checkExport(cmd *cobra.Command, flags *analyzeFlags, which *pathFlags, wanted export.Kind,
+	otlp string, asPaths bool) error {
+	switch o := cmd.Flags(); {
+	case o.Changed("otlp") && o.Changed("as"):
+		return command.Usagef("--otlp and --as: choose one")
+	case o.Changed("otlp") && otlp == "":
+		return command.Usagef("--otlp %q: it is empty: give a file, or an address such as "+
+			"http://collector:4318", otlp)
+	case isHostPort(otlp):
+		return command.Usagef("--otlp %q: give an address as http://%s, or a file as ./%s",
+			otlp, otlp, otlp)
+	case hasOtherScheme(otlp):
+		return command.Usagef("--otlp %q: give the address of a receiver with http:// or "+
+			"https://, or a file as ./NAME", redacted(otlp))
+	case o.Changed("slowest") && flags.slowest == 0:
+		return command.Usagef("--slowest 0: give 1 or more")
+	case !asPaths && which.changed(cmd) != "":
+		return command.Usagef("--%s: it chooses paths: add --paths", which.changed(cmd))
+	case o.Changed("slowest") && !asPaths && otlp == "" && wanted&export.Perfetto == 0:
+		return command.Usagef("--slowest %d: it chooses tuples for Perfetto and OTLP "+
+			"only: add --as perfetto or --otlp", flags.slowest)
+	}
+	return nil
 }
 
 func kindsOf(names []string) (wanted export.Kind, err error) {
