@@ -209,28 +209,9 @@ func Main() {
 			panic(fmt.Sprint(role, ": ", err))
 		}
 	}
-	socket := func() int {
-		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		must(err)
-		return s
-	}
 	switch role {
 	case "local":
-		unixPair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		must(err)
-		for _, pair := range [][2]int{unixPair, datagrams(must)} {
-			start(pair[0], func(t *talker) {
-				other := newTalker(pair[1], seed)
-				for i := range messages {
-					b := t.buffer[:1000+i]
-					copy(b, LocalBytes(len(b)))
-					t.do(true, func() (int, error) { return unix.Write(t.socket, b) })
-					other.do(false, func() (int, error) { return unix.Read(other.socket, b) })
-				}
-				unix.Close(other.socket)
-				t.calls = append(t.calls, other.calls...)
-			})
-		}
+		local(seed, messages, start, must)
 	case "pipes":
 		var half sync.WaitGroup
 		resume := make(chan struct{})
@@ -249,42 +230,80 @@ func Main() {
 	case "rough":
 		rough(seed, messages, start, must)
 	case "server":
-		s := socket()
-		must(unix.Bind(s, &ip))
-		must(unix.Listen(s, 100))
-		at, err := unix.Getsockname(s)
-		must(err)
-		fmt.Fprintln(os.Stderr, netip.AddrPortFrom(address.Addr(), uint16(port(at, nil))))
-		for range connections {
-			c, _, err := unix.Accept4(s, unix.SOCK_CLOEXEC)
-			must(err)
-			start(c, (*talker).answer)
-		}
+		serve(&ip, address.Addr(), connections, start, must)
 	default:
-		var half sync.WaitGroup
-		resume := make(chan struct{})
-		for i := range connections {
-			s := socket()
-			must(unix.Connect(s, &ip))
-			half.Add(1)
-			start(s, func(t *talker) {
-				t.ask(messages/2, i%3 != 2)
-				half.Done()
-				<-resume
-				t.ask(messages/2, i%3 != 2)
-				unix.Shutdown(t.socket, unix.SHUT_WR)
-			})
-		}
-		half.Wait()
-		if role == "caller" {
-			fmt.Fprintln(os.Stderr, "half")
-			_, err := os.Stdin.Read(make([]byte, 1))
-			must(err)
-		}
-		close(resume)
+		call(&ip, role == "caller", connections, messages, start, must)
 	}
 	running.Wait()
 	must(gob.NewEncoder(os.Stdout).Encode(all))
+}
+
+func stream(must func(error)) int {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(err)
+	return s
+}
+
+// local writes messages to a pair of sockets, and reads them again.
+func local(seed uint64, messages int, start func(int, func(*talker)), must func(error)) {
+	unixPair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(err)
+	for _, pair := range [][2]int{unixPair, datagrams(must)} {
+		start(pair[0], func(t *talker) {
+			other := newTalker(pair[1], seed)
+			for i := range messages {
+				b := t.buffer[:1000+i]
+				copy(b, LocalBytes(len(b)))
+				t.do(true, func() (int, error) { return unix.Write(t.socket, b) })
+				other.do(false, func() (int, error) { return unix.Read(other.socket, b) })
+			}
+			unix.Close(other.socket)
+			t.calls = append(t.calls, other.calls...)
+		})
+	}
+}
+
+// serve accepts connections, and answers what comes on them.
+func serve(ip *unix.SockaddrInet4, address netip.Addr, connections int,
+	start func(int, func(*talker)), must func(error)) {
+	s := stream(must)
+	must(unix.Bind(s, ip))
+	must(unix.Listen(s, 100))
+	at, err := unix.Getsockname(s)
+	must(err)
+	fmt.Fprintln(os.Stderr, netip.AddrPortFrom(address, uint16(port(at, nil))))
+	for range connections {
+		c, _, err := unix.Accept4(s, unix.SOCK_CLOEXEC)
+		must(err)
+		start(c, (*talker).answer)
+	}
+}
+
+// call opens connections and asks the server on each. If it waits, it stops half-way until somebody
+// writes to its standard input.
+func call(ip *unix.SockaddrInet4, waits bool, connections, messages int,
+	start func(int, func(*talker)), must func(error)) {
+	var half sync.WaitGroup
+	resume := make(chan struct{})
+	for i := range connections {
+		s := stream(must)
+		must(unix.Connect(s, ip))
+		half.Add(1)
+		start(s, func(t *talker) {
+			t.ask(messages/2, i%3 != 2)
+			half.Done()
+			<-resume
+			t.ask(messages/2, i%3 != 2)
+			unix.Shutdown(t.socket, unix.SHUT_WR)
+		})
+	}
+	half.Wait()
+	if waits {
+		fmt.Fprintln(os.Stderr, "half")
+		_, err := os.Stdin.Read(make([]byte, 1))
+		must(err)
+	}
+	close(resume)
 }
 
 // LocalBytes returns the bytes of a message of a program whose role is local.
