@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os/exec"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +11,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/bench/fleet"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
-	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
 // These are the bars of a large fleet. Bounds are compared with the median bound of two neighbours.
@@ -44,14 +41,7 @@ const (
 )
 
 func newBenchFleet() *cobra.Command {
-	o := fleet.Options{}
-	var asJSON bool
-	var serve time.Duration
-	var hostile int
-	var killed float64
-	var onlyServer, onlyTables bool
-	var tables int
-	var slower int
+	var o fleetFlags
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Check the bounds of a large fleet, and what it costs each node",
@@ -90,129 +80,24 @@ that it would need in real time.`,
 			if err != nil {
 				return err
 			}
-			if size != proof.Full && !cmd.Flags().Changed("nodes") {
-				o.Nodes, o.Pairs = smallFleet, 500
-			}
-			if size != proof.Full && !cmd.Flags().Changed("hostile") {
-				hostile = smallHostile
-			}
-			if size != proof.Full && !cmd.Flags().Changed("serve") {
-				serve = smallServe
-			}
-			kelp := fleet.KelpOptions{Nodes: tables, Searches: 10_000, Periods: 12_000,
-				Seed: o.Seed}
-			if size != proof.Full {
-				kelp.Searches, kelp.Periods = smallSearches, smallPeriods
-				if !cmd.Flags().Changed("tables") {
-					kelp.Nodes = smallTables
-				}
-			}
-			switch {
-			case kelp.Nodes < 0 || kelp.Nodes > 100_000:
-				return command.Usagef("--tables %d: want 0 to 100000", tables)
-			case onlyTables && (onlyServer || kelp.Nodes == 0):
-				return command.Usagef("--only-tables with --only-server or --tables 0: nothing " +
-					"is left to do")
-			case o.Nodes < minFleet || o.Nodes > maxFleet:
-				return command.Usagef("--nodes %d: want %d to %d", o.Nodes, minFleet, maxFleet)
-			case o.Degree < 2 || o.Degree >= o.Nodes/2 || o.Degree > 32:
-				return command.Usagef("--degree %d: want 2 to 32, and less than half of the nodes",
-					o.Degree)
-			case o.Measure < 15*time.Second || o.Measure > time.Hour:
-				return command.Usagef("--measure %v: want 15s to 1h", o.Measure)
-			case o.Cut < 0 || o.Cut > o.Measure/2:
-				return command.Usagef("--cut %v: want at most half of --measure %v", o.Cut,
-					o.Measure)
-			case !(killed >= 0 && killed < 1):
-				return command.Usagef("--killed %v: want a share of less than 1", killed)
-			case slower < 1 || slower > 100:
-				return command.Usagef("--slower %d: want 1 to 100", slower)
-			case onlyServer && serve == 0:
-				return command.Usagef("--only-server with --serve 0: nothing is left to do")
-			case hostile < 0:
-				return command.Usagef("--hostile %d: want 0 or more", hostile)
-			case o.Pairs < 1 || o.Queries < 1 || o.Talks < 0 || o.Talks > 8:
-				return command.Usagef("--pairs %d, --queries %d, --talks %d: want at least 1 pair "+
-					"and query, and 0 to 8 talks", o.Pairs, o.Queries, o.Talks)
-			}
-			for name, share := range map[string]float64{"churn": o.Churn, "liars": o.Liars,
-				"loss": o.Loss} {
-				if !(share >= 0 && share < 0.5) {
-					return command.Usagef("--%s %v: want a share of less than 0.5", name, share)
-				}
+			kelp := o.fit(size, cmd.Flags().Changed)
+			if err := o.check(kelp.Nodes); err != nil {
+				return err
 			}
 			p := command.NewProgress(cmd.ErrOrStderr())
 			o.Progress = func(step string) { p.Show("%s", step) }
 			kelp.Progress = o.Progress
-			plain := o
-			plain.Liars, plain.Cut = 0, 0
-			var r, under, after fleet.Result
-			if onlyTables {
-				serve = 0
-			}
-			if onlyServer || onlyTables {
-				killed, hostile = 0, 0
-			} else {
-				r, err = fleet.Run(cmd.Context(), plain)
-			}
-			if err == nil && killed > 0 {
-				plain.Killed = killed
-				after, err = fleet.Run(cmd.Context(), plain)
-			}
-			if err == nil && hostile > 0 {
-				o.Pairs = hostile
-				under, err = fleet.Run(cmd.Context(), o)
-			}
-			var cells []fleet.KelpCell
-			if err == nil && kelp.Nodes > 0 && !onlyServer {
-				cells, err = fleet.Kelp(cmd.Context(), kelp)
-			}
-			var served fleet.ServerResult
-			if err == nil && serve > 0 && o.Nodes <= fleet.MaxServed {
-				served, err = fleet.Watch(cmd.Context(), fleet.ServerOptions{
-					Nodes: o.Nodes, Degree: o.Degree, For: serve, Joins: fleetJoins, Seed: o.Seed,
-					Slower:   slower,
-					Command:  func() (*exec.Cmd, error) { return reexec.Command(fleetServer) },
-					Progress: o.Progress,
-				})
-			}
+			r, err := o.run(cmd.Context(), kelp)
 			p.Done()
 			if err != nil {
 				return err
 			}
-			bars := slices.Concat(barsOfFleet(o, r), barsOfKilled(killed, after),
-				barsOfHostile(o, under), barsOfTables(cells), barsOfServer(o.Nodes, served))
-			return answer(bars, func() error {
-				return printFleet(cmd, r, under, after, cells, served, asJSON)
+			return answer(o.bars(&r), func() error {
+				return printFleet(cmd, r.plain, r.hostile, r.killed, r.cells, r.served, o.asJSON)
 			})
 		},
 	}
-	f := cmd.Flags()
-	f.IntVar(&o.Nodes, "nodes", 1000, "nodes of the fleet")
-	f.IntVar(&o.Degree, "degree", 7, "neighbours that each node measures")
-	f.IntVar(&o.Talks, "talks", 1, "others to which the tuples of each node travel")
-	f.DurationVar(&o.Measure, "measure", 30*time.Second, "how long the nodes measure")
-	f.Float64Var(&o.Churn, "churn", 0.01, "share of the nodes that die each minute")
-	f.Float64Var(&o.Liars, "liars", 0.05,
-		"hostile simulation: share of the nodes that report false stamps")
-	f.DurationVar(&o.Cut, "cut", 10*time.Second,
-		"hostile simulation: how long two halves of the fleet cannot reach each other")
-	f.IntVar(&hostile, "hostile", 100_000,
-		"hostile simulation: random pairs to ask for; 0: no such simulation")
-	f.Float64Var(&killed, "killed", 0.5,
-		"third simulation: share of the nodes that die at once; 0: no such simulation")
-	f.Float64Var(&o.Loss, "loss", 0.01, "share of messages and exchanges that are lost")
-	f.IntVar(&o.Pairs, "pairs", 2000, "random pairs to ask for")
-	f.IntVar(&o.Queries, "queries", 100, "moments at which each pair is asked for")
-	f.Uint64Var(&o.Seed, "seed", 1, "seed of the simulation")
-	f.DurationVar(&serve, "serve", time.Minute,
-		"how long a real server of the fleet is watched, in each of two states; 0: not at all")
-	f.IntVar(&tables, "tables", 10_000,
-		"largest graph for the experiments of KELP's thesis; 0: no such experiments")
-	f.BoolVar(&onlyTables, "only-tables", false, "only repeat the experiments of KELP's thesis")
-	f.BoolVar(&onlyServer, "only-server", false, "only watch a server; simulate nothing")
-	f.IntVar(&slower, "slower", 1, "how many times as slowly time passes for the watched server")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	o.add(cmd)
 	return cmd
 }
 

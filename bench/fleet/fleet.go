@@ -95,26 +95,9 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 		}
 	}
 	r.Nodes = len(w.nodes)
-	cost, err := costOf([]*world{w})
-	if err != nil {
+	if err := r.costs(w, say); err != nil {
 		return r, err
 	}
-	r.Messages, r.Bytes, r.GraphCPU = cost.messages, cost.bytes, cost.cpu
-	say("fleets of %d nodes do the same", SmallNodes)
-	small, err := smallCost(o)
-	if err != nil {
-		return r, err
-	}
-	r.SmallMessages, r.SmallBytes, r.SmallCPU = small.messages, small.bytes, small.cpu
-	say("some nodes do the same alone")
-	alone, err := playAll(cost.tapes, small.tapes)
-	if err != nil {
-		return r, err
-	}
-	r.AloneCPU, r.SmallAloneCPU = alone[0], alone[1]
-	r.TrainPackets = trainPackets / trainEvery.Seconds()
-	r.TrainBytes = trainBytes / trainEvery.Seconds()
-
 	say("they measure each other")
 	w.measuring, w.from = true, w.now
 	for _, n := range w.nodes {
@@ -122,7 +105,48 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 			return r, err
 		}
 	}
-	all, from := pairs{}, w.from
+	all := pairs{}
+	if err := w.measure(ctx, &r, all); err != nil {
+		return r, err
+	}
+	r.Irregular, r.Measured = w.irregular(), len(all)
+	say("%d pairs are related", len(all))
+	closure, err := tscratio.NewClosure(relate(all), tscratio.ThirdAgreed)
+	if err != nil {
+		return r, err
+	}
+	w.audit(&r, closure)
+	return r, w.ask(ctx, &r, closure, all, say)
+}
+
+// costs notes what the graph costs each node: in this fleet, in small ones, and alone.
+func (r *Result) costs(w *world, say func(string, ...any)) error {
+	cost, err := costOf([]*world{w})
+	if err != nil {
+		return err
+	}
+	r.Messages, r.Bytes, r.GraphCPU = cost.messages, cost.bytes, cost.cpu
+	say("fleets of %d nodes do the same", SmallNodes)
+	small, err := smallCost(w.o)
+	if err != nil {
+		return err
+	}
+	r.SmallMessages, r.SmallBytes, r.SmallCPU = small.messages, small.bytes, small.cpu
+	say("some nodes do the same alone")
+	alone, err := playAll(cost.tapes, small.tapes)
+	if err != nil {
+		return err
+	}
+	r.AloneCPU, r.SmallAloneCPU = alone[0], alone[1]
+	r.TrainPackets = trainPackets / trainEvery.Seconds()
+	r.TrainBytes = trainBytes / trainEvery.Seconds()
+	return nil
+}
+
+// measure lets the nodes measure each other, while nodes die and join, until the time is over and
+// the graph has healed.
+func (w *world) measure(ctx context.Context, r *Result, all pairs) error {
+	from, o := w.from, &w.o
 	var failed error
 	begin := func(n *node) {
 		w.after(time.Duration(w.r.Int64N(int64(trainEvery))),
@@ -153,12 +177,12 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 			living := w.living()
 			living[w.r.IntN(len(living))].die()
 			if err := w.join(); err != nil {
-				return r, err
+				return err
 			}
 			begin(w.nodes[len(w.nodes)-1])
 		}
 		if err := errors.Join(failed, ctx.Err()); err != nil {
-			return r, err
+			return err
 		}
 	}
 	w.measured = true
@@ -168,14 +192,7 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 			r.Healed = w.now - killed
 		}
 	}
-	r.Irregular, r.Measured = w.irregular(), len(all)
-	say("%d pairs are related", len(all))
-	closure, err := tscratio.NewClosure(relate(all), tscratio.ThirdAgreed)
-	if err != nil {
-		return r, err
-	}
-	w.audit(&r, closure)
-	return r, w.ask(ctx, &r, closure, all, say)
+	return nil
 }
 
 // cost is what a node sends and computes for the graph in a second.
