@@ -129,7 +129,7 @@ func (c *Context) Send(t Transport, to Node, protocol, kind uint8, word uint64) 
 	if !ok {
 		return
 	}
-	c.k.sent(to)
+	c.k.sent(to, d)
 	if s := shardOf(to); s != c.shard.index {
 		c.k.post(s, e, nil)
 	} else {
@@ -152,7 +152,7 @@ func (c *Context) SendValue(t Transport, to Node, protocol, kind uint8, value an
 	if !ok {
 		return
 	}
-	c.k.sent(to)
+	c.k.sent(to, d)
 	if s := shardOf(to); s != c.shard.index {
 		c.k.post(s, e, value)
 	} else {

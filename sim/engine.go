@@ -15,6 +15,8 @@ type Counts struct {
 	Local   uint64 // messages to nodes of the sender's worker or process
 	Remote  uint64 // messages to nodes of other workers or processes
 	Windows uint64
+	// LocalDelay and RemoteDelay are how long these messages took together.
+	LocalDelay, RemoteDelay Time
 }
 
 // Counts returns what this process did.
@@ -24,6 +26,8 @@ func (w *World) Counts() Counts {
 		all.Events += k.events
 		all.Local += k.local
 		all.Remote += k.remote
+		all.LocalDelay += k.localDelay
+		all.RemoteDelay += k.remoteDelay
 	}
 	return all
 }

@@ -27,8 +27,9 @@ type worker struct {
 
 	warmed uint64 // stops the compiler from removing reads
 
-	events, local, remote uint64
-	_                     [64]byte // puts the next worker's fields on other cache lines
+	events, local, remote   uint64
+	localDelay, remoteDelay Time
+	_                       [64]byte // puts the next worker's fields on other cache lines
 }
 
 // outbox has posted events, and the values that they carry.
@@ -49,13 +50,15 @@ func (k *worker) post(shard int, e Event, value any) {
 	}
 }
 
-// sent counts a message.
-func (k *worker) sent(to Node) {
+// sent counts a message that takes the given time.
+func (k *worker) sent(to Node, d Time) {
 	owner := k.w.owners[shardOf(to)]
 	if owner == k.w.owners[k.context.shard.index] {
 		k.local++
+		k.localDelay += d
 	} else {
 		k.remote++
+		k.remoteDelay += d
 	}
 }
 

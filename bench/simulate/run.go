@@ -81,16 +81,19 @@ type Order struct {
 
 // A Result says what one simulation did, and what it cost.
 type Result struct {
-	Events   uint64 `json:"events"`
-	Local    uint64 `json:"local_messages"`
-	Remote   uint64 `json:"remote_messages"`
-	Windows  uint64 `json:"windows"`
-	CPU_ns   int64  `json:"cpu_ns"`  // of the simulation, without its initialisers
-	Wall_ns  int64  `json:"wall_ns"` // the same
-	Peak     int64  `json:"peak_bytes"`
-	Digest   string `json:"digest"`
-	Observed string `json:"observed"`
-	Base     int64  `json:"base_bytes"` // memory of the process before it had a node
+	Events  uint64 `json:"events"`
+	Local   uint64 `json:"local_messages"`
+	Remote  uint64 `json:"remote_messages"`
+	Windows uint64 `json:"windows"`
+	// LocalDelay_ns and RemoteDelay_ns are the mean simulated delays of these messages.
+	LocalDelay_ns  float64 `json:"local_delay_ns"`
+	RemoteDelay_ns float64 `json:"remote_delay_ns"`
+	CPU_ns         int64   `json:"cpu_ns"`  // of the simulation, without its initialisers
+	Wall_ns        int64   `json:"wall_ns"` // the same
+	Peak           int64   `json:"peak_bytes"`
+	Digest         string  `json:"digest"`
+	Observed       string  `json:"observed"`
+	Base           int64   `json:"base_bytes"` // memory of the process before it had a node
 }
 
 // Rate returns events a second of CPU time.
@@ -125,6 +128,8 @@ func Run(ctx context.Context, o Order) (r Result, err error) {
 	r.Peak = peak()
 	n := s.World.Counts()
 	r.Events, r.Local, r.Remote, r.Windows = n.Events, n.Local, n.Remote, n.Windows
+	r.LocalDelay_ns = float64(n.LocalDelay) / max(float64(n.Local), 1)
+	r.RemoteDelay_ns = float64(n.RemoteDelay) / max(float64(n.Remote), 1)
 	r.Observed = out.String()
 	if s.World.Size() <= 1<<20 { // only a small network, because encoding needs memory
 		sum, err := s.World.Digest()

@@ -169,6 +169,10 @@ func TestErrors(t *testing.T) {
 		"control.d DynamicNetwork\ncontrol.d.add 1\ncontrol.d.step 1\n" +
 			"control.d.init.0 Shuffle": `c:12: key "control.d.init.0": ` +
 			`class "Shuffle" does not prepare single nodes`,
+		"init.d DegreeStats": `c:9: key "init.d.protocol" is missing`,
+		"control.d DegreeStats\ncontrol.d.protocol link\ncontrol.d.step 1": `c:7: key ` +
+			`"protocol.avg.linkable": the nodes of "link" get no neighbours, so nobody is sent ` +
+			`anything: add an initialiser such as WireKOut with the protocol link`,
 	} {
 		_, err := Build(parse(t, "c", good+text), Options{Dir: "testdata"})
 		if err == nil || !strings.Contains(err.Error(), want) {
