@@ -83,7 +83,8 @@ func TestExpressions(t *testing.T) {
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"SIZE 10\nn SIZZE": "" +
-			`x.conf:2: key "n": "SIZZE" is not given; the nearest key is "SIZE" of line 1`,
+			`x.conf:2: key "n": "SIZZE" is neither a number nor a key; ` +
+			`the nearest key is "SIZE" of line 1`,
 		"n m\nm n": "" +
 			`x.conf:1: key "n": it uses itself, or a chain of more than 100 keys`,
 		"n 1+":    `x.conf:1: key "n": "1+" lacks a number at character 3`,
@@ -96,7 +97,7 @@ func TestErrors(t *testing.T) {
 		"n 200":   `x.conf:1: key "n": "200" is 200: want 0 to 100`,
 		"n 1.5.2": `x.conf:1: key "n": "1.5.2" is not a number`,
 		"n 2^100": `x.conf:1: key "n": "2^100" is too large`,
-		"m 1":     `x.conf: key "n" is missing`,
+		"m 1":     `x.conf: key "n" is missing: add a line with this key and its value`,
 		"p.a C\np.a.stp 1\nn 1": "x.conf:1: key \"p.a.step\" is missing; " +
 			"the nearest key is \"p.a.stp\" of line 2\n" +
 			`x.conf:2: key "p.a.stp" is unknown; the nearest key is "p.a.step"`,

@@ -166,7 +166,8 @@ func (r *reader) atom() (value, error) {
 		for k := range r.f.entries {
 			names = append(names, k)
 		}
-		return value{}, fmt.Errorf("%s is not given%s", quote(name), r.f.suggestOf(name, names))
+		return value{}, fmt.Errorf("%s is neither a number nor a key%s", quote(name),
+			r.f.suggestOf(name, names))
 	}
 	e.used = true
 	return r.f.evaluate(name, e.value, r.depth+1)

@@ -232,6 +232,10 @@ func (f *File) Missing(key string) {
 		f.fault(f.Line(component), "key %q is missing%s", key, hint)
 		return
 	}
+	if f.Line(component) == 0 {
+		f.fault(0, "key %q is missing: add a line with this key and its value", key)
+		return
+	}
 	f.fault(f.Line(component), "key %q is missing", key)
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 	"github.com/cloudprofiler/cloudprofiler/sim"
@@ -74,7 +75,9 @@ type Builder struct {
 	making  []bool
 	classes map[string]Class
 	used    []sim.Transport
-	routes  *routes // the routes of E2ETransport
+	routes  *routes          // the routes of E2ETransport
+	linked  map[uint8]string // protocols that keep neighbours for others, with a key that says so
+	wired   map[uint8]bool   // protocols that get neighbours
 }
 
 // Noter returns the function that an observer calls with each number that it reports.
@@ -124,7 +127,8 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 	} else {
 		f.Missing("simulation.endtime")
 	}
-	b := &Builder{File: f, W: w, Out: o.Out, o: o, names: f.Names("protocol")}
+	b := &Builder{File: f, W: w, Out: o.Out, o: o, names: f.Names("protocol"),
+		linked: map[uint8]string{}, wired: map[uint8]bool{}}
 	b.classes = maps.Clone(classes)
 	maps.Copy(b.classes, o.Classes)
 	b.made = make([]any, len(b.names))
@@ -156,7 +160,12 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 	b.component("control", func(key string, c any) {
 		w.AddControl(key, c, b.schedule(key, s.Cycles > 0))
 	})
-	if err := f.Err(); err != nil {
+	err := f.Err()
+	if err == nil {
+		b.checkNeighbours()
+		err = f.Err()
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, t := range b.used { // the initialisers have read the delays by now
@@ -261,8 +270,29 @@ func Find[T any](b *Builder, key, what string) (t T, number uint8) {
 
 // Linkable returns the linkable that the value of a key names.
 func (b *Builder) Linkable(key string) sim.Linkable {
-	l, _ := Find[sim.Linkable](b, key, "has no neighbours")
+	l, number := Find[sim.Linkable](b, key, "has no neighbours")
+	if _, ok := l.(*idle); ok {
+		dot := strings.LastIndex(key, ".")
+		class := b.File.Class(key[:dot])
+		switch {
+		case key[dot:] == ".linkable":
+			b.linked[number] = key
+		case strings.HasPrefix(class, "Wire") || class == "RandNI" || class == "StarNI":
+			b.wired[number] = true
+		}
+	}
 	return l
+}
+
+// checkNeighbours reports protocols that would send to nobody, because no component gives the nodes
+// of their linkable neighbours.
+func (b *Builder) checkNeighbours() {
+	for _, number := range slices.Sorted(maps.Keys(b.linked)) {
+		if name := strings.TrimPrefix(b.names[number], "protocol."); !b.wired[number] {
+			b.File.Fault(b.linked[number], "the nodes of %q get no neighbours, so nobody is sent "+
+				"anything: add an initialiser such as WireKOut with the protocol %s", name, name)
+		}
+	}
 }
 
 // Transport returns the transport that the value of a key names. From then on, a window is at most
