@@ -70,7 +70,7 @@ process had at most. (Calls from files are read before the first is linked.)`,
 	}
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
 	cmd.Flags().StringVar(&flags.format, "format", string(calls.Jaeger),
-		"format of the files: jaeger or otlp, both as JSON")
+		"format of the files: jaeger or otlp, as JSON; otlp also as protocol buffers")
 	cmd.Flags().BoolVar(&flags.stream, "stream", false,
 		"link calls while they come, in memory that does not grow with their number")
 	cmd.Flags().IntVar(&flags.window, "window", 0, "calls in a window of --stream (default 6000)")

@@ -42,16 +42,18 @@ type otlpSpan struct {
 	Start        nanoseconds     `json:"startTimeUnixNano"`
 	End          nanoseconds     `json:"endTimeUnixNano"`
 	Attributes   []otlpAttribute `json:"attributes"`
-	Links        []struct {
-		TraceID string `json:"traceId"`
-		SpanID  string `json:"spanId"`
-	} `json:"links"`
+	Links        []otlpLink      `json:"links"`
 	// The same, with the names of the protocol buffer.
 	TraceIDSnake string      `json:"trace_id"`
 	SpanIDSnake  string      `json:"span_id"`
 	ParentSnake  string      `json:"parent_span_id"`
 	StartSnake   nanoseconds `json:"start_time_unix_nano"`
 	EndSnake     nanoseconds `json:"end_time_unix_nano"`
+}
+
+type otlpLink struct {
+	TraceID string `json:"traceId"`
+	SpanID  string `json:"spanId"`
 }
 
 type otlpAttribute struct {

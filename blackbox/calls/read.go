@@ -19,7 +19,7 @@ type Format string
 
 const (
 	Jaeger Format = "jaeger" // JSON of Jaeger's query service, or of its storage
-	OTLP   Format = "otlp"   // JSON of OpenTelemetry
+	OTLP   Format = "otlp"   // JSON or protocol buffers of OpenTelemetry
 )
 
 // ErrNoCalls is returned if the files contain no spans.
@@ -27,7 +27,7 @@ var ErrNoCalls = errors.New("no spans found")
 
 // Read reads the traces in files, and in the files of directories. Each file may contain several
 // JSON values, one after the other, and may be compressed with gzip. In a directory, Read ignores
-// files that do not begin like JSON. It leaves out what it cannot read, and counts it.
+// files of other kinds. It leaves out what it cannot read, and counts it.
 func Read(format Format, names ...string) (*Set, error) {
 	var decode func(*builder, json.RawMessage) error
 	switch format {
@@ -45,7 +45,7 @@ func Read(format Format, names ...string) (*Set, error) {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			return b.file(path, path == name, decode)
+			return b.file(path, path == name, format, decode)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("read traces: %w", err)
@@ -62,8 +62,10 @@ func Read(format Format, names ...string) (*Set, error) {
 	return set, nil
 }
 
-// file reads a file. A file that was not named is left out if it does not begin like JSON.
-func (b *builder) file(path string, named bool,
+const longestProto = 2 << 30 // bytes of a file of protocol buffers
+
+// file reads a file. A file that was not named is left out if it is of another kind.
+func (b *builder) file(path string, named bool, format Format,
 	decode func(*builder, json.RawMessage) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -82,10 +84,32 @@ func (b *builder) file(path string, named bool,
 	if mark, _ := r.Peek(3); string(mark) == "\ufeff" {
 		r.Discard(3)
 	}
-	if begin, _ := r.Peek(64); !named && !strings.ContainsAny(firstLetter(begin), "{[") {
+	begin, _ := r.Peek(64)
+	isText := strings.ContainsAny(firstLetter(begin), "{[")
+	var from io.Reader = r
+	// A line feed may also begin a protocol buffer.
+	if format == OTLP && len(begin) > 0 && (!isText || begin[0] == '\n') {
+		var raw bytes.Buffer
+		if _, err := raw.ReadFrom(io.LimitReader(r, longestProto)); err != nil {
+			b.malformed(fmt.Errorf("read %q: %w", path, err))
+			return nil
+		}
+		if b.protoFile(raw.Bytes()) {
+			return nil
+		}
+		from = io.MultiReader(&raw, r)
+	}
+	if !isText {
+		if named {
+			not := "JSON"
+			if format == OTLP {
+				not = "JSON, and is no protocol buffer of OpenTelemetry"
+			}
+			b.malformed(fmt.Errorf("decode %q: it begins like no %s", path, not))
+		}
 		return nil
 	}
-	d := json.NewDecoder(r)
+	d := json.NewDecoder(from)
 	for {
 		var value json.RawMessage
 		err := d.Decode(&value)
