@@ -256,7 +256,9 @@ func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
 		slices.Sort(lags)
 		return narrowest(lags)
 	}
-	c.fits = func(int32, int64) bool { return true }
+	c.fits = func(callee int32, offset int64) bool {
+		return p.contained(callee, offset) >= p.contained(callee, 0)-0.01
+	}
 	return c.offsets()
 }
 
