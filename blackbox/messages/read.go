@@ -81,6 +81,7 @@ type end struct {
 	class       uint8 // of the width
 	early, sure bool
 	single      bool // the position counts messages, not bytes
+	placed      bool // the log has the position in a stream
 }
 
 func (e *end) after() uint64 {
@@ -95,7 +96,12 @@ func (e *end) width() uint64 { return blackbox.MinWidth_cycles << e.class }
 func (e *end) checksum() uint32 { return uint32(e.position) }
 
 // waiting returns how many pieces waited for the receiver; -1: not known.
-func (e *end) waiting() int { return int(e.position>>32) - 1 }
+func (e *end) waiting() int {
+	if e.placed {
+		return -1
+	}
+	return int(e.position>>32) - 1
+}
 
 // earliest returns a reading before which the call cannot have begun.
 func (e *end) earliest() uint64 {
@@ -176,7 +182,8 @@ func (l *Log) add(record any) {
 		l.Messages++
 		e := end{
 			began: v.Began_cycles, ended: v.Ended_cycles, position: v.Position,
-			bytes: v.Bytes, early: v.Early, sure: v.Sure && v.Stream, by: l.threads[v.Thread],
+			bytes: v.Bytes, early: v.Early, sure: v.Sure && v.Stream, placed: v.Stream,
+			by: l.threads[v.Thread],
 		}
 		if v.Arrived {
 			e.arrived = v.Arrived_cycles

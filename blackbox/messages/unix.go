@@ -13,6 +13,9 @@ import (
 // cookies. Data arrives in its order, and is never lost. So a message's place follows from the
 // sizes of the messages before it. If several threads send, their order must be proven.
 //
+// A library in the program counts the bytes of a stream that it saw from the beginning. Then both
+// ends know each message's place, as with TCP.
+//
 // A capture may begin in the middle of a connection. Then some of the received data was sent
 // earlier. How much follows from the numbers of pieces that wait for the receiver: if none waits,
 // everything that was sent has been received.
@@ -41,7 +44,9 @@ func (m *Matched) local(sockets []*socket, each func(Match)) (rest []*socket) {
 		isUNIX := s.of.Family == blackbox.UNIX
 		switch o := other(s); {
 		case !isUNIX && s.of.Protocol == blackbox.UDP,
-			isUNIX && s.of.Protocol == blackbox.UNIXDatagram && (o == nil || !mutual(s, o)):
+			isUNIX && s.of.Protocol == blackbox.UNIXDatagram && (o == nil || !mutual(s, o)),
+			isUNIX && o != nil && s.of.Protocol != 0 && s.of.Protocol != blackbox.UNIXStream &&
+				!s.lossy && !o.lossy && !counted(s, o):
 			rest = append(rest, s)
 		case !isUNIX && s.of.Protocol == blackbox.TCP || len(s.sends) == 0:
 		case !isUNIX || s.of.Protocol == 0:
@@ -50,11 +55,30 @@ func (m *Matched) local(sockets []*socket, each func(Match)) (rest []*socket) {
 			m.Left[NoOtherEnd] += uint64(len(s.sends))
 		case s.lossy || o.lossy:
 			m.Left[Shared] += uint64(len(s.sends))
+		case placed(s.sends) && placed(o.receives):
+			m.stream(s, o, each)
 		default:
 			m.pipe(s, o, each)
 		}
 	}
 	return rest
+}
+
+// placed reports whether the log has the places of all calls in their stream.
+func placed(calls []end) bool {
+	return !slices.ContainsFunc(calls, func(e end) bool { return !e.placed })
+}
+
+// counted reports whether the places of all messages between two sockets that keep messages apart
+// are known. Otherwise only checksums show which message was received where.
+func counted(s, o *socket) bool {
+	for _, way := range [2][2][]end{{s.sends, o.receives}, {o.sends, s.receives}} {
+		p := newPipe(way[0], way[1], true)
+		if !p.known && !slices.ContainsFunc(way[0], func(e end) bool { return e.checksum() == 0 }) {
+			return false
+		}
+	}
+	return true
 }
 
 // unixPeers returns a function that finds the other end of a UNIX connection, or returns nil if it
@@ -97,13 +121,16 @@ func unixPeers(sockets []*socket) func(*socket) *socket {
 // others may send to them, too.
 func mutual(a, b *socket) bool { return a.of.Peer == b.of.Cookie && b.of.Peer == a.of.Cookie }
 
+func newPipe(sends, receives []end, single bool) *pipe {
+	p := &pipe{sends: newLine(sends, single), receives: newLine(receives, single), single: single}
+	p.count()
+	return p
+}
+
 // pipe matches the messages that one socket sent with the calls in which the other received them.
 func (m *Matched) pipe(from, to *socket, each func(Match)) {
 	single := from.of.Protocol != blackbox.UNIXStream
-	p := pipe{
-		sends: newLine(from.sends, single), receives: newLine(to.receives, single), single: single,
-	}
-	p.count()
+	p := newPipe(from.sends, to.receives, single)
 	if !p.known {
 		m.Left[Shared] += uint64(len(from.sends))
 		return

@@ -1,15 +1,18 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -249,6 +252,66 @@ func TestPreloadNamesAddresses(t *testing.T) {
 	want := map[string]string{"127.0.0.2": "db.example", "127.0.0.3": "cache.example"}
 	if !maps.Equal(got, want) {
 		t.Errorf("names %v, want %v", got, want)
+	}
+}
+
+// Messages over UDP and UNIX sockets are matched as those that the kernel captures: each with the
+// call that received it.
+func TestPreloadMatchesMessagesOutsideOfTCP(t *testing.T) {
+	built, dir := buildC(t), t.TempDir()
+	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
+	d, err := drain.Start(rings, drain.Options{Logs: logs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := preloaded(t, built, rings, "preload_pairs", "libcloudprofiler-capture.so")
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	segments, err := logstore.Segments(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*messages.Log
+	for len(segments) > 0 {
+		one := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
+		segments = segments[len(one):]
+		l, err := messages.Read("n", one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	var sent uint64
+	if _, err := fmt.Sscan(out, &sent); err != nil {
+		t.Fatal(err)
+	}
+	// On each socket, an answer is received before the next request is sent. So a wrong match has
+	// another size, or it is not in the order of the others.
+	type pair struct{ sent, received uint64 }
+	pairs := map[uint64][]pair{}
+	m := messages.Find(all, func(m messages.Match) {
+		s, r := &m.Send, &m.Receive
+		if s.Bytes != r.Bytes || s.By.Process == r.By.Process || r.Hi_cycles < s.Lo_cycles {
+			t.Errorf("%d bytes in process %d at %d were received as %d bytes in %d at %d", s.Bytes,
+				s.By.Process, s.Lo_cycles, r.Bytes, r.By.Process, r.Hi_cycles)
+		}
+		pairs[s.Cookie] = append(pairs[s.Cookie], pair{s.Lo_cycles, r.Hi_cycles})
+	})
+	for cookie, p := range pairs {
+		slices.SortFunc(p, func(a, b pair) int { return cmp.Compare(a.sent, b.sent) })
+		if !slices.IsSortedFunc(p, func(a, b pair) int {
+			return cmp.Compare(a.received, b.received)
+		}) {
+			t.Errorf("messages of socket %d overtook each other", cookie)
+		}
+	}
+	// Both processes have both ends of the socketpair for streams, so its first and last messages
+	// are not sure.
+	notSure := m.Left[messages.Shared] + m.Left[messages.Unclear]
+	if m.Sent != sent || m.Matched+notSure != sent || notSure > 4 {
+		t.Errorf("%d messages were sent; %d are in the logs, %d are matched; the others: %v",
+			sent, m.Sent, m.Matched, m.Left)
 	}
 }
 

@@ -11,39 +11,59 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* WRAP defines a function that sends or receives. moved says how many bytes r moved. */
-#define WRAP(type, name, way, fd, moved, parameters, ...)                                          \
+/* whole returns the bytes that a call moved, or NULL if the memory has room for fewer. */
+static const void *whole(const void *bytes, size_t room, ssize_t moved)
+{
+	return moved > 0 && (size_t)moved <= room ? bytes : NULL;
+}
+
+/* first does the same if all bytes are in the first of several pieces of memory. */
+static const void *first(const struct iovec *v, size_t n, ssize_t moved)
+{
+	return moved > 0 && n > 0 ? whole(v->iov_base, v->iov_len, moved) : NULL;
+}
+
+/*
+ * WRAP defines a function that sends or receives. moved says how many bytes r moved, and data where
+ * they are.
+ */
+#define WRAP(type, name, way, fd, moved, data, parameters, ...)                                    \
 	EXPORT type name parameters                                                                \
 	{                                                                                          \
 		NEXT(name);                                                                        \
 		struct call c = cp_begin(fd, way);                                                 \
 		type r = real(__VA_ARGS__);                                                        \
-		cp_end(fd, &c, way, moved);                                                        \
+		cp_end(fd, &c, way, moved, data);                                                  \
 		return r;                                                                          \
 	}
 
 /* A program that peeks at data has not received it. */
 enum { ONLY_LOOKS = MSG_PEEK | MSG_ERRQUEUE | MSG_OOB };
 
-WRAP(ssize_t, write, SENT, fd, r, (int fd, const void *b, size_t n), fd, b, n)
-WRAP(ssize_t, writev, SENT, fd, r, (int fd, const struct iovec *v, int n), fd, v, n)
-WRAP(ssize_t, send, SENT, fd, flags &MSG_OOB ? 0 : r,
+WRAP(ssize_t, write, SENT, fd, r, whole(b, n, r), (int fd, const void *b, size_t n), fd, b, n)
+WRAP(ssize_t, writev, SENT, fd, r, first(v, (size_t)n, r),
+     (int fd, const struct iovec *v, int n), fd, v, n)
+WRAP(ssize_t, send, SENT, fd, flags &MSG_OOB ? 0 : r, whole(b, n, r),
      (int fd, const void *b, size_t n, int flags), fd, b, n, flags)
-WRAP(ssize_t, sendto, SENT, fd, flags &MSG_OOB ? 0 : r,
+WRAP(ssize_t, sendto, SENT, fd, flags &MSG_OOB ? 0 : r, whole(b, n, r),
      (int fd, const void *b, size_t n, int flags, const struct sockaddr *to, socklen_t l), fd, b,
      n, flags, to, l)
 WRAP(ssize_t, sendmsg, SENT, fd, flags &MSG_OOB ? 0 : r,
+     r < 0 ? NULL : first(m->msg_iov, m->msg_iovlen, r),
      (int fd, const struct msghdr *m, int flags), fd, m, flags)
-WRAP(ssize_t, sendfile, SENT, fd, r, (int fd, int in, off_t *at, size_t n), fd, in, at, n)
-WRAP(ssize_t, sendfile64, SENT, fd, r, (int fd, int in, off64_t *at, size_t n), fd, in, at, n)
-WRAP(ssize_t, read, RECEIVED, fd, r, (int fd, void *b, size_t n), fd, b, n)
-WRAP(ssize_t, readv, RECEIVED, fd, r, (int fd, const struct iovec *v, int n), fd, v, n)
-WRAP(ssize_t, recv, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r,
+WRAP(ssize_t, sendfile, SENT, fd, r, NULL, (int fd, int in, off_t *at, size_t n), fd, in, at, n)
+WRAP(ssize_t, sendfile64, SENT, fd, r, NULL,
+     (int fd, int in, off64_t *at, size_t n), fd, in, at, n)
+WRAP(ssize_t, read, RECEIVED, fd, r, whole(b, n, r), (int fd, void *b, size_t n), fd, b, n)
+WRAP(ssize_t, readv, RECEIVED, fd, r, first(v, (size_t)n, r),
+     (int fd, const struct iovec *v, int n), fd, v, n)
+WRAP(ssize_t, recv, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r, whole(b, n, r),
      (int fd, void *b, size_t n, int flags), fd, b, n, flags)
-WRAP(ssize_t, recvfrom, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r,
+WRAP(ssize_t, recvfrom, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r, whole(b, n, r),
      (int fd, void *b, size_t n, int flags, struct sockaddr *from, socklen_t *l), fd, b, n, flags,
      from, l)
 WRAP(ssize_t, recvmsg, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r,
+     r < 0 ? NULL : first(m->msg_iov, m->msg_iovlen, r),
      (int fd, struct msghdr *m, int flags), fd, m, flags)
 
 /* The compiler calls these if a program is compiled with _FORTIFY_SOURCE. */
@@ -51,10 +71,11 @@ ssize_t __read_chk(int fd, void *b, size_t n, size_t room);
 ssize_t __recv_chk(int fd, void *b, size_t n, size_t room, int flags);
 ssize_t __recvfrom_chk(int fd, void *b, size_t n, size_t room, int flags, struct sockaddr *from,
 		       socklen_t *l);
-WRAP(ssize_t, __read_chk, RECEIVED, fd, r, (int fd, void *b, size_t n, size_t room), fd, b, n, room)
-WRAP(ssize_t, __recv_chk, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r,
+WRAP(ssize_t, __read_chk, RECEIVED, fd, r, whole(b, n, r),
+     (int fd, void *b, size_t n, size_t room), fd, b, n, room)
+WRAP(ssize_t, __recv_chk, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r, whole(b, n, r),
      (int fd, void *b, size_t n, size_t room, int flags), fd, b, n, room, flags)
-WRAP(ssize_t, __recvfrom_chk, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r,
+WRAP(ssize_t, __recvfrom_chk, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r, whole(b, n, r),
      (int fd, void *b, size_t n, size_t room, int flags, struct sockaddr *from, socklen_t *l), fd,
      b, n, room, flags, from, l)
 
@@ -65,14 +86,15 @@ WRAP(ssize_t, __recvfrom_chk, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r,
 static void several(int fd, struct call *c, int way, const struct mmsghdr *all, int n)
 {
 	if (n < 1) {
-		cp_end(fd, c, way, 0);
+		cp_end(fd, c, way, 0, NULL);
 		return;
 	}
-	cp_end(fd, c, way, (ssize_t)all[0].msg_len);
-	for (int i = 1; i < n; i++) {
-		struct call more = cp_begin(fd, way);
+	for (int i = 0; i < n; i++) {
+		struct call more = i == 0 ? *c : cp_begin(fd, way);
+		const struct msghdr *m = &all[i].msg_hdr;
+		ssize_t bytes = (ssize_t)all[i].msg_len;
 		more.began = c->began;
-		cp_end(fd, &more, way, (ssize_t)all[i].msg_len);
+		cp_end(fd, &more, way, bytes, first(m->msg_iov, m->msg_iovlen, bytes));
 	}
 }
 
@@ -99,8 +121,8 @@ EXPORT ssize_t splice(int in, off64_t *from, int out, off64_t *to, size_t n, uns
 	NEXT(splice);
 	struct call a = cp_begin(in, RECEIVED), b = cp_begin(out, SENT);
 	ssize_t r = real(in, from, out, to, n, flags);
-	cp_end(in, &a, RECEIVED, r);
-	cp_end(out, &b, SENT, r);
+	cp_end(in, &a, RECEIVED, r, NULL);
+	cp_end(out, &b, SENT, r, NULL);
 	return r;
 }
 

@@ -29,8 +29,11 @@ struct socket_seen {
 	uint64_t cookie;    /* the kernel's number of the socket */
 	uint64_t described; /* the counter when it was last described; 0: never. Atomic */
 	uint8_t family;	    /* as in a description: 1, 4 or 6 */
-	uint8_t protocol;   /* 6, 17 or 0 */
+	uint8_t protocol;   /* as in a description: 6 or 17, and of a UNIX socket its type */
+	bool counts;	    /* a stream whose bytes the library counts from its beginning */
+	uint8_t looks;	    /* UNIX: calls that still look whether data waits. Atomic */
 	unsigned references;
+	uint64_t peer; /* UNIX: the other end's cookie; 0: not known. Atomic */
 	struct socket_seen *next; /* next socket in the list of unused ones */
 	struct way ways[2];
 };
@@ -96,9 +99,21 @@ struct call {
 	bool alone; /* no other such call was in progress when this one began */
 };
 
-/* cp_begin begins a call, and cp_end logs it if it moved bytes. Both keep errno. */
+/*
+ * cp_begin begins a call, and cp_end logs it if it moved bytes. Both keep errno. data is the first
+ * of the bytes, or NULL if they are not in one piece of memory.
+ */
 struct call cp_begin(int fd, int way);
-void cp_end(int fd, struct call *c, int way, ssize_t bytes);
+void cp_end(int fd, struct call *c, int way, ssize_t bytes, const void *data);
+
+/* cp_peer returns the cookie of the other end of a UNIX socket. 0: not known. */
+uint64_t cp_peer(int fd);
+
+/*
+ * cp_nothing_waits returns true if the receiver of a UNIX socket's data in this direction has
+ * received everything.
+ */
+bool cp_nothing_waits(int fd, int way);
 
 /* cp_counter_soon reads the counter, perhaps a little early. */
 static inline uint64_t cp_counter_soon(void)

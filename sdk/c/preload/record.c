@@ -25,11 +25,14 @@ enum {
 	LENGTH = 43,
 	PART_BYTES = 7,
 	MOST_BYTES = 1 << 20, /* the most bytes of a message that one record stands for */
-	LONGEST = 224	      /* bytes of the longest description, with a whole last part */
+	LONGEST = 224,	      /* bytes of the longest description, with a whole last part */
+	LOOKS = 16	      /* calls that look whether data waits, after each description */
 };
 enum { DESCRIBED = 2, NAMED = 3, LOST = 4, TOLD = 6 };
 enum { ABOUT_NAME = 2, ASKED = 1 };
 enum { STREAM = 1, SURE = 2, EARLY = 4 };
+
+#define NOTHING_WAITS (UINT64_C(1) << 32)
 
 /* Descriptions are repeated after about a second: a run may begin at any time. */
 static const uint64_t again_cycles = UINT64_C(3) << 30;
@@ -97,7 +100,10 @@ __attribute__((constructor)) static void begin(void)
 	pthread_atfork(NULL, NULL, in_child);
 }
 
-/* put logs a description: parts of 7 bytes, one a record. */
+/*
+ * put logs a description: parts of 7 bytes, one a record. It returns false if the description is
+ * not logged. Then the ring may have counted it as dropped.
+ */
 static bool put(uint64_t kind, uint64_t thread, uint64_t connection, uint8_t *bytes, size_t n,
 		uint64_t at)
 {
@@ -125,7 +131,7 @@ static size_t text(uint8_t *to, const char *from)
 	return n + 1;
 }
 
-static void describe_thread(uint64_t at)
+static bool describe_thread(uint64_t at)
 {
 	uint8_t b[LONGEST] = {0};
 	char name[16] = "";
@@ -136,8 +142,10 @@ static void describe_thread(uint64_t at)
 	memcpy(b + 1, &process, 4);
 	n += text(b + n, program);
 	n += text(b + n, name);
-	if (put(NAMED, self.number, 0, b, n, at))
-		self.described = at;
+	if (!put(NAMED, self.number, 0, b, n, at))
+		return false;
+	self.described = at;
+	return true;
 }
 
 static size_t address(uint8_t *to, uint8_t *port, const struct sockaddr_storage *a, unsigned family)
@@ -159,7 +167,7 @@ static size_t address(uint8_t *to, uint8_t *port, const struct sockaddr_storage 
 }
 
 /* name_address logs the names that this program used for an address. */
-static void name_address(const uint8_t *address_bytes, unsigned family, uint64_t at)
+static bool name_address(const uint8_t *address_bytes, unsigned family, uint64_t at)
 {
 	struct cp_address a = {.bytes = {[10] = 0xff, [11] = 0xff}};
 	size_t n = family == 4 ? 4 : 16;
@@ -171,12 +179,14 @@ static void name_address(const uint8_t *address_bytes, unsigned family, uint64_t
 		size_t length = strlen(name);
 		memcpy(b + 3, address_bytes, n);
 		memcpy(b + 3 + n, name, length);
-		put(TOLD, (uint64_t)syscall(SYS_getpid), ABOUT_NAME, b, 3 + n + length, at);
+		if (!put(TOLD, (uint64_t)syscall(SYS_getpid), ABOUT_NAME, b, 3 + n + length, at))
+			return false;
 	}
+	return true;
 }
 
 /* describe_socket describes a socket. An IPv6 socket that speaks IPv4 is described as IPv4. */
-static void describe_socket(int fd, struct socket_seen *s, uint32_t number, uint64_t at)
+static bool describe_socket(int fd, struct socket_seen *s, uint32_t number, uint64_t at)
 {
 	uint8_t b[LONGEST] = {0};
 	struct sockaddr_storage local = {0}, remote = {0};
@@ -192,6 +202,14 @@ static void describe_socket(int fd, struct socket_seen *s, uint32_t number, uint
 		if (family == 6 && remote.ss_family == AF_INET6 &&
 		    IN6_IS_ADDR_V4MAPPED(&l->sin6_addr) && IN6_IS_ADDR_V4MAPPED(&r->sin6_addr))
 			family = 4;
+	} else {
+		uint64_t peer = __atomic_load_n(&s->peer, __ATOMIC_RELAXED);
+		if (peer == 0) {
+			peer = cp_peer(fd);
+			__atomic_store_n(&s->peer, peer, __ATOMIC_RELAXED);
+		}
+		memcpy(b + 19, &peer, 8);
+		__atomic_store_n(&s->looks, LOOKS, __ATOMIC_RELAXED);
 	}
 	b[1] = (uint8_t)family;
 	b[2] = s->protocol;
@@ -202,13 +220,52 @@ static void describe_socket(int fd, struct socket_seen *s, uint32_t number, uint
 		n += address(b + n, b + 3, &local, family);
 		n += address(b + n, b + 5, &remote, family);
 	}
-	if (put(DESCRIBED, 0, number, b, n, at))
-		__atomic_store_n(&s->described, at, __ATOMIC_RELEASE);
-	if (family != 1 && remote.ss_family != 0)
-		name_address(b + n - (family == 4 ? 4 : 16), family, at);
+	if (family != 1 && remote.ss_family != 0 &&
+	    !name_address(b + n - (family == 4 ? 4 : 16), family, at))
+		return false;
+	if (!put(DESCRIBED, 0, number, b, n, at))
+		return false;
+	__atomic_store_n(&s->described, at, __ATOMIC_RELEASE);
+	return true;
 }
 
-/* log_message logs the message of a call, after the descriptions that it needs. */
+/* checksum computes the checksum of a datagram. */
+static uint32_t checksum(const uint8_t *data, uint64_t bytes)
+{
+	uint64_t h = bytes, words[8] = {0};
+
+	memcpy(words, data, bytes < sizeof words ? bytes : sizeof words);
+	for (int round = 0;; round++) {
+		for (int i = 0; i < 8; i++) {
+			h = (h ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
+			h ^= h >> 29;
+		}
+		if (round > 0 || bytes <= sizeof words)
+			break;
+		memcpy(words, data + bytes - sizeof words, sizeof words);
+	}
+	return h >> 32 == 0 ? 1 : (uint32_t)(h >> 32);
+}
+
+/*
+ * look returns true if nothing waits for the receiver of a UNIX socket's data. It asks the kernel
+ * only in some calls after a description.
+ */
+static bool look(int fd, struct socket_seen *s, int way)
+{
+	uint8_t left = s->family == 1 && !s->counts ? __atomic_load_n(&s->looks, __ATOMIC_RELAXED)
+						    : 0;
+
+	if (__builtin_expect(left == 0, 1))
+		return false;
+	__atomic_store_n(&s->looks, left - 1, __ATOMIC_RELAXED);
+	return cp_nothing_waits(fd, way);
+}
+
+/*
+ * log_message logs the message of a call, after the descriptions that it needs. If a description
+ * finds no room, the ring has counted that, and the message is not logged.
+ */
 static void log_message(int fd, const struct call *c, int way, uint64_t position, uint64_t bytes,
 			uint64_t flags)
 {
@@ -225,21 +282,28 @@ static void log_message(int fd, const struct call *c, int way, uint64_t position
 		self.fork = forks;
 		self.described = 0;
 	}
-	if (__builtin_expect(self.described == 0 || c->began - self.described > again_cycles, 0))
-		describe_thread(c->began);
+	if (__builtin_expect(self.described == 0 || c->began - self.described > again_cycles, 0) &&
+	    !describe_thread(c->began))
+		return;
 	uint64_t described = __atomic_load_n(&c->socket->described, __ATOMIC_ACQUIRE);
 	if (__builtin_expect(described == 0 || (int64_t)(c->began - described) >
-						       (int64_t)again_cycles, 0))
-		describe_socket(fd, c->socket, c->number, c->began);
+						       (int64_t)again_cycles, 0) &&
+	    !describe_socket(fd, c->socket, c->number, c->began))
+		return;
 	if (__builtin_expect(__atomic_load_n(&missed, __ATOMIC_RELAXED) != 0, 0)) {
 		uint64_t n = __atomic_exchange_n(&missed, 0, __ATOMIC_RELAXED);
-		cp_log_together(channel, (uint64_t[]){1, 0},
-				(uint64_t[]){FIRST | (uint64_t)LOST << KIND | (uint64_t)1 << PART, n}, 2);
+		uint64_t ids[2] = {FIRST | (uint64_t)LOST << KIND | (uint64_t)1 << PART, n};
+		if (!cp_log_together(channel, (uint64_t[]){1, 0}, ids, 2))
+			__atomic_fetch_add(&missed, n, __ATOMIC_RELAXED);
 	}
+	uint64_t before = cp_counter_soon();
+	bool nothing = look(fd, c->socket, way);
 	while (bytes > 0) {
 		uint64_t n = bytes < MOST_BYTES ? bytes : MOST_BYTES;
 		/* The end is the moment at which the program goes on. */
-		uint64_t counters[2] = {way == SENT ? c->began : 0, 0};
+		uint64_t counters[2] = {way == SENT ? c->began : nothing ? before : 0, 0};
+		if (nothing && n == bytes)
+			position |= NOTHING_WAITS;
 		uint64_t ids[2] = {
 			FIRST | (uint64_t)way << KIND | flags << PART |
 				(uint64_t)self.number << THREAD | c->number,
@@ -264,7 +328,7 @@ struct call cp_begin(int fd, int way)
 	return c;
 }
 
-void cp_end(int fd, struct call *c, int way, ssize_t bytes)
+void cp_end(int fd, struct call *c, int way, ssize_t bytes, const void *data)
 {
 	struct socket_seen *s = c->socket;
 
@@ -274,7 +338,7 @@ void cp_end(int fd, struct call *c, int way, ssize_t bytes)
 	if (bytes > 0 && __atomic_load_n(&s->number, __ATOMIC_ACQUIRE) == c->number) {
 		int error = errno;
 		uint64_t position = 0, flags = way == SENT ? EARLY : 0;
-		if (s->protocol == IPPROTO_TCP) {
+		if (s->counts) {
 			position = __atomic_fetch_add(&w->position, (uint64_t)bytes,
 						      __ATOMIC_RELAXED);
 			flags |= STREAM;
@@ -282,6 +346,8 @@ void cp_end(int fd, struct call *c, int way, ssize_t bytes)
 			    __atomic_load_n(&w->entered, __ATOMIC_RELAXED) == c->entered &&
 			    s->fork == __atomic_load_n(&cp_forks, __ATOMIC_RELAXED))
 				flags |= SURE;
+		} else if (data != NULL && !(s->family == 1 && s->protocol == SOCK_STREAM)) {
+			position = checksum(data, (uint64_t)bytes);
 		}
 		log_message(fd, c, way, position, (uint64_t)bytes, flags);
 		errno = error;

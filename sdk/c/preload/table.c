@@ -112,7 +112,8 @@ static struct socket_seen *fresh(void)
 	unused--;
 	s->next = NULL;
 	s->ways[SENT] = s->ways[RECEIVED] = (struct way){0};
-	s->described = 0;
+	s->described = s->peer = 0;
+	s->looks = 0;
 	s->references = 1;
 	s->fork = cp_forks;
 	__atomic_store_n(&s->number, ++numbers, __ATOMIC_RELEASE);
@@ -169,7 +170,7 @@ static struct socket_seen *look(int fd, bool is_fresh)
 	if (family < 0)
 		return errno == EBADF ? CP_UNKNOWN : CP_OTHER;
 	if (family == AF_UNIX)
-		protocol = 0;
+		protocol = type; /* 1 stream, 2 datagrams, 5 packets: the same numbers */
 	else if ((family != AF_INET && family != AF_INET6) ||
 		 (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP) || type == SOCK_RAW)
 		return CP_OTHER;
@@ -178,6 +179,8 @@ static struct socket_seen *look(int fd, bool is_fresh)
 		return CP_UNKNOWN;
 	s->family = family == AF_UNIX ? 1 : family == AF_INET ? 4 : 6;
 	s->protocol = (uint8_t)protocol;
+	s->counts = protocol == IPPROTO_TCP ||
+		    (family == AF_UNIX && type == SOCK_STREAM && is_fresh);
 	socklen_t length = sizeof s->cookie;
 	s->cookie = 0;
 	getsockopt(fd, SOL_SOCKET, SO_COOKIE, &s->cookie, &length);

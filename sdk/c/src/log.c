@@ -95,8 +95,9 @@ static bool reserve(struct channel *c, struct shard *s, unsigned core, uint64_t 
  * stores the counter word last, because the lap mark in the counter word says that the record is
  * finished. It writes the last record first. So if the first record of a pair is finished, the pair
  * is finished. counters has stamps, or 0 for the present counter. It may be NULL.
+ * write_many returns false if it dropped the records.
  */
-static inline __attribute__((always_inline)) void
+static inline __attribute__((always_inline)) bool
 write_many(struct channel *c, const uint64_t *counters, const uint64_t *ids, uint64_t n)
 {
 	enum { ATTEMPTS = 100 };
@@ -109,7 +110,7 @@ write_many(struct channel *c, const uint64_t *counters, const uint64_t *ids, uin
 		tail = LOAD(s->tail);
 		if (tail + n > LOAD(&s->limit)) {
 			if (!cp_room(c, s, n, counter))
-				return;
+				return false;
 			continue;
 		}
 		if (reserve(c, s, core, tail, n))
@@ -119,7 +120,7 @@ write_many(struct channel *c, const uint64_t *counters, const uint64_t *ids, uin
 		counter_core(&core); /* the thread may have moved */
 		if (attempt % ATTEMPTS == 0 && !cp_share(c)) {
 			cp_drop(c, s, counter);
-			return;
+			return false;
 		}
 	}
 	while (n-- > 0) {
@@ -128,6 +129,7 @@ write_many(struct channel *c, const uint64_t *counters, const uint64_t *ids, uin
 		uint64_t given = counters != NULL ? counters[n] : 0;
 		STORE(&r->counter, finished(s, given != 0 ? given : counter, tail + n));
 	}
+	return true;
 }
 
 static void record(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t given)
@@ -371,8 +373,7 @@ bool cp_log_together(struct channel *c, const uint64_t *counters, const uint64_t
 		if (set.kind != CP_ID && set.kind != CP_BUFFERED)
 			return false;
 	}
-	write_many(c, counters, ids, n);
-	return true;
+	return write_many(c, counters, ids, n);
 }
 
 void cp_keep(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t given)

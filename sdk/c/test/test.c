@@ -277,6 +277,24 @@ static void test_sizes(void)
 }
 
 /* While the handler changes, each event of many threads becomes a record or counts as dropped. */
+/* Events that belong together are all in the ring, or they are dropped, and the caller knows. */
+static void test_together(void)
+{
+	cp_options o = {.dir = dir, .policy = "drop", .buffer_bytes = 1 << 12};
+	cp_channel *hot = cp_open_shared("together/x", &o);
+	uint64_t ids[3] = {1, 2, 3}, kept = 0, tails = 0;
+	struct channel *c = (struct channel *)hot;
+
+	for (int i = 0; i < 100000; i++)
+		kept += cp_log_together(c, NULL, ids, 3);
+	for (unsigned i = 0; i < c->shard_count; i++)
+		tails += *c->shards[i].tail;
+	CHECK(kept > 0 && kept < 100000);
+	CHECK(tails == 3 * kept && cp_dropped(hot) == 100000 - kept);
+	unlink(cp_path(hot));
+	cp_close(hot);
+}
+
 static void test_threads(void)
 {
 	cp_options o = {.dir = dir, .policy = "drop", .handler = "id", .buffer_bytes = 1 << 16};
@@ -456,6 +474,7 @@ int main(void)
 	test_node();
 	test_fork();
 	test_sizes();
+	test_together();
 	test_threads();
 	test_strange_settings();
 	test_whole_before_it_has_a_name();
