@@ -45,7 +45,7 @@ func version(program string, info *debug.BuildInfo) string {
 	if commit := settings["vcs.revision"]; commit != "" {
 		commit = "commit " + commit[:min(12, len(commit))]
 		if settings["vcs.modified"] == "true" {
-			commit += " and changes"
+			commit += " with uncommitted changes"
 		}
 		words = append(words, commit)
 	}

@@ -22,7 +22,7 @@ func TestVersion(t *testing.T) {
 			debug.BuildInfo{GoVersion: "go1.26", Settings: []debug.BuildSetting{
 				setting("vcs.revision", "0123456789abcdef"), setting("vcs.modified", "true"),
 				setting("GOOS", "linux"), setting("GOARCH", "arm64")}},
-			"cprof devel commit 0123456789ab and changes go1.26 linux/arm64",
+			"cprof devel commit 0123456789ab with uncommitted changes go1.26 linux/arm64",
 		},
 		"installed by version": {
 			debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Version: "v0.2.0"}},

@@ -71,8 +71,9 @@ Exit code 3: answered, and times are suspect, or messages were received before t
 			"and event.node, .channel, .actor, .point, .handler, .id and .value")
 	cmd.Flags().StringArrayVar(&flags.states, "state", nil,
 		"a value that events change: 'NAME = VALUE then NEXT', or 'NAME by node = VALUE then NEXT'")
-	cmd.Flags().IntVar(&flags.events, "events", 2000, "replay so many events")
-	cmd.Flags().IntVar(&flags.orders, "orders", 0, "print so many orders: all, or a random sample")
+	cmd.Flags().IntVar(&flags.events, "events", 2000, "how many events to replay")
+	cmd.Flags().IntVar(&flags.orders, "orders", 0,
+		"how many orders to print: all orders, or a random sample")
 	cmd.Flags().DurationVar(&flags.epsilon, "epsilon", 0,
 		"for comparison: clocks may differ by this, instead of by what is proven")
 	cmd.Flags().BoolVar(&flags.onlyEdges, "only-edges", false,

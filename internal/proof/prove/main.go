@@ -150,7 +150,7 @@ func commit(ctx context.Context) string {
 	}
 	revision := git("rev-parse", "--short=12", "HEAD")
 	if git("status", "--porcelain") != "" {
-		revision += " and changes"
+		revision += " with uncommitted changes"
 	}
 	return revision
 }
