@@ -245,10 +245,6 @@ func TestID(t *testing.T) {
 	if err != nil || id != 0x2AAA<<50|0x155<<40|0x12_3456_789A {
 		t.Fatalf("NewID = %#x, %v", id, err)
 	}
-	if node, instance, count := SplitID(id); node != 0x2AAA || instance != 0x155 ||
-		count != 0x12_3456_789A {
-		t.Fatalf("SplitID = %#x %#x %#x", node, instance, count)
-	}
 	for _, bad := range []struct {
 		node, instance int
 		count          uint64

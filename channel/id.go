@@ -43,8 +43,3 @@ func NewID(node, instance int, count uint64) (uint64, error) {
 	}
 	return id, nil
 }
-
-// SplitID returns the parts of a tuple id.
-func SplitID(id uint64) (node, instance int, count uint64) {
-	return int(id >> nodeShift), int(id >> instanceShift & MaxInstance), id & MaxCount
-}

@@ -31,11 +31,13 @@ func TestIDsCarryNodeAndInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := openIDs(t, dir, 5)
-	for want := range uint64(3) {
-		id, ok := ids.Next()
-		if node, instance, count := channel.SplitID(id); !ok || node != 77 || instance != 5 ||
-			count != want || ids.RandomNode {
-			t.Errorf("Next = %d %d %d, %v, want 77 5 %d", node, instance, count, ok, want)
+	for count := range uint64(3) {
+		want, err := channel.NewID(77, 5, count)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, ok := ids.Next(); !ok || id != want || ids.RandomNode {
+			t.Errorf("Next = %#x, %v, want %#x", id, ok, want)
 		}
 	}
 	if !openIDs(t, t.TempDir(), 0).RandomNode {
@@ -51,7 +53,7 @@ func TestInstanceHasOneProgram(t *testing.T) {
 		t.Errorf("second open of instance 0: %v", err)
 	}
 	id, _ := openIDs(t, dir, AnyInstance).Next()
-	if _, instance, _ := channel.SplitID(id); instance != 1 {
+	if instance := id >> 40 & channel.MaxInstance; instance != 1 {
 		t.Errorf("AnyInstance chose %d, want 1", instance)
 	}
 	first.Close()
