@@ -8,8 +8,9 @@ import type { Pen } from "./timeframe.ts";
 interface Ends { lo_cycles: number; hi_cycles: number }
 
 /**
- * band returns where a pause is drawn: from the first moment at which it can have begun to the last
- * at which it can have ended, and, between sure[0] and sure[1], where it surely lasted.
+ * band returns where a pause is drawn. A pause is drawn from the first moment at which it can have
+ * begun to the last at which it can have ended. It certainly lasted from sure[0] to sure[1]. If no
+ * such time is certain, sure is null.
  */
 export function band(begin: Ends, end: Ends, x: (cycles: number) => number) {
   const from = x(begin.lo_cycles), to = Math.max(from + 1, x(end.hi_cycles));
@@ -17,7 +18,7 @@ export function band(begin: Ends, end: Ends, x: (cycles: number) => number) {
   return { from, to, sure: sure[1] > sure[0] ? sure : null };
 }
 
-/** pausesSentence makes a sentence of what a span says of its pauses. */
+/** pausesSentence makes a sentence of a text about pauses: a capital letter, and a full stop. */
 export function pausesSentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
