@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// However many rings are in trouble, the warnings are few, and the agent makes them quickly. It
-// once compared each message with all earlier messages.
+// However many rings are in trouble, the warnings are few, and the agent makes them quickly.
 func TestTroublesOfManyRings(t *testing.T) {
 	s := Status{SetAside: 95_000}
 	for i := range 90_000 {
