@@ -36,9 +36,9 @@ var goCalls = []struct{ row, symbol, jumps string }{
 // call executes before and after it reads the counter. No figure may be above the one in
 // docs/performance-cpus.md, where a figure is "before + after, uops".
 //
-// The reading overlaps with no other instruction. So before is the time from the call's first
-// instruction until all instructions before the reading have executed, and after is the time from
-// the reading to the execution of the last instruction of the call, both in cycles. The uops leave
+// The reading overlaps with no other instruction. So there are two times, in cycles. before is the
+// time from the call's first instruction until all instructions before the reading have executed.
+// after is the time from the reading until the call's last instruction has executed. The uops leave
 // out the reading.
 //
 // What this does not show: the models know no cache misses, and no forwarding from a store to a

@@ -164,8 +164,8 @@ func (b *simBench) all(sizes simSizes) error {
 }
 
 // e1Bands are the ranges of the variance, by the number of cycles, with two messages a node in each
-// cycle. One end comes from atomic exchanges of pairs, and the other from messages that wait in a
-// queue.
+// cycle. One end is the variance if each exchange of two nodes is atomic. The other end is the
+// variance if messages wait in a queue.
 var e1Bands = map[int][2]float64{1: {244, 317}, 5: {2.1, 6.1}, 10: {6.0e-3, 4.5e-2},
 	15: {1.6e-5, 3.2e-4}}
 
