@@ -18,9 +18,9 @@ func (w *writer) current() {
 	)
 }
 
-// woke is the program of hookWoke. It only reports that a thread woke another one of its process by
-// a system call that is made for that. An interrupt also wakes threads, for example when data come.
-// In that case, the registers of the present thread show no such system call.
+// woke is the program of hookWoke. It reports that a thread woke another thread of its process, but
+// only if it did so by a system call for waking threads. An interrupt also wakes threads, for
+// example when data come. Then the registers of the present thread show no such system call.
 func (w writer) woke() asm.Instructions {
 	f := w.f
 	w.add(

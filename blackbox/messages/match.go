@@ -290,9 +290,8 @@ func ordered(calls []end) []end {
 // A place that is not sure may be too late, by the bytes that other threads moved in between. But
 // suppose that no message was lost, and that from some call on all calls follow each other without
 // a gap or an overlap. Then none of these places is too late: otherwise the last of their bytes
-// would belong to no call. This does not hold for the last call, because another call may follow it
-// that had not ended when the capture ended. Nor does it hold for a call that may have begun before
-// the capture.
+// would belong to no call. There are two exceptions. The last call may be followed by another one
+// that had not ended when the capture ended. And a call may have begun before the capture.
 func exact(calls []end, lossy bool) []bool {
 	is := make([]bool, len(calls))
 	begins := ^uint64(0) // beginning of the first of the later calls

@@ -71,8 +71,8 @@ type again struct{ lo, hi, position, after uint64 }
 // An end is one end of a message: a call.
 type end struct {
 	began, ended uint64 // as in blackbox.Message
-	// position is the position in a stream. If there is none, it has the checksum in the low 32
-	// bits, and Waiting above them.
+	// position is the position in a stream. If the message is in no stream, the field has the
+	// checksum in the low 32 bits, and Waiting above them.
 	position    uint64
 	from        uint64 // the call began after this reading, when its thread was in another call
 	arrived     uint64 // as in blackbox.Message; 0: not known

@@ -51,8 +51,8 @@ type Answer struct {
 	Patterns []Pattern `json:"patterns"` // the one that took the most time first
 	Slowest  []Path    `json:"slowest"`  // the slowest paths, the slowest one first
 
-	// Mixed counts connections on which several requests were open at the same time, so that it was
-	// not clear which calls were requests and which were responses.
+	// Mixed counts connections with several open requests at the same time. On such a connection,
+	// it was not clear which messages were requests and which were responses.
 	Mixed int `json:"mixed"`
 	// Refuted counts messages that were received before they were sent, as the bound between the
 	// two nodes proves. Their ends count as those of different calls.

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
 
-// The cause of a message is the last one that was received for the same request. If it may be that
-// another call belongs to the request, the cause is less sure.
+// The cause of a message is the last one that was received for the same request. If another call
+// may belong to the request, the cause is less sure.
 func TestCauses(t *testing.T) {
 	at := func(cycles uint64) *messages.Call {
 		return &messages.Call{Lo_cycles: cycles, Hi_cycles: cycles}
