@@ -316,7 +316,7 @@ func TestForkInC(t *testing.T) {
 	}
 }
 
-// A ring has the same bytes in both languages, except where all rings differ from each other.
+// The languages make rings with the same bytes, except those bytes that differ from ring to ring.
 func TestLanguagesMakeTheSameFile(t *testing.T) {
 	images := map[string][]byte{}
 	for language := range writers {
