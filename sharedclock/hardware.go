@@ -63,7 +63,7 @@ func openStamps(name string) (*Stamps, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Of a bond, a VLAN or a bridge, the kernel does not say which clock has stamped a packet.
+	// For a bond, a VLAN or a bridge, the kernel does not say which clock stamped a packet.
 	if _, err := os.Stat(filepath.Join("/sys/class/net", name, "device")); err != nil {
 		return nil, fmt.Errorf("it is no network card, but made by software: "+
 			"name the card: %w", ErrSource)
