@@ -21,7 +21,7 @@ type Options struct {
 	Workers  int
 	Exchange sim.Exchange // nil: the simulation runs in one process
 	Out      io.Writer    // what observers print
-	// Dir is the directory of the configuration's files: those that it names without a directory.
+	// If the configuration names a file without a directory, the file is in Dir.
 	Dir string
 	// Note gets each number that an observer reports, so that the caller can plot it. It may be
 	// nil.
