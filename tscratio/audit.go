@@ -15,10 +15,10 @@ type Audit struct {
 	// disagreement accuses nobody, because any of its nodes may be wrong.
 	Accused []string
 
-	// Liars are nodes that disagree with others, where the disagreements of a node have only this
-	// node in common. The node that explains the most disagreements comes first. The list is empty
-	// if one node is in every disagreement. For each listed node, either the node itself is wrong,
-	// or at least leastAlone other nodes are wrong.
+	// Liars are nodes with several disagreements that have only this node in common. The node that
+	// explains the most disagreements comes first. The list is empty if one node is in every
+	// disagreement. For each listed node, either the node itself is wrong, or at least leastAlone
+	// other nodes are wrong.
 	Liars []string
 }
 
@@ -216,10 +216,11 @@ const (
 	falseAgreement = 1e-6
 )
 
-// agreement returns how many paths must agree in a fleet like this one. For each path that
-// contradicts others, agreeing adds one. A lie that is not much larger than the bounds contradicts
-// nothing. Such lies are assumed to be as frequent as larger lies. Only pairs of nodes without a
-// direct relation are looked at. If all pairs are measured, two paths must agree.
+// agreement returns how many paths must agree in a fleet like this one. A lie that is not much
+// larger than the bounds contradicts nothing, so agreeing does not notice it. Such lies are assumed
+// to be as frequent as larger lies. So agreement counts how often the paths of random pairs
+// contradict each other. It takes pairs without a direct relation. If there is no such pair, two
+// paths must agree.
 func (l *longerPaths) agreement(c *Closure) int {
 	l.doubted.Do(func() {
 		r := rand.New(rand.NewPCG(1, uint64(len(c.names))))

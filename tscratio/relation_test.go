@@ -172,11 +172,11 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 }
 
 // TestFalseIsSuspect lets the true wander be a multiple of the declared one, and counts the answers
-// that are false and not marked as suspect. In some networks, the wander moves a reading, within a
-// window, by more than the bound. There, a factor of five or more must give no such answer. In the
-// other networks, constraints may be consistent with a constant rate and still mislead, because the
-// network is asymmetric. No proof can reveal that. So there, the test only reports how many such
-// answers there are.
+// that are false and not marked as suspect. In networks with narrow bounds, a wander of five or
+// more times the declared one must give no such answer: within a window it moves readings by more
+// than the bound. In the other networks, packets may take longer in one direction. Then the
+// constraints may mislead although they agree with a constant rate, and no proof can reveal that.
+// So the test only reports the number of such answers there.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string
