@@ -23,7 +23,8 @@ func addCaptureFlag(cmd *cobra.Command) {
 	cmd.Flags().String("capture-only", "", "capture only messages to which this applies, such as "+
 		"\"program=nginx port=443\" (default: all)")
 	cmd.Flags().String("capture-also", "", "capture more than messages: \"arrivals\" (when the "+
-		"kernel had them ready), \"threads\" (which thread wakes which), or both")
+		"kernel had them ready), \"calls\" (and how long the receiver then did something else), "+
+		"\"threads\" (which thread wakes which), or several of them")
 }
 
 func checkCapture(c config) (err error) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,10 +13,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
@@ -23,13 +26,18 @@ import (
 )
 
 // recordedProgram is a program that a test records. what is the number of tuples that it logs at
-// two points, or "fail", "wait" or "talk".
+// two points, or "fail", "wait", "talk ADDRESS" or "attach PROCESS HOSTS".
 func recordedProgram(what string) (code int) {
+	if address, is := strings.CutPrefix(what, "talk "); is {
+		return talk(address)
+	}
+	if words, is := strings.CutPrefix(what, "attach "); is {
+		process, hosts, _ := strings.Cut(words, " ")
+		return attachWithHosts(process, hosts)
+	}
 	switch what {
 	case "wait":
 		select {}
-	case "talk":
-		return talk()
 	case "nothing":
 		return 0
 	}
@@ -60,9 +68,9 @@ func recordedProgram(what string) (code int) {
 	return 0
 }
 
-// talk exchanges messages with itself over loopback until it is killed.
-func talk() int {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// talk exchanges messages with itself, at an address of this machine, until it is killed.
+func talk(address string) int {
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
 		return 7
 	}
@@ -210,7 +218,7 @@ func TestPrivilegedAttach(t *testing.T) {
 		t.Fatal(err)
 	}
 	talker := exec.Command(argv[0], argv[1:]...)
-	talker.Env = append(os.Environ(), programVariable+"=talk")
+	talker.Env = append(os.Environ(), programVariable+"=talk 127.0.0.1")
 	if err := talker.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -225,6 +233,55 @@ func TestPrivilegedAttach(t *testing.T) {
 	if (code != 0 && code != 3) ||
 		!strings.Contains(out.String(), fmt.Sprintf("%s on", name)) {
 		t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
+	}
+}
+
+// attachWithHosts attaches to a process. This process, in its own namespace of mounts, sees another
+// file of hosts.
+func attachWithHosts(process, hosts string) int {
+	if err := errors.Join(syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+		syscall.Mount(hosts, "/etc/hosts", "", syscall.MS_BIND, "")); err != nil {
+		fmt.Println(err)
+		return 9
+	}
+	return Run(context.Background(), []string{"attach", "--for", "1s", process}, os.Stdout,
+		os.Stderr)
+}
+
+// The answer names a service as the file of hosts does: from the agent's capture to the run.
+func TestPrivilegedHostNames(t *testing.T) {
+	privileged.Need(t)
+	pair, err := netns.NewPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pair.Close()
+	argv, err := reexec.Argv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := pair.Addr(0).String()
+	talker := exec.Command(argv[0], argv[1:]...)
+	talker.Env = append(os.Environ(), programVariable+"=talk "+address)
+	if err := pair.Do(0, talker.Start); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { talker.Wait(); close(ended) }()
+	defer func() { talker.Process.Kill(); <-ended }()
+	hosts := filepath.Join(t.TempDir(), "hosts")
+	text := "127.0.0.1 localhost\n" + address + " echo.example echo\n10.255.255.1 other.example\n"
+	if err := os.WriteFile(hosts, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	attach := exec.Command(argv[0], argv[1:]...)
+	attach.Env = append(os.Environ(), "CLOUDPROFILER_RUNS="+t.TempDir(),
+		fmt.Sprintf("%s=attach %d %s", programVariable, talker.Process.Pid, hosts))
+	attach.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	out, err := attach.CombinedOutput()
+	if !strings.Contains(string(out), " (echo, echo.example)") ||
+		strings.Contains(string(out), "other.example") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
