@@ -107,8 +107,8 @@ func causesOf(set *calls.Set, links []Link) map[[2]int64]int64 {
 
 // If the callers' moments are known, clocks do not matter. If they are not, clocks are aligned.
 func TestClocksDoNotMatter(t *testing.T) {
-	for app, allowed := range map[string]float64{"shop": 0, "media": 0.01} {
-		set, shifted := made(app, 150, 60), made(app, 150, 60)
+	for _, app := range []string{"shop", "media"} {
+		set, shifted := made(app, 150, 150), made(app, 150, 150)
 		callgen.ShiftClocks(shifted, 10_000_000, 3)
 		before := causesOf(set, Methods[0].Link(&set.Seen))
 		links := Methods[0].Link(&shifted.Seen)
@@ -119,10 +119,10 @@ func TestClocksDoNotMatter(t *testing.T) {
 				differ++
 			}
 		}
-		if float64(differ) > allowed*float64(len(before)) {
+		if differ > 0 {
 			t.Errorf("%s: %d of %d links differ", app, differ, len(before))
 		}
-		if s := Judge(shifted, links); pathsRight(s) < 0.9 {
+		if s := Judge(shifted, links); pathsRight(s) < 0.85 {
 			t.Errorf("%s with shifted clocks: %+v", app, s)
 		}
 	}

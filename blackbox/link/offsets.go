@@ -32,13 +32,28 @@ type lagSpan struct {
 
 // spanOf finds the narrowest range that contains enough lags: about a third of the number of
 // events, after the lags that chance puts there are subtracted.
+//
+// It looks twice: the second time, it looks around the first result, so that it does not matter
+// where this is.
 func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
+	s, ok := spanAround(from, to, quantum, 0, reach_ns)
+	if !ok {
+		return s, false
+	}
+	return spanAround(from, to, quantum, s.middle, reach_ns/2)
+}
+
+// spanAround looks only at lags that differ from the given one by no more than the reach.
+func spanAround(from, to []int64, quantum, around, most int64) (lagSpan, bool) {
 	step := max(lagStep, quantum)
-	steps := reach_ns / step
+	steps := most / step
 	reach := steps * step
 	count := make([]float64, 2*steps+1)
+	// The steps begin at a lag of the data, so that clocks that are set differently give the same.
+	phase := around + ((to[0]-from[0]-around)%step+step)%step
 	lo := 0
 	for _, t := range to {
+		t -= phase
 		for lo < len(from) && from[lo] < t-reach {
 			lo++
 		}
@@ -77,7 +92,8 @@ func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 		}
 		first -= block
 	}
-	best.least = int64(first)*step - reach
+	best.least = int64(first)*step - reach + phase
+	best.middle += phase
 	return best, best.width < reach
 }
 
@@ -107,10 +123,13 @@ func (p *place) clocks(seen *calls.Seen) *clocks {
 		if seen.Calls[s.call].Sent_ns != calls.Unknown {
 			continue
 		}
-		if _, ok := c.numbers[s.callee]; !ok {
+		if !slices.Contains(c.callees, s.callee) {
 			c.callees = append(c.callees, s.callee)
-			c.numbers[s.callee] = len(c.callees)
 		}
+	}
+	slices.Sort(c.callees) // the order of calls depends on their clocks
+	for i, callee := range c.callees {
+		c.numbers[callee] = i + 1
 	}
 	return c
 }
@@ -315,5 +334,8 @@ func (p *place) move(seen *calls.Seen, offsets map[int32]int64, slack int64) {
 	for callee, offset := range offsets {
 		p.moved[callee] += offset
 	}
-	slices.SortStableFunc(p.sends, func(a, b send) int { return cmp.Compare(a.from, b.from) })
+	slices.SortStableFunc(p.sends, func(a, b send) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.callee, b.callee),
+			cmp.Compare(a.to, b.to))
+	})
 }
