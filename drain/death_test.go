@@ -216,14 +216,16 @@ var alternate = func() (tables [2]*handlertable.Table) {
 // record is lost or doubled. The test tries each fault point, with many values of n.
 func TestDeathAtEveryFaultPoint(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
-	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
+	from := seed.Of(t)
 	most := 400
 	if testing.Short() {
 		most = 60
 	}
 	most /= seed.Share()
-	for _, point := range FaultPoints() {
+	for i, point := range FaultPoints() {
 		t.Run(string(point), func(t *testing.T) {
+			t.Parallel() // it waits for the disk and for drainers most of the time
+			rng := rand.New(rand.NewPCG(from, uint64(i)))
 			for n := 1; ; n = n + 1 + n/3 {
 				if n > most {
 					break

@@ -353,9 +353,11 @@ func TestKillAtEveryFaultPoint(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	rng := rand.New(rand.NewPCG(seed.Of(t), 5))
-	for _, point := range FaultPoints() {
+	from := seed.Of(t)
+	for i, point := range FaultPoints() {
 		t.Run(string(point), func(t *testing.T) {
+			t.Parallel() // it waits for processes most of the time
+			rng := rand.New(rand.NewPCG(from, uint64(5+i)))
 			_, wrong := killAtPoint(t, rng, point)
 			for _, err := range wrong {
 				t.Error(err)
