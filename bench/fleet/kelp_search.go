@@ -146,7 +146,8 @@ func searchLengths(r *rand.Rand, outs [][]int32, searches int) (all []KelpCell) 
 	return all
 }
 
-// productSearches searches with the product's code, whose facts spread over HintLevels levels.
+// productSearches searches with the product's code. Its facts spread as those of one column of the
+// thesis, over overlay.HintLevels levels.
 func (w *world) productSearches(searches int) (all []KelpCell, err error) {
 	group := func(row int, i int) string {
 		return fmt.Sprintf("s%d=%d", row, i%int(math.Round(1/thesisShares[row].share)))
@@ -162,8 +163,8 @@ func (w *world) productSearches(searches int) (all []KelpCell, err error) {
 		n.watch()
 	}
 	w.run(2 * overlay.AdvertisePeriod)
-	s := spread{overlay.HintLevels, 0}
-	column := 2
+	const column = 2 // its spread is the product's
+	s := thesisSpreads[column]
 	for row, t := range thesisShares {
 		sum, open := 0, 0
 		for k := range searches {

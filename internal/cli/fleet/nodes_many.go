@@ -60,9 +60,15 @@ func writeMany(out io.Writer, m *coordinator.Matrix) {
 		}
 		return 0
 	})
-	fmt.Fprintln(out, "\nthe largest of measured pairs:")
+	fmt.Fprintln(out, "\nthe measured pairs with the largest bounds:")
 	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, p := range worst[:min(pairs, len(worst))] {
+	shown := map[[2]string]bool{}
+	for _, p := range worst {
+		if ends := [2]string{min(p.From, p.Into), max(p.From, p.Into)}; shown[ends] {
+			continue // the other direction is larger, and shown
+		} else if shown[ends] = true; len(shown) > pairs {
+			break
+		}
 		fmt.Fprintf(w, "  %s\tinto %s\t± %s µs\t%s\t%s old\n", p.From, p.Into,
 			boundText(p.Bound_ns), p.Verdict, ago(p.Age_ns))
 	}
@@ -85,8 +91,8 @@ func distributions(m *coordinator.Matrix) []distribution {
 		}
 	}
 	slices.Sort(bounds)
-	return []distribution{{"measured, both ways", bounds},
-		{"a random sample", m.SampledBounds_ns}}
+	return []distribution{{"measured pairs, both ways", bounds},
+		{"random pairs", m.SampledBounds_ns}}
 }
 
 // distributionFigure draws how many pairs have at most a given bound.

@@ -42,13 +42,16 @@ func TestManyNodesFitOnAScreen(t *testing.T) {
 	}
 	for _, want := range []string{
 		"1000 nodes: 999 here, 1 gone; 3000 pairs", "fault 0", "and 992 more",
-		"measured, both ways   6000   1.00    1.50  1.90  1.99     2.00",
-		"a random sample    200   3.00    3.10  3.18  3.20     3.20",
-		"n999  into n000  ± 2.00 µs",
+		"measured pairs, both ways   6000   1.00    1.50  1.90  1.99     2.00",
+		"random pairs    200   3.00    3.10  3.18  3.20     3.20",
+		"n999  into n000  ± 2.00 µs", "n998  into n000  ± 2.00 µs",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
+	}
+	if strings.Contains(text, "n000  into n999") {
+		t.Errorf("a pair is listed in both directions:\n%s", text)
 	}
 	figure := distributionFigure(m)
 	for i, least := range []float64{1, 3} {
