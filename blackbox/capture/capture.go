@@ -331,7 +331,7 @@ func (c *Capture) write(s *seen, counts *Stats) {
 		return
 	}
 	if socket.described_ns == s.stamp_ns { // it was described just now
-		c.hosts.tell(socket.of.Remote.Addr(), c.describe, lo)
+		c.hosts.logNames(socket.of.Remote.Addr(), c.describe, lo)
 	}
 	m.Connection = socket.of.Number
 	if len(c.happens.waiting) > 0 {

@@ -38,8 +38,8 @@ func readHosts(path string) hostNames {
 	return names
 }
 
-// tell logs the names of an address.
-func (names hostNames) tell(a netip.Addr, put func([]blackbox.Event, error) bool, at uint64) {
+// logNames logs the names of an address.
+func (names hostNames) logNames(a netip.Addr, put func([]blackbox.Event, error) bool, at uint64) {
 	if !a.IsValid() {
 		return
 	}

@@ -25,7 +25,7 @@ func TestNamesOfAHostsFile(t *testing.T) {
 	got := map[string][]string{}
 	for _, a := range []string{"127.0.0.1", "10.0.0.2", "::ffff:10.0.0.2", "10.0.0.3", "10.0.0.4",
 		"1::2"} {
-		names.tell(netip.MustParseAddr(a), func(events []blackbox.Event, err error) bool {
+		names.logNames(netip.MustParseAddr(a), func(events []blackbox.Event, err error) bool {
 			var d blackbox.Decoder
 			for _, e := range events {
 				if n, ok := d.Add(e).(blackbox.HostName); ok && n.Source == blackbox.Hosts {
@@ -40,7 +40,7 @@ func TestNamesOfAHostsFile(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	names.tell(netip.Addr{}, nil, 5)
+	names.logNames(netip.Addr{}, nil, 5)
 	if none := readHosts(path + "?"); len(none) > 0 {
 		t.Error(none)
 	}

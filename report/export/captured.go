@@ -75,8 +75,8 @@ func (c *transfers) order(a, b *transfer) int {
 	return cmp.Or(cmp.Compare(a.at.Mid(), b.at.Mid()), cmp.Compare(a.number, b.number))
 }
 
-// of says in words which messages were kept.
-func (c *transfers) of() string {
+// keptWords says in words which messages were kept.
+func (c *transfers) keptWords() string {
 	which := "first"
 	if c.slowest {
 		which = "slowest"

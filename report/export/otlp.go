@@ -195,7 +195,7 @@ func (w *otlp) messages(dir *runs.Directory, o *analysis.Options) error {
 		err = errors.Join(err, w.message(t))
 	}
 	if found != nil {
-		w.told.Messages = all.of()
+		w.told.Messages = all.keptWords()
 	}
 	return err
 }

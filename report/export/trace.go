@@ -97,9 +97,9 @@ func (t *trace) finish(a *analysis.Answer) error {
 	t.pauses(a)
 	t.shows = t.shown.of(a.Work.Tuples)
 	if t.captured.all > 0 && a.Work.Tuples == 0 {
-		t.shows = t.captured.of()
+		t.shows = t.captured.keptWords()
 	} else if t.captured.all > 0 {
-		t.shows += "; " + t.captured.of()
+		t.shows += "; " + t.captured.keptWords()
 	}
 	if t.lacks > 0 {
 		t.shows += fmt.Sprintf("; %d of their durations have no place on the counter of %s",
