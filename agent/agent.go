@@ -98,7 +98,7 @@ func start(c Config) (a *Agent, err error) {
 		Quantum_cycles: c.Quantum_cycles, CoreSlack_cycles: c.CoreSlack_cycles,
 		Workers: c.Workers, MaxBytes: c.MaxRunBytes, MinFree: c.MinFree,
 		MaxProcessRings: c.MaxProcessRings, MaxProcessBytes: c.MaxProcessBytes,
-		Notify: c.Notify, Asked: a.asked, Fault: c.Fault,
+		Notify: c.Notify, Asked: a.asked, Fault: c.Fault, Place: newPlaces("/proc").of,
 	}
 	if c.Client != nil {
 		node := c.Client.Node()

@@ -58,6 +58,7 @@ type RingStatus struct {
 	Channel     string `json:"channel"`
 	Incarnation string `json:"incarnation"`
 	ProcessID   int    `json:"process_id"`
+	Place       string `json:"place,omitempty"` // where the process runs: pod, container or unit
 	Handler     string `json:"handler"`
 	Policy      string `json:"policy"`
 	Alive       bool   `json:"alive"`               // the program is known to have it open
@@ -125,7 +126,8 @@ func (a *Agent) Status() Status {
 func ringStatus(r drain.RingStats) RingStatus {
 	one := RingStatus{
 		Channel: r.Channel.String(), Incarnation: fmt.Sprintf("%x", r.Incarnation),
-		ProcessID: r.ProcessID, Handler: r.Settings.String(), Policy: r.Policy.String(),
+		ProcessID: r.ProcessID, Place: r.Place,
+		Handler: r.Settings.String(), Policy: r.Policy.String(),
 		Alive: r.Alive && r.SetAside == nil, SetAside: r.SetAside != nil, Waiting: r.Waiting,
 		RingBytes: r.RingBytes,
 		Counts: Counts{

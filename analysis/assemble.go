@@ -52,13 +52,13 @@ func (a *assembler) answer() *Answer {
 		Nodes:     []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{},
 		Channels: []Channel{}, Spans: []Span{}, EndToEnd: []Span{}, Paths: []Path{},
 	}
-	for _, n := range in.nodes {
+	for i, n := range in.nodes {
 		out.Nodes = append(out.Nodes, Node{
 			Name: n.Name, ID: n.ID, Epoch: n.Epoch, Quantum_cycles: n.described.Quantum_cycles,
 			CoreSlack_cycles: n.described.CoreSlack_cycles,
 			FrequencyLo_hz:   n.FrequencyLo_hz, FrequencyHi_hz: n.FrequencyHi_hz,
 			Virtual: n.Virtual,
-			Facts:   n.Facts, Left: n.Left,
+			Facts:   in.facts(i), Left: n.Left,
 		})
 	}
 	out.Causes = Causes{Near: in.near, Makes: in.makes(a.graph)}

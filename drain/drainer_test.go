@@ -2,6 +2,7 @@ package drain
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,9 +30,11 @@ func wantIDs(t testing.TB, events []logstore.Event, n uint64) {
 }
 
 func TestEveryEventOfAProgramThatEnds(t *testing.T) {
-	r := newRig(t, Options{Quantum_cycles: 1, CoreSlack_cycles: 65, Epoch: func() string {
-		return "epoch-7"
-	}})
+	place := func(_ uint64, id int) string { return fmt.Sprintf("container of %d", id) }
+	r := newRig(t, Options{Place: place, Quantum_cycles: 1, CoreSlack_cycles: 65,
+		Epoch: func() string {
+			return "epoch-7"
+		}})
 	const n = 150_000
 	c := r.open("parser#3/start", handlers.Options{Handler: "buffered"})
 	for i := range uint64(n) {
@@ -49,7 +52,7 @@ func TestEveryEventOfAProgramThatEnds(t *testing.T) {
 	if !log.report.Sealed || h.Node != "node-1" || h.Epoch != "epoch-7" || h.Quantum_cycles != 1 ||
 		h.CoreSlack_cycles != 65 ||
 		h.Settings.Kind != channel.Buffered || h.Counter == 0 || h.UTCHi_ns < h.UTCLo_ns ||
-		h.ProcessID != os.Getpid() {
+		h.ProcessID != os.Getpid() || h.Place != place(0, os.Getpid()) {
 		t.Errorf("sealed %v, header %+v", log.report.Sealed, h)
 	}
 	if len(log.transitions[0]) != 1 || log.transitions[0][0].From != 0 ||

@@ -52,6 +52,10 @@ type Options struct {
 	// get the epoch of their own boot.
 	Epoch func() string
 
+	// Place says where a process runs, such as "pod shop/cart-1", for the headers of logs. The
+	// arguments are what the program wrote into its ring. Nil: nothing is known about that.
+	Place func(pidNamespace uint64, processID int) string
+
 	// Quantum_cycles and the fields after it describe the node's counter, for the headers of logs.
 	// 0: unknown.
 	Quantum_cycles   uint64
@@ -247,12 +251,14 @@ func (o *Options) epochNow(h ring.Header) string {
 }
 
 // logHeader returns the header of a ring's log.
-func (o *Options) logHeader(h ring.Header, settings channel.Settings) logstore.Header {
+func (o *Options) logHeader(
+	h ring.Header, settings channel.Settings, place string,
+) logstore.Header {
 	epoch := o.epochNow(h)
 	return logstore.Header{
 		Node: o.Node, NodeNumber: h.NodeNumber, Epoch: epoch,
 		Channel: h.Name, Settings: settings, Policy: h.Policy, Stamp: h.Stamp,
-		Incarnation: h.Incarnation, ProcessID: h.ProcessID,
+		Incarnation: h.Incarnation, ProcessID: h.ProcessID, Place: place,
 		Quantum_cycles: o.Quantum_cycles, CoreSlack_cycles: o.CoreSlack_cycles,
 		Counter: h.OpenedCounter, UTCLo_ns: h.OpenedEarliest.UnixNano(),
 		UTCHi_ns: h.OpenedLatest.UnixNano(),

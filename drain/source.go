@@ -26,6 +26,7 @@ type source struct {
 	// process is the process to which the drainer attributes the ring. Drainer.mu protects it once
 	// the source is in Drainer.sources.
 	process process
+	place   string // where the process runs; "": not known
 	file    ring.FileID
 	yields  atomic.Bool // the worker must give up the ring, because another process needs its room
 	enough  uint64      // number of waiting records to write: a quarter of a shard, or a block
@@ -161,7 +162,7 @@ func (s *source) prepare(logs begun) error {
 	}
 	s.stats = RingStats{
 		Path: s.ring.Path(), Channel: s.header.Name, Incarnation: s.header.Incarnation,
-		ProcessID: s.header.ProcessID, PIDNamespace: s.header.PIDNamespace,
+		ProcessID: s.header.ProcessID, PIDNamespace: s.header.PIDNamespace, Place: s.place,
 		RingBytes: s.header.FileBytes(), Policy: s.header.Policy, Alive: true, Settings: s.settings,
 	}
 	return nil
@@ -171,8 +172,11 @@ func (s *source) openLog(dir string, segments []logstore.Segment,
 	begin channel.Settings) (err error) {
 	o := &s.d.o
 	s.dir = dir
-	s.log, err = logstore.OpenSegments(o.FileSystem, dir, segments, o.logHeader(s.header, begin),
-		o.SegmentBytes)
+	if s.place == "" && o.Place != nil {
+		s.place = o.Place(s.header.PIDNamespace, s.header.ProcessID)
+	}
+	s.log, err = logstore.OpenSegments(o.FileSystem, dir, segments,
+		o.logHeader(s.header, begin, s.place), o.SegmentBytes)
 	if err != nil {
 		return logFailure{err}
 	}

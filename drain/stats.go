@@ -18,6 +18,7 @@ type RingStats struct {
 	Incarnation  logstore.Incarnation
 	ProcessID    int    // the program's process id, according to the ring
 	PIDNamespace uint64 // the namespace in which ProcessID is valid; 0: unknown
+	Place        string // where the process runs, as Options.Place says it
 	RingBytes    int64  // bytes of shared memory in the ring
 	Policy       channel.Policy
 	Settings     channel.Settings // the ring's present settings

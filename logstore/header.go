@@ -27,7 +27,8 @@ type Header struct {
 	Policy      channel.Policy
 	Stamp       channel.Stamp
 	Incarnation Incarnation
-	ProcessID   int // id of the program's process, for display
+	ProcessID   int    // id of the program's process, for display
+	Place       string // where it ran, such as its pod and container, for display; "": not known
 
 	Quantum_cycles   uint64 // step in which the counter moves; 0: unknown
 	CoreSlack_cycles uint64 // the most by which the counters of two of the node's cores may differ
@@ -93,6 +94,9 @@ func appendHeader(dst []byte, h *Header) []byte {
 	line("stamp", "%d", h.Stamp)
 	line("incarnation", "%x", h.Incarnation)
 	line("process", "%d", h.ProcessID)
+	if h.Place != "" {
+		line("place", "%q", h.Place)
+	}
 	line("quantum_cycles", "%d", h.Quantum_cycles)
 	line("core_slack_cycles", "%d", h.CoreSlack_cycles)
 	line("counter", "%d", h.Counter)
@@ -238,6 +242,8 @@ func (p *headerParser) line(h *Header, line string) {
 		}
 	case "process":
 		h.ProcessID = int(p.number(0, math.MaxInt32))
+	case "place":
+		h.Place = p.quoted(value)
 	case "quantum_cycles":
 		h.Quantum_cycles = p.number(0, math.MaxUint64)
 	case "core_slack_cycles":

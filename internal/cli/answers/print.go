@@ -44,6 +44,11 @@ func printCycles(out io.Writer, a *analysis.Answer) {
 	for _, text := range vouched(a) {
 		printFolded(out, "", 2, text)
 	}
+	for _, n := range a.Nodes {
+		if where := n.Facts["programs_ran_in"]; where != "" {
+			printFolded(out, "", 2, "programs on "+n.Name+" ran in "+where)
+		}
+	}
 	if len(a.Spans)+len(a.EndToEnd) > 0 {
 		fmt.Fprintln(out)
 		printSpans(out, a)

@@ -115,6 +115,14 @@ func printAgent(w io.Writer, s agent.Status) error {
 			return err
 		}
 	}
+	told := map[string]bool{}
+	for _, c := range s.Channels {
+		line := fmt.Sprintf("process %d is in %s", c.ProcessID, c.Place)
+		if c.Place != "" && !told[line] {
+			told[line] = true
+			fmt.Fprintln(w, line)
+		}
+	}
 	for _, warning := range s.Warnings {
 		if _, err := fmt.Fprintf(w, "\n! %s\n", warning); err != nil {
 			return err

@@ -1,0 +1,40 @@
+package analysis
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// factPlaces is the name of the fact that says where the programs ran that logged on a node.
+const factPlaces = "programs_ran_in"
+
+// maxPlaces is the number of places that the fact names.
+const maxPlaces = 20
+
+// facts returns what is known about a node. To what the node said about itself, it adds the pods,
+// containers and units in which programs logged there.
+func (in *input) facts(node int) map[string]string {
+	n := in.nodes[node]
+	var places []string
+	for i := range in.sources {
+		s := &in.sources[i]
+		if p := s.header.Place; s.node == node && p != "" && !slices.Contains(places, p) {
+			places = append(places, p)
+		}
+	}
+	if len(places) == 0 {
+		return n.Facts
+	}
+	slices.Sort(places)
+	if more := len(places) - maxPlaces; more > 0 {
+		places = append(places[:maxPlaces], fmt.Sprintf("%d more", more))
+	}
+	facts := maps.Clone(n.Facts)
+	if facts == nil {
+		facts = map[string]string{}
+	}
+	facts[factPlaces] = strings.Join(places, "; ")
+	return facts
+}

@@ -1,0 +1,21 @@
+package logstore
+
+import (
+	"bytes"
+	"testing"
+)
+
+// The place is optional: a header without one has no line for it, as older programs write it.
+func TestPlaceInTheHeader(t *testing.T) {
+	h := sampleHeader(t)
+	if text := appendHeader(nil, &h); bytes.Contains(text, []byte("place")) {
+		t.Errorf("a header without a place: %s", text)
+	}
+	for _, place := range []string{"pod shop/cart-1, containerd 3fca5e1d0f8c", "\"\n#\x00é"} {
+		h.Place = place
+		got, err := parseHeader(appendHeader(nil, &h))
+		if err != nil || got.Place != place || got.ProcessID != h.ProcessID {
+			t.Errorf("%q is read as %q, %v", place, got.Place, err)
+		}
+	}
+}
