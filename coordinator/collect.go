@@ -158,6 +158,7 @@ func (c *core) list(k *collection) {
 }
 
 func (c *core) fetchAll(k *collection, files []control.File) {
+	k.run.noteSilent(k, files)
 	k.files, k.at, k.of = files, 0, 0
 	for _, f := range files {
 		k.of += f.Bytes

@@ -336,7 +336,7 @@ func TestPartsOfAnotherRun(t *testing.T) {
 	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
 	f.ask(AskStopRun, nil)
 	missing, whole := f.complete()
-	if whole != 1 || len(missing) != 1 || missing[0].Part != "logs/n01" {
+	if whole != 1 || len(missing) > 0 {
 		t.Errorf("%d files are whole, missing: %v", whole, missing)
 	}
 }

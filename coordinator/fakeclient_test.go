@@ -43,6 +43,7 @@ type fakeClient struct {
 	answerer  fakeAnswerer
 	deaf      bool     // ignores new secrets
 	missing   []string // parts that it reports as missing from runs
+	channels  int      // channels that it reports as logged in runs
 	files     map[string][]byte
 	sent      int // number of bytes of files that it has sent
 	heard     time.Duration
@@ -205,7 +206,7 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		}
 		state := &control.RunState{Name: m.Name, Closed: m.Close, Missing: c.missing}
 		if m.Close {
-			state.Frequency = c.overRun
+			state.Frequency, state.Channels = c.overRun, c.channels
 		}
 		c.send(request, state)
 	case *control.Snapshot:

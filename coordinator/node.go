@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -404,4 +405,36 @@ func (c *core) forgetStrangers() error {
 func (c *core) drop(key pairKey) error {
 	delete(c.pairs, key)
 	return c.store.append(blockForgetPair, notedKey{key.a, key.b, key.epochA, key.epochB}, nil)
+}
+
+// runNode describes a node in a run.
+func runNode(n *node) runs.Node {
+	r := n.registered
+	out := runs.Node{
+		ID: r.Machine, Name: r.Name, Number: r.Number, Epoch: r.Epoch, Virtual: r.Virtual,
+		Quantum_cycles: r.Quantum_cycles, CoreSlack_cycles: r.CoreSlack_cycles,
+		FrequencyLo_hz: float64(r.Nominal_hz), FrequencyHi_hz: float64(r.Nominal_hz),
+		FrequencySource: "nominal", NoLogs: !n.can(control.CanFiles),
+	}
+	if r.Frequency != nil {
+		setFrequency(&out, r.Frequency)
+	}
+	var facts map[string]any
+	if json.Unmarshal(r.Facts, &facts) == nil {
+		out.Facts = map[string]string{}
+		for k, v := range facts {
+			switch v := v.(type) {
+			case string:
+				out.Facts[k] = v
+			case bool, float64:
+				out.Facts[k] = fmt.Sprint(v)
+			}
+		}
+	}
+	return out
+}
+
+func setFrequency(n *runs.Node, f *control.Frequency) {
+	n.FrequencyLo_hz, n.FrequencyHi_hz = float64(f.Lo_millihz)/1e3, float64(f.Hi_millihz)/1e3
+	n.FrequencySource = f.Clock
 }

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,6 +52,9 @@ type run struct {
 
 	overRun map[string]*control.Frequency // what nodes measured over the run
 
+	channels map[string]int  // by node that closed the run: how many channels it logged
+	silent   map[string]bool // nodes that have no log to send
+
 	// back is the time until which the run waits, after a restart of the server, for nodes to
 	// return. A sweep before that time would find no node. Zero: the run does not wait.
 	back time.Time
@@ -76,6 +78,8 @@ type RunStatus struct {
 	Again bool `json:"again,omitempty"`
 	// Collectors counts, by collector, the nodes whose logs it fetched for the server.
 	Collectors map[string]int `json:"collectors,omitempty"`
+	// NoLogs has the nodes on which no program logged anything.
+	NoLogs []string `json:"no_logs,omitempty"`
 	// Away has the nodes that are gone and for which the server still waits, with the time at
 	// which it gives up.
 	Away    map[string]time.Time `json:"away,omitempty"`
@@ -141,38 +145,8 @@ func newRun(draft *runs.Draft, phase Phase, begun time.Time) *run {
 	return &run{
 		named: draft.Run().Name, draft: draft, phase: phase, begun: begun,
 		opened: map[string]bool{}, overRun: map[string]*control.Frequency{},
+		channels: map[string]int{}, silent: map[string]bool{},
 	}
-}
-
-func runNode(n *node) runs.Node {
-	r := n.registered
-	out := runs.Node{
-		ID: r.Machine, Name: r.Name, Number: r.Number, Epoch: r.Epoch, Virtual: r.Virtual,
-		Quantum_cycles: r.Quantum_cycles, CoreSlack_cycles: r.CoreSlack_cycles,
-		FrequencyLo_hz: float64(r.Nominal_hz), FrequencyHi_hz: float64(r.Nominal_hz),
-		FrequencySource: "nominal", NoLogs: !n.can(control.CanFiles),
-	}
-	if r.Frequency != nil {
-		setFrequency(&out, r.Frequency)
-	}
-	var facts map[string]any
-	if json.Unmarshal(r.Facts, &facts) == nil {
-		out.Facts = map[string]string{}
-		for k, v := range facts {
-			switch v := v.(type) {
-			case string:
-				out.Facts[k] = v
-			case bool, float64:
-				out.Facts[k] = fmt.Sprint(v)
-			}
-		}
-	}
-	return out
-}
-
-func setFrequency(n *runs.Node, f *control.Frequency) {
-	n.FrequencyLo_hz, n.FrequencyHi_hz = float64(f.Lo_millihz)/1e3, float64(f.Hi_millihz)/1e3
-	n.FrequencySource = f.Clock
 }
 
 // noteFrequencies stores the frequencies that nodes measured over the run. They replace those from
@@ -310,6 +284,9 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 			for _, missing := range state.Missing[:min(len(state.Missing), maxMissingPart)] {
 				r.lacks("node "+name, missing)
 			}
+			if closing {
+				r.channels[name] = state.Channels
+			}
 			if closing && state.Frequency != nil {
 				r.overRun[name] = state.Frequency
 			}
@@ -440,7 +417,7 @@ func (c *core) runStatus() *RunStatus {
 	s := &RunStatus{
 		Name: r.name(), Phase: r.phase, Begun: r.begun,
 		Missing: slices.Clone(r.missing), Path: r.draft.Path(), Again: r.again,
-		Collectors: r.gatheredBy(),
+		Collectors: r.gatheredBy(), NoLogs: r.noLogs(),
 	}
 	for name := range r.opened {
 		s.Nodes = append(s.Nodes, name)

@@ -110,9 +110,14 @@ func (c *core) completeRun() {
 	err := c.save()
 	err = errors.Join(err, r.draft.Update(func(run *runs.Run) {
 		r.noteFrequencies(run)
+		silent := r.noLogs()
 		for i := range run.Nodes {
-			if n := c.nodes[run.Nodes[i].Name]; n != nil && !n.alive() {
-				run.Nodes[i].Left = n.left
+			of := &run.Nodes[i]
+			if n := c.nodes[of.Name]; n != nil && !n.alive() {
+				of.Left = n.left
+			}
+			if _, ok := slices.BinarySearch(silent, of.Name); ok {
+				of.NoLogs = true
 			}
 		}
 		run.Missing = append(run.Missing, r.missing...)
@@ -217,6 +222,36 @@ func (c *core) abortRun() error {
 		c.completeRun()
 	}
 	return nil
+}
+
+// noteSilent notes whether a node has no log of the run. Both the list of the node's files and the
+// number of channels that the node named when it closed the run must say so. After a restart the
+// server no longer knows this number. Then the list must come from the node itself.
+func (r *run) noteSilent(k *collection, files []control.File) {
+	channels, known := r.channels[k.node]
+	r.silent[k.node] = channels == 0 && (known || k.from == "") &&
+		!slices.ContainsFunc(files, func(f control.File) bool {
+			return strings.HasSuffix(f.Path, ".cplog")
+		})
+}
+
+// noLogs returns the nodes on which no program logged anything. If anything of a node is missing,
+// its logs may be missing, too, so it is not among them.
+func (r *run) noLogs() (names []string) {
+	if len(r.missing) >= maxMissing {
+		return nil // the list of what is missing is full, and may lack any node
+	}
+	lacks := map[string]bool{}
+	for _, m := range r.missing {
+		lacks[m.Part] = true
+	}
+	for name, silent := range r.silent {
+		if silent && !lacks["node "+name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // These limits restrict the list of what a run lacks. Without limits, a node could report missing

@@ -93,7 +93,7 @@ type Node struct {
 	// has this function.
 	Virtual bool              `yaml:"virtual"`
 	Facts   map[string]string `yaml:"facts,omitempty"`   // facts about the host, by name
-	NoLogs  bool              `yaml:"no_logs,omitempty"` // the node only takes part in measuring
+	NoLogs  bool              `yaml:"no_logs,omitempty"` // the node has no log, and lacks none
 	Left    string            `yaml:"left,omitempty"`    // why the node left before the end
 }
 

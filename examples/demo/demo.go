@@ -226,7 +226,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	if d.o.spoil != nil {
 		d.o.spoil(&d.Result)
 	}
-	if err := errors.Join(d.translate(), d.noteIdle()); err != nil {
+	if err := d.translate(); err != nil {
 		return err
 	}
 	run, err := runs.Open(d.runPath())

@@ -16,7 +16,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/fleet"
 	placed "github.com/cloudprofiler/cloudprofiler/placement/job"
-	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 // Placed is what the demonstration found when it ran the job again, in the placement that
@@ -90,31 +89,6 @@ func compare(before, after *Result) (whole []analysis.Change, err error) {
 		return nil, errors.New("compare the two placements: no tuple passed the whole job")
 	}
 	return whole, nil
-}
-
-// noteIdle notes in the run that nodes without an operator had nothing to log.
-func (d *demonstration) noteIdle() error {
-	if d.o.actors == nil {
-		return nil
-	}
-	draft, err := runs.Reopen(d.runs(), runName)
-	if err != nil {
-		return err
-	}
-	err = draft.Update(func(run *runs.Run) {
-		for i := range run.Nodes {
-			n := &run.Nodes[i]
-			for _, nodes := range d.o.actors {
-				n.NoLogs = n.NoLogs || slices.Contains(nodes, n.Name)
-			}
-			n.NoLogs = !n.NoLogs
-			run.Missing = slices.DeleteFunc(run.Missing, func(m runs.Missing) bool {
-				return n.NoLogs && m.Part == runs.LogsPath(n.Name)
-			})
-		}
-	})
-	_, completed := draft.Complete()
-	return errors.Join(err, completed)
 }
 
 // jobFileName is the name of the job file in a run's directory.

@@ -65,3 +65,23 @@ func TestManyNodesFitOnAScreen(t *testing.T) {
 		t.Error("faults do not come first")
 	}
 }
+
+// A run names a few of the nodes on which nothing was logged, however many there are.
+func TestNodesWithoutLogsAreNamed(t *testing.T) {
+	var nodes []string
+	for i := range 1000 {
+		nodes = append(nodes, fmt.Sprint("n", i))
+	}
+	for silent, want := range map[int]string{
+		0:   "",
+		1:   "no program logged anything on 1 of 1000 nodes: n0\n",
+		8:   "no program logged anything on 8 of 1000 nodes: n0, n1, n2, n3, n4, n5, n6, n7\n",
+		900: "no program logged anything on 900 of 1000 nodes: n0, n1, n2, n3, n4, n5, n6, n7, …\n",
+	} {
+		var out strings.Builder
+		writeSilent(&out, &coordinator.RunStatus{Nodes: nodes, NoLogs: nodes[:silent]})
+		if out.String() != want {
+			t.Errorf("%d nodes: got %q, want %q", silent, out.String(), want)
+		}
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -332,6 +334,21 @@ func waitForSweep(cmd *cobra.Command, link *control.Client) error {
 	})
 }
 
+// writeSilent says on which nodes nothing was logged. That is no fault, but it may surprise.
+func writeSilent(out io.Writer, s *coordinator.RunStatus) {
+	n := len(s.NoLogs)
+	if n == 0 {
+		return
+	}
+	const names = 8
+	list := strings.Join(s.NoLogs[:min(n, names)], ", ")
+	if n > names {
+		list += ", …"
+	}
+	fmt.Fprintf(out, "no program logged anything on %d of %s: %s\n", n,
+		command.Plural(len(s.Nodes), "node"), list)
+}
+
 func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	if asJSON {
@@ -351,6 +368,7 @@ func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
 			fmt.Fprintf(out, "collected by %s: the logs of %s\n", by,
 				command.Plural(s.Collectors[by], "node"))
 		}
+		writeSilent(out, s)
 		for _, m := range s.Missing {
 			fmt.Fprintf(out, "missing: %s\n", command.Line(m.String()))
 		}
