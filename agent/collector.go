@@ -30,7 +30,7 @@ const (
 
 	// The agent stops looking for work when no node has offered logs for this time. Another
 	// collector may die after it has taken logs. If its lease of these logs ends only after the
-	// agent has stopped, the server fetches them itself.
+	// agent has stopped, the server itself fetches these logs.
 	collectQuiet = 2 * time.Second
 	collectPause = time.Second // after looking in vain
 

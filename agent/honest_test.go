@@ -194,12 +194,13 @@ func beSteady(rings, state, files string) {
 	select {}
 }
 
-// startSteady starts an agent in a process with a given number of descriptors. Once the process
-// exists, and before the agent starts, it calls the function before.
-func (s *scene) startSteady(files int, before func(pid int)) *told {
+// startSteady starts an agent in a process with a given number of descriptors. When the process
+// exists, but the agent in it has not started, startSteady calls the function prepare with the
+// process's id.
+func (s *scene) startSteady(files int, prepare func(pid int)) *told {
 	s.t.Helper()
 	p := s.tell("steady", s.Rings, s.state, strconv.Itoa(files))
-	before(p.cmd.Process.Pid)
+	prepare(p.cmd.Process.Pid)
 	p.tell()
 	return p.open()
 }

@@ -52,9 +52,9 @@ func (a *Agent) Watch(m *control.Watch) {
 	}
 }
 
-// now returns the present order, its arrival and the limit of events in a Sample. Only the
-// goroutine that sends calls it. If more is false, the sending has ended, and this goroutine must
-// return.
+// The method now returns the present order, its arrival and the limit of events in a Sample. Only
+// the goroutine that sends calls it. If more is false, the sending has ended, and this goroutine
+// must return.
 func (w *watch) now(a *Agent) (order uint64, arrived time.Time, limit int, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
