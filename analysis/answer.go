@@ -358,9 +358,9 @@ type TuplePath struct {
 	Made   bool     `json:"made,omitempty"` // made of other tuples, as the result of a window is
 	Total  Interval `json:"total"`
 	Passed []Passed `json:"passed"`
-	// Paused is about the spans on the critical path, and the JVMs at their ends. It is how much of
-	// the time of these spans lay in pauses of these JVMs. Pauses are the longest of these pauses,
-	// at most 100, in the order of time. Both are absent if no JVM logged pauses.
+	// Paused is how much of the time of the spans on the critical path lay in pauses of the JVMs at
+	// the ends of these spans. Pauses are the longest of these pauses, at most 100, in the order of
+	// time. Both are absent if no JVM logged pauses.
 	Paused *Interval   `json:"paused,omitempty"`
 	Pauses []PathPause `json:"pauses,omitempty"`
 }

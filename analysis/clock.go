@@ -74,9 +74,9 @@ func (c *clocks) measured(from, into string) (tscratio.Interval, bool) {
 	return of, of.Valid()
 }
 
-// between is the range of a view's readings from the first measurement of the two nodes to the
-// last. If the two were never measured with each other, but only with other nodes, it is the whole
-// range of the view.
+// The method between returns the range of a view's readings from the first measurement of the two
+// nodes to the last. If the two were never measured with each other, but only with other nodes, it
+// is the whole range of the view.
 func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Interval) {
 	of.Lo, of.Hi = v.Limits()
 	for _, p := range c.pairs {
@@ -225,9 +225,9 @@ func isDuration(s tscratio.Elapsed) bool {
 	return -most_cycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= most_cycles
 }
 
-// many computes durations between events of two nodes, as tscratio.Ways.Durations does. It begins
-// with the first pair of readings, and returns how many durations it computed. The other results
-// are about these durations only.
+// The method many computes durations between events of two nodes, as tscratio.Ways.Durations does.
+// It begins with the first pair of readings, and returns how many durations it computed. The other
+// results are about these durations only.
 func (t *timer) many(a, b int, xs, ys []uint64,
 	elapsed []tscratio.Elapsed) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b
@@ -264,9 +264,10 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 	return n, d, nil
 }
 
-// within computes a duration whose two events are on one node that is not related to the reference.
-// slack is added to its bound. Unless the node is the reference, the duration is an estimate: it is
-// converted by the frequencies of the two nodes, which were measured against two clocks.
+// The method within computes a duration whose two events are on one node that is not related to the
+// reference. slack is added to its bound. Unless the node is the reference, the duration is an
+// estimate: it is converted by the frequencies of the two nodes, which were measured against two
+// clocks.
 func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration, error) {
 	if a != b {
 		return tscratio.Duration{}, t.none[k]
@@ -353,10 +354,11 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 	return w
 }
 
-// known has the readings of two nodes that can be placed: each on the other's counter and on the
-// reference's. For any other reading, the closure returns an error. Making an error takes a
-// thousand times longer than computing a result, and a program that makes up its counters logs
-// millions of such readings. So readings are looked up here before the closure is asked.
+// known has those readings of two nodes that can be placed on the counter of the other node and on
+// the counter of the reference. For any other reading, the closure returns an error. Making an
+// error takes a thousand times longer than computing a result, and a program that makes up its
+// counters logs millions of such readings. So readings are looked up here before the closure is
+// asked.
 type known struct {
 	onOther, onReference [2]tscratio.Interval
 }

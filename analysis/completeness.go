@@ -118,7 +118,7 @@ func (in *input) lacking(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
-// thinned returns the ranks of points whose logs may hide repetitions, because they lack many
+// thinned returns the ranks of points whose logs may hide repetitions, because these logs lack many
 // events. Even if every tuple had two events at such a point, the log could show only one event of
 // each tuple. A log that lacks at most half as many events as it has cannot hide that: some tuples
 // would show two events.
@@ -142,7 +142,7 @@ func (in *input) thinned(g *graph, told []told) (mask uint64) {
 
 // completeness says how many of the tuples that passed a point are in the logs. except is empty, or
 // a rule that chooses tuples by their ids. A log counts as complete if it lacks only tuples that
-// this rule does not choose: the logs that it is compared with lack the same tuples.
+// this rule does not choose: the logs with which this log is compared lack the same tuples.
 func (a *assembler) completeness(rank int, except string) Completeness {
 	if except == "" && a.complete[rank].Kept != "" {
 		return a.complete[rank]

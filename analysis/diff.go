@@ -37,9 +37,9 @@ type Change struct {
 	// is not known, it is infinite: null in JSON.
 	Noise_ns float64 `json:"noise_ns"`
 
-	// Needs says what would decide an undecided change. If nothing would decide it (more runs, more
-	// tuples or narrower bounds), Why gives the reason. Why also gives the reason of a withheld
-	// change.
+	// Needs says what would decide an undecided change. If neither more runs nor more tuples nor
+	// narrower bounds would decide it, Why gives the reason. Why also gives the reason of a
+	// withheld change.
 	Needs *Needs `json:"needs,omitempty"`
 	Why   string `json:"why,omitempty"`
 

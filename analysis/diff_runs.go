@@ -169,10 +169,10 @@ func needsOf(gap float64, before, after side) *Needs {
 	}
 }
 
-// needsTuples says by which factor more tuples are needed to decide a change between two runs.
-// within is the noise that the tuples cause now. It falls with the square root of their number.
-// Percentiles of more than exactValues durations are rounded outward, which narrows the gap and
-// widens the noise.
+// needsTuples returns the factor by which the number of tuples must grow to decide a change between
+// two runs. within is the noise from the present number of tuples. The noise falls with the square
+// root of this number. Percentiles of more than exactValues durations are rounded outward, which
+// narrows the gap and widens the noise.
 func needsTuples(gap, within float64, before, after measured) *Needs {
 	times := func(gap float64) float64 { return math.Floor(within/gap*within/gap) + 1 }
 	n, lost := times(gap), 0.0

@@ -243,9 +243,9 @@ func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
 	}
 }
 
-// note adds durations to the sums, and returns the smallest and the largest ends among them. It
-// does not count ends in buckets. If uncounted is true, the caller must still count the ends in
-// d.lo and d.hi.
+// The method note adds durations to the sums, and returns the smallest and the largest ends among
+// them. It does not count ends in buckets. If uncounted is true, the caller must still count the
+// ends in d.lo and d.hi.
 func (d *distribution) note(elapsed []tscratio.Elapsed) (
 	least, largest tscratio.Elapsed, uncounted bool) {
 	if len(elapsed) == 0 {

@@ -15,9 +15,9 @@ type evidence struct {
 
 	// single, firsts and lasts count in which order tuples passed two points. single counts tuples
 	// with one event at each of the two. For tuples with more events, firsts has the order of the
-	// first events at both points, and lasts the order of the last events, which may differ. An id
-	// that begins again is only in firsts: even if it has one event at each of two points, these
-	// two events may be of different tuples.
+	// first events at both points, and lasts the order of the last events. The two orders may
+	// differ. An id that begins again is only in firsts: even if it has one event at each of two
+	// points, these two events may be of different tuples.
 	single, firsts, lasts tally
 
 	again uint64 // ids that begin again

@@ -26,9 +26,9 @@ type NearEdge struct {
 const leastNear = 19
 
 // nearEdges returns the pairs of points that a few tuples passed in the wrong order, while all
-// others show one order. The points of branches that run side by side look like this too. So
-// nearEdges returns a pair only if no other point precedes its second point: tuples must come to
-// that point from somewhere.
+// others show one order. The points of branches that run side by side look like this too. Tuples
+// must come to the second point of a pair from somewhere. So nearEdges returns a pair only if no
+// other point precedes its second point.
 func (in *input) nearEdges(e *evidence, o *ordering) (near []NearEdge) {
 	for p := range in.points {
 		for q := range in.points {

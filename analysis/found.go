@@ -36,9 +36,9 @@ type pointFound struct {
 	made       uint64 // tuples that passed the point and were made of others
 	unfinished uint64 // tuples counted in made that ended inside an actor
 
-	// guessed counts tuples that may have ended here: this is not known, because other tuples have
-	// the same ids. Some of them are also counted by a field above. perhaps counts those that no
-	// field above counts.
+	// guessed counts tuples that may have ended here. Whether they did is not known, because other
+	// tuples have the same ids. A field above also counts some of these tuples. perhaps counts the
+	// rest of them.
 	guessed, perhaps uint64
 	// spilled sums up the end-to-end times of tuples that begin here and whose events are in doubt.
 	spilled critical

@@ -211,9 +211,9 @@ func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) 
 	}
 }
 
-// sample reads partitions until enough tuples have shown the order in which they pass points. If a
-// point has events, but no tuple was seen both there and at another point, sample reads on until it
-// finds such a tuple or no partition is left.
+// The method sample reads partitions until enough tuples have shown the order in which they pass
+// points. If a point has events, but no tuple was seen both there and at another point, it reads on
+// until it finds such a tuple or no partition is left.
 func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph, error) {
 	e := newEvidence(len(in.points))
 	w := in.newGatherer(&graph{}, axes)

@@ -76,7 +76,7 @@ const (
 
 // forks finds the way of tuples from point to point. At first, the field precedes has all orders of
 // two points that the times show. An order does not mean that tuples go from the one point to the
-// other. If they do not, the order is removed.
+// other. If tuples do not go from the one to the other, the order is removed.
 type forks struct {
 	evidence *evidence
 	points   []point

@@ -227,9 +227,9 @@ func (w *gatherer) tuples(first uint64, p *page) {
 	}
 }
 
-// paths measures the tuples of several rows at once. The result is the same as if each were
-// measured by the method path. The rows must be alike (page.alike), and their plan must treat all
-// tuples alike (plan.alike). Do not use it if single tuples are exported.
+// The method paths measures the tuples of several rows at once. The result is the same as if each
+// were measured by the method path. The rows must be alike (page.alike), and their plan must treat
+// all tuples alike (plan.alike). Do not call paths if single tuples are exported.
 func (w *gatherer) paths(first uint64, p *page, row, n int) {
 	plan := w.planOf(p.masks[row])
 	plan.tuples += uint64(n)

@@ -143,10 +143,10 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 	return d
 }
 
-// straying returns the ranks at which a later tuple with the same id may have taken an event of
-// this tuple. At such a rank, this tuple has no event, although it went on to later points. The
-// later tuple has an event, and the bounds allow that this event is older than this tuple's events
-// at the later points. The later tuple's event is put into w.passed.
+// straying returns the ranks at which an event of this tuple may have been taken for an event of a
+// later tuple with the same id. At such a rank, this tuple has no event, although it went on to
+// further points. The later tuple has an event there. By the bounds, that event may be older than
+// this tuple's events at the further points. That event is put into w.passed.
 func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed) (found uint64) {
 	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]
 	all = all[:min(len(all), longestLate)]

@@ -46,9 +46,9 @@ func TestFiltersOrLoses(t *testing.T) {
 	}
 }
 
-// dropping makes tuples pass a point, evenly over the run's bins or in some of the bins only. drop
-// gives the probability that a tuple ends at the point. Its argument is the tuple's place in the
-// run, from 0 to 1.
+// dropping makes tuples pass a point, evenly over the run's bins or in some of the bins only. The
+// function drop gives the probability that a tuple ends at the point. Its argument is the tuple's
+// place in the run, from 0 to 1.
 func dropping(rng *rand.Rand, tuples int, drop func(at float64) float64) (*pointFound, []uint64) {
 	f, passed := &pointFound{endedBins: make([]uint64, maxBins)}, make([]uint64, maxBins)
 	width := 1.0
