@@ -7,13 +7,13 @@ import (
 
 // Two cores may share their execution units, and the hypervisor may run another machine on the
 // second core. Instructions then take up to twice as long. But a reading of the counter, which
-// waits for earlier instructions, takes hardly longer. The kernel does not notice this. Additions
-// that do not wait for each other show it: they take about 1.8 times as long while the second core
-// works.
+// waits for earlier instructions, takes hardly longer. The kernel does not notice the slowdown.
+// Additions that do not wait for each other show the slowdown: they take about 1.8 times as long
+// while the second core works.
 
 // crowdedBy decides which turns are used: those in which additions take at most crowdedBy times as
-// long as in the quietest turns. Their time is divided by the time of one reading of the counter in
-// the same turn.
+// long as in the quietest turns. The time of the additions is divided by the time of one reading of
+// the counter in the same turn.
 const crowdedBy = 1.25
 
 // crowdAdditions take about two tenths of a millisecond.

@@ -27,9 +27,9 @@ import (
 // (coordinator.Config.LiveTrains, or twice as many for a while). An agent keeps the trains that it
 // started, up to a number (tscclient.Config.MaxTrains). A train takes some 500 bytes, and another
 // 500 bytes wait for the garbage collector. A process of the job also runs a NATS server, whose
-// memory takes longer to settle than a soak lasts. So its bar is higher. If it wrongly kept the
-// events that it logs, it would keep at least two events for each tuple, and these take 32 bytes.
-// The bar is half of that: 16 bytes a tuple.
+// memory takes longer to settle than a soak lasts. So the bar of such a process is higher. If the
+// process wrongly kept the events that it logs, it would keep at least two events for each tuple,
+// and these take 32 bytes. The bar is half of that: 16 bytes a tuple.
 //
 // Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
 // of the surrounding ten seconds. If other load delays these trains, the bound may be half as wide

@@ -30,14 +30,15 @@ type KelpCell struct {
 	Thesis   float64 `json:"thesis"` // 0: the thesis has no such figure
 	// BetterAbove means that a figure above the model is better.
 	BetterAbove bool `json:"better_above,omitempty"`
-	// Free says why the figure may differ from the model; "": it may not.
+	// Free says why the figure is allowed to differ from the model. Empty: it must not differ.
 	Free string `json:"free,omitempty"`
 }
 
 // KelpTables are the names of the tables, in the order in which they are measured.
 var KelpTables = []string{"randomness", "coverage", "search length", "product's search", "queue"}
 
-// Off returns by which share of the model the measured figure is worse than the model.
+// Off returns how far the measured figure is from the model, as a share of the model. If
+// BetterAbove is set, a figure above the model counts as 0.
 func (c KelpCell) Off() float64 {
 	off := 1 - c.Measured/c.Model
 	if c.BetterAbove {
