@@ -21,9 +21,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// Two of a fleet's agents collect the logs of the others. In the full test, one is killed as soon
-// as it has collected some. Even so, all logs of the others are in the run, complete. The run names
-// the logs of the collector that died, and only these, as missing.
+// Two of a fleet's agents collect the logs of the others. In the full test, one of these two is
+// killed as soon as it has collected some logs. Even so, all logs of the others are in the run,
+// complete. The run names the logs of the collector that died, and only these, as missing.
 //
 // A young graph does not lead collectors to each node. The server fetches what they do not find. So
 // the test repeats the run until the collectors have found all.
