@@ -124,9 +124,9 @@ func (d *Drainer) leave(whose process, why error) {
 	d.leaving[whose]++
 }
 
-// left counts the rings that the drainer left undrained in the last full scan and in the partial
-// scans after it. If there are such rings now, and there were none before, the reason is reported.
-// Then the room is divided among the processes.
+// The method left counts the rings that the drainer left undrained in the last full scan and in the
+// partial scans after it. If there are such rings now, and there were none before, the reason is
+// reported. Then the room is divided among the processes.
 func (d *Drainer) left() {
 	d.mu.Lock()
 	count := 0
@@ -212,9 +212,9 @@ func level(wants []int, room int) int {
 	return math.MaxInt
 }
 
-// yield gives up a ring so that another process gets its room. It returns false if the drainer
-// cannot end the ring's log. As soon as there is room, the drainer drains the ring again. The
-// ring's log then continues in the log directory that is in use at that time.
+// The method yield gives up a ring so that another process gets its room. It returns false if the
+// drainer cannot end the ring's log. As soon as there is room, the drainer drains the ring again.
+// The ring's log then continues in the log directory that is in use at that time.
 func (s *source) yield(w *worker) bool {
 	for i := range s.places {
 		if s.takeSkipped(w, i) != nil {

@@ -1,5 +1,5 @@
-// Package drain moves the records that programs logged from rings into log files, each exactly
-// once.
+// Package drain takes the records that programs logged out of the rings, and writes each of them
+// exactly once to a log file.
 //
 //	d, err := drain.Start(ring.DefaultDirectory(), drain.Options{Logs: "logs"})
 //	…
@@ -16,9 +16,9 @@
 // # Cost
 //
 // Memory: [WorkerBytes] for each worker, and the shared memory of the rings. Each ring takes some
-// kilobytes, and 64 bytes for each block of its log that no index lists yet, of which there are at
-// most some 4,000. Memory does not grow with the number of waiting records: if the disk is slower
-// than the programs, the rings fill, and their policies decide what happens.
+// kilobytes. It also takes 64 bytes for each block of its log that is not yet in an index; there
+// are at most about 4,000 such blocks. Memory does not grow with the number of waiting records: if
+// the disk is slower than the programs, the rings fill, and their policies decide what happens.
 //
 // Processor: a worker looks at a ring before a quarter of the ring can fill at the highest recent
 // rate, and at the latest after Options.Poll. If no records arrive in any of its rings, the worker

@@ -22,8 +22,8 @@ type logFailure struct{ error }
 func (f logFailure) Unwrap() error { return f.error }
 
 // causeOf returns the cause of an error. The cause of an unknown error is passing, so that the
-// drainer tries again. It must not set a healthy ring aside because the system lacks something for
-// a moment.
+// drainer tries again. The drainer must not set a healthy ring aside because the system lacks
+// something for a moment.
 func causeOf(err error) cause {
 	var failure logFailure
 	switch {

@@ -34,7 +34,7 @@ type process struct {
 
 // These two ids are for rings whose process is not known. With the id unvouched, the ring names a
 // process that does not have the ring open. With the id hasEnded, the named process had already
-// ended when the drainer checked. All rings of a namespace with the id hasEnded are counted
+// ended when the drainer checked. In a namespace, all rings with the id hasEnded are counted
 // together, because nobody can find out which of the ended processes had which ring. These rings
 // will be drained soon.
 const (

@@ -6,9 +6,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// rate limits the rows of a log to the rate in the handler table. It is a token bucket with room
-// for the rows of two seconds, and is full at the beginning. The bucket is refilled only once per
-// second. So a channel above its rate has one gap each second, and not one each time it is drained.
+// The type rate limits the rows of a log to the rate in the handler table. A rate is a token bucket
+// with room for the rows of two seconds, and is full at the beginning. The bucket is refilled only
+// once per second. So a channel above its rate has one gap each second, and not one each time it is
+// drained.
 type rate struct {
 	perSecond uint64 // 0: no limit
 	left      uint64
