@@ -14,9 +14,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// linked says, for a program, how many of its sent messages have a true cause, and how many causes
-// were found. Said counts the causes with a probability of at least link.Said, and Sure those with
-// at least link.Sure.
+// The type linked says, for one program, how many of its sent messages have a true cause, and how
+// many causes were found. Said counts the causes with a probability of at least link.Said, and Sure
+// those with at least link.Sure.
 type linked struct{ True, Right, Said, SaidWrong, Sure, SureWrong int }
 
 // holdLinked compares the causes that are found in the run with the links that were written down.

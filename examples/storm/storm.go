@@ -238,9 +238,9 @@ func (s *storm) Run(ctx context.Context) error {
 // then, its spout sends it again.
 const messageTimeout = 10 * time.Second
 
-// wait waits until all events are processed. After a kill, some events may be lost. So wait then
-// also ends if no event was processed for three times messageTimeout. Within that time, spouts send
-// again each event that was not processed in time.
+// The method wait waits until all events are processed. After a kill, some events may be lost. Then
+// the method also returns if no event was processed for three times messageTimeout. Within that
+// time, spouts send again each event that was not processed in time.
 func (s *storm) wait(ctx context.Context, processed *engine.Counter) error {
 	before, since := int64(-1), time.Now()
 	for {

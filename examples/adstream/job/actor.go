@@ -15,9 +15,9 @@ type operator interface {
 	// prepare is called once, before the first tuple.
 	prepare(ctx context.Context) error
 
-	// work does the work on one tuple. It returns the tuple for the next operator, or nil, and the
-	// key that chooses an instance of that operator. Of the returned tuple, the caller uses only
-	// the id and the fields, and only until the next call.
+	// The method work processes one tuple. It returns the tuple for the next operator, or nil, and
+	// the key that chooses an instance of that operator. Of the returned tuple, the caller uses
+	// only the id and the fields, and only until the next call.
 	work(ctx context.Context, in *message) (out *message, key uint64, err error)
 
 	// advance is called when no later tuple has an event time before the watermark. It may emit

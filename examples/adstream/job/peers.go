@@ -116,9 +116,9 @@ func (p *peers) watch(o *peer) {
 	}
 }
 
-// part announces that this process has ended, either well or because ctx ended. If all is well, it
-// waits until the other processes have ended. Then it gives them time to ask for the announcement.
-// It returns why the job failed, here or elsewhere.
+// The method part announces that this process has ended, either well or because ctx ended. If all
+// is well, it waits until the other processes have ended. Then it gives them time to ask for the
+// announcement. It returns why the job failed, here or elsewhere.
 func (p *peers) part(ctx context.Context) error {
 	say := func(state string) { p.state.Store(&state) }
 	if ctx.Err() == nil {
