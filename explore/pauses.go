@@ -213,9 +213,9 @@ func (x *Index) pausesOf(p *Path, events []event, steps []stepEnds) error {
 
 func (x *Index) jvmsOf(e *event) []int { return x.Meta.Lanes[x.Meta.Channels[e.channel].Lane].JVMs }
 
-// within returns how much of a step lay in pauses. Two JVMs may pause at the same time, so the low
-// end counts only one JVM, and the high end counts all. If a lane has several JVMs, it is not known
-// which of them worked on the tuple, so none of them counts for the low end.
+// The method within returns how much of a step lay in pauses. Two JVMs may pause at the same time,
+// so the low end counts only one JVM, and the high end counts all. If a lane has several JVMs, it
+// is not known which of them worked on the tuple, so none of them counts for the low end.
 func (x *Index) within(of map[int][]item, s *stepEnds) (all tscratio.Elapsed) {
 	for jvm, items := range of {
 		a, b := x.jvmsOf(s.from), x.jvmsOf(s.to)

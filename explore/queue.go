@@ -20,9 +20,9 @@ type queue struct {
 	lo, hi uint64
 }
 
-// queue counts the tuples of a span that had begun and had not ended, at moments of a range. Each
-// node of the index gives an interval for its part of this count. Nodes with wide intervals are
-// replaced by the nodes below them, until the limits are reached.
+// The method queue counts the tuples of a span that had begun and had not ended, at moments of a
+// range. Each node of the index gives an interval for its part of this count. Nodes with wide
+// intervals are replaced by the nodes below them, until the limits are reached.
 func (x *Index) queue(t *track, r Range) ([]queue, error) {
 	q := queueReader{index: x, track: t, cache: map[[2]int]*durations{},
 		nodes: queueNodes, blocks: queueBlocks}
