@@ -12,7 +12,7 @@ import (
 
 // Each trial of this engine succeeds by chance, with a fixed probability. At most one search in
 // twenty claims a larger share of successes than this probability. A search may confirm one rate
-// after the other, and this machine disturbs every trial, but both must not change that.
+// after the other, and this machine disturbs every trial. Neither of these must change the share.
 func TestConfidenceIsKept(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	const searches = 1500

@@ -24,8 +24,8 @@ type FactoryOptions[T any] struct {
 
 	// Workers is the number of goroutines that decode the tuples of each connection, in addition to
 	// the connection's receiving thread. The workers take buckets in turn, so that order is kept.
-	// With 0, the receiving thread itself decodes. Only different connections then decode in
-	// parallel.
+	// If Workers is 0, the receiving thread itself decodes. Then only different connections decode
+	// in parallel.
 	Workers int
 	// Queue is the number of buckets that may wait for the consumer of each connection. Just as
 	// many may wait for the connection's workers. While a queue is full, the connection waits, and

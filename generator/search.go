@@ -381,12 +381,12 @@ func (b *bracket) learn(rate float64, v Verdict) {
 	}
 }
 
-// next returns the rate to try within the bracket. Without a hint, this is the middle. With a hint,
-// the engine's limit is near the hint. A rate that exceeds the limit by no more than growth is
-// still sustained. So the sustained rates probably end at hint·(1+growth), which is called the edge
-// here. next first tries one rate on each side of the edge. These two rates are so close that the
-// search ends if one is sustained and the other is not. After that, next moves away from the edge
-// in steps that double, but never beyond the middle of the bracket.
+// The method next returns the rate to try within the bracket. Without a hint, this is the middle.
+// With a hint, the engine's limit is near the hint. A rate that exceeds the limit by no more than
+// growth is still sustained. So the sustained rates probably end at hint·(1+growth), which is
+// called the edge here. The method first tries one rate on each side of the edge. These two rates
+// are so close that the search ends if one is sustained and the other is not. After that, it moves
+// away from the edge in steps that double, but never beyond the middle of the bracket.
 func (b *bracket) next(resolution, growth float64) float64 {
 	middle := math.Sqrt(b.lo * b.hi)
 	if b.hint == 0 {

@@ -132,9 +132,9 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s limits how far one pause lets allowed advance (see follow). A thread that did not run
-// for a second has to send the tuples of a second, and must not send all of them to the engine at
-// once.
+// maxCredit_s limits how far one pause lets the variable allowed advance (see follow). A thread
+// that did not run for a second has to send the tuples of a second, and must not send all of them
+// to the engine at once.
 const maxCredit_s = 1e-3
 
 // follow sends each tuple when it is due.
