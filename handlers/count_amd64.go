@@ -15,7 +15,7 @@ const (
 // add to cells that they share.
 //
 // The end of a goroutine cannot be noticed, so its cell is not freed. But the runtime gives the
-// memory of an ended goroutine to a later one, and this one then has the cell.
+// memory of an ended goroutine to a later goroutine, and then the later goroutine has the cell.
 type countTable struct {
 	places [1 << countBits]countPlace
 	given  int // number of goroutines with a cell of their own; Channel.changes protects it

@@ -18,9 +18,9 @@ import (
 // The tests in this file kill a program after any instruction of a log call. All events of earlier
 // calls must be there and whole. The event of the running call must be there whole, or not at all.
 //
-// A ring is a file. So a program that is stopped leaves the same in it as a program that is killed.
-// So the tests only read the ring after each instruction, and really kill the program after some of
-// them.
+// A ring is a file, so a program that is stopped leaves the same content in its ring as a program
+// that is killed. Therefore the tests only read the ring after each instruction, and really kill
+// the program after some instructions.
 
 // A situation brings a channel into a state in which a log call does something special. Then it
 // steps through that call.
@@ -397,8 +397,8 @@ func kill(t *testing.T, draw *rand.Rand, steps int, play func(program *stepped, 
 	program := startStepped(t)
 	for range 10 {
 		// If the scheduler ran in the previous play, its instructions were counted, too. So this
-		// play may have fewer instructions, and end before the one at which it should kill the
-		// program.
+		// play may have fewer instructions, and end before the instruction at which it should kill
+		// the program.
 		if steps = play(program, draw.IntN(steps)); program.dead {
 			return
 		}

@@ -99,9 +99,10 @@ type bracket struct{ lo, hi uint64 }
 
 func (b bracket) holds(counter uint64) bool { return b.lo <= counter && counter <= b.hi }
 
-// holds checks what a reader finds in the ring while a call runs, or after the call has returned.
-// The ring must have everything from before the call. If the call has returned, the ring must also
-// have its whole effect. Until it returns, the ring has the whole effect or nothing of it.
+// The method holds checks what a reader finds in the ring while a call runs, or after the call has
+// returned. The ring must have everything from before the call. If the call has returned, the ring
+// must also have its whole effect. Until it returns, the ring has the whole effect or nothing of
+// it.
 func (m *model) holds(v *view, e effect, b bracket, returned bool) error {
 	if err := m.recordsHold(v, e, b, returned); err != nil {
 		return err

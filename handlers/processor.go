@@ -24,12 +24,13 @@ func (c *Channel) alone(processor int) bool {
 	return processor < int(atomic.LoadUint32(&c.processors))
 }
 
-// share makes the processors share the shards, because somebody raised GOMAXPROCS above the number
-// of shards after the channel was opened. From then on every writer uses a locked operation.
+// The method share makes the processors share the shards. It is called if somebody raised
+// GOMAXPROCS above the number of shards after the channel was opened. From then on every writer
+// uses a locked operation.
 //
-// A writer that is pinned now may still write without a locked operation, so share must wait until
-// no goroutine is pinned. For this it calls runtime.ReadMemStats, which stops all goroutines: the
-// runtime can stop them only when none is pinned.
+// A writer that is pinned now may still write without a locked operation, so the method must wait
+// until no goroutine is pinned. For this purpose it calls runtime.ReadMemStats, which stops all
+// goroutines: the runtime can stop them only when none is pinned.
 func (c *Channel) share() {
 	c.changes.Lock()
 	defer c.changes.Unlock()
