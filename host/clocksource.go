@@ -128,7 +128,8 @@ func (n *noStamps) Error() string { return "use kernel stamps: " + n.why + ": " 
 
 // checkRelease refuses kernels before 4.19. If the frequency of the clock is changed, they show the
 // new frequency in adjtimex at once, but apply it only at the next tick. Since 4.19, Linux applies
-// it at once, too ("timekeeping: Update multiplier when NTP frequency is set directly").
+// the new frequency at once, too ("timekeeping: Update multiplier when NTP frequency is set
+// directly").
 func checkRelease(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {

@@ -199,9 +199,9 @@ func (m *slackMeter) lookUntilKnown() error {
 
 func (m *slackMeter) late() bool { return !m.Now().Before(m.deadline) }
 
-// share is the part of the budget that one exchange may use. A core may not run at all, because its
-// hypervisor halted it or a real-time task occupies it. Such a core must not use up the time of the
-// other cores.
+// The method share returns the part of the budget that one exchange may use. A core may not run at
+// all, because its hypervisor halted it or a real-time task occupies it. Such a core must not use
+// up the time of the other cores.
 func (m *slackMeter) share() time.Duration {
 	return m.Budget / time.Duration(max(1, len(m.cores)-1))
 }
@@ -258,9 +258,9 @@ func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
 	return pair, between, unknown
 }
 
-// between returns an interval of the possible offsets of two cores. If the pair was measured, that
-// is the measured interval. If not, it follows from the offsets of both cores to the lowest core.
-// The two intervals are never intersected, for the reason given at type looks.
+// The method between returns an interval of the possible offsets of two cores. If the pair was
+// measured, that is the measured interval. If not, it follows from the offsets of both cores to the
+// lowest core. The two intervals are never intersected, for the reason given at type looks.
 func (m *slackMeter) between(a, b int) Cycles {
 	if p := m.pairs[[2]int{a, b}]; p != nil {
 		return p.joined
