@@ -177,7 +177,7 @@ func CompleteFlag(cmd *cobra.Command, flag string, of cobra.CompletionFunc) {
 
 // CompleteChannels offers the channels that have rings on this machine. It offers them for at most
 // the given number of arguments. dir is the value of the flag that sets the directory of the rings.
-// otherwise says what the shell offers if no channel matches.
+// The argument otherwise says what the shell offers if no channel matches.
 func CompleteChannels(dir *string, most int,
 	otherwise cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) (

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// many opens a number of TCP connections, all at the same time, and sends a message in each
-// direction of each of them. It then does so once more, with other connections that it opens
+// The function many opens a number of TCP connections, all at the same time, and sends a message in
+// each direction of each of them. It then does so once more, with other connections that it opens
 // without a pause.
 func many(at netip.Addr, connections int, start func(socket int, work func(*talker)),
 	must func(error)) {

@@ -165,7 +165,7 @@ func buildFirst(t *testing.T, to string) {
 
 // TestBarPackage makes packages of this archive, installs the Debian package in a Debian root, and
 // gets the first answer with one command. It upgrades the package from an earlier version, and
-// removes it: keys and data stay, and nothing else.
+// removes the package: keys and data stay, and nothing else.
 func TestBarPackage(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("making packages takes minutes: make prove does it")

@@ -11,9 +11,9 @@ import (
 )
 
 // TestBarRPM installs the RPM package with rpm, in a Debian root, because no root of Fedora can be
-// had here. It gets the first answer, upgrades the package from an earlier version, and removes it:
-// keys and changed configurations stay, and nothing else. The root's libraries are unknown to rpm,
-// so the test only reads the names of what the package requires.
+// had here. It gets the first answer, upgrades the package from an earlier version, and removes the
+// package: keys and changed configurations stay, and nothing else. The root's libraries are unknown
+// to rpm, so the test only reads the names of what the package requires.
 func TestBarRPM(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("making packages takes minutes: make prove does it")

@@ -1,8 +1,8 @@
 // Package journal is a file to which checked blocks are only ever appended.
 //
-// A process that is killed while it appends leaves a torn block at the end. Open cuts it off and
-// says how many bytes it cut. The package does not interpret the content of blocks. It does not
-// guarantee which blocks survive a crash of the machine.
+// A process that is killed while it appends leaves a torn block at the end. Open cuts the torn
+// block off and says how many bytes it cut. The package does not interpret the content of blocks.
+// It does not guarantee which blocks survive a crash of the machine.
 //
 //	offset  bytes  what
 //	     0      8  magic of the owner's format

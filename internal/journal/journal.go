@@ -61,9 +61,9 @@ func Create(root *os.Root, name string, f Format) (*Journal, error) {
 	return &Journal{file: file, size: headBytes}, nil
 }
 
-// Open opens a journal to read it and to append to it. It calls each with the offset and the
-// content of every block, and cuts off the first block that is torn, with all that follows. The
-// content is valid only during the call. An error of each ends Open.
+// Open opens a journal to read it and to append to it. It calls the function each with the offset
+// and the content of every block. It cuts off the first block that is torn, with all that follows.
+// The content is valid only during the call. An error of this function ends Open.
 func Open(root *os.Root, name string, f Format, each func(at int64, content []byte) error) (
 	*Journal, error) {
 	file, err := root.OpenFile(name, os.O_RDWR, 0)

@@ -8,8 +8,8 @@ import (
 )
 
 // A thread runs tasks, one after another. At first it runs them in the process's namespace, and
-// after a call of leave in a namespace of its own. Closing the channel ends the thread. The
-// thread's namespace then ends, too, unless something else is in it.
+// after a call of the method leave, in a namespace of its own. Closing the channel ends the thread.
+// The thread's namespace then ends, too, unless something else is in it.
 type thread chan task
 
 type task struct {

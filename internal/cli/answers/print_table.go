@@ -179,9 +179,9 @@ func shareOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span) (text st
 // would be that of the row from end to end.
 const pastWords = ", direct"
 
-// past reports whether a span leads past other points of its path. A span does so if other tuples
-// took longer ways between the span's ends. Then the table also has a row from end to end, which
-// describes all of these tuples.
+// The function past reports whether a span leads past other points of its path. A span does so if
+// other tuples took longer ways between the span's ends. Then the table also has a row from end to
+// end, which describes all of these tuples.
 func past(a *analysis.Answer, l *analysis.Span) bool {
 	if l.Kind == "end-to-end" || l.Kind == "waiting" || l.Kind == "gap" {
 		return false

@@ -351,9 +351,9 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 // errSilent says that a node does not answer commands any more.
 var errSilent = errors.New("no longer answers: was it stopped, or cut off?")
 
-// train makes the first node, from, run a train with the second node, to. If refused is true, the
-// measurement must stop: the second node's stamps cannot be true, or the first node's counter was
-// interrupted.
+// The method train makes one node (from) run a train with another node (to). If refused is true,
+// the measurement must stop: the other node's stamps cannot be true, or the counter of the one node
+// was interrupted.
 func (m *measurement) train(ctx context.Context, flags relateFlags, from,
 	to *relateNode) (refused bool, err error) {
 	a := to.answer
