@@ -147,9 +147,9 @@ func (t tracker) known(kind Kind, shard int, next uint64) {
 	s.end = max(s.end, next)
 }
 
-// accept notes that a block with these rows was read. It returns the range of rows that no earlier
-// block contained. If there are several such ranges, which no writer causes, accept returns the
-// first.
+// The method accept notes that a block with these rows was read. It returns the range of rows that
+// no earlier block contained. If there are several such ranges, which no writer causes, accept
+// returns the first.
 func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	s := t.of(kind, shard)
 	read := Range{max(first, s.from), first + uint64(rows)}

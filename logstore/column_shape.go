@@ -71,9 +71,9 @@ func sortSigned(numbers []uint64) {
 func shapeFrom(sample []uint64, base uint64) shape {
 	best := shape{cost_bits: math.Inf(1)}
 	n := len(sample)
-	// The lowest cost is at a low from first to span. With a smaller low, more than a tenth of the
-	// numbers are exceptions. A larger low only adds bits, because each number of the sample, less
-	// base, fits into span bits.
+	// The value of low with the lowest cost is between first and span. With a smaller value, more
+	// than a tenth of the numbers are exceptions. A larger value only adds bits, because each
+	// number of the sample, less base, fits into span bits.
 	first := max(bits.Len64(sample[n-1-n/10]-base)-8, 0)
 	span := bits.Len64(sample[n-1] - base)
 	for low := first; low <= packLimit; low++ {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// edit changes a file as damage does. Each six bytes of the script are one edit: what to do, where
-// (two bytes), length (two bytes), and a byte value. overwritten lists the places of the edits.
-// moved is true if an edit inserted or removed bytes, so that later bytes moved.
+// The function edit changes a file as damage does. Each six bytes of the script are one edit: what
+// to do, where (two bytes), length (two bytes), and a byte value. overwritten lists the places of
+// the edits. moved is true if an edit inserted or removed bytes, so that later bytes moved.
 func edit(data, script []byte) (edited []byte, overwritten []span, moved bool) {
 	data = slices.Clone(data)
 	for ; len(script) >= 6 && len(data) > 0; script = script[6:] {

@@ -35,9 +35,9 @@ const (
 )
 
 // ExtendManifest adds to a directory's manifest the segments that the manifest does not list. It
-// also replaces the entries of segments for which anew returns true; if anew is nil, it replaces
-// none. Other entries stay. If there is no manifest, ExtendManifest creates one. It returns the
-// errors of ReadManifest and of the system.
+// also replaces the entries of segments for which the function anew returns true. If anew is nil,
+// it replaces no entries. Other entries stay. If there is no manifest, ExtendManifest creates one.
+// It returns the errors of ReadManifest and of the system.
 func ExtendManifest(dir string, anew func(Segment) bool) error {
 	m, err := ReadManifest(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

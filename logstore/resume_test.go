@@ -146,9 +146,8 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 			whole := data
 			data = slices.Clone(data[:header.to+rng.IntN(len(data)-header.to+1)])
 			// After the torn block comes a part of an older, longer block that a writer could not
-			// remove. Writers leave nothing longer than such a part, because the next block
-			// overwrites it. If whole blocks could follow a torn one, readers would return them, as
-			// if they had been written after it.
+			// remove. A writer never leaves a whole block there: readers would return it, as if it
+			// had been written after the torn block.
 			if rng.IntN(2) == 0 {
 				left := places[rng.IntN(len(places))]
 				data = append(data, whole[left.from:left.from+rng.IntN(left.to-left.from)]...)
