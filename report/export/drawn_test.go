@@ -28,7 +28,7 @@ type drawnSlice struct {
 	inAnother bool
 }
 
-// drawnOf reads a trace as Perfetto does: an end closes the slice of its track that began last.
+// drawnOf reads a trace as Perfetto does: an end closes the most recently begun slice of its track.
 func drawnOf(t *testing.T, trace []byte) *drawn {
 	t.Helper()
 	d := &drawn{}

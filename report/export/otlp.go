@@ -220,9 +220,9 @@ func (w *otlp) settle() error {
 	return nil
 }
 
-// tuple writes the trace of a tuple. The root is the duration from end to end. All other spans are
-// the root's children, because the root contains them. A span has links to the spans that end where
-// it begins: several at a join.
+// The method tuple writes the trace of a tuple. The root is the duration from end to end. All other
+// spans are the root's children, because the root contains them. A span has links to the spans that
+// end where it begins: several at a join.
 func (w *otlp) tuple(t *tuple) error {
 	trace := w.traceID(t.id, t.copy)
 	placed := func(d *analysis.DurationRow) bool { return t.at(d.From) != nil && t.at(d.To) != nil }

@@ -246,9 +246,9 @@ func (t *trace) write(about string) {
 	}
 }
 
-// lanes writes the slices of a track. Slices of one track must nest: Perfetto cuts a slice that
-// ends after the slice around it. So slices that overlap are on separate lanes, which are tracks
-// with the same name and parent. Perfetto shows such tracks as one.
+// The method lanes writes the slices of a track. Slices of one track must nest: Perfetto cuts a
+// slice that ends after the slice around it. So slices that overlap are on separate lanes, which
+// are tracks with the same name and parent. Perfetto shows such tracks as one.
 func (t *trace) lanes(all []*slice, track func() uint64) {
 	slices.SortStableFunc(all, func(a, b *slice) int {
 		return cmp.Or(cmp.Compare(a.begin_ns, b.begin_ns), cmp.Compare(b.length_ns, a.length_ns))

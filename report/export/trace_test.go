@@ -120,9 +120,9 @@ func TestTraceHasEachDuration(t *testing.T) {
 	for _, d := range told.durations {
 		of[d.Tuple] = append(of[d.Tuple], d)
 	}
-	// within names a slice within an instance: the slice that ends at a point, or the slice that
-	// begins there. If both exist, the last parameter chooses. If neither exists, within names the
-	// event.
+	// The function within names a slice within an instance: the slice that ends at a point, or the
+	// slice that begins there. If both exist, the last parameter chooses. If neither exists, within
+	// names the event.
 	within := func(tuple uint64, point string, ends bool) string {
 		for _, ends := range []bool{ends, !ends} {
 			for _, d := range of[tuple] {

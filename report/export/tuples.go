@@ -28,9 +28,9 @@ func (t *tuple) at(point string) *analysis.EventRow {
 	return &t.events[i]
 }
 
-// whole is the tuple's duration from its first point to the one that it passed last; nil: the tuple
-// has no such duration. A tuple that forks may have further durations of kind end-to-end, to
-// earlier ends.
+// The method whole returns the tuple's duration from its first point to the one that it passed
+// last, or nil if the tuple has no such duration. A tuple that forks may have further durations of
+// kind end-to-end, to earlier ends.
 func (t *tuple) whole() *analysis.DurationRow {
 	i := slices.IndexFunc(t.durations, func(d analysis.DurationRow) bool {
 		return d.Kind == endToEnd && d.Whole
