@@ -16,8 +16,8 @@ import (
 // If the system promises no more memory than it has (overcommit_memory=2), the kernel charges even
 // untouched private memory to the program. A program that opens and closes channels would then run
 // out of memory. In that case one memory file backs all closed rings of the process, because the
-// kernel does not charge a shared mapping of a file. A ring whose address is a maps the file from
-// offset a on. So no two rings share memory, and the kernel joins the mappings of neighboring rings
+// kernel does not charge a shared mapping of a file. The ring at address A maps the file from
+// offset A on. So no two rings share memory, and the kernel joins the mappings of neighboring rings
 // into one.
 
 // overcommitFile contains the kernel's overcommit mode.

@@ -50,7 +50,7 @@ type Shard struct {
 
 const _ = -uint(unsafe.Sizeof(Shard{}) % 128)
 
-// TailFromWord is where the tail of a ring with one writer is, relative to the switching word.
+// TailFromWord is the offset from the switching word to the tail, in a ring with one writer.
 const TailFromWord = int(unsafe.Offsetof(producerLine{}.tail)) -
 	int(unsafe.Offsetof(producerLine{}.word))
 
