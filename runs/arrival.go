@@ -33,8 +33,8 @@ type Arrival struct {
 
 // Receive begins to copy a run into a directory of runs, or continues a copy that was begun. files
 // and state describe the original, as Files returns them. If an earlier Arrival received files of
-// the same state, Receive keeps these files. If it received files of another state, Receive removes
-// them. The error wraps ErrName, ErrExists or ErrArriving.
+// the same state, Receive keeps these files. If the earlier Arrival received files of another
+// state, Receive removes these files. The error wraps ErrName, ErrExists or ErrArriving.
 func Receive(parent, name string, files []File, state string) (*Arrival, error) {
 	fail := func(err error) (*Arrival, error) {
 		return nil, fmt.Errorf("receive run %q: %w", name, err)

@@ -60,9 +60,9 @@ func (b *begun) abandon() error {
 	return errors.Join(b.Close(), b.root.Remove(b.temp), b.lock.Close())
 }
 
-// claim creates a file or directory that only the caller writes, until the caller closes the file.
-// If a dead writer left one behind, claim removes it first. If another writer is alive, the error
-// wraps ErrBusy. A writer is alive as long as it holds the lock.
+// The function claim creates a file or directory that only the caller writes, until the caller
+// closes the file. If a dead writer left one behind, claim removes it first. If another writer is
+// alive, the error wraps ErrBusy. A writer is alive as long as it holds the lock.
 func claim(root *os.Root, temp string, create func() (*os.File, error),
 	remove func(string) error) (*os.File, error) {
 	const most = 100 // each further attempt means that another writer came in between
