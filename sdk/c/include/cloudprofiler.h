@@ -67,8 +67,8 @@ extern "C" {
  * these channels, and may open its own. The same holds for ids: with the parent's ids, the child
  * makes none. But an id that was made before the fork is in both processes, like any other value.
  * So if a signal handler interrupts cp_ids_next and forks, and the call continues in the child,
- * then it may return the id that it also returns in the parent. A child that continues there must
- * not use that id.
+ * then the call may return the same id in the child and in the parent. A child that continues there
+ * must not use that id.
  *
  * A function that was given to pthread_atfork must make no call. A process that was made by vfork,
  * by _Fork or by a bare clone must make no call either.

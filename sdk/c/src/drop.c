@@ -4,8 +4,8 @@
 #include "channel.h"
 
 /*
- * change does the same as the macro CHANGE: it replaces the value from by the value to. If alone is
- * set, no other writer can come in between, and a store is enough.
+ * change does the same as the macro CHANGE: it replaces one value (from) by another (to). If alone
+ * is set, no other writer can come in between, and a store is enough.
  */
 static inline bool change(uint64_t *word, uint64_t from, uint64_t to, bool alone)
 {
@@ -43,14 +43,15 @@ static void extend(struct drop_range *range, uint64_t counter, bool alone)
 }
 
 /*
- * drop counts one event as dropped. It notes the event's place in the sequence and its counter in a
- * range. It writes the range before it counts the event. So a program that dies in between leaves
- * an empty range. The count is right, whatever the ranges say.
+ * The function drop counts one event as dropped. It notes the event's place in the sequence and its
+ * counter in a range. It writes the range before it counts the event. So a program that dies in
+ * between leaves an empty range. The count is right, whatever the ranges say.
  *
- * With many writers, a signal handler may interrupt drop anywhere. Before drop continues, other
- * drops may have run completely (see drop_in_turn). So drop replaces only values that it has seen.
- * If it finds another value, it starts over, as if it had died and been called again. It cannot
- * miss a change: the count only grows, and a word of the table never returns to an earlier value.
+ * With many writers, a signal handler may interrupt this function anywhere. Before it continues,
+ * other calls of it may have run completely (see drop_in_turn). So it replaces only values that it
+ * has seen. If it finds another value, it starts over, as if it had died and been called again. It
+ * cannot miss a change: the count only grows, and a word of the table never returns to an earlier
+ * value.
  */
 static void drop(struct shard *s, uint64_t counter, bool alone)
 {

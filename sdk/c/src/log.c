@@ -6,7 +6,8 @@
 #include "restart.h"
 
 /*
- * stamp returns the stamp that cp_log_at was given. If there is none (0), stamp reads the counter.
+ * The function stamp returns the stamp that cp_log_at was given. If there is none (0), the function
+ * reads the counter.
  */
 static uint64_t stamp(const struct channel *c, uint64_t given)
 {

@@ -42,11 +42,11 @@ extern const unsigned __rseq_size __attribute__((weak));
 #pragma GCC visibility pop
 
 /*
- * CP_ON_CORE begins a sequence, and jumps to no if the thread is not on the core. Label 1 begins
- * the sequence, and label 2 must follow it. If the kernel interrupts the thread between the two
- * labels, it jumps to label 4, which is behind the signature that glibc registers. No thread may
- * keep a pointer into this code, because the library that contains the code may be unloaded. So the
- * last instruction must clear the pointer.
+ * CP_ON_CORE begins a sequence, and jumps to the label no if the thread is not on the core. Label 1
+ * begins the sequence, and label 2 must follow it. If the kernel interrupts the thread between the
+ * two labels, the thread continues at label 4, which is behind the signature that glibc registers.
+ * No thread may keep a pointer into this code, because the library that contains the code may be
+ * unloaded. So the last instruction must clear the pointer.
  */
 #define CP_ON_CORE \
 	".pushsection __rseq_cs, \"aw\"\n\t" \
@@ -65,8 +65,9 @@ extern const unsigned __rseq_size __attribute__((weak));
 	"jne %l[no]\n\t"
 
 /*
- * cp_advance changes a tail with the value from to the value to, if the thread is on the core and
- * *reserve is CP_RESTART. It reports whether it has changed the tail.
+ * cp_advance changes a tail from one value (from) to another (to). It does so only if the tail has
+ * the first value, the thread is on the core, and *reserve is CP_RESTART. It reports whether it has
+ * changed the tail.
  */
 static inline bool cp_advance(const uint32_t *reserve, unsigned core, uint64_t *tail, uint64_t from,
 			      uint64_t to)

@@ -16,8 +16,8 @@ static void blank(struct channel *c)
 	int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
 
 	/*
-	 * If this fails, the ring stays mapped and locked until cp_free. Its agent takes the
-	 * records all the same.
+	 * If this fails, the ring stays mapped and locked until cp_free. The agent takes the records
+	 * all the same.
 	 */
 	(void)!mmap(c->header, c->bytes, PROT_READ | PROT_WRITE, how, -1, 0);
 }

@@ -13,9 +13,9 @@ import java.util.NoSuchElementException;
 import java.util.Optional;
 
 /**
- * The foreign function interface, java.lang.foreign. This class compiles with Java 17, which lacks
- * the interface, because it finds it by reflection. In Java 21 the interface is a preview, which
- * programs may use by reflection without a flag.
+ * The foreign function interface, java.lang.foreign. This class finds the interface by reflection,
+ * so the class compiles with Java 17, which lacks the interface. In Java 21 the interface is a
+ * preview, which programs may use by reflection without a flag.
  */
 final class Foreign {
     private final Class<?> linkerClass = foreign("Linker");

@@ -19,7 +19,7 @@ import java.util.stream.Stream;
  *
  * <p>The JVM loads libraries only from files, so a resource is first copied to a new directory that
  * only this user can access. The copy is removed at once: Linux keeps a loaded file. Some
- * directories are mounted noexec, so several are tried, and at last memory.
+ * directories are mounted noexec, so several directories are tried, and finally memory.
  */
 final class Library {
     static final String PROPERTY = "cloudprofiler.native";

@@ -12,10 +12,10 @@ import org.objectweb.asm.Type;
 
 /**
  * Weaves a set's joinpoints into one class. For each joinpoint the class gets a private static
- * method, the helper. It evaluates the expressions, calls the advice, and catches whatever is
- * thrown. The method of the joinpoint only calls the helper, so no stack map frame of the program's
- * own code changes. New members are private and static, or private and transient, so the class's
- * serialVersionUID does not change.
+ * method, the helper. The helper evaluates the expressions, calls the advice, and catches whatever
+ * is thrown. The method of the joinpoint only calls the helper, so no stack map frame of the
+ * program's own code changes. New members are private and static, or private and transient, so the
+ * class's serialVersionUID does not change.
  */
 final class ClassWeaver {
     private static final String PREFIX = "$cloudprofiler$";

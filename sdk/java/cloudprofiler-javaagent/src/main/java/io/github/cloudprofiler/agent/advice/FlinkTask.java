@@ -7,9 +7,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * One attempt to run a task, which is a chain of operators. It has the task's channels, and knows
- * the record that the task works on. The task's inputs and outputs share it. Flink lets only one
- * thread at a time use them.
+ * One attempt to run a task, which is a chain of operators. An object of this class has the task's
+ * channels, and knows the record that the task works on. The task's inputs and outputs share this
+ * object. Flink lets only one thread at a time use the inputs and outputs.
  */
 final class FlinkTask {
     // Such as "Source: Numbers -> Map (1/2)#0 (8c7…_0_0_0)": name, subtask, attempt, attempt's id.
@@ -39,8 +39,8 @@ final class FlinkTask {
     private int users; // inputs and outputs that are open
 
     /**
-     * WORKING while the task works on the input's record with the id current, else IDLE. Each
-     * interruption adds INTERRUPTED while it runs. Interruptions may interrupt each other.
+     * WORKING while the task works on the input's record whose id is the field current, else IDLE.
+     * Each interruption adds INTERRUPTED while it runs. Interruptions may interrupt each other.
      */
     private int state;
     private static final int IDLE = 0;

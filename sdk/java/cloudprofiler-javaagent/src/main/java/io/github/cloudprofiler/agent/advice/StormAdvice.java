@@ -26,8 +26,8 @@ public final class StormAdvice {
 
     /**
      * The state of a transfer, by which an executor hands over the tuples of its tasks: the
-     * channels of these tasks. They are not shared with other executors, because another topology
-     * in the same JVM may use the same task numbers.
+     * channels of these tasks. The channels are not shared with other executors, because another
+     * topology in the same JVM may use the same task numbers.
      */
     private static final class Transfer {
         // A bolt may emit from threads of its own, so these channels are shared.
