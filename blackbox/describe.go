@@ -55,7 +55,7 @@ type Thread struct {
 	Name    string // the name of the thread
 }
 
-// A Place says where a process runs, as the name of its cgroup says it.
+// A Place says where a process runs, as far as the name of the process's cgroup tells it.
 type Place struct {
 	Process   uint32 // the kernel's number of the process
 	Runtime   string // what made the container, such as "docker"; "": it is in no container

@@ -28,8 +28,8 @@ type Call struct {
 
 	// Connection matters only if several requests are known to have been open on the connection at
 	// the same time. Then nobody knows which response belongs to which request, so each response is
-	// a call of its own, and Answers is true for it. It answers a call with the same Connection.
-	// Otherwise Connection is 0.
+	// a call of its own, and Answers is true for it. The response answers one of the calls with the
+	// same Connection. In all other cases Connection is 0.
 	Connection uint32
 	Answers    bool
 }
@@ -93,7 +93,7 @@ type Oddities struct {
 	Backwards  int `json:"backwards"`  // spans that ended before they began
 	Impossible int `json:"impossible"` // spans left out because of impossible times
 	Malformed  int `json:"malformed"`  // spans, values and files that could not be read
-	// Why says what was wrong with the first malformed one.
+	// Why says what was wrong with the first malformed span, value or file.
 	Why string `json:"why,omitempty"`
 }
 

@@ -116,7 +116,7 @@ func (b *builder) jaeger(value json.RawMessage) error {
 	return nil
 }
 
-// elements returns the elements of a JSON array. is reports whether the value is an array.
+// elements returns the elements of a JSON value, and whether the value is an array.
 func elements(value json.RawMessage) (all []json.RawMessage, is bool, err error) {
 	if value = bytes.TrimSpace(value); len(value) == 0 || value[0] != '[' {
 		return nil, false, nil

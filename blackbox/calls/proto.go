@@ -11,7 +11,7 @@ import (
 // Traces of OpenTelemetry may also be in the binary form of protocol buffers. A file has one
 // message, or several with their lengths in front, as the collector writes them.
 
-// protoFile reads a binary file. It returns false if the file is none.
+// protoFile reads a binary file. It returns false if the file does not have this form.
 func (b *builder) protoFile(raw []byte) bool {
 	messages := [][]byte{raw}
 	if n := len(raw); n > 4 && uint64(binary.BigEndian.Uint32(raw)) <= uint64(n-4) {
@@ -49,7 +49,7 @@ type field struct {
 	bytes  []byte
 }
 
-// fields divides a message into its fields. It returns false if this is no message.
+// fields divides a message into its fields. It returns false if the bytes are not a message.
 func fields(raw []byte) (all []field, ok bool) {
 	for len(raw) > 0 {
 		key, n := binary.Uvarint(raw)

@@ -73,7 +73,8 @@ func TestProto(t *testing.T) {
 	}
 }
 
-// Other binary files are none, and are said to be none if they are named.
+// Other binary files are not read as traces. If the caller names one, the error says that it is no
+// protocol buffer.
 func TestNoProto(t *testing.T) {
 	random := seed.Random(t)
 	for range 2000 {

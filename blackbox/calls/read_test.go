@@ -233,7 +233,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// What recorders and tools write differently is read alike.
+// Recorders and tools write the same trace in different ways. All of these are read alike.
 func TestVariants(t *testing.T) {
 	want := []string{"outside→front ? 100 1000 ? cause -1", "front→back 150 170 670 850 cause 0"}
 	jaeger := jaegerTrace(jaegerSpanJSON("a1", "", "p1", "server", 100, 900),
@@ -299,8 +299,8 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// If a recorder does not name the kinds of spans, a span within a program whose only child is in
-// another program is the caller's span of a call.
+// Some recorders do not name the kinds of spans. Then a span is the caller's span of a call if its
+// parent is in the same place, and its only child is in another one.
 func TestKindsThatNobodyNamed(t *testing.T) {
 	text := jaegerTrace(jaegerSpanJSON("a", "", "p1", "", 100, 900),
 		jaegerSpanJSON("b", "a", "p1", "", 150, 700), jaegerSpanJSON("c", "b", "p2", "", 170, 500),
@@ -340,8 +340,8 @@ func TestUnreadableParts(t *testing.T) {
 	}
 }
 
-// For any input, the cause of a call is a call of the same path into the caller's place. It may
-// begin earlier or later.
+// For any input, the cause of a call is a call of the same path into the caller's place. The cause
+// may begin earlier or later than the call.
 func FuzzRead(f *testing.F) {
 	for _, c := range jaegerCases {
 		f.Add([]byte(c.text))

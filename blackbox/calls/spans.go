@@ -89,8 +89,8 @@ func (b *builder) finish() *Set {
 //
 //   - A span begins with a received call if its parent is in another place, or if it has no parent
 //     and is not a client. So a root that is not a client is a request from outside.
-//   - If the parent is a client, it has the caller's moments. If not, the recorder did not note
-//     these moments, and they are Unknown.
+//   - If the parent is a client, the caller's moments are those of the parent. If not, the recorder
+//     did not note these moments, and they are Unknown.
 //   - A client without a server in the data called a program that was not observed.
 //   - Messages of queues and spans that follow from others have no response.
 //
@@ -190,8 +190,8 @@ func (b *builder) parents(all []*span) {
 		}
 	}
 	for _, s := range all {
-		// The walk may enter a cycle that does not contain s, so it is limited. That cycle is cut
-		// when it is reached from one of its own spans.
+		// The walk may enter a cycle that does not contain s, so it is limited. Such a cycle is cut
+		// when the loop over all spans comes to one of the cycle's own spans.
 		for p, n := s.up, 0; p != nil && n < len(all); p, n = p.up, n+1 {
 			if p == s {
 				b.set.Oddities.Cycles++
@@ -208,7 +208,7 @@ func (b *builder) parents(all []*span) {
 }
 
 // clients finds the spans that callers recorded for their calls, if the recorder did not name their
-// kind: a span within a program whose only child is in another program.
+// kind: a span whose parent is in the same place, and whose only child is in another one.
 func (b *builder) clients(all []*span) {
 	children := map[*span]int{}
 	for _, s := range all {

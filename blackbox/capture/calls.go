@@ -8,9 +8,9 @@ import (
 )
 
 // If a message waited, somebody was late: the kernel, which had to wake a thread and copy the
-// bytes, or the program, which did something else. The two hooks below tell which it was. They see
-// the beginning of every system call. They also see the end of the system calls in which a thread
-// waits for messages.
+// bytes, or the receiving process, which did something else. The two hooks below show which of the
+// two was late. They see the beginning of every system call. They also see the end of the system
+// calls in which a thread waits for messages.
 const (
 	hookCall    = "sys_enter" // (registers, number)
 	hookCallEnd = "sys_exit"  // (registers, result)
@@ -86,9 +86,9 @@ func (w *writer) calls(flags int32, none string) {
 	)
 }
 
-// busy reports how long the program did something else while a message waited. It is called once
-// the message's arrival was found. The program did something else from the arrival to the beginning
-// of the present call, except while the thread waited for messages.
+// busy reports how long the receiving thread did something else while a message waited. The program
+// calls it once it has found the message's arrival. The thread did something else from the arrival
+// to the beginning of the present call, except while it waited for messages.
 func (w *writer) busy() {
 	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("came"))
 	w.calls(0, "report")

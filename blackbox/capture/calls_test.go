@@ -120,11 +120,11 @@ func TestPrivilegedCalls(t *testing.T) {
 		if hi < read.Before-ready.After || lo > read.After-sent.Before {
 			t.Errorf("busy for %d to %d: %+v", lo, hi, truth[:3])
 		}
-		// It was in the call.
+		// The receiver was in the call that receives.
 		if lo, hi = received(); hi != 0 {
 			t.Errorf("busy for %d to %d in a call", lo, hi)
 		}
-		// It waited in a call, as long as the call had to wait.
+		// The receiver waited in poll, for as long as poll had to wait.
 		waited, sent, read := truth[5], truth[6], truth[7]
 		waits := waited.Before + uint64(hz*pollTimeout_ms/1000*0.999)
 		lo, hi = received()

@@ -31,9 +31,10 @@ type Options struct {
 const (
 	ringBuffer = "4MiB"
 
-	// While messages come, the capture looks for more of them at intervals of busy, and otherwise
-	// at intervals of idle. Each time it also reads the clock and the counter. Both intervals are
-	// short, because a stamp that is far from such a reading is less exact.
+	// The constants busy and idle are the intervals at which the capture looks for messages: busy
+	// while messages come, and idle otherwise. Each time the capture also reads the clock and the
+	// counter. Both intervals are short, because a stamp that is far from such a reading is less
+	// exact.
 	busy = 2 * time.Millisecond
 	idle = 20 * time.Millisecond
 
@@ -374,8 +375,8 @@ func (c *Capture) write(s *seen, counts *Stats) {
 	counts.Messages++
 }
 
-// arrived adds a message's arrival to its record. It reports whether it could. lo and hi are around
-// the moment at which the program had the message.
+// arrived adds a message's arrival to its record. It reports false if the moment of the arrival is
+// not known exactly enough. lo and hi are around the moment at which the program had the message.
 func (c *Capture) arrived(s *seen, m *blackbox.Message, lo, hi uint64) bool {
 	const unit_ns = 16
 	came_ns := s.stamp_ns - uint64(s.what&^(unit_ns-1))

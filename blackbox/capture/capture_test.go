@@ -216,8 +216,9 @@ func captureIsTheTruth(t *testing.T, o Options) {
 			base = m.Position - before
 			bases[s] = base
 		}
-		// In the few ns in which a thread takes the entry of another one, the program may take a
-		// later part of a call for its beginning. It then says that the place is not sure.
+		// In the few ns in which a thread takes the entry of another one, the program in the kernel
+		// may take a later part of a call for its beginning. Then the program says that the
+		// message's position is not sure.
 		if o.slots > 0 && m.Early && !m.Sure {
 			unsure++
 			return
@@ -241,7 +242,7 @@ func captureIsTheTruth(t *testing.T, o Options) {
 }
 
 // compare calls the function each for every true call that was captured, with the number of bytes
-// before it. The test fails if a call is missing that was not counted, or if one was captured that
+// before it. The test fails if the capture missed a call without counting it, or logged a call that
 // nobody made.
 func compare(t *testing.T, got captured, truth []conversation.Call,
 	each func(s side, m blackbox.Message, c conversation.Call, before uint64)) {

@@ -152,8 +152,8 @@ func burst(client, server int) (calls int) {
 }
 
 // BenchmarkCost measures how much processor time a capture adds to a call that sends or receives 64
-// bytes over loopback. It measures with and without a capture in turns, says the median of the
-// differences, and needs root. "excluded" is a program that the filter excludes, and "with empty
+// bytes over loopback. It measures with and without a capture in turns, and prints the median of
+// the differences. It needs root. "excluded" is a program that the filter excludes, and "with empty
 // programs" is without a capture, but with programs that do nothing at the same places.
 func BenchmarkCost(b *testing.B) {
 	if os.Geteuid() != 0 {

@@ -5,12 +5,12 @@
 //	…
 //	err = c.Close()
 //
-// Small programs (eBPF) run in the kernel, at places that each sending and each receiving system
-// call passes (programs.go). They read the socket's addresses, the position in the stream, the
-// thread and the clock. Of a datagram they also read the bytes, and report a checksum (others.go).
-// They never report a byte of a message. They report messages in rings that this process maps, one
-// for each processor (layout.go). The reports become records of one channel (package blackbox).
-// They are drained and logged like the records of any program.
+// Small eBPF programs run in the kernel, at places that each sending and each receiving system call
+// passes (programs.go). The eBPF programs read the socket's addresses, the position in the stream,
+// the thread and the clock. Of a datagram they also read the bytes, and report a checksum
+// (others.go). They never report a byte of a message. They report messages in rings that this
+// process maps, one for each processor (layout.go). The reports become records of one channel
+// (package blackbox). They are drained and logged like the records of any program.
 //
 // # Time
 //
@@ -28,10 +28,10 @@
 //
 // # Tracepoints only
 //
-// The programs use tracepoints. Programs at the entry of functions (fentry) may be cheaper, and
-// would show when a call begins on older kernels. But no machine on which the package was tested
-// accepts them, or has kprobes. A program that runs in the kernel and was never tested is a risk
-// for its users, so there is none.
+// The eBPF programs use tracepoints. Programs at the entry of functions (fentry) may be cheaper,
+// and would show when a call begins on older kernels. But no machine on which the package was
+// tested accepts them, or has kprobes. An untested program in the kernel is a risk for its users,
+// so the package has no such program.
 //
 // # Rights
 //

@@ -55,9 +55,9 @@ func ParseFilter(text string) (f Filter, err error) {
 	return f, nil
 }
 
-// chosen is a filter in the form that the programs need.
+// chosen is a Filter in the form in which the programs in the kernel compare it.
 type chosen struct {
-	programs [][2]uint64 // the name as two words
+	programs [][2]uint64 // names of processes, each as two words
 	cgroups  []cgroup
 	ports    []uint16
 }
@@ -112,8 +112,9 @@ func cgroupRoot() (string, error) {
 	return "", errors.New("cgroups of version 2 are not mounted here: choose programs instead")
 }
 
-// chooseThread ends the program if the filter excludes the thread. It then notes the thread, so
-// that later programs end without a look at the filter. R8 is the thread, and R9 its entry.
+// If the filter excludes the thread, chooseThread notes that in the thread's entry and ends the
+// program. Later programs see the note, and end without a look at the filter. R8 is the thread, and
+// R9 its entry.
 func (w *writer) chooseThread() {
 	c := w.chosen
 	if len(c.programs) > 0 {

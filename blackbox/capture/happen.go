@@ -21,7 +21,7 @@ type happened struct {
 	earlier, later uint64 // of Busy: lo and hi, each less the time for which the program was busy
 }
 
-// busy_ns is for how long the program was busy.
+// busy_ns returns for how long the thread did something else.
 func (h *happening) busy_ns() uint64 {
 	if blackbox.What(h.what) != blackbox.Busy {
 		return 0
@@ -79,7 +79,7 @@ func (c *Capture) writeHappening(h happened, s *socket, counts *Stats) {
 		r.Other, r.Process = 0, 0
 		r.Position, r.Began_cycles = s.received.at(h.sequence), h.hi
 		if h.busy_ns() > 0 {
-			// It is at least lo - later, and at most hi - earlier.
+			// The time is between hi-later and hi-earlier.
 			width := (h.hi - h.lo) + (h.later - h.earlier)
 			r.Slack_cycles = uint32(min((width+1)/2, math.MaxUint32))
 			r.Began_cycles = h.earlier + width/2

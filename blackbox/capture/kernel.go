@@ -121,7 +121,8 @@ func (k *kernel) loadPrograms(w writer, processors, most, slots int) (err error)
 		k.sizes = w.s
 		k.programs, err = ebpf.NewCollection(collection(w, k.hookNames))
 		if err != nil && w.groups && !errors.Is(err, unix.E2BIG) {
-			// A lockdown of the kernel may forbid reading the names of cgroups, and nothing else.
+			// A lockdown of the kernel may forbid the programs nothing but to read the names of
+			// cgroups. So load them without these names.
 			plain := w
 			plain.groups = false
 			if c, plainErr := ebpf.NewCollection(collection(plain, k.hookNames)); plainErr == nil {
@@ -235,7 +236,7 @@ type name struct {
 }
 
 // happening is what the programs report about events that are not messages. Its fields are at the
-// offsets of a happening.
+// offsets that layout.go gives for a happening.
 type happening struct {
 	stamp_ns uint64
 	cookie   uint64

@@ -10,8 +10,8 @@ import (
 )
 
 // A description is repeated before a message that comes more than again_ns after the last
-// description of its socket or thread. A run may begin at any time, and its part of the log must
-// have the descriptions that it needs.
+// description of its socket or thread. A run may begin at any time. The part of the log that was
+// written during the run must have all descriptions that its messages need.
 const again_ns = 1e9
 
 // most is the largest number of sockets, and the largest number of threads, that the capture
@@ -54,9 +54,10 @@ func from(sequence uint32, bytes uint64) stream {
 
 // place returns the position of a message's first byte. It reports whether the position is sure.
 //
-// If the beginning of a call was not seen, the kernel only says where the stream was at the end of
-// the call. If exactly the message's length lies between the last message and this place, the
-// message is what lies there. Otherwise other threads may have moved some bytes at the same time.
+// If the beginning of a call was not seen, the kernel only says which position the stream had at
+// the end of the call. The message's position is then computed backwards from there. It is sure
+// only if the message would directly follow the last one. Otherwise other threads may have sent or
+// received some of the bytes at the same time.
 func (s *socket) place(m *seen) (position uint64, sure bool) {
 	in := &s.received
 	if m.ring == sentRing {

@@ -31,8 +31,8 @@ const (
 // arrived is the program of hookArrived. It notes the moment in the socket's entry, where the
 // program of hookReceived finds it. So an arrival needs no report.
 //
-// It notes which bytes have come since the last arrival. If there is no last arrival, it knows
-// these bytes only if this is the first packet with data.
+// The program also notes which bytes have come since the last arrival. If there is no last arrival,
+// the program knows these bytes only if the present packet is the first one with data.
 func (w writer) arrived() asm.Instructions {
 	f := w.f
 	w.add(
@@ -105,7 +105,8 @@ func (w *writer) came() {
 			asm.Mov.Reg(asm.R3, asm.R2),
 			asm.RSh.Imm(asm.R3, 32),
 			asm.LoadMem(asm.R4, asm.RFP, stackSequence, asm.DWord),
-			// Count from the byte before the arrival: R2 to its end, R4 to the message's end.
+			// Count bytes from the byte before the arrival: R2 is the number up to the arrival's
+			// end, and R4 the number up to the message's end.
 			asm.Sub.Reg32(asm.R2, asm.R3),
 			asm.Sub.Reg32(asm.R4, asm.R3),
 			asm.JEq.Imm32(asm.R4, 0, next),

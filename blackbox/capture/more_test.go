@@ -80,7 +80,7 @@ func TestPrivilegedArrivals(t *testing.T) {
 		}
 		i, sent = i+n-1, nil
 	}
-	// Of three messages that wait, the last two are known.
+	// Three messages wait. The arrivals of the last two are known.
 	if known[1] != 40 || known[2] != 80 || known[3] != 80 || late > 100 {
 		t.Errorf("arrivals that are known: %v; %d came after the call that sent", known, late)
 	}
@@ -141,7 +141,8 @@ func (c captured) happenedTo(cookie uint64) (all []blackbox.Happening) {
 	return all
 }
 
-// A connection is asked for, complete at both ends, and closed.
+// The log says when a connection is asked for, when it is complete at each end, and when it is
+// closed.
 func TestPrivilegedConnections(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})
@@ -180,7 +181,7 @@ func TestPrivilegedConnections(t *testing.T) {
 	}
 }
 
-// TCP's second and later sendings of bytes are counted, with their place in the stream.
+// Retransmissions by TCP are counted, and the place of their bytes in the stream is logged.
 func TestPrivilegedRetransmissions(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})

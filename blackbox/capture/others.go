@@ -7,9 +7,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// Messages that are not part of a TCP stream have no position. The programs report other things
-// with which the two ends of such a message can be found: the number of pieces that wait at the
-// receiver (UNIX sockets), and a checksum (datagrams). blackbox/FORMAT.md describes both.
+// Messages that are not part of a TCP stream have no position. For such messages, the programs
+// report what is needed to match the two ends: the number of pieces that wait at the receiver (UNIX
+// sockets), and a checksum (datagrams). blackbox/FORMAT.md describes both.
 
 // These are further places on the stack of the programs.
 const (
@@ -52,8 +52,8 @@ func (w *writer) plain(sent bool) {
 }
 
 // waiting notes how many pieces of data wait for the receiver. The clock was read before, for the
-// stamp. The program now reads it again, and notes how long after the stamp the number holds. If
-// that is too long for its field, the number counts as not known.
+// stamp. The program now reads the clock again, and notes how long after the stamp it has read the
+// number of pieces. If this time is too long for its field, the number counts as not known.
 func (w *writer) waiting(sent bool) {
 	f := w.f
 	receiver := asm.R7
@@ -132,8 +132,8 @@ func (w *writer) memory(sent bool) {
 	)
 }
 
-// readUser copies bytes from the program's memory, at R9, to the stack. If bytes is 0, R2 has their
-// number.
+// readUser copies bytes from the program's memory, at R9, to the stack. If the parameter bytes is
+// 0, R2 has the number of bytes.
 func (w *writer) readUser(to int16, bytes int32) {
 	if bytes != 0 {
 		w.add(asm.Mov.Imm(asm.R2, bytes))

@@ -63,7 +63,7 @@ func (w *writer) end() {
 	w.add(w.rare...)
 }
 
-// entry loads the address of the entry of the thread in R8 into R9.
+// R8 is a thread. entry loads the address of the thread's entry into R9.
 func (w *writer) entry() {
 	w.add(
 		asm.Mov.Reg(asm.R1, asm.R8),
@@ -95,7 +95,7 @@ func (w *writer) submit() {
 	)
 }
 
-// user loads the address of the entry of the process in R8 in mapUsers into R1.
+// R8 identifies a process. user loads the address of the process's entry in mapUsers into R1.
 func (w *writer) user() {
 	w.add(
 		asm.Mov.Reg(asm.R2, asm.R8),
@@ -351,8 +351,8 @@ func (w *writer) message() {
 }
 
 // report puts a sighting with the stamp on the stack into a ring of this processor, and ends the
-// program. fill adds the other fields, and may change R1. On one processor, the kernel runs a
-// program only once at a time. So nobody else writes into the ring.
+// program. The function fill adds the other fields, and may change R1. On one processor, the kernel
+// runs a program only once at a time. So nobody else writes into the ring.
 func (w *writer) report(ring int32, fill func()) {
 	s := w.s
 	perRing := int32(bits.TrailingZeros(uint(s.sightings)))
@@ -398,7 +398,7 @@ func (w *writer) report(ring int32, fill func()) {
 	}
 	w.rarely(func() {
 		// The capture writes headRead, so the line that has it may be in another processor's cache.
-		// The programs look at it only if the ring seems to be full.
+		// The programs read that line only if the ring seems to be full.
 		w.add(
 			asm.LoadMem(asm.R3, asm.R5, headRead, asm.DWord).WithSymbol("look"),
 			asm.StoreMem(asm.R5, headSeen, asm.R3, asm.DWord),

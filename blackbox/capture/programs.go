@@ -169,9 +169,9 @@ func (w writer) sent() asm.Instructions {
 
 // received is the program of hookReceived.
 //
-// TCP itself reads the clock after it has copied bytes to the program, and keeps the reading. If
-// packets come, it reads the clock again. In both cases the reading is from a moment between the
-// copy of the last byte and the end of the call.
+// TCP itself reads the clock after it has copied bytes to the receiving process, and keeps the
+// reading. If packets come, TCP reads the clock again. In both cases the reading is from a moment
+// between the copy of the last byte and the end of the call.
 func (w writer) received() asm.Instructions {
 	f := w.f
 	w.add(

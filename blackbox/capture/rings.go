@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sighting is what the programs report about a message. Its fields are at the offsets of a
-// sighting.
+// sighting is what the programs report about a message. Its fields are at the offsets that
+// layout.go gives for a sighting.
 type sighting struct {
 	stamp_ns uint64
 	cookie   uint64
@@ -93,8 +93,8 @@ func (s *shared) close() error {
 	return errors.Join(errs...)
 }
 
-// ends returns, for each ring, the number of the sighting up to which the capture may take now. No
-// ring gives more sightings at once than limit says.
+// ends returns, for each ring, the number of the sighting up to which the capture may take
+// sightings now. No ring gives more sightings at once than limit says.
 func (s *shared) ends(limit int) (ends []uint64) {
 	for i := range s.heads {
 		h := &s.heads[i]
@@ -103,8 +103,8 @@ func (s *shared) ends(limit int) (ends []uint64) {
 	return ends
 }
 
-// take calls seen for each sighting of a ring up to the number end, and returns the number of these
-// sightings.
+// take calls the function seen for each sighting of a ring up to the number end, and returns the
+// number of these sightings.
 func (s *shared) take(ring int, end uint64, seen func(s sighting, ring int)) (taken int) {
 	h := &s.heads[ring]
 	from := h.read.Load()

@@ -119,7 +119,7 @@ func uringSteps(s *steps) {
 }
 
 // Messages that are sent and received by io_uring are captured, even if threads of the kernel do
-// the work. These belong to the process.
+// the work. Such threads belong to the process.
 func TestPrivilegedUring(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{Also: Also{Arrivals: true, Threads: true}})

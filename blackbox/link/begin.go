@@ -9,9 +9,9 @@ import (
 )
 
 // A lag is about two kinds of moments. For each delay, it counts how often a moment of the second
-// kind follows a moment of the first kind after this delay, and subtracts how often it precedes it
-// by the same delay. By chance, both happen equally often. So what remains shows causes, at any
-// load.
+// kind follows a moment of the first kind after this delay, and subtracts how often a moment of the
+// second kind precedes one of the first kind by the same delay. By chance, both happen equally
+// often. So what remains shows causes, at any load.
 type lag struct {
 	after, before delays
 	calls         float64 // number of calls whose lags were counted
@@ -22,8 +22,9 @@ const (
 	enoughLags = 200_000 // about how many lags are counted for two kinds
 )
 
-// rates returns, for each delay, the logarithm of the rate at which a moment causes calls. The rate
-// comes from the lags that exceed chance. calls is the mean number of calls for each moment.
+// rates returns, for each delay, the logarithm of the rate at which a moment causes calls. The
+// rates come from the delays that are more frequent than by chance. calls is the mean number of
+// calls for each moment.
 func (l *lag) rates(calls float64) (f [delaySteps]float64) {
 	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
 	for i := range f {

@@ -59,8 +59,8 @@ func (d *delays) add(units int64, weight float32) {
 }
 
 // density returns the density in each step, per unit. It smooths: around each step it takes as many
-// neighbours as it needs to contain the square root of the number of delays. The prior counts as
-// much as weight delays do.
+// neighbours as it needs to contain the square root of the number of delays. The prior counts like
+// a number of delays, which the parameter weight gives.
 func (d *delays) density(prior *[delaySteps]float64, weight float64) (f [delaySteps]float64) {
 	if d.n > 0 {
 		need := max(math.Sqrt(d.n), 2)

@@ -44,7 +44,8 @@ func (l learnt) Link(seen *calls.Seen) []Link {
 	of := programs(seen)
 	left := mixedCallees(seen, of)
 	for done := map[int32]bool{}; ; {
-		// Some programs await responses whose requests are not known yet. Their turn comes later.
+		// Some programs await responses whose requests are not known yet. The turn of these
+		// programs comes later.
 		groups, order := map[int32][]place{}, []int32(nil)
 		ready := func(g int32) bool {
 			return !slices.ContainsFunc(left[g], func(to int32) bool {

@@ -19,7 +19,7 @@ type Link struct {
 }
 
 // A Method finds the causes of calls. Link returns a link for each call. If the caller of a call
-// was not observed, its link has no meaning.
+// was not observed, the link of this call has no meaning.
 type Method interface {
 	Name() string
 	Link(*calls.Seen) []Link

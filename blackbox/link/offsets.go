@@ -34,7 +34,7 @@ type lagSpan struct {
 // events, after the lags that chance puts there are subtracted.
 //
 // It looks twice: the second time, it looks around the first result, so that it does not matter
-// where this is.
+// where the first result lies.
 func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 	s, ok := spanAround(from, to, quantum, 0, reach_ns)
 	if !ok {
@@ -49,7 +49,8 @@ func spanAround(from, to []int64, quantum, around, most int64) (lagSpan, bool) {
 	steps := most / step
 	reach := steps * step
 	count := make([]float64, 2*steps+1)
-	// The steps begin at a lag of the data, so that clocks that are set differently give the same.
+	// The steps begin at a lag of the data, so that clocks that are set differently give the same
+	// result.
 	phase := around + ((to[0]-from[0]-around)%step+step)%step
 	lo := 0
 	for _, t := range to {

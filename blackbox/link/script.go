@@ -63,8 +63,8 @@ type call struct {
 	kind      int32
 }
 
-// walk goes through the events of a script. It calls each with the state before the event, the
-// event, the delay since the state began, and the event's mark.
+// walk goes through the events of a script. It calls the function each with the state before the
+// event, the event, the delay since the state began, and the event's mark.
 func (m *model) walk(r *request, script []int32, all []call, o *order,
 	each func(state, next int, delay int64, of mark)) {
 	counts, waiting, numbers := &m.counts, &m.waiting, &m.numbers
@@ -295,7 +295,7 @@ func logarithms(f [delaySteps]float64) *[delaySteps]float32 {
 	return table
 }
 
-// merge adds older experience, with the weight part.
+// merge adds older experience, multiplied by the weight part.
 func (x *experience) merge(old *experience, part float64) {
 	for k := range x.next {
 		x.next[k] += part * old.next[k]

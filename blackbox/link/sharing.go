@@ -29,8 +29,8 @@ type sharing struct {
 	turn    int
 	best    float64 // the best change that was tried
 
-	// had says, for each call, how many draws long each owner had it. It is nil while nobody
-	// counts.
+	// had says, for each call, for how many draws each owner had the call. It is nil while draws
+	// are not counted.
 	had   [][]tenure
 	since []int32
 
@@ -53,7 +53,8 @@ func (s *sharing) rescore() {
 }
 
 // survey tries all changes of the owner of each call, and notes the owners that have a chance. If
-// all is false, it only looks at calls of requests whose scripts changed since.
+// the parameter all is false, it only looks at calls of requests whose scripts have changed since
+// the last survey.
 func (s *sharing) survey(all bool) {
 	for c := range s.calls {
 		r := s.owner[c]

@@ -9,7 +9,8 @@ import (
 
 // A thread that handles a request often also sends the calls of this request. But many programs
 // hand a request over to other threads, or handle several requests in one thread. So nothing is
-// assumed: for each state and each next event, the model learns how often it is the same thread.
+// assumed: for each state and each next event, the model learns how often both are of the same
+// thread.
 
 // An act says who did something.
 type act struct {

@@ -17,8 +17,8 @@ import (
 //     measured with the same limit.
 //   - If the mean is 0, it is 1 ns.
 //   - If the moments of the caller are not known, those of the callee are used.
-//   - Requests and responses are messages, so the cause of a call may be a response. Its cause is
-//     then the cause of the call with that response, and the probabilities are multiplied.
+//   - Requests and responses are messages, so the cause of a call may be a response. The cause is
+//     then replaced by that of the call with this response, and the probabilities are multiplied.
 type wap5 struct{}
 
 const (

@@ -62,13 +62,14 @@ type Pair struct {
 	Connections int     `json:"connections"`
 
 	// Transfer has percentiles of the time from the beginning of the call that sent to the end of
-	// the call that received. Suspect says that a relation behind them is suspect.
+	// the call that received. Suspect says that a relation from which they were computed is
+	// suspect.
 	Transfer []Percentile `json:"transfer"`
 	Suspect  bool         `json:"suspect,omitempty"`
 	// Unknown is the number of messages whose transfer is not known: the two nodes are not related,
 	// or the beginning of the call was not seen. Backwards is the number of messages that were
-	// received before they were sent, even at the ends of the bounds. Each of them refutes an
-	// assumption.
+	// surely received before they were sent, wherever in their intervals the two events happened.
+	// Each such message refutes an assumption.
 	Unknown   uint64 `json:"unknown,string"`
 	Backwards uint64 `json:"backwards,string"`
 

@@ -32,7 +32,7 @@ func (d datagram) possible(receive datagram, possible possible) bool {
 	return possible(&send, &got)
 }
 
-// sameNode has the type possible. It only knows the order of calls of one node.
+// sameNode is a function of the type possible. It only knows the order of calls of one node.
 func sameNode(send, receive *Call) bool {
 	return send.Log.Node != receive.Log.Node || send.Log.Epoch != receive.Log.Epoch ||
 		send.Lo_cycles <= receive.Hi_cycles
@@ -102,13 +102,14 @@ func groups(sends, receives []datagram, each func(sends, receives []datagram)) {
 	}
 }
 
-// gathering matches the datagrams of each content.
+// gathering matches sent datagrams with received datagrams. It looks at all datagrams with the same
+// content together.
 type gathering struct {
 	*Matched
 	possible  possible
 	each      func(Match)
 	receivers map[uint16][]*socket // by local port
-	captured  map[*socket]bool     // whether a captured socket may be the other end
+	captured  map[*socket]bool     // by sending socket: whether a captured one may receive from it
 	votes     map[translation]int
 	owners    map[netip.Addr]map[namespace]bool // where sockets have an address
 }
@@ -168,8 +169,8 @@ func (g *gathering) match(sends, receives []datagram) {
 	}
 }
 
-// known reports whether a captured socket may receive what a socket sends. A translation may also
-// give it another port: that is not noticed here.
+// known reports whether a captured socket may receive what the socket s sends. If a translation on
+// the way changes the port, known does not notice the receiver.
 func (g *gathering) known(s *socket) bool {
 	is, known := g.captured[s]
 	if !known {
@@ -194,8 +195,9 @@ type translation struct {
 // enough is the number of datagrams of different contents that prove a translation.
 const enough = 3
 
-// vote notes a translation if it can be the reason why the two ends of a datagram have other
-// addresses. No other captured datagram has the same content, unless it was doubled on the way.
+// vote notes a translation if it can be the reason why the two ends of a datagram see different
+// addresses. The caller ensures that all captured datagrams with this content are copies of one
+// datagram.
 func (g *gathering) vote(sends, receives []datagram) {
 	if len(sends) != 1 || len(receives) == 0 {
 		return
@@ -217,8 +219,8 @@ func (g *gathering) fit(s, r *socket) bool {
 }
 
 // conceivable reports whether socket r may receive what socket s sends. Proof is not needed:
-// between the two, addresses may be translated, and so few datagrams may have passed that this is
-// not yet certain. But a captured node receives what is sent to its addresses, and sends what comes
+// between the two, addresses may be translated, and too few datagrams may have passed to prove the
+// translation. But a captured node receives what is sent to its addresses, and sends what comes
 // from them. So if one of the translated addresses belongs to another captured node, conceivable
 // returns false.
 func (g *gathering) conceivable(s, r *socket) bool {

@@ -22,8 +22,8 @@ import (
 
 const capturerVariable = "CLOUDPROFILER_TEST_CAPTURER"
 
-// capturerMain captures like an agent until it is killed. Again and again, it prints the counter up
-// to which all messages are in the ring.
+// capturerMain captures like an agent until it is killed. Again and again, it prints a reading of
+// the counter: all messages up to this reading are in the ring.
 func capturerMain(dir string) {
 	must := func(err error) {
 		if err != nil {
@@ -47,7 +47,8 @@ func capturerMain(dir string) {
 type shift struct{ from, to uint64 }
 
 // work starts a capturer, waits until it captures, calls the function meanwhile, and then kills the
-// capturer. The argument of meanwhile, flushed, waits until all messages so far are in the ring.
+// capturer. Its parameter flushed is a function that waits until all messages so far are in the
+// ring.
 func work(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 	t.Helper()
 	cmd, err := reexec.Command()
@@ -63,7 +64,7 @@ func work(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 		t.Fatal(err)
 	}
 	says := bufio.NewScanner(out)
-	// The flush of the last line may not have ended.
+	// When the capturer is killed, it may not have finished the flush of its last line.
 	var before, last uint64
 	next := func() bool {
 		if !says.Scan() {

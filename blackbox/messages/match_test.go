@@ -154,8 +154,8 @@ func (w *world) check(t *testing.T) Matched {
 	return m
 }
 
-// All messages whose both ends were captured are matched, and none wrongly, even if calls were
-// lost, or if connections begin at numbers like those of others.
+// If both ends of a message were captured, they are matched. No message is matched wrongly, even if
+// calls were lost, or if connections begin at numbers like those of others.
 func TestMatchIsTheTruth(t *testing.T) {
 	random := seed.Random(t)
 	for range 200 {

@@ -11,8 +11,8 @@ import (
 
 // A name of an address comes from the node that uses the address: the same address may have another
 // name elsewhere. If a program asked for the names itself, only these names count. So a program
-// that asks for a.example keeps this name for it, even if another program asked for b.example and
-// got the same address.
+// that asks for a.example keeps this name for the address, even if another program asked for
+// b.example and got the same address.
 
 // hosts are the names of addresses, as the captures of each node told them.
 type hosts map[hostAt][]blackbox.HostName
@@ -33,7 +33,7 @@ func hostsOf(logs []*Log) hosts {
 	return all
 }
 
-// remote returns the names of a socket's remote address, as the socket's program knows it.
+// remote returns the names by which a socket's program knows the socket's remote address.
 func (all hosts) remote(s *socket) (names []string) {
 	known := all[hostAt{s.log.Node, plain(s.of.Remote).Addr()}]
 	by := s.process()

@@ -27,7 +27,7 @@ var (
 )
 
 // Transfer returns the time from the beginning of the call that sent a message to the moment when
-// the receiving call had its last byte.
+// the receiving call had the message's last byte.
 func (t *Times) Transfer(send, receive *Call) (d tscratio.Duration, err error) {
 	if !send.Early {
 		return d, errUnknown
@@ -50,13 +50,13 @@ type Parts struct {
 	Kernel, Program tscratio.Duration
 
 	// If Resent is true, TCP sent bytes of the message again. Resending is the time from the
-	// beginning of the call that sent until it did so last.
+	// beginning of the call that sent the message until TCP last sent bytes again.
 	Resent    bool
 	Resending tscratio.Duration
 }
 
-// Parts divides a message's transfer. A call may receive bytes that came after the message: then
-// its arrival is not that of the message.
+// Parts divides a message's transfer. If the receiving call also received bytes that came after the
+// message, the call's arrival is not that of the message.
 func (t *Times) Parts(m *Match) (p Parts) {
 	r := &m.Receive
 	if !m.Send.Early || !m.sender.isTCP() {

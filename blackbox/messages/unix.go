@@ -10,15 +10,16 @@ import (
 )
 
 // The two ends of a UNIX connection are sockets of one node. They know each other by the kernel's
-// cookies. Data arrives in its order, and is never lost. So a message's place follows from the
-// sizes of the messages before it. If several threads send, their order must be proven.
+// cookies. Data arrives in the order in which it was sent, and is never lost. So a message's place
+// follows from the sizes of the messages before it. If several threads send, their order must be
+// proven.
 //
 // A library in the program counts the bytes of a stream that it saw from the beginning. Then both
 // ends know each message's place, as with TCP.
 //
 // A capture may begin in the middle of a connection. Then some of the received data was sent
-// earlier. How much follows from the numbers of pieces that wait for the receiver: if none waits,
-// everything that was sent has been received.
+// earlier. The amount of this data follows from the number of pieces that wait for the receiver: if
+// none waits, everything that was sent has been received.
 
 // A pipe is one direction of a UNIX connection.
 type pipe struct {
@@ -198,10 +199,11 @@ func newLine(calls []end, single bool) (l line) {
 
 func (l *line) size(i int) int64 { return l.sums[i+1] - l.sums[i] }
 
-// ordered reports for each call whether it is sure which calls came before it. Calls of one thread
-// come one after the other. Calls of two threads are in order if one began after the other ended.
-// Among several threads, the first captured call of a thread may have come before a call that ended
-// before the capture began.
+// ordered reports for each call whether its place among the calls is certain. Calls of one thread
+// never overlap. Calls of two threads are in order if one began after the other ended. Nobody knows
+// when the first captured call of a thread began. So if several threads made calls, the place of
+// such a first call is not certain: a call of another thread that the capture missed may have come
+// before or after it.
 func (l *line) ordered() []bool {
 	is := make([]bool, len(l.calls))
 	other := -1 // the last call of another thread before call i

@@ -178,8 +178,8 @@ func (h *host) hook(w *worker) {
 	h.log.add(m)
 }
 
-// often is the number of times after which the place of everything in a direction should be known.
-// Once is not always enough: calls may be in progress at that moment.
+// If the log says more often than this that everything was received, the place of everything in a
+// direction should be known. Once is not always enough: calls may be in progress at that moment.
 const often = 8
 
 // check matches everything. It returns how many messages are not matched although both of their

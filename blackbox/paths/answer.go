@@ -46,7 +46,8 @@ type Answer struct {
 	// are among Links.
 	Pinned int `json:"pinned"`
 
-	// Chosen counts the paths that the filter chose. The following are only about them.
+	// Chosen counts the paths that the filter chose. The following fields are only about these
+	// paths.
 	Chosen   int       `json:"chosen"`
 	Patterns []Pattern `json:"patterns"` // the one that took the most time first
 	Slowest  []Path    `json:"slowest"`  // the slowest paths, the slowest one first
@@ -55,7 +56,7 @@ type Answer struct {
 	// it was not clear which messages were requests and which were responses.
 	Mixed int `json:"mixed"`
 	// Refuted counts messages that were received before they were sent, as the bound between the
-	// two nodes proves. Their ends count as those of different calls.
+	// two nodes proves. The two ends of such a message count as those of different calls.
 	Refuted int             `json:"refuted"`
 	Nodes   []messages.Node `json:"nodes"` // what was captured on each node
 }
@@ -231,7 +232,7 @@ func newLine(times *messages.Times, first, last *messages.Call) line {
 type Interval = analysis.Interval
 
 // A Distribution describes durations. Its lower ends are sorted, and so are its upper ends. The
-// lower end and the upper end at the rank of a percentile contain the true percentile.
+// true percentile lies between the lower end and the upper end at its rank.
 type Distribution struct {
 	Count       int          `json:"count"`
 	Percentiles []Percentile `json:"percentiles"`

@@ -9,8 +9,8 @@ import (
 const fewest = 20
 
 // compare compares the slowest tenth of a pattern's requests with the faster half. For each call it
-// says how much longer the slow ones waited for it. The differences of all calls add up to the
-// difference of the whole requests.
+// says how much longer the slow requests waited for this call. The differences of all calls add up
+// to the difference of the whole requests.
 func (m *meter) compare(p *Pattern, roots []int32, trees [][]int32) {
 	var known []int // numbers of the trees
 	for i, r := range roots {

@@ -64,8 +64,8 @@ type found struct {
 }
 
 // observe makes calls from sockets. time converts stamps to ns of one scale, in which the stamps of
-// one node keep their distances. refuted reports whether a message cannot have been sent and
-// received by these calls.
+// one node keep their distances. refuted reports whether one of two given calls cannot have sent
+// what the other received.
 func observe(sockets []*messages.Socket, time func(*messages.Call) int64,
 	refuted func(sent, received *messages.Call) bool) *Seen {
 	o := &observer{places: map[process]int32{}, outside: map[string]int32{},

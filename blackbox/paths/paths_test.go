@@ -109,8 +109,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// With true links, the paths are the true ones. The time of each request is divided without rest,
-// and all durations contain the truth.
+// With true links, the paths are the true ones. The time of each request is divided without a
+// remainder, and all durations contain the truth.
 func TestPatterns(t *testing.T) {
 	dir, set := captured(t, "shop", 200)
 	seen, times := look(t, dir)

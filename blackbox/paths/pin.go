@@ -122,7 +122,7 @@ type visit struct {
 }
 
 // carriers finds the carriers of tuples to one place. In most places, one request carries a tuple,
-// and both its first and its last event are logged while this request is open. Other places log
+// and the tuple's first and last event are logged while this request is open. Other places log
 // their last event after the reply. In further places, several requests carry one tuple: then a
 // carrier is found for each event. carriers returns nil if the events do not fit the requests in
 // any of these ways.
@@ -221,7 +221,8 @@ func exclude(all []visit, open [][]int32, taken map[int32]uint64) {
 	}
 }
 
-// repliedAfter reports whether a request was open at a moment after it was received.
+// repliedAfter reports whether a request was still open at a given moment, which must be after its
+// receipt.
 func (s *Seen) repliedAfter(r int32, t int64) bool {
 	replied := s.Calls[r].Replied_ns
 	return replied == calls.Unknown || replied >= t

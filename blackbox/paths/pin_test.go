@@ -13,7 +13,8 @@ import (
 )
 
 // Programs that log tuples pin the links between them, even if so many requests are open at once
-// that messages alone do not decide. Logs of one program pin nothing, and neither do wrong logs.
+// that messages alone do not decide. If only one program logs, or if the logs are wrong, nothing is
+// pinned.
 func TestPins(t *testing.T) {
 	random := seed.Random(t)
 	app := callgen.Apps["media"]

@@ -58,7 +58,7 @@ func entries(dir *runs.Directory, seen *Seen, s *scale) (all []entry, err error)
 	return all, nil
 }
 
-// eachEvent calls do for the events of a ring, until do returns false.
+// eachEvent calls the function do for each event of a ring, until do returns false.
 func eachEvent(ring []logstore.Segment, do func(*logstore.Header, logstore.Event) bool) error {
 	r := logstore.ReadLog(ring)
 	defer r.Close()

@@ -178,8 +178,8 @@ func first(c *messages.Call) uint64 { return c.Position }
 
 func last(c *messages.Call) uint64 { return c.Position + uint64(c.Bytes) - 1 }
 
-// containing returns the call that has a byte of a call at the other end, or nil if it is not
-// known.
+// containing returns the call that exchanged a given byte of a call at the other end. It returns
+// nil if this call is not known.
 func containing(all []messages.Call, other *messages.Call,
 	byteOf func(*messages.Call) uint64) *messages.Call {
 	wanted := byteOf(other)

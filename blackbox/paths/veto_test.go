@@ -11,7 +11,7 @@ import (
 func refutesNothing(sent, received *messages.Call) bool { return false }
 
 // If the bound proves that a message was received before it was sent, its ends belong to different
-// calls. If the two moments are as near as the bound, nothing is proven.
+// calls. If the two moments are no further apart than the bound, nothing is proven.
 func TestBoundRefutesMatches(t *testing.T) {
 	dir, _ := captured(t, "shop", 60)
 	logs, err := messages.Logs(dir)
