@@ -12,9 +12,9 @@ type request struct {
 	then  step // nil: nothing
 }
 
-// A step is what a node does once a request was answered, or was repeated in vain. It is told
-// whether the answer was yes; without an answer, it is told no. A step is data, so that a node's
-// state can be stored.
+// A step is what a node does once a request was answered, or was repeated in vain. Its method take
+// gets ok: true if the answer was yes, and false if the answer was no or none came. A step is data,
+// so that a node's state can be stored.
 type step interface{ take(n *Node, ok bool) }
 
 // answered is a request that a node remembers. If the request comes again, it gets the same answer
@@ -67,7 +67,7 @@ func (r *recent) put(a answered) {
 	r.next = (r.next + 1) % len(r.all)
 }
 
-// shrink forgets what is not needed any more.
+// shrink forgets the requests that cannot come again.
 func (r *recent) shrink(now uint32) {
 	var kept []answered
 	for i := range r.all {
@@ -78,7 +78,7 @@ func (r *recent) shrink(now uint32) {
 	*r = recent{all: kept}
 }
 
-// tidy forgets everything once nothing is needed any more.
+// tidy forgets all requests once not even the newest one can come again.
 func (r *recent) tidy(now uint32) {
 	if len(r.all) > 0 && r.all[r.back(0)].over(now) {
 		*r = recent{}
@@ -137,7 +137,8 @@ func (n *Node) onAck(from Name, m Ack) {
 	}
 }
 
-// waiting returns the index of a request that waits for an answer, or -1.
+// waiting returns the index of a request that waits for an answer from the given node. If there is
+// no such request, it returns -1.
 func (n *Node) waiting(from Name, id uint64) int {
 	return slices.IndexFunc(n.asked, func(r *request) bool { return r.id == id && r.to == from })
 }

@@ -36,9 +36,9 @@ func (f *fleet) setFacts(m *member, facts ...Fact) {
 }
 
 // The mean length of a search is 1/Pr with Pr = 1 - (1-share)^B, as in the thesis that the package
-// comment names. share is the share of nodes with the fact, and B = 57 is the number of nodes that
-// hold each hint. But each step after the first brings only B(1-1/d) new hints, because neighbours
-// share some.
+// comment names. share is the share of nodes with the fact, B = 57 is the number of nodes that hold
+// each hint, and d is the degree. But each step after the first brings only B(1-1/d) new hints,
+// because neighbours share some.
 func TestSearchLengths(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)

@@ -14,7 +14,8 @@ func (n *Node) deal(s Seek) bool {
 	case s.Give != "":
 		return n.trade(s)
 	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.splice(s):
-		// Splice even if this node has free ends: the origin then gets neighbours of more nodes.
+		// Splice even if this node has free ends. The origin then gets an edge from this node and
+		// an edge to another one, not two edges with this node.
 		return true
 	case s.Out && n.freeIns() > 0 && n.in(s.Origin) == nil && !slices.Contains(s.Outs, n.self):
 		n.takeFrom(s)
@@ -77,7 +78,7 @@ func (n *Node) offer(to Name, walk uint64, then step) {
 
 // spare returns an edge of this node that a deal can use, or nil if there is none. In the deal, the
 // walk's origin gets an edge to the node where the spare edge leads now. The spare edge then leads
-// to another node, which the last parameter names.
+// to the node that the parameter in names.
 func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 	if in == n.self || n.out(in) != nil {
 		return nil
@@ -242,8 +243,8 @@ func (n *Node) revoke(to, promised Name) {
 }
 
 // handOver gives the far end of one of this node's edges to another node. It tells the node at that
-// end that the edge now comes from the other node. Then it redirects this node's edge to where the
-// field next says.
+// end that the edge now comes from the other node. Then it redirects this node's edge to the node
+// that the edge's field next names.
 func (n *Node) handOver(o *out, to Name, until Time) {
 	id := n.random.Uint64()
 	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, handed{o, to, o.peer, until})

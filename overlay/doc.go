@@ -19,8 +19,8 @@
 //
 //   - Join: a new node has only free ends. It sends walks. Each walk puts the new node, o, into an
 //     edge of the node where the walk ends: x→v becomes x→o→v (deal.go, splice).
-//   - Failure: a node whose neighbour died has a free end. Its walk finds another free end, or
-//     the note of one, and an edge of a third node joins the two (deal.go, join). Free ends of both
+//   - Failure: a node whose neighbour died has a free end. Its walk finds another free end, or the
+//     note of one, and an edge of a third node joins the two (deal.go, join). Free ends of both
 //     directions are repaired like a join.
 //   - Leave: a node connects its incoming to its outgoing neighbours.
 //   - Cut: if the fleet falls apart in two, each part repairs itself, and its nodes flag the edges
@@ -28,16 +28,17 @@
 //     edges with the nodes where walks through the other part end (deal.go, trade).
 //
 // A walk takes WalkSteps random steps before it may end, so it ends at each node with the same
-// probability. Each step is acknowledged and repeated, or goes another way. This replaces KELP's
-// heartbeats. If a walk is lost nevertheless, the node starts another one when the walk's timer
-// ends. The edge that the new walk finds is flagged, so that it is replaced later.
+// probability. Each step is acknowledged. Without an acknowledgement, the step is repeated, and
+// then the walk goes another way. These acknowledgements replace KELP's heartbeats. If a walk is
+// lost nevertheless, the node starts another one when the walk's timer ends. The edge that the new
+// walk finds is flagged, so that it is replaced later.
 //
 // # Color
 //
 // A node says facts about itself ([Node.SetFacts]), which spread over HintLevels levels of
 // neighbours and expire (color.go). [Node.Search] walks until a node has a matching fact or a hint
-// of one, and asks the node to which the hint belongs. If the search finds no node, it says with
-// which probability it missed one (search.go).
+// of one, and asks the node to which the hint belongs. If the search finds no node, its result says
+// with which probability it missed one (search.go).
 //
 // # Heat
 //
@@ -64,9 +65,9 @@
 // only a node that reads these numbers, or guesses the stream, can forge an answer.
 //
 // Three kinds of harm are not prevented. A node that says that it is very hot attracts climbs,
-// which may then miss other hot nodes. But this node is in all their answers. A node that accepts
-// more incoming edges than the degree, at most one from each other node, attracts walks. In honest
-// nodes, the same number of incoming edges then stay free. A node that takes items and does not
-// work on them delays each of them by a lease at a time; [Config].MayTake says which nodes may take
-// items.
+// which may then miss other hot nodes. But the answers of these climbs name this node. A node that
+// accepts more incoming edges than the degree, at most one from each other node, attracts walks. In
+// honest nodes, the same number of incoming edges then stay free. A node that takes items and does
+// not work on them delays each of them by a lease at a time; [Config].MayTake says which nodes may
+// take items.
 package overlay

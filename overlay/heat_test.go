@@ -112,8 +112,8 @@ func TestSmallHeat(t *testing.T) {
 	}
 }
 
-// Heat costs each node as many messages as it has neighbours in each HeatPeriod, whatever the size
-// of the fleet. A neighbour whose heat changes all the time makes a node send once in HeatPause.
+// In each HeatPeriod, heat costs a node one message to each neighbour, whatever the size of the
+// fleet. A neighbour whose heat changes all the time makes a node send once in HeatPause.
 func TestHeatIsCheap(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := grown(t, rand.New(rand.NewPCG(1, 0)), 100)

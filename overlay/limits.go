@@ -76,8 +76,8 @@ const (
 	// A walk ends after SeekRevisits visits to nodes where it has been before, if these are most of
 	// its visits. The fleet is then small.
 	SeekRevisits = 8
-	// TradeScan is how many nodes a walk visits to find an edge to exchange. Almost every edge is
-	// possible, unless the fleet is hardly larger than the degree.
+	// TradeScan is how many nodes a walk visits to find an edge to exchange. Almost every edge can
+	// be exchanged, unless the fleet is hardly larger than the degree.
 	TradeScan = 16
 	// MaxAsked is the largest number of a node's requests that wait for answers.
 	MaxAsked = 512

@@ -19,7 +19,7 @@ type Pong struct {
 // A Drop says that the sender has no edge to the receiver any more.
 type Drop struct{}
 
-// A Probe asks whether a lost node is back, and Alive says so.
+// A Probe asks whether a lost node is back. An Alive answers that it is.
 type (
 	Probe struct{}
 	Alive struct{}
@@ -44,8 +44,8 @@ type Walk interface {
 }
 
 // A Seek looks for ends of edges for Origin. Mix is the number of its first steps, after which it
-// is at any node with equal probability. Scan is the largest number of further nodes that it
-// visits. Each of these may answer it.
+// is at any node with equal probability. Scan is the largest number of further nodes that the walk
+// visits. Each of these may have an edge for Origin.
 type Seek struct {
 	Origin    Name
 	ID        uint64 // chosen by Origin
@@ -79,8 +79,8 @@ type Handover struct {
 	To Name
 }
 
-// A Leaving says that the sender leaves. Instead names the node to which the receiver's edge to the
-// sender may lead from now on. A Leaving is a request.
+// A Leaving is a request: it says that the sender leaves. The receiver redirects its edge from the
+// sender to the node Instead, or drops the edge if Instead is empty or not usable.
 type Leaving struct {
 	ID      uint64
 	Instead Name

@@ -37,8 +37,8 @@ type Node struct {
 	ins   []in
 	seeks []*seek
 	asked []*request
-	// offers is the number of edges that this node has offered and that wait for an answer. Each
-	// takes the place of an edge.
+	// offers is the number of edges that this node has offered, and whose offers are not answered
+	// yet. Each counts as an edge.
 	offers int
 	seen   recent
 	wants  []want
@@ -122,8 +122,8 @@ func (n *Node) Next() Time { return n.next }
 
 // Touch reads the state that Tick and Receive read first. The sum that it returns has no meaning. A
 // simulator calls Touch for nodes whose turn comes soon, because a core fetches the state of
-// several nodes from memory at once. To fetch all of a node's state, call it with 0, later with 1,
-// and later with 2.
+// several nodes from memory at once. To fetch all of a node's state, call Touch with the step 0,
+// later with 1, and later with 2.
 func (n *Node) Touch(step int) (sum Time) {
 	switch step {
 	case 0:

@@ -38,7 +38,7 @@ func (Take) message()  {}
 func (Given) message() {}
 func (Keep) message()  {}
 
-// QueueHeat returns the kind of heat of a queue.
+// QueueHeat returns the name of the kind of heat that counts the waiting items of a queue.
 func QueueHeat(queue string) string { return "queue=" + queue }
 
 // item is work that this node has for others.
@@ -91,7 +91,8 @@ func (n *Node) Put(now Time, queue, text string) error {
 	return nil
 }
 
-// Withdraw removes an item, also from a taker. It reports whether the queue still had the item.
+// Withdraw removes an item, even if a taker holds it. It reports whether the queue still had the
+// item.
 func (n *Node) Withdraw(now Time, queue, text string) bool {
 	n.at(now)
 	had := len(n.items)
@@ -197,7 +198,7 @@ func (n *Node) keep(holder Name, take uint64, done bool) bool {
 	return true
 }
 
-// taking looks for an item.
+// taking is a call of Take that still looks for an item.
 type taking struct {
 	queue  string
 	hot    []Hot // nodes that are not asked yet
@@ -207,7 +208,7 @@ type taking struct {
 
 // Take takes an item of a queue from this node or, if this node has none, from a node to which a
 // climb leads. It calls done once. If it got no item, ok is false: probably no node has a free one.
-// From then on, this node renews the item until [Node.Finish] is called.
+// If it got an item, this node renews the item's lease until [Node.Finish] is called.
 func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
 	n.at(now)
 	if err := checkItem(queue, ""); err != nil {
@@ -285,9 +286,9 @@ func (n *Node) took(t *taking, i Item) {
 }
 
 // Finish says whether the work of an item is done. If it is not, the next taker gets the item when
-// the lease ends. The function over is told whether this node was the one that finished the item.
-// If the maker does not answer, nobody knows. Then over is told false, and the maker may or may not
-// give the item to another node.
+// the lease ends. It calls the function over with true if this node finished the item, and with
+// false if not. If the maker does not answer, nobody knows whether the item is finished. Then
+// Finish calls over with false, and the maker may still give the item to another node.
 func (n *Node) Finish(now Time, i Item, done bool, over func(finished bool)) {
 	n.at(now)
 	had := len(n.held)

@@ -48,7 +48,7 @@ type Found struct {
 	Visited, Meetings int
 }
 
-// A search is a search of this node.
+// A search is a call of Search that has no result yet.
 type search struct {
 	Search
 	rounds int // walks that remain
@@ -110,7 +110,7 @@ func (n *Node) tickSearches() {
 }
 
 // visit looks for a fact that matches, first among this node's own and then among its hints. It
-// also counts meetings.
+// also counts how often the walk met hints of known nodes.
 func (n *Node) visit(s Search) {
 	s.Visited++
 	if s.Visited > WalkSteps { // a shorter walk is still near Origin, and so near Origin's hints
@@ -211,7 +211,7 @@ func (n *Node) found(m Found) {
 	n.verify(m.Name, s.Pattern, AskTries, named{s, m.Name})
 }
 
-// named is the step after the node that a walk has found was asked.
+// A walk has found a node, and this node asks it for the fact. named is the step after its answer.
 type named struct {
 	s    *search
 	name Name
@@ -229,8 +229,9 @@ func (f named) confirm(n *Node, fact Fact) {
 	}
 }
 
-// A verified step comes after a Verify was answered. If a fact matches, its method confirm is
-// called, and otherwise its method take.
+// A verified step follows a Verify. If the answer is a Confirm with a matching fact, the step's
+// method confirm is called. If the answer has no such fact, or there is no answer, its method take
+// is called.
 type verified interface {
 	step
 	confirm(n *Node, fact Fact)

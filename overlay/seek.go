@@ -91,7 +91,8 @@ func (n *Node) tickSeeks() {
 	}
 }
 
-// startSeek starts a walk. The last parameter names the node where it starts; "": at a neighbour.
+// startSeek starts a walk. The parameter first names the node where the walk starts. If first is
+// empty, the walk starts at a neighbour.
 func (n *Node) startSeek(out, in bool, give, first Name) {
 	if give == "" && (!n.joined || n.restarted || n.few) {
 		first = n.beginAgain() // there may be nodes that no walk from the neighbours reaches

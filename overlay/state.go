@@ -37,8 +37,8 @@ func (n *Node) AppendState(to []byte, c Codec) ([]byte, error) {
 	return s.b, nil
 }
 
-// RestoreState gives a new node a state that AppendState stored, and returns the bytes that follow.
-// The node must have the same configuration. The owner restores its random stream.
+// RestoreState gives a new node a state that AppendState stored, and returns the bytes that follow
+// this state. The node must have the same configuration. The owner restores its random stream.
 func (n *Node) RestoreState(from []byte, c Codec) ([]byte, error) {
 	s := coder{b: from, codec: c, reads: true}
 	n.state(&s)
@@ -104,7 +104,8 @@ func number[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](c *coder, v *T) {
 	c.take(size)
 }
 
-// id is for random numbers, which are long.
+// id reads or writes a random number. Such a number always takes 8 bytes, because it is rarely
+// small.
 func (c *coder) id(v *uint64) {
 	if !c.reads {
 		c.b = binary.LittleEndian.AppendUint64(c.b, *v)

@@ -97,8 +97,8 @@ func stored(t testing.TB, n *Node, c Codec) *Node {
 }
 
 // TestStoredNodesGoOn runs a fleet in which many things go wrong, twice. In one, all nodes are
-// stored and restored again and again. Both fleets must end in the same state, and all steps must
-// have been stored.
+// stored and restored again and again. Both fleets must end in the same state, and each kind of
+// step must have been stored.
 func TestStoredNodesGoOn(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	s := seed.Of(t)
