@@ -49,7 +49,7 @@ func (c *counters) read() Counts {
 		Foreign: c.foreign.Load()}
 }
 
-// post sends a packet and counts it. If sending fails, post only counts that.
+// post sends a packet and counts it. If it cannot send the packet, it counts the failure instead.
 func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 	if _, err := conn.WriteTo(b, to); err != nil {
 		c.unsent.Add(1)
