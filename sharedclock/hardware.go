@@ -48,8 +48,8 @@ type abilities struct {
 }
 
 // OpenStamps opens the clock by which a network interface stamps packets. It does not tell the
-// interface to stamp: that needs the right to configure networks, and other programs may have told
-// it something else.
+// interface to stamp: that needs the right to configure networks, and might undo what another
+// program has set.
 func OpenStamps(name string) (*Stamps, error) {
 	s, err := openStamps(name)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a abilities) check(name string) error {
 	return nil
 }
 
-// Clock returns the clock in the form that package minrtt uses.
+// Clock returns the interface's clock in the form that package minrtt uses.
 func (s *Stamps) Clock(clock minrtt.Clock, settings StampSettings) *minrtt.HardwareClock {
 	return &minrtt.HardwareClock{
 		Error_ns:   uint32(settings.Error.Nanoseconds()) + 1, // a stamp is rounded down to whole ns

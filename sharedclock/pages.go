@@ -23,12 +23,12 @@ const (
 type vmPage struct {
 	load  func(offset int) uint64 // reads eight bytes of the page
 	value func(p *vmPage, counter_cycles uint64) (at_ns int64, step_ns uint32, ok bool)
-	// version returns a number that changes when the hypervisor changes the page. It reports false
-	// while the hypervisor changes it.
+	// version returns a number that changes whenever the hypervisor changes the page. It reports
+	// false while the page must not be used, for example while it is being changed.
 	version func(p *vmPage) (uint32, bool)
 }
 
-// at returns what the page says the clock shows now.
+// at returns the time that the clock shows now, according to the page.
 func (p *vmPage) at(counter func() uint64) (at_ns int64, step_ns uint32, ok bool) {
 	const tries = 100 // the hypervisor changes the page only for a moment
 	for range tries {

@@ -53,8 +53,8 @@ func newPHC(d device) *phc {
 	return p
 }
 
-// read reads the clock. If the kernel pairs it with CLOCK_REALTIME, the moment of the reading is
-// known better than by the duration of the call.
+// read reads the clock. If the kernel pairs the clock with CLOCK_REALTIME, the moment of the
+// reading is known more exactly than to within the call.
 func (p *phc) read(clock *minrtt.Clock) (r reading, ok bool) {
 	r.step_ns = 1 // the clock's readings are rounded down to whole ns
 	at := clock.Around(func() (lo_ns, hi_ns int64, paired bool) {

@@ -38,8 +38,8 @@ type Settings struct {
 	// Name names the clock. Nodes that give the same name read the same clock.
 	Name string
 
-	// Error is the largest difference between the exact values of the clocks that nodes with this
-	// name read: 0 if they read one clock.
+	// Error is the largest difference between the exact values of the clocks that nodes read under
+	// this name. It is 0 if all of them read one clock.
 	Error time.Duration
 
 	// Wander_ppm is the largest difference between the clock's rate and its mean during a train.

@@ -94,7 +94,7 @@ func newMachine(r *rand.Rand) *machine {
 }
 
 // Whatever the driver offers, the counter had its value in the interval when the clock had the
-// value that was read. What the kernel pairs narrows the interval.
+// value that was read. If the kernel pairs the clocks, the interval is narrower.
 func TestReadingHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	widths := map[way]uint64{}
