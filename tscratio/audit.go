@@ -70,8 +70,8 @@ func (c *Closure) Audit(readings int) Audit {
 	return out
 }
 
-// cycles compares relations with the lightest path over several nodes. If there are many, it takes
-// a sample.
+// cycles compares relations with the lightest path over several nodes. If there are many relations,
+// it takes a sample.
 func (a *auditor) cycles(sparse [][2]int) {
 	if len(sparse) == 0 {
 		return
@@ -162,12 +162,12 @@ func (a *auditor) liars() (named []string) {
 	}
 }
 
-// agreeing returns how many paths over third nodes must agree about an end of a value. It gets the
-// interval of the direct relation, if there is one, and the intervals of all paths. With
-// ThirdAgreed, two paths must agree. In a fleet whose paths often contradict each other, it is more
-// than two. For each of the given paths that contradicts the others, one more path must agree. If
-// there are fewer paths than must agree, all of them must agree. But in a fleet with many
-// contradictions, two paths alone are not believed.
+// agreeing returns how many paths over third nodes must agree about one end of a translated
+// reading. direct has the interval of the direct relation, if there is one; thirds has the
+// intervals of all paths. With ThirdAgreed, the number starts at 2, or higher in a fleet whose
+// paths often contradict each other. Each given path that contradicts the others adds 1, but the
+// number does not rise above the number of paths. In a fleet where it starts above 2, it is at
+// least 3, so two paths alone are never believed.
 func (c *Closure) agreeing(direct, thirds []Interval) int {
 	n := c.third.needed()
 	if c.third != ThirdAgreed || len(thirds) < n {
@@ -187,7 +187,7 @@ func contradicted(direct, thirds []Interval) int {
 	}
 	most := 0
 	for _, third := range thirds {
-		// The values that most intervals contain begin where one of these intervals begins.
+		// Try the values at which intervals begin: no other value lies in more intervals.
 		x := max(third.Lo, within.Lo)
 		count := 0
 		for _, other := range thirds {

@@ -152,7 +152,7 @@ func TestBarHalfTheWander(t *testing.T) {
 // may be false without being marked as suspect. The test reports how many such answers each factor
 // gives. In some networks, the wander moves readings by more than the bound. There, a factor of
 // five or more must give no such answer. In the other networks, constraints cannot show what
-// happens between them (docs/accuracy.md).
+// happens between two of them (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {

@@ -159,7 +159,7 @@ func (c *Closure) index(name string) int {
 	return -1
 }
 
-// over yields the paths from one node to another over every third node.
+// over yields the paths from one node to another that lead over one third node.
 func (c *Closure) over(from, into int) iter.Seq[path] {
 	return func(yield func(path) bool) {
 		for _, first := range c.edges[from] {

@@ -63,8 +63,8 @@ func (c Contradiction) String() string {
 }
 
 // RefutedError is returned if twice the smallest wander that the constraints allow exceeds
-// MaxWander. A relation would need this wander. But the pair has dropped the constraints that
-// matter only for a wander above MaxWander.
+// MaxWander. A relation would need twice the smallest wander. But the pair has dropped the
+// constraints that matter only for a wander above MaxWander.
 type RefutedError struct {
 	Least, Max     Wander
 	Contradictions []Contradiction

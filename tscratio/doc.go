@@ -46,8 +46,8 @@
 //   - each stamp's interval contains the true reading, and no epoch is broken. For stamps that the
 //     kernel took, this rests on what StampsAssumed lists.
 //
-// A value that rests on third nodes assumes the same of these nodes. ThirdNodes says how many of
-// the third nodes may break the assumptions without making the bound wrong. By default one may, in
+// If a value rests on third nodes, the same is assumed of these nodes. ThirdNodes says how many of
+// them may break the assumptions without making the bound wrong. By default, one of them may, in
 // any manner.
 //
 // Constraints can refute the first assumption but never confirm it. They refute every wander below

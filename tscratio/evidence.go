@@ -294,7 +294,7 @@ func (e *evidence) all() Interval {
 	return all
 }
 
-// move changes the reading from which s sees the polygon. It is correct only without wander,
+// move moves the origin of the polygon to another reading. It is correct only without wander,
 // because the wander in each point depends on y.
 func (s *seen) move(y uint64) {
 	d := int64(y - s.y)

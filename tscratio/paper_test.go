@@ -128,8 +128,8 @@ func TestPaperRefusesToExtrapolate(t *testing.T) {
 			t.Errorf("FromReference(0, %d) error = %v, want ErrExtrapolated", y, err)
 		}
 	}
-	// y lies behind the second anchor by the distance between the anchors. So λ is 2, and the bound
-	// is 3e.
+	// y is as far after the second anchor as the two anchors are apart. So λ is 2, and the bound is
+	// 3e.
 	y := uint64(250_020_000 + 200_020_000)
 	grown := Interval{401_060_000 - 300_000, 401_060_000 + 300_000}
 	if got, want := must(p.TranslateGrown(y))(t), grown; got != want {

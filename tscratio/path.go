@@ -81,8 +81,8 @@ type search struct {
 
 func (s *search) offer(d Elapsed, by Scenario, v Verdict, err error) {
 	if err != nil {
-		// If paths disagree, that is the error to report, even if another method failed before, for
-		// lack of a relation.
+		// If paths disagree, report the disagreement, even if an earlier method failed because a
+		// relation was missing.
 		var broken *DisagreementError
 		if s.err == nil || errors.As(err, &broken) {
 			s.err = err
@@ -259,8 +259,8 @@ type reach struct {
 	done   bool
 }
 
-// waiting is a path that was not extended yet. It is void if a lighter path to its node was found
-// since.
+// waiting is a path that a search has not extended yet. It is void if the search has found a
+// lighter path to the same node since.
 type waiting struct {
 	weight float64
 	node   int

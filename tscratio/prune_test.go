@@ -85,8 +85,8 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 	})
 }
 
-// Pruning at 16 ppm leaves at most a fourth of the constraints of an hour with a train of six
-// exchanges twice a second.
+// In an hour, a train of six exchanges runs twice a second. Pruning at 16 ppm leaves at most a
+// fourth of this hour's constraints.
 func TestPruneThinsIdleHour(t *testing.T) {
 	x, p := hour(t)
 	before := p.Constraints()

@@ -201,9 +201,9 @@ func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 // durations occur if a program makes up the counters that it logs.
 const maxSteps = 4096
 
-// passed lets the first node count a number of cycles, forwards or backwards from its reading y. It
-// returns the smallest and the largest number of cycles that the second node counts meanwhile. It
-// adds up one step after another, each at the rate of the knot nearest to the step's middle.
+// Let the first node count length cycles, forwards or backwards from its reading y. passed returns
+// the smallest and the largest number of cycles that the second node counts meanwhile. It adds up
+// one step after another, each at the rate of the knot nearest to the step's middle.
 func (r *rates) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {

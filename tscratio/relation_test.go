@@ -51,9 +51,9 @@ func TestTruthIsInside(t *testing.T) {
 	}
 }
 
-// checkNewest checks the relation for the newest trains of a pair whose whole relation is r. Its
-// bounds are true everywhere. From the first of these trains on, the bounds are as narrow as those
-// of r.
+// checkNewest checks the relation for the newest trains of a pair whose whole relation is r. The
+// bounds of the checked relation must be true everywhere. From the first of the newest trains on,
+// they must be as narrow as those of r.
 func checkNewest(t *testing.T, x *world, p *Pair, r *Relation, into Side, w Wander) {
 	t.Helper()
 	newest := must(p.RelateNewest(into, w, 4))(t)
@@ -109,7 +109,8 @@ func TestTooMuchWanderIsSuspect(t *testing.T) {
 					x2 := x.pair(t, d, 6, 0.5)
 					r := must(x2.Relate(SideA, w))(t)
 					// If the declared wander is below twice w_min, the relation is suspect, even if
-					// nothing refutes the wander. If it is twice w_min, the relation is consistent.
+					// nothing refutes the wander. If the declared wander is twice w_min, the
+					// relation is consistent.
 					if half := must(x2.Relate(SideA, r.Least*3/2))(t); half.Verdict != Suspect ||
 						half.Wander != 2*r.Least || len(half.Contradictions) != 0 {
 						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v",
@@ -153,8 +154,8 @@ func TestRelateRefuses(t *testing.T) {
 	}
 }
 
-// TestNoWanderWhereThereIs declares that the rate is constant, although it drifts: too slowly for
-// one window to show it.
+// TestNoWanderWhereThereIs declares a constant rate, but the true rate drifts. The drift is too
+// slow to show in one window.
 func TestNoWanderWhereThereIs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	x := newWorld(rng, 600, drift(), 1500*PPT, 10*time.Second, 1, 0)

@@ -3,9 +3,9 @@ package tscratio
 import "fmt"
 
 // A closure computes each answer from all paths. View and Ways give many answers of one kind. They
-// cut the readings into segments. For each segment they evaluate all paths once, in its middle, and
-// afterwards use only the paths that were narrowest there. The intervals of View and Ways contain
-// the truth too, and are at most a little wider than the closure's.
+// cut the readings into segments. For each segment they evaluate all paths once, in the segment's
+// middle. Afterwards they use only the paths that were narrowest there. The intervals of View and
+// Ways contain the truth too, and are at most a little wider than the closure's.
 
 const (
 	viewSegments   = 4096 // the largest number of segments
