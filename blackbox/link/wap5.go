@@ -13,8 +13,8 @@ import (
 // message that it causes is exponential, with a mean for each pair of sender and receiver. The
 // paper leaves some things open. They are decided as follows:
 //
-//   - A cause was received at most wap5Horizon_ns before, or at the same moment. The mean delay is
-//     measured with the same limit.
+//   - A cause was received at most wap5Horizon_ns before the call, or at the same moment. The mean
+//     delay is measured with the same limit.
 //   - If the mean is 0, it is 1 ns.
 //   - If the moments of the caller are not known, those of the callee are used.
 //   - Requests and responses are messages, so the cause of a call may be a response. The cause is
