@@ -13,8 +13,8 @@ import (
 )
 
 // An asker is a process in the hub's namespace that asks the server questions. The test process
-// cannot ask them itself. All its ZeroMQ clients share one thread, which stays in the network
-// namespace in which it began. But each fleet has namespaces of its own.
+// cannot do that: all its ZeroMQ clients share one thread, which stays in the network namespace in
+// which it began, but each fleet has namespaces of its own.
 type asker struct {
 	process  *exec.Cmd
 	requests *json.Encoder

@@ -190,7 +190,8 @@ func (c *core) askInTurn(k *collection, m control.Message, what string,
 	})
 }
 
-// inTurn calls work as soon as there is room for it. When work is done, it must call over.
+// inTurn calls the function work as soon as fewer than maxFetching others run. When work has
+// finished, it must call its argument, the function over.
 func (r *run) inTurn(work func(over func())) {
 	r.turns = append(r.turns, work)
 	r.nextTurn()

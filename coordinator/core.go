@@ -35,9 +35,9 @@ type core struct {
 	log      *slog.Logger
 	instance string
 
-	// background runs work on another goroutine. When work returns, background calls done with the
-	// error of work, on the core's goroutine. The default, which tests use, calls work and then
-	// done immediately.
+	// background runs the function work on another goroutine. When work returns, background calls
+	// the function done on the core's goroutine, with the error of work. The default, which tests
+	// use, calls both functions immediately, one after the other.
 	background func(work func() error, done func(error))
 
 	// took returns how much time has passed since a given moment. The core charges that time to a

@@ -209,8 +209,8 @@ func (c *core) talksTo(n *node) (all []*node) {
 
 // talks returns the nodes that a node must probe because tuples may travel between them and it. If
 // both nodes of a pair report the connection, only the one whose name comes first probes the other.
-// This node also probes the nodes with which it shared tuples in earlier runs, as far as there is
-// room.
+// The result also has nodes with which the given node shared tuples in earlier runs, as far as
+// there is room.
 func (c *core) talks(n *node) (all []*node) {
 	connected := c.talksTo(n)
 	for _, other := range connected {

@@ -30,7 +30,7 @@ type fakeMember struct {
 	connected []string
 }
 
-// asMember gives a client a name in the graph. The client registers with it from now on.
+// asMember gives a client a name in the graph. The client registers with this name from now on.
 func (c *fakeClient) asMember() {
 	address := netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), uint16(5000+len(c.f.clients)))
 	identity, err := wire.NewIdentity(c.register.Name, address)

@@ -153,8 +153,9 @@ func (c *core) save() error {
 	return nil
 }
 
-// A journal is written anew when it has minJournal bytes, and longJournal times as many as it had
-// when it was written last. So in the long run, rewriting costs a fixed part of appending.
+// A journal is written anew when it has at least minJournal bytes, and also at least longJournal
+// times as many as when it was last written anew. So in the long run, rewriting costs a fixed part
+// of appending.
 const (
 	minJournal  = 4 << 20
 	longJournal = 3

@@ -27,8 +27,8 @@ type Matrix struct {
 	ThirdNodes tscratio.ThirdNodes       `json:"third_nodes"` // agreed, any or none
 	Refused    map[control.Reason]uint64 `json:"refused,omitempty"`
 
-	// SampledBounds_ns are the bounds of random pairs of a large fleet, most of which were not
-	// measured, in order.
+	// SampledBounds_ns has the bounds of random pairs of a large fleet, sorted. Most of these pairs
+	// were not measured.
 	SampledBounds_ns []float64 `json:"sampled_bounds_ns,omitempty"`
 
 	closure  *tscratio.Closure // nil: no pair is related
@@ -132,8 +132,8 @@ type fleetCopy struct {
 // much, and hardly narrow the bound in the middle of the newest train.
 const largeTrains = 8
 
-// largeExact is how many of these trains have exact relations: the newest ones. Nobody asks a
-// server about earlier readings.
+// largeExact is the number of these trains for whose time the relations are exact: the newest ones.
+// Nobody asks a server about earlier readings.
 const largeExact = 2
 
 // evaluation is the result of evaluating a pair.

@@ -190,7 +190,7 @@ func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, er
 }
 
 // newNode returns a node that registers. If a node registered earlier under the same name (old),
-// the new one takes over what is still true of it.
+// the new node takes over what is still true of the old one.
 func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *node {
 	n := &node{
 		registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(),

@@ -191,9 +191,9 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	}
 }
 
-// distrust drops the newest trains of a pair, because its nodes do not really share the clock that
-// they are said to share. All trains are dropped, because nobody knows which constraints rest on
-// the clock. If a run takes the pair, the run notes why its relation may be false.
+// distrust drops all trains that the server keeps of a pair, because the pair's nodes do not really
+// share the clock that they are said to share. Nobody knows which constraints rest on this clock.
+// If a run takes the pair, the run notes why its relation may be false.
 func (c *core) distrust(p *pair, what string) {
 	c.log.Warn("a shared clock contradicts packets", "a", p.key.a, "b", p.key.b, "what", what)
 	p.complaint, p.complaintAt = what, c.now()

@@ -60,7 +60,7 @@ func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	return true
 }
 
-// wantKeys checks that only one prober has each key, and that the given number of trains got no
+// wantKeys checks that no two probers have the same key, and that the given number of trains got no
 // answer because of their key.
 func (f *fleet) wantKeys(unanswered int) {
 	f.t.Helper()

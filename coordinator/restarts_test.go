@@ -204,9 +204,9 @@ func simulatedRestarts(t *testing.T, perPair int) heldRun {
 	return f.hold(dir, all, perPair)
 }
 
-// Each process of a node measures the counter again, but within an epoch it is the same counter. So
-// the description with the largest quantum and core slack is valid for all trains of the epoch,
-// also in the run.
+// Each new process of a node measures the node's quantum and core slack again. Within an epoch the
+// counter stays the same, so the largest values that any process reported hold for all trains of
+// the epoch. This is also true of the trains of a run.
 func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300

@@ -86,7 +86,8 @@ type RunStatus struct {
 	Problem string               `json:"problem,omitempty"`
 }
 
-// gathers reports whether new trains belong to the run. If again is set, they do not.
+// gathers reports whether new trains belong to the run. They do not if the run is only collected
+// once more (again).
 func (r *run) gathers() bool { return !r.again }
 
 func (r *run) name() string { return r.named }
@@ -388,7 +389,8 @@ func (c *core) order(nodes []*node) {
 				Exchanges: c.config.TrainExchanges, Timeout_ns: int64(o.Timeout),
 				Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin),
 			}
-			// Beside its TrainExchanges exchanges, a train has one to warm up and one to close it.
+			// In addition to its TrainExchanges exchanges, a train has one exchange to warm up and
+			// one to close the train.
 			packets := most * int64(c.config.TrainExchanges+2)
 			m.Period_ns = max(1, packets*int64(time.Second)/int64(c.config.Budget))
 			m.Neighbours = large

@@ -162,8 +162,9 @@ func (b *backlog) remove(bytes int64) {
 	}
 }
 
-// dueTime says when the core's tick is due. The core needs time to find that out, for each node. So
-// it is asked only now and then, and at most a fiftieth of the time is spent on it.
+// dueTime says when the core's tick is due. To find that out, the core needs some time for each
+// node. So dueTime asks the core only now and then, and spends at most a fiftieth of the time on
+// that.
 type dueTime struct {
 	due   time.Time
 	again time.Time // when to ask the core again

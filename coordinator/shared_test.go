@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// meet makes n01 report a train with n00. While it ran, both nodes saw a shared clock, off by lie
-// cycles at n01.
+// meet makes n01 report a train with n00. During the train, both nodes saw a shared clock. What n01
+// says about the clock is false by lie cycles.
 func (f *fleet) meet(lie uint64, what string) {
 	c, to := f.clients["n01"], f.clients["n00"]
 	c.report++

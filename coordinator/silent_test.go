@@ -11,8 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// In a large fleet with a small job, most nodes log nothing. Their logs are not missing if they say
-// so themselves. In all other cases, a node without logs lacks them.
+// In a large fleet with a small job, most nodes log nothing. If such a node itself says that it
+// logged nothing, its logs do not count as missing. In all other cases, the logs of a node without
+// logs are missing.
 func TestNodesThatLoggedNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(f *fleet, idle *fakeClient)
