@@ -10,9 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// systemBracket calls the kernel's own function without help from the runtime. It reads the clock
-// that time.Now reads, between two readings of the counter, whatever the stack and the garbage
-// collector do meanwhile.
+// systemBracket calls the kernel's own function without help from the runtime. Between two readings
+// of the counter, it reads the same clock as time.Now. This must work while stacks grow and the
+// garbage collector runs.
 func TestSystemBracketReadsTheClock(t *testing.T) {
 	read := systemBracket()
 	if read == nil {

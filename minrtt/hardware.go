@@ -91,7 +91,8 @@ func (c *Clock) fromHardware(e *clockEnd, stamp_ns int64) (lo_ns, hi_ns int64, o
 	return int64(iv.Lo) - error_ns, int64(iv.Hi) + error_ns, ok
 }
 
-// leftBy narrows the kernel's stamp of a packet that left by that of the hardware.
+// leftBy narrows the kernel's stamp of a packet that left. It uses the hardware's stamp of the same
+// packet.
 func (s *stamp) leftBy(c *Clock, e *clockEnd, hardware_ns int64, n *Counts) {
 	if s.source != Kernel || hardware_ns == 0 {
 		return
@@ -103,7 +104,8 @@ func (s *stamp) leftBy(c *Clock, e *clockEnd, hardware_ns int64, n *Counts) {
 	n.hardware(ok)
 }
 
-// arrivedBy narrows the kernel's stamp of a packet that arrived by that of the hardware.
+// arrivedBy narrows the kernel's stamp of a packet that arrived. It uses the hardware's stamp of
+// the same packet.
 func (s *stamp) arrivedBy(c *Clock, e *clockEnd, hardware_ns int64, n *Counts) {
 	if s.source != Kernel || hardware_ns == 0 {
 		return

@@ -157,8 +157,8 @@ func (f *fakePair) best(tr Train) time.Duration {
 	return least
 }
 
-// The bound is half of what an exchange's packets take. Hardware stamps leave out the time that
-// packets spend between the kernel and the wire.
+// The bound is half of the time that an exchange's two packets take. Hardware stamps leave out the
+// time that packets spend between the kernel and the wire.
 func TestHardwareStampsNarrow(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		f := hardwarePair(t, on)
@@ -256,7 +256,7 @@ func TestHardwareStampsFallBack(t *testing.T) {
 	}
 }
 
-// Without the kernel's stamp, nothing is known about the counter: the user stamp stays.
+// A hardware stamp alone says nothing about the counter, so the user stamp stays.
 func TestHardwareStampAlone(t *testing.T) {
 	f := hardwarePair(t, true)
 	for _, e := range f.ends() {

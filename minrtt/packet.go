@@ -8,8 +8,8 @@ import (
 	"hash"
 )
 
-// This file encodes and decodes the packets that FORMAT.md describes. No number ever changes its
-// meaning.
+// This file encodes and decodes the packets that FORMAT.md describes. The number of a kind of
+// packet never changes its meaning.
 
 const (
 	magic   = "MRTT"

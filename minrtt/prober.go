@@ -292,8 +292,8 @@ func (p *Prober) takePrevious(a *packet) error {
 			a.received.counter_cycles
 		return nil
 	}
-	// The answers to several closes carry one transmit stamp. The kernel's part of it may be in a
-	// later answer only.
+	// The answers to several closes carry the same transmit stamp. The kernel's part of this stamp
+	// may be missing in all but a later answer.
 	if before.leaving.counter_cycles != a.answered.counter_cycles {
 		return fmt.Errorf("answer %d was sent at %d and at %d: %w", a.previous,
 			before.leaving.counter_cycles, a.answered.counter_cycles, tscratio.ErrImpossible)

@@ -10,8 +10,8 @@ import (
 // clock of the host on which several virtual machines run. What both nodes read on it is a further
 // constraint: if both saw the same value, they saw it at the same moment.
 //
-// A train cannot prove the assumptions behind this. So a node uses a shared clock only if an
-// operator says the following about it:
+// A train cannot prove the assumptions behind this constraint. So a node uses a shared clock only
+// if an operator says the following about it:
 //
 //   - All nodes that give the clock this name read one clock, or clocks that differ by no more than
 //     Step_ns allows.

@@ -18,11 +18,11 @@ type Transport interface {
 	// packet can arrive any more. It returns another error if a packet or a wait failed.
 	Receive(b []byte, until time.Time) (Received, error)
 
-	// SentStamps calls found for each transmit stamp that the kernel has delivered since the last
-	// call. It does not wait. The end of the slice is the packet that was sent; headers that the
-	// kernel added precede it. The slice is valid only during the call, and found must not use the
-	// Transport. A packet may have two stamps, of the kernel and of the network hardware, each with
-	// a call of its own.
+	// SentStamps calls the function found for each transmit stamp that the kernel has delivered
+	// since the last call. It does not wait. The end of the slice is the packet that was sent;
+	// headers that the kernel added precede it. The slice is valid only during the call, and found
+	// must not use the Transport. A packet may have two stamps, of the kernel and of the network
+	// hardware, each with a call of its own.
 	SentStamps(found func(packet []byte, at Stamps))
 
 	// Sources returns the sources of transmit and receive stamps: Kernel, or the reason why the

@@ -53,7 +53,7 @@ type UDP struct {
 	fd          int
 	closed      atomic.Bool
 	interrupted atomic.Uint64 // number of receives that a signal ended
-	// A goroutine holds use during its system calls on fd, so that Close does not close fd
+	// A goroutine holds the lock use during its system calls on fd, so that Close does not close fd
 	// meanwhile.
 	use sync.Mutex
 
@@ -92,7 +92,7 @@ func (m *message) arm(b []byte) {
 }
 
 // maxWait is the longest time that Receive sleeps in one system call. Waking up costs more than the
-// call, so it should happen rarely.
+// call, so the thread should wake up rarely.
 const maxWait = 1 << 16 * time.Millisecond
 
 // pollsPerTurn is the number of polls after which Receive yields the CPU. Receive reads the time

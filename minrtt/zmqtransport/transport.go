@@ -140,7 +140,7 @@ func (t *Transport) Receive(b []byte, until time.Time) (minrtt.Received, error) 
 	}
 }
 
-// receive waits for a packet, but at most for the time of patience, so that Close can proceed. It
+// receive waits for a packet, but no longer than patience says, so that Close can proceed. It
 // reports whether there is a result.
 func (t *Transport) receive(
 	b []byte, left time.Duration,
