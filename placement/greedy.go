@@ -45,8 +45,8 @@ func (p *Problem) greedy(l *limits, order []int) (Placement, error) {
 	return at, nil
 }
 
-// leftOn returns how many steps of a node's cores an operator and others may use together, rounded
-// up. free is the number of cores that are free on the node.
+// leftOn returns how many of the free cores of node i operator v and others may use together. The
+// result is in steps (levels), rounded up.
 func (l *limits) leftOn(v, i int, free float64) int {
 	steps := levels
 	if l.cores[i] > 0 {

@@ -182,8 +182,8 @@ func (l *limits) rest(h *half, from []int, i, left int) float64 {
 // overfull reports whether a node has too few cores for the operators that must run there.
 func (l *limits) overfull() bool { return slices.Min(l.cores) < 0 }
 
-// load returns how many cores operator v takes on node i. It is 0 if the operator must run there,
-// because its cores are not counted as free.
+// load returns how many of node i's free cores operator v takes. The result is 0 if the operator
+// must run on node i, because its cores there are not counted as free.
 func (l *limits) load(v, i int) float64 {
 	if len(l.nodes[v]) == 1 {
 		return 0

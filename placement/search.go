@@ -36,7 +36,7 @@ const (
 	nearest = 48 // the largest number of nodes that near has for an operator
 
 	// Now and then, the search accepts a change for the worse, which makes the latency longer by
-	// about the heat, as a part of the latency. At first the heat is startHeat. It falls to 0.
+	// about heat times the latency. At first the heat is startHeat. It falls to 0.
 	startHeat = 0.016
 )
 

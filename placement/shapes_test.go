@@ -82,7 +82,7 @@ var shapes = map[string]func(r *rand.Rand, j *Job){
 
 // TestBarShapes places jobs of other shapes, with 200 operators on 1,000 nodes. For dense jobs and
 // for nodes that are nearly full, the limit is further away from the placement than 5 %, as
-// docs/placement.md says. They are held to a little more than what is reached today.
+// docs/placement.md says. The test allows such jobs a little more than what is reached today.
 func TestBarShapes(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("TestBarPlacement has a small job")

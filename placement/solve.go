@@ -10,7 +10,7 @@ type Answer struct {
 	// No placement has an end-to-end latency below Limit_ns, if everything takes as long as it can.
 	Limit_ns float64
 
-	// Exact reports that no placement is better. Limit_ns is then the upper end of End.Latency.
+	// If Exact is true, no placement is better, and Limit_ns is the upper end of End.Latency.
 	Exact bool
 }
 
