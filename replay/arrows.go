@@ -23,7 +23,7 @@ func (r *Run) arrows(h *History) *arrows {
 	return &arrows{r, h, map[passed]int{}, make([][]int, len(h.Nodes))}
 }
 
-// add adds the messages to an event from events that were added before it.
+// add adds the messages that lead to an event. Their senders are events that were added before it.
 func (a *arrows) add(at int) {
 	e := &a.h.Events[at]
 	point, tuple := a.of.Channels[e.Channel].point, a.of.links.tuple(e.ID)

@@ -354,8 +354,9 @@ func TestSamplesAreUniform(t *testing.T) {
 	}
 }
 
-// If a message was received before it was sent, even at the ends of the bounds, it is counted and
-// named. In the history, it is still sent before it is received.
+// Suppose that a message was surely received before it was sent, wherever in their intervals the
+// two events happened. Then the summary counts and names it. In the history, its sending is
+// nevertheless before its receipt.
 func TestBrokenBoundIsNamed(t *testing.T) {
 	j := &job{nodes: 2, bounds: []bounded{{0, 10}, {10, 10}}}
 	j.events = [][]logstore.Event{{{Counter: 1000, ID: 7}}, {{Counter: 960, ID: 7}}}

@@ -146,7 +146,7 @@ func (h *History) event(node, what string, id uint64) *Event {
 }
 
 // close gives a history the smallest order that includes the given order, the messages, and the
-// order of each node. Then it sorts the events so that they agree with it.
+// order of each node. Then it lists the events in a sequence that agrees with this smallest order.
 func (h *History) close(before func(i, j int) bool) error {
 	n := len(h.Events)
 	direct := make([]bits, n) // the events before each event

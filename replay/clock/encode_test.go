@@ -133,7 +133,7 @@ func script() []byte {
 	return out.Bytes()
 }
 
-// badStamps are no stamps for an epsilon of 15.
+// No element of badStamps is a valid stamp for an epsilon of 15.
 var badStamps = [][]uint64{
 	{50 | 1<<63, 1, 3, 0},           // a list without a process above 63
 	{50 | 1<<63, 2, 70<<32 | 80, 0}, // processes that decrease
@@ -239,7 +239,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// AppendTo writes what Decode accepts with the same bytes, and a clock can receive it.
+// If Decode accepts bytes, AppendTo writes the same bytes again, and a clock can receive the stamp.
 func FuzzDecode(f *testing.F) {
 	lines := bufio.NewScanner(bytes.NewReader(script()))
 	for lines.Scan() {
