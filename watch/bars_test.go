@@ -112,7 +112,7 @@ func TestBarTop(t *testing.T) {
 }
 
 // shares returns the share of a core that the server and each agent, in this order, use during a
-// time. The result more is the share that the process other uses.
+// time. The last result is the share that another given process uses.
 func (f *fleet) shares(other *exec.Cmd, lasts time.Duration) (all []float64, more float64) {
 	f.t.Helper()
 	processes := []*exec.Cmd{f.server}

@@ -21,7 +21,7 @@ var pointOrder = map[string]int{
 // evidence is what tuples show about the order of points. A point is given by its rank: its bit in
 // a mask. The fields are counts of tuples, for each pair of points p and q. both[p][q] counts the
 // tuples that passed p and q. surely[p][q] counts those whose intervals prove that p came first.
-// middle[p][q] counts those in which the middle of p's interval comes first.
+// middle[p][q] counts those in which the middle of p's interval is before the middle of q's.
 type evidence struct {
 	points               []point
 	both, surely, middle [maxPoints][maxPoints]int
