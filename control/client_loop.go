@@ -14,7 +14,7 @@ import (
 const stuckLimit = time.Second
 
 // lostPause is how long the client sends nothing after the end of a connection. For a moment, the
-// dealer still accepts messages for the ended connection, which then never arrive. The pause is
+// dealer still accepts messages for the ended connection. These messages never arrive. The pause is
 // shorter than the time that the dealer waits before it connects again.
 const lostPause = 50 * time.Millisecond
 

@@ -39,8 +39,8 @@ func (s *Server) note(peer Peer, public, fd string) {
 	}
 }
 
-// mayEnd notes whether a peer may end its connection. A peer may if it said farewell, or if it is a
-// command that asked. It may not once it registers.
+// mayEnd notes whether a peer may end its connection. A peer may do so if it said farewell, or if
+// it is a command that asked a question. A peer that registers must no longer end its connection.
 func (s *Server) mayEnd(peer Peer, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,7 @@ func dialRaw(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// part returns a frame of that protocol that announces more frames of the same message.
+// part returns a frame of ZMTP that announces more frames of the same message.
 func part(bytes int) []byte {
 	frame := make([]byte, 9+bytes)
 	frame[0] = 3 // flags: more frames follow, long frame

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A gate admits a registration if it repeats the nonce of the challenge that its connection
-// received. Each nonce is valid for one connection, once, and for a limited time. So an overheard
-// registration is worth nothing. Only one goroutine may use a gate.
+// A gate admits a registration if the registration repeats the nonce of the last challenge on the
+// same connection. Each nonce is valid for one connection, once, and for a limited time. So an
+// overheard registration is worth nothing. Only one goroutine may use a gate.
 type gate struct {
 	now    func() time.Time
 	random func([]byte)

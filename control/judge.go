@@ -35,7 +35,7 @@ func (s *Server) frames() (frames [][]byte, properties map[string]string, err er
 	return frames, properties, err
 }
 
-// tooLong replaces all frames after the first of a message that is too long.
+// If a message is too long, tooLong replaces all frames after its first one.
 var tooLong = make([]byte, MaxMessageBytes+1)
 
 // maxSmall is the largest length of a message, except of the kinds that large names.

@@ -292,8 +292,9 @@ type stamp struct {
 	changed syscall.Timespec
 }
 
-// stampOf returns the stamp of a file, or false if the file may have changed since without another
-// stamp: file times are coarse, so a file that was just written may be written again.
+// stampOf returns the stamp of a file. It returns false if the file may still change without
+// getting another stamp: file times are coarse, so two writes shortly after each other may give the
+// same stamp.
 func stampOf(info fs.FileInfo, now time.Time) (stamp, bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

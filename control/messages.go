@@ -296,7 +296,7 @@ type Chunk struct {
 
 // Snapshot asks a node to dump its flight recorders. The node answers with a SnapshotState. When a
 // program on a node asks for a dump, the node also sends a Snapshot to the server. The server does
-// not answer that, but forwards it to all other nodes.
+// not answer this message, but forwards it to all other nodes.
 type Snapshot struct {
 	Channels string `json:"channels"` // a pattern of channel names; "": all channels
 	Reason   string `json:"reason"`

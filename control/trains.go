@@ -16,8 +16,8 @@ type Train struct {
 	Arrivals     []Arrival
 }
 
-// Arrival is a probe that proves a constraint although it belongs to no exchange, because its
-// answer proves nothing.
+// Arrival is a probe whose answer proves nothing, so the two are no exchange. The probe alone still
+// proves a constraint.
 type Arrival struct {
 	Sent, Received tscratio.Interval
 }
