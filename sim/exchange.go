@@ -115,7 +115,7 @@ func (w *World) Inject(after Time, to Node, protocol, kind uint8, word uint64) b
 // Balance moves shards from processes that had many events since the last call to processes that
 // had few. The parameter is the number of processes that stay: these are the first ones. The others
 // give all their shards away, and can leave afterwards. All processes must call Balance between the
-// same two windows. It returns how many shards came here.
+// same two windows. Balance returns how many shards this process got.
 func (w *World) Balance(stay int) (moved int, err error) {
 	if w.exchange == nil {
 		return 0, nil

@@ -2,8 +2,8 @@ package sim
 
 import "encoding/binary"
 
-// A State reads numbers from the state of a part in a checkpoint. If it ends too early, Short is
-// true from then on, and all numbers are 0.
+// A State reads numbers from the state of a part in a checkpoint. If the state ends too early,
+// Short is true from then on, and all numbers are 0.
 type State struct {
 	Bytes []byte // what is not read yet
 	Short bool

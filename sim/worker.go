@@ -13,7 +13,7 @@ type worker struct {
 	context Context
 
 	// out has, for each shard, events that were posted in this window. The shard's worker collects
-	// them in the next one.
+	// them in the next window.
 	out      []outbox
 	earliest moment // of the events in out
 

@@ -264,7 +264,8 @@ func (w *World) addShard() {
 	}
 }
 
-// registerShard gives the next shard an owner, and reports whether that is this process.
+// registerShard gives the next shard an owner, and reports whether this owner is the present
+// process.
 func (w *World) registerShard() (here bool) {
 	s := len(w.owners)
 	if s == 0 && w.lookahead != Never && !w.direct {
@@ -355,8 +356,9 @@ func (w *World) Shuffle(s *Stream) {
 	}
 }
 
-// Each calls a function with the context of each living node in a range. The node after the range
-// is not included. It only visits nodes of this process, and several of them at the same time.
+// Each calls a function with the context of each living node in a range. The parameter after is the
+// first node behind the range. Each only visits nodes of this process, and several of them at the
+// same time.
 func (w *World) Each(first, after Node, f func(c *Context)) error {
 	return w.parallel(func(k *worker) {
 		for s := shardOf(first); s < len(w.shards) && Node(s<<shardBits) < after; s++ {

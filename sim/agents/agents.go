@@ -75,7 +75,7 @@ type agent struct {
 	n     sim.Node
 }
 
-// warming is an event for whose agent state is read from memory.
+// warming is an event. Parts of the state of its agent are being read from memory.
 type warming struct {
 	a     *agent
 	graph *overlay.Node // nil: nothing is read

@@ -15,8 +15,8 @@
 // A checkpoint lies in the object store, one object for each process. The key-value store names the
 // last whole checkpoint: the last one that every process has saved. If a process dies, the leader
 // ends the others, and starts the wanted number of processes from that checkpoint. A process also
-// leaves (detaches) at a checkpoint: it gives its shards to the others, which go on. For more
-// processes, all are started again.
+// leaves (detaches) at a checkpoint: it gives its shards to the others, which go on. If more
+// processes are wanted, all processes are started again.
 //
 // Bundles need a network on which the processes can trust each other and the server.
 package cluster

@@ -78,8 +78,8 @@ type Leader struct {
 	leaves    bool // the last process leaves once the simulation has begun
 }
 
-// Leave lets the last process leave at the next checkpoint. It gives its shards to the others,
-// which go on without a break. The first process stays.
+// Leave lets the last process leave at the next checkpoint. The last process gives its shards to
+// the others, which go on without a break. The first process stays.
 func (l *Leader) Leave() error {
 	if !l.begun {
 		l.leaves = true // processes do not hear it yet

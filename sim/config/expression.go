@@ -64,7 +64,7 @@ func (r *reader) blank() {
 	}
 }
 
-// next consumes one of the characters and returns it, if it comes next.
+// If the next character is one of the given ones, the method next consumes and returns it.
 func (r *reader) next(characters string) byte {
 	r.blank()
 	if r.at < len(r.text) && strings.IndexByte(characters, r.text[r.at]) >= 0 {

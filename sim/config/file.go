@@ -119,7 +119,7 @@ func (f *File) Set(key, value string) {
 	f.entries[key] = &entry{key: key, value: value, line: line}
 }
 
-// Clone returns a copy that has noted no asked keys.
+// Clone returns a copy that does not know yet for which keys a caller asks.
 func (f *File) Clone() *File {
 	c := &File{Name: f.Name, entries: map[string]*entry{}, known: map[string]bool{},
 		unused: map[string]bool{}}

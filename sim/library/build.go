@@ -284,8 +284,8 @@ func (b *Builder) Linkable(key string) sim.Linkable {
 	return l
 }
 
-// checkNeighbours reports protocols that would send to nobody, because no component gives the nodes
-// of their linkable neighbours.
+// checkNeighbours reports protocols that would send to nobody, because no component gives
+// neighbours to the nodes of their linkable.
 func (b *Builder) checkNeighbours() {
 	for _, number := range slices.Sorted(maps.Keys(b.linked)) {
 		if name := strings.TrimPrefix(b.names[number], "protocol."); !b.wired[number] {

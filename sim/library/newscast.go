@@ -96,8 +96,8 @@ func (p *newscast) Link(n, neighbour sim.Node) bool {
 	return true
 }
 
-// peer returns a random entry of a view. If that node is dead, it returns a living one near it in
-// the view.
+// peer returns a random entry of a view. If that node is dead, peer returns a living node near that
+// entry in the view.
 func (p *newscast) peer(c *sim.Context) (sim.Node, bool) {
 	v := p.of(c.Node())
 	if len(v.nodes) == 0 {

@@ -108,7 +108,7 @@ func (s *server) Encode(shard int, to []byte) []byte {
 	return append(le.AppendUint64(to, uint64(len(o.log))), o.log...)
 }
 
-// Decode restores the server. It takes as long as the server has worked until the checkpoint.
+// Decode restores the server. This takes as long as the server's work up to the checkpoint.
 func (s *server) Decode(shard int, from []byte) ([]byte, error) {
 	if shard != int(home)/sim.ShardNodes {
 		return from, nil

@@ -108,7 +108,7 @@ func (t *truth) lies(n sim.Node) bool {
 const smallestLie = 1300
 
 // stamp returns the function that gives a node's stamps of packets that it exchanges with a peer. A
-// liar tells each peer of another false counter, and makes each packet look faster than it was.
+// liar shows each peer a different false counter, and makes each packet look faster than it was.
 func (t *truth) stamp(n, peer sim.Node, epoch uint32) agents.Stamp {
 	c := t.counter(n, epoch)
 	if !t.lies(n) {
