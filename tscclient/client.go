@@ -66,8 +66,8 @@ type Outcome struct {
 	// Err is nil, or explains why the train failed.
 	Err error
 
-	// Contradiction describes how the pair's constraints, with this train, contradict its
-	// assumptions. It is nil if they are consistent.
+	// Contradiction describes how the pair's constraints, with this train, contradict the pair's
+	// assumptions. It is nil if the constraints are consistent with the assumptions.
 	Contradiction *tscratio.Contradiction
 
 	// SharedClock says how the nodes' shared clock contradicts their packets, or is empty. After a

@@ -120,8 +120,8 @@ const (
 )
 
 // Fetch reads a part of a file of the node whose logs the collector has taken, and returns the size
-// of the whole file. File 0 is the list of the others. At the end of the file, the part is shorter
-// than the buffer.
+// of the whole file. File 0 is the list of the other files. At the end of the file, the part is
+// shorter than the buffer.
 func (l *Link) Fetch(ctx context.Context, w Work, file int, offset int64,
 	into []byte) (n int, size int64, err error) {
 	into = into[:min(len(into), wire.MaxFetch)]

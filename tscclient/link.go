@@ -45,8 +45,8 @@ type LinkConfig struct {
 	Heats func() map[string]uint64
 
 	// ReadFile reads a part of one of the node's files of a run for a collector, and returns the
-	// size of the whole file. File 0 is the list of the others. Several goroutines may call it at
-	// once. nil: the node gives no files to collectors.
+	// size of the whole file. File 0 is the list of the other files. Several goroutines may call it
+	// at once. nil: the node gives no files to collectors.
 	ReadFile func(run string, file int, offset int64, into []byte) (n int, size int64, err error)
 
 	// OpenRun returns the name of the run that the node has open, or "". A nil OpenRun means that

@@ -170,7 +170,7 @@ func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 	return &control.Done{}, nil
 }
 
-// probe makes the client probe as an order says. Nil: it ends the probing.
+// probe makes the client probe as an order says. If the order is nil, probe ends the probing.
 func (l *Link) probe(m *control.Probing) error {
 	l.probing.Lock()
 	defer l.probing.Unlock()

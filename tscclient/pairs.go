@@ -62,8 +62,8 @@ func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradi
 	return c, err
 }
 
-// addShared does what add does. If the train's meetings contradict the packets, it says how, and
-// forgets the pair's older trains. It removes unused meetings from the train.
+// addShared does what add does. If the train's meetings contradict the packets, addShared says how,
+// and forgets the pair's older trains. It removes unused meetings from the train.
 func (p *pairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
 	c *tscratio.Contradiction, lie string, err error,
 ) {
@@ -134,7 +134,8 @@ func packets(t minrtt.Train) tscratio.Train {
 // forgetRecent drops the older half of recent once it has 2*recentTrains trains.
 func (k *known) forgetRecent() { k.recent = newestTrains(k.recent) }
 
-// newestTrains returns the pair. Once it has 2*recentTrains trains, the result is the newer half.
+// If a pair has fewer than 2*recentTrains trains, newestTrains returns the pair itself. Otherwise
+// it returns a pair with the newer half of the trains.
 func newestTrains(p *tscratio.Pair) *tscratio.Pair {
 	if p.Trains() < 2*recentTrains {
 		return p

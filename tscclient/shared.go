@@ -8,9 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A shared clock (minrtt.SharedClock) rests on an operator's word. This file compares what it says
-// with what packets prove. If they contradict each other, the client no longer uses the clock with
-// that peer, and drops everything that it gathered with the clock.
+// A shared clock (minrtt.SharedClock) rests on an operator's word. This file compares what the
+// clock says with what packets prove. If they contradict each other, the client no longer uses the
+// clock with that peer, and drops everything that it gathered with the clock.
 
 // sharedClock is what a pair has to do with a clock that its nodes share.
 type sharedClock struct {

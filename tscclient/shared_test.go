@@ -22,7 +22,7 @@ type simulation struct {
 	lie_ns func(at uint64) float64
 }
 
-// b returns B's counter when A's counter shows at.
+// b returns what B's counter shows when A's counter shows the value at.
 func (s *simulation) b(at float64) uint64 {
 	const swing, period = 0.45e-6, 3e9
 	return uint64(7e12 + at*(1+40e-6) + swing*period*math.Sin(at/period+s.phase))
