@@ -17,7 +17,7 @@ import (
 )
 
 // An agent can be a collector: it fetches the logs of other nodes and keeps them until the server
-// fetches them from it. The server says which agents are collectors.
+// fetches them from this agent. The server says which agents are collectors.
 
 const (
 	// collectedFolder is a folder of a run with the logs that this node has collected, by node.

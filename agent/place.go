@@ -14,8 +14,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// places says where processes run that log: in which pod, container or unit of systemd. It is for
-// display, because it believes the process id that a program wrote into its ring.
+// The type places says in which pod, container or unit of systemd a process runs that logs. The
+// answer is only for display, because it relies on the process id that a program wrote into its
+// ring.
 type places struct {
 	proc string // the directory of processes
 	mu   sync.Mutex

@@ -99,8 +99,8 @@ func (s state) write(dir string) error {
 	return plainfile.Replace(filepath.Join(dir, stateFile), append(text, '\n'))
 }
 
-// to returns the state after the agent begins to write logs to another directory. there reports
-// whether a directory still exists.
+// The method to returns the state after the agent begins to write logs to another directory. The
+// function there reports whether a directory still exists.
 func (s state) to(logs string, there func(logs string) bool) state {
 	if logs == s.Logs {
 		return s
