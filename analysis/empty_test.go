@@ -110,7 +110,7 @@ func TestALogWithoutRows(t *testing.T) {
 }
 
 // drop removes ten tuples from the log of B, or, if B is the node with the harmed log, from the log
-// of C. So ten tuples seem to end at the point before.
+// of C. So ten tuples seem to end at the previous point.
 func drop(t *testing.T, run, harmed string) {
 	t.Helper()
 	node := "B"

@@ -42,8 +42,8 @@ func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) 
 	return sample, ""
 }
 
-// with adds, to the ranks of a path, the ranks that its tuples may have passed although no log
-// shows it.
+// The method with adds, to the ranks of a path, those ranks that its tuples may have passed
+// although no log shows them there.
 func (g *graph) with(mask uint64) uint64 {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
