@@ -12,9 +12,9 @@
 //	alone.go    the CPU time of a node that gets, alone, what it received in a fleet
 //	ask.go      compares bounds of random pairs with the truth
 //	kelp.go     Kelp repeats the experiments of KELP's thesis (and kelp_search.go, kelp_queue.go)
-//	server.go   Watch measures a real server of as many simulated nodes, in real time
-//	member.go   such a node
-//	link.go     its connection, which costs less than one of ZeroMQ
+//	server.go   Watch measures a real server that serves many simulated nodes, in real time
+//	member.go   a simulated node of this server
+//	link.go     the connection of such a node, which costs less than one of ZeroMQ
 //
 // A node measures its peers in turn. tscclient's scheduler does the same if the budget does not
 // suffice for all peers at once. In Run, no server takes part. In Watch, the server is real: it
