@@ -46,8 +46,8 @@ func init() {
 func filter() {
 	loadNumber := unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}
 	program := []unix.SockFilter{loadNumber}
-	// The NATS server calls sysinfo as soon as a program that contains it begins. This test program
-	// contains it, because it imports internal/cli. cp-agent does not.
+	// The NATS server calls sysinfo as soon as a program that contains the server begins. This test
+	// program contains the server, because the test imports internal/cli. cp-agent does not.
 	for _, name := range append(strings.Split(os.Getenv(allowVariable), ","), "sysinfo") {
 		program = append(program,
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1,
