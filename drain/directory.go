@@ -53,8 +53,8 @@ func (d *Drainer) letGo() {
 	}
 }
 
-// let removes a source from the drainer, because another drainer now drains the ring, or nobody
-// does for a while.
+// The method let removes a source from the drainer, because another drainer now drains the ring, or
+// nobody does for a while.
 func (d *Drainer) let(s *source, err error) {
 	c := s.snapshot()
 	c.Dropped = 0 // the ring keeps this count, so the ring's next source reports it again

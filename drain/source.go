@@ -65,7 +65,7 @@ type source struct {
 	asked     uint64            // number of snapshots that the program has asked for
 
 	// clear is a moment, as a time.Duration. The drainer has taken from the ring everything that
-	// was logged before it. Any goroutine may read clear.
+	// was logged before this moment. Any goroutine may read clear.
 	clear atomic.Int64
 
 	mu    sync.Mutex // protects all below
