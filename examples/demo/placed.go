@@ -145,8 +145,9 @@ func (d *demonstration) describeJob() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// describeLatencies writes how long tuples travel. Between two nodes a tuple passes two servers of
-// NATS, but only one within a node. So it travels less there than on the fastest way between nodes.
+// describeLatencies writes how long tuples travel. A tuple between nodes goes through two servers
+// of NATS, and a tuple within a node through one. So the job file gives the latency within a node
+// as a range from 0 to the lowest latency between nodes.
 func (d *demonstration) describeLatencies(b *bytes.Buffer) error {
 	type ends struct{ lo_ns, hi_ns int64 }
 	least, most := int64(math.MaxInt64), int64(0)

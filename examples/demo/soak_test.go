@@ -45,7 +45,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// Each id is in one period, and no id is in an earlier period than the id before it. The ranges of
+// Each id is in one period, and no id is in an earlier period than the previous id. The ranges of
 // some periods contain exactly the ids of these periods.
 func TestIDPeriods(t *testing.T) {
 	r := seed.Random(t)
