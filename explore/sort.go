@@ -16,7 +16,7 @@ type sorter[T any] struct {
 	compare func(a, b *T) int
 	key     func(*T) [2]uint64 // rows with smaller keys come first
 	// write encodes a row as its difference from the row before it in the same part. read decodes a
-	// row: it gets the row before, and replaces it.
+	// row: it gets the previous row, and overwrites that row with the decoded one.
 	write func(to []byte, row, before *T) []byte
 	read  func(r *reader, row *T)
 
