@@ -220,8 +220,8 @@ func (t *sendThread) follow(start uint64) error {
 			return err
 		}
 		looked = clock.Now()
-		// While the thread took and offered these tuples, allowed stood still. Let it advance for
-		// that time, too, with the same limits as above.
+		// While the thread took and offered these tuples, the variable allowed did not change. Let
+		// it advance for that time, too, with the same limits as above.
 		allowed = min(looked, allowed+uint64(o.CatchUp*float64(min(looked-now, maxCredit))))
 	}
 	return nil
@@ -254,8 +254,8 @@ const (
 	maxAhead = 16
 )
 
-// pace gives the pacer the tuples that are due before the time until. It returns the due time of
-// the first tuple that remains.
+// The method pace gives the pacer the tuples that are due before a given time (until). It returns
+// the due time of the first tuple that remains.
 func (t *sendThread) pace(
 	now, until, due uint64, next func() (uint64, bool), lateAfter, deadline uint64,
 ) (uint64, bool, error) {

@@ -127,8 +127,9 @@ func (s *Server) serve() {
 	}
 }
 
-// fill adds the tokens of two stretches of time. From last to busy, no tuple waited, and tokenSpan
-// limits the bucket. From busy to now, tuples waited, and nothing limits the bucket.
+// fill adds the tokens of two stretches of time. Between the moments last and busy, no tuple
+// waited, and tokenSpan limits the bucket. Between the moments busy and now, tuples waited, and
+// nothing limits the bucket.
 func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
 	if busy > last {
 		tokens = min(tokens+s.Rate*s.open(last, busy).Seconds(), s.Rate*tokenSpan.Seconds())
@@ -136,8 +137,8 @@ func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
 	return tokens + s.Rate*s.open(busy, now).Seconds()
 }
 
-// open returns how much of the time between from and to is outside of stalls. Each period begins
-// with a stall.
+// The method open returns how much of the time between the moments from and to is outside of
+// stalls. Each period begins with a stall.
 func (s *Server) open(from, to time.Duration) time.Duration {
 	if s.Stall == 0 {
 		return to - from

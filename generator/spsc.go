@@ -116,7 +116,7 @@ func (q *spsc[T]) close() {
 }
 
 // A sleeper lets one side of a queue wait for the other side. It polls a few times, then sleeps
-// until bell has a value.
+// until the channel bell has a value.
 type sleeper struct {
 	asleep atomic.Bool
 	bell   chan struct{}
