@@ -132,7 +132,7 @@ counter:
 	RET
 
 	// The goroutine's place in the table depends on the goroutine's address. If the place is that
-	// of another goroutine, this one counts with a locked operation.
+	// of another goroutine, the caller's goroutine counts with a locked operation.
 counterMany:
 	MOVQ TLS, CX
 	MOVQ   0(CX)(TLS*1), AX
