@@ -256,8 +256,8 @@ func (o Options) quantum(facts Facts) (q Quantum, err error) {
 	return q, failed
 }
 
-// claimLimit_ppm is the largest difference between a claimed frequency and the measured one that no
-// finding mentions. Crystals are within 100 ppm of the frequency that is printed on them.
+// If a claimed frequency differs from the measured one by at most claimLimit_ppm, no finding
+// mentions that. Crystals are within 100 ppm of the frequency that is printed on them.
 const claimLimit_ppm = 200
 
 func frequencyFinding(f *Frequency, facts Facts) Finding {
