@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// before is the commit of the previous release. As long as no release has a tag, it is a commit
-// whose daemons are in use. This release must understand its formats and messages.
+// The constant before is the commit of the previous release. As long as no release has a tag, it is
+// a commit whose daemons are in use. This release must understand its formats and messages.
 const before = "0b1d7be21537"
 
 // TestBarUpgrade makes a run with a server of the previous release and agents of this one, and a

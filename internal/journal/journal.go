@@ -81,8 +81,8 @@ func Open(root *os.Root, name string, f Format, each func(at int64, content []by
 	return &Journal{file: file, size: whole, cut: size - whole}, nil
 }
 
-// Read calls each for the blocks of a journal that another process may be writing, up to the first
-// torn block. It returns how many bytes it did not read.
+// Read calls the function each for the blocks of a journal that another process may be writing, up
+// to the first torn block. It returns how many bytes it did not read.
 func Read(file *os.File, f Format, each func(at int64, content []byte) error) (int64, error) {
 	size, whole, err := read(file, f, each)
 	return size - whole, err

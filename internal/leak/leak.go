@@ -45,8 +45,8 @@ func look() process {
 	return process{descriptors: descriptors(), goroutines: goleak.IgnoreCurrent()}
 }
 
-// left waits until the process has nothing more than before. It returns an error that names what
-// the process still has in addition.
+// The method left waits until the process has nothing that it did not have before. If the process
+// still has something more then, the error names it.
 func (before process) left(wait time.Duration) error {
 	var err error
 	for end := time.Now().Add(wait); ; time.Sleep(10 * time.Millisecond) {

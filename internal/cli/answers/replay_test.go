@@ -200,7 +200,7 @@ func TestReplayTakesNoMessageBetweenBranches(t *testing.T) {
 		t.Fatal(err)
 	}
 	// If clocks may differ by 1 s, an event of one branch is free with all 40 of the other. The
-	// event with number i of a branch is after the first i+1 of the source.
+	// event with number i of a branch is after the first i+1 events of the source.
 	code, out, errs := cprof("replay", filepath.Join(dir, "fork"), "--epsilon", "1s")
 	if code != 0 || !strings.Contains(out, "free pairs        3,160 could") { // 40·40 + 2·(40·39/2)
 		t.Errorf("exit code %d: %s%s", code, out, errs)
