@@ -124,8 +124,8 @@ func (t tracker) of(kind Kind, shard int) *streamState {
 	return s
 }
 
-// begin notes at which sequence numbers a file begins, according to its header. All rows before
-// these must be in earlier files.
+// The method begin notes at which sequence numbers a file begins, according to its header. All rows
+// before these must be in earlier files.
 func (t tracker) begin(places []Place) {
 	for _, p := range places {
 		t.known(p.Kind, p.Shard, p.Next)
@@ -221,8 +221,8 @@ func (t tracker) pass(shard int, drops []Drop) {
 	}
 }
 
-// wrote notes that the file contains a block. The block's rows end before sequence number to. If
-// the block's kind is Drops, drops is its content.
+// The method wrote notes that the file contains a block. The sequence numbers of the block's rows
+// are below the argument to. If the block's kind is Drops, drops is its content.
 func (t tracker) wrote(kind Kind, shard int, to uint64, drops []Drop) {
 	s := t.of(kind, shard)
 	s.next = max(s.next, to)
