@@ -22,8 +22,8 @@ type Options struct {
 	Only Filter // what is captured; the zero value: everything
 	Also Also   // what is captured beside messages
 
-	// These are for tests. late leaves out hookBegin, as on kernels that lack it. slots is the
-	// number of sockets, and of threads, that have a slot; 0: many.
+	// These are for tests. If late is true, the capture leaves out hookBegin, as on kernels that
+	// lack it. The field slots is the number of sockets, and of threads, that have a slot; 0: many.
 	late  bool
 	slots int
 }

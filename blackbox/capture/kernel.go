@@ -32,7 +32,8 @@ type kernel struct {
 	shared    shared
 }
 
-// load checks and loads the programs, but does not attach them. most limits the bytes of the rings.
+// load checks and loads the programs, but does not attach them. The parameter most limits the bytes
+// of the rings.
 func load(most int, o Options) (*kernel, error) {
 	here := lookAround()
 	if err := here.describesItself(); err != nil {
@@ -341,9 +342,9 @@ func parseDescription(b []byte) description {
 	}
 }
 
-// Check returns an error that says why a capture is not possible here, and what to do. early says
-// whether the kernel shows when a call that sends over TCP begins. Check loads the programs, and
-// removes them again without running them.
+// Check returns an error that says why a capture is not possible here, and what to do. The result
+// early says whether the kernel shows when a call that sends over TCP begins. Check loads the
+// programs, and removes them again without running them.
 func Check() (early bool, err error) {
 	k, err := load(0, Options{})
 	if err != nil {

@@ -19,8 +19,9 @@ const again_ns = 1e9
 // capture forgets the others.
 const most = 1 << 16
 
-// sockets has the sockets that the kernel described, by their cookies. now has the sockets that
-// were described since the last call of forget, and before has the older ones.
+// sockets has the sockets that the kernel described, by their cookies. The field now has the
+// sockets that were described since the last call of forget, and the field before has the older
+// ones.
 type sockets struct {
 	now, before map[uint64]*socket
 	number      uint32 // the newest number of a connection
@@ -185,7 +186,7 @@ func (c *Capture) useThread(thread uint32, stamp_ns, at uint64) {
 	}
 }
 
-// text returns the bytes before the first zero byte. most limits their number.
+// text returns the bytes before the first zero byte. The parameter most limits their number.
 func text(b []byte, most int) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b[:min(len(b), most)])

@@ -23,8 +23,8 @@ const (
 )
 
 // rates returns, for each delay, the logarithm of the rate at which a moment causes calls. The
-// rates come from the delays that are more frequent than by chance. calls is the mean number of
-// calls for each moment.
+// rates come from the delays that are more frequent than by chance. The parameter calls is the mean
+// number of calls for each moment.
 func (l *lag) rates(calls float64) (f [delaySteps]float64) {
 	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
 	for i := range f {
@@ -87,7 +87,8 @@ func (s *sharing) lags(starts, ends []lag) {
 	}
 }
 
-// count counts the lags from all moments to a given one, or in the other direction if sign is -1.
+// count counts the lags from all moments to a given one. If sign is -1, it counts the lags from the
+// given moment to all others.
 func (l *lag) count(all []int64, t, sign, unit int64) {
 	if l.after.n+l.before.n > enoughLags {
 		return
@@ -118,7 +119,7 @@ func (s *sharing) begin(f *first) {
 		tooLate = -10 // for a response after the reply
 		again   = -4  // for each other call of the kind
 	)
-	// In a place with one thread, only the order tells requests apart: see order.
+	// In a place with one thread, only the order tells requests apart: see the type order.
 	same, inTurn := 6.0, 2.0 // for the same thread, and if the request is the next one
 	if s.order != nil && s.order.threads == 1 {
 		same, inTurn = 0, 8

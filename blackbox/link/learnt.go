@@ -184,7 +184,7 @@ func (p *program) score() (sum float64) {
 	return sum
 }
 
-// both returns the weighted mean of two links. part is the weight of x.
+// both returns the weighted mean of two links. The parameter part is the weight of x.
 func both(x, y Link, part float64) Link {
 	causes := map[int32]float64{
 		x.Cause: x.Probability * part,
@@ -252,7 +252,7 @@ func newProgram(places []place, of []int32, quantum int64, old *program) *progra
 
 func compareBool(a, b bool) int { return cmp.Compare(count(a), count(b)) }
 
-// kindOf returns the kind of a send. Calls of one program have one kind, and responses of one
+// kindOf returns the kind of a send. Calls to one program have one kind, and responses to one
 // program have another.
 func (p *program) kindOf(s *send) int32 {
 	if s.answers != 0 {

@@ -39,7 +39,7 @@ func made(app string, requests int, rate float64) *calls.Set {
 
 func pathsRight(s Score) float64 { return float64(s.PathsRight) / float64(s.Paths) }
 
-// The method learnt is better than the others, and its sure links are right.
+// The product's own method (learnt) is better than the others, and its sure links are right.
 func TestLearnt(t *testing.T) {
 	for _, c := range []struct {
 		app   string

@@ -26,9 +26,9 @@ func (lastArrival) Link(seen *calls.Seen) []Link {
 }
 
 // candidates calls the function each once for every send, with the requests that were open at that
-// moment, in the order in which they were received. A request counts as open from slack before its
-// beginning to slack after its end. Of requests that stay open forever, only the last mostOpen
-// count.
+// moment, in the order in which they were received. A request counts as open from a little before
+// its beginning (slack) to the same time after its end. Of requests that stay open forever, only
+// the last mostOpen count.
 func (p *place) candidates(slack int64, each func(s send, open []int32)) {
 	var open, own []int32
 	next, endless := 0, 0

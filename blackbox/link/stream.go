@@ -104,8 +104,8 @@ func (s *Stream) sort() {
 	s.seen.Calls, s.id, s.linked = all, id, linked
 }
 
-// forget leaves out linked calls: those that began more than a window before call n, unless they
-// are among the requests that were still open then. Of these, at most a window is kept.
+// forget leaves out the linked calls that began more than a window before call n. But it keeps
+// those of them that were still open at that moment, and at most a window of these.
 func (s *Stream) forget(n int) {
 	if n == len(s.seen.Calls) {
 		return

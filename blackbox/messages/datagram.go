@@ -268,13 +268,13 @@ func translates(s, r *socket) (t translation, near bool) {
 	return t, false
 }
 
-// plain writes an IPv4 address as such, even if the socket is one for IPv6.
+// plain returns an IPv4 address in the form of IPv4, even if the socket has it in the form of IPv6.
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// covers reports whether a socket whose own address is local receives what is sent to address. A
-// socket need not be bound to a single address.
+// covers reports whether a socket receives what is sent to a given address. The parameter local is
+// the socket's own address, or all addresses of its machine.
 func covers(local, address netip.AddrPort) bool {
 	return local.Port() == address.Port() &&
 		(!local.Addr().IsValid() || local.Addr().IsUnspecified() || local.Addr() == address.Addr())

@@ -63,9 +63,9 @@ type found struct {
 	answers        bool
 }
 
-// observe makes calls from sockets. time converts stamps to ns of one scale, in which the stamps of
-// one node keep their distances. refuted reports whether one of two given calls cannot have sent
-// what the other received.
+// observe makes calls from sockets. The function time converts stamps to ns of one scale, in which
+// the stamps of one node keep their distances. The function refuted reports whether one of two
+// given calls cannot have sent what the other received.
 func observe(sockets []*messages.Socket, time func(*messages.Call) int64,
 	refuted func(sent, received *messages.Call) bool) *Seen {
 	o := &observer{places: map[process]int32{}, outside: map[string]int32{},
