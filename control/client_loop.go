@@ -96,7 +96,8 @@ func (l *Client) notice(s *sending) {
 }
 
 // isStuck reports whether the dealer has accepted no message for stuckLimit, although some wait.
-// before is the number of messages that waited before the dealer was last offered them.
+// The parameter before is the number of messages that waited before the dealer was last offered
+// them.
 func (s *sending) isStuck(before int) bool {
 	switch {
 	case len(s.waiting) == 0 || len(s.waiting) < before:

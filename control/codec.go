@@ -74,9 +74,9 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// Encode returns the frames of a message. request is the number of the request: the sender of a
-// request chooses it, and the answer repeats it. If every receiver would refuse the message, Encode
-// returns an error with the reason.
+// Encode returns the frames of a message. The parameter request is the number of the request: the
+// sender of a request chooses this number, and the answer repeats it. If every receiver would
+// refuse the message, Encode returns an error with the reason.
 func Encode(m Message, request uint64) ([][]byte, error) { return encode(m, request, Current) }
 
 func encode(m Message, request uint64, speaks Version) ([][]byte, error) {

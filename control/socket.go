@@ -160,7 +160,7 @@ func (l *loop) ring() {
 	}
 }
 
-// take returns the queued messages. closed says that the loop's goroutine must end.
+// take returns the queued messages. The result closed says that the loop's goroutine must end.
 func (l *loop) take() (queue []outgoing, closed bool) {
 	for {
 		if _, err := l.bell.RecvBytes(zmq4.DONTWAIT); err != nil {
