@@ -135,8 +135,8 @@ func (c *core) send(to control.Peer, request uint64, m control.Message) {
 	}
 }
 
-// ask sends a request to a node. It calls done once, with the answer or with an error. There is an
-// error if the node refuses, is gone, or does not answer within the limit.
+// ask sends a request to a node. It calls the function done once, with the answer or with an error.
+// There is an error if the node refuses, is gone, or does not answer within the limit.
 func (c *core) ask(
 	n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error),
 ) {

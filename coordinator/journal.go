@@ -265,8 +265,8 @@ func (c *core) restoreBlock(content []byte, nodes map[string]notedNode) error {
 	return nil
 }
 
-// restorePair applies a line and the pair after it. If more is true, the pair's trains are added to
-// those that are known. Otherwise they replace them.
+// restorePair applies a line and the pair after it. If the parameter more is true, the trains in
+// the block are added to those that are known. Otherwise they replace the known ones.
 func (c *core) restorePair(text []byte, more bool) error {
 	line, data, _ := bytes.Cut(text, []byte("\n"))
 	var n notedPair

@@ -12,8 +12,8 @@ import (
 )
 
 // In a large fleet with a small job, most nodes log nothing. If such a node itself says that it
-// logged nothing, its logs do not count as missing. In all other cases, the logs of a node without
-// logs are missing.
+// logged nothing, its logs do not count as missing. In all other cases, the run says that the logs
+// of such a node are missing.
 func TestNodesThatLoggedNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(f *fleet, idle *fakeClient)

@@ -33,7 +33,7 @@ type Store struct {
 }
 
 // OpenStore opens a server's directory and locks out other servers. It creates the directory if it
-// does not exist. runs is a separate directory for runs.
+// does not exist. The parameter runs is a separate directory for runs.
 func OpenStore(dir, runs string) (*Store, error) {
 	runs, err := filepath.Abs(runs) // users see the paths of runs, and work in other directories
 	if err != nil {
