@@ -68,9 +68,9 @@ func (f *fakePair) passed(t *testing.T, e Exchange) {
 	}
 }
 
-// Whatever the rate of an interface's clock is, however it wanders within what is said about it,
-// whatever slews CLOCK_REALTIME meanwhile, and however long packets take in a node: no packet left
-// before its stamp, and none arrived after it.
+// An interface's clock may run at any rate and wander as far as its settings say, CLOCK_REALTIME
+// may be slewed, and packets may stay in a node for any time. Still no packet left before its
+// stamp, and none arrived after its stamp.
 func TestHardwareStampsHoldTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 500

@@ -104,7 +104,8 @@ type body struct {
 	received stamp // receive stamp of the probe that this packet answers
 
 	// An answer cannot carry its own transmit stamp, so it carries that of the session's previous
-	// answer. previous is the sequence number of that answer, and answered is its stamp.
+	// answer. The field previous is the sequence number of that answer, and the field answered is
+	// the stamp of that answer.
 	previous uint32
 	answered stamp
 

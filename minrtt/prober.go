@@ -38,7 +38,8 @@ type Prober struct {
 	counts                 Counts
 
 	// ownClock and peersClock are made from own and peers, which describe the clocks of both nodes.
-	// refuted says that a stamp refuted one of the two clocks in the current call of fill.
+	// The field refuted says that a stamp refuted one of the two clocks in the current call of
+	// fill.
 	ownClock, peersClock *realtime
 	refuted              bool
 }

@@ -57,8 +57,8 @@ func (f *fakePair) truths(t *testing.T, ms []Meeting) {
 	}
 }
 
-// Whatever the rate of a shared clock is, however it wanders within what is said about it, and
-// however long readings and packets take: every meeting happened.
+// A shared clock may run at any rate and wander as far as its settings say, and readings and
+// packets may take any time. Still every meeting happened.
 func TestMeetings(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 1000
