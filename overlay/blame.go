@@ -83,8 +83,8 @@ type budget struct {
 	last        Time
 }
 
-// take reports whether the budget has room for one more walk. flood is true if the sender has sent
-// more walks than any honest node would.
+// take reports whether the budget has room for one more walk. The result flood is true if the
+// sender has sent more walks than any honest node would.
 func (b *budget) take(now Time) (ok, flood bool) {
 	b.refill(now)
 	if b.abuse+1 > FloodFactor*WalksBurst {

@@ -150,10 +150,11 @@ type Result struct {
 	Missed float64
 }
 
-// missed returns the probability that walks missed a node. known is the number of known nodes that
-// have facts. meetings is how often the walks met hints of these nodes. The number of meetings with
-// one node's hints has a Poisson distribution, with the same unknown mean m for each node. The
-// result's mean is exp(-m·known/(known+1)), a little more than the truth, exp(-m).
+// missed returns the probability that walks missed a node. The parameter known is the number of
+// nodes that the searching node knows to have facts. The parameter meetings is how often the walks
+// met hints of these nodes. The number of meetings with one node's hints has a Poisson
+// distribution, with the same unknown mean m for each node. The result's mean is
+// exp(-m·known/(known+1)), a little more than the truth, exp(-m).
 func missed(known, meetings int) float64 {
 	if known == 0 {
 		return 1

@@ -174,9 +174,9 @@ type climbs struct {
 }
 
 // Climb looks for nodes that are hot by a kind of heat. It sends HeatWalks walks, which climb from
-// random nodes. It calls done once, with the nodes where walks ended, the hottest first. These
-// probably include the hottest node of the fleet, but not certainly. Nobody can check what a node
-// says about its own heat.
+// random nodes. It calls the function done once, with the nodes where walks ended, the hottest
+// first. These probably include the hottest node of the fleet, but not certainly. Nobody can check
+// what a node says about its own heat.
 func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
 	n.at(now)
 	if !validHeat(by) {

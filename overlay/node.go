@@ -192,7 +192,8 @@ func (n *Node) deadline() Time {
 	return min(at, n.queueDue(), n.advertiseAt, n.warmAt, n.seekAt, n.probeAt, n.repickAt)
 }
 
-// Receive handles a message. from is the node that sent it, according to the transport.
+// Receive handles a message. The parameter from is the node that sent the message, according to the
+// transport.
 func (n *Node) Receive(now Time, from Name, m Message) {
 	n.at(now)
 	if !from.valid() || from == n.self {

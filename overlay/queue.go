@@ -207,8 +207,9 @@ type taking struct {
 }
 
 // Take takes an item of a queue from this node or, if this node has none, from a node to which a
-// climb leads. It calls done once. If it got no item, ok is false: probably no node has a free one.
-// If it got an item, this node renews the item's lease until [Node.Finish] is called.
+// climb leads. It calls the function done once. If it got no item, ok is false: probably no node
+// has a free one. If it got an item, this node renews the item's lease until [Node.Finish] is
+// called.
 func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
 	n.at(now)
 	if err := checkItem(queue, ""); err != nil {

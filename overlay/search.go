@@ -57,8 +57,8 @@ type search struct {
 }
 
 // Search looks for a node with a fact that matches a pattern of package path, such as
-// "channel=parser/[0-9]*". It calls done once, either before it returns or in a later call of
-// Receive or Tick. The node in the result has confirmed the fact itself.
+// "channel=parser/[0-9]*". It calls the function done once, either before it returns or in a later
+// call of Receive or Tick. The node in the result has confirmed the fact itself.
 func (n *Node) Search(now Time, pattern string, done func(Result)) error {
 	n.at(now)
 	if _, err := path.Match(pattern, ""); err != nil || len(pattern) > MaxFact {
