@@ -18,8 +18,8 @@ type links struct {
 	made  []logstore.Link // the others; both are sorted by child
 }
 
-// maxMakers limits the search for the tuples of which an event's tuple was made: when it has found
-// this number of tuples, it looks no further.
+// maxMakers limits the search for the tuples of which an event's tuple was made: the search ends
+// when it has found this number of tuples.
 const maxMakers = 10_000
 
 // readLinks reads the links of a segment.

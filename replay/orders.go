@@ -19,9 +19,9 @@ type Orders struct {
 	need  [][]int32 // of each event: how many events of each lane are before it
 }
 
-// NewOrders returns the orders of events. lane says to which node each event belongs. A node's
-// events must be numbered in the order in which they happened. before must be a partial order that
-// includes the order of each node's events.
+// NewOrders returns the orders of events. The slice lane says to which node each event belongs. A
+// node's events must be numbered in the order in which they happened. The function before must be a
+// partial order that includes the order of each node's events.
 func NewOrders(lane []int, before func(i, j int) bool) *Orders {
 	o := &Orders{lane: lane, place: make([]int, len(lane)), need: make([][]int32, len(lane))}
 	for i, l := range lane {
@@ -87,7 +87,7 @@ func (o *Orders) Free() (pairs uint64) {
 	for j := range o.need {
 		for l, events := range o.lanes {
 			if l > o.lane[j] {
-				// the number of the lane's events that event j is before
+				// The number of events of the lane that come after event j.
 				after := len(events) - sort.Search(len(events), func(k int) bool {
 					return o.Before(j, events[k])
 				})

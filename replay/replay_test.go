@@ -176,8 +176,8 @@ func (j *job) run(t testing.TB, points int) *Run {
 	return r
 }
 
-// truth returns what causality and time imply by definition: the transitive closure of three
-// orders, that of the events of each node, that of the messages and that of the intervals.
+// truth returns what causality and time imply by definition: the transitive closure of three orders
+// together: those of each node's events, of the messages and of the intervals.
 func (j *job) truth() [][]bool {
 	before := make([][]bool, len(j.all))
 	for i, e := range j.all {
