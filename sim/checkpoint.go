@@ -128,8 +128,8 @@ func (w *World) decodeWorld(from []byte, id [32]byte) error {
 }
 
 // WriteCheckpoint writes the shards of this process, and the state that all processes have in
-// common. id names the simulation: a checksum of its configuration. If there are other processes,
-// each of them must call it between the same two windows.
+// common. The parameter id is a checksum of the simulation's configuration, which identifies the
+// simulation. If there are other processes, each of them must call it between the same two windows.
 func (w *World) WriteCheckpoint(to io.Writer, id [32]byte) error {
 	if _, err := w.earliest(); err != nil {
 		return err

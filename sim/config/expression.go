@@ -42,7 +42,8 @@ type reader struct {
 func quote(s string) string { return strconv.Quote(s) }
 func itoa(n int) string     { return strconv.Itoa(n) }
 
-// evaluate computes the value of an expression. key is the key that has the expression.
+// evaluate computes the value of an expression. The parameter key is the key whose value the
+// expression is.
 func (f *File) evaluate(key, text string, depth int) (value, error) {
 	if depth > maxDepth {
 		return value{}, fmt.Errorf("it uses itself, or a chain of more than %d keys",

@@ -36,7 +36,7 @@ const (
 	maxLineLength = 1 << 16
 )
 
-// Parse reads a configuration. name is used in errors.
+// Parse reads a configuration. The parameter name is the file's name in errors.
 func Parse(name string, r io.Reader) (*File, error) {
 	f := &File{Name: name, entries: map[string]*entry{}, known: map[string]bool{},
 		unused: map[string]bool{}}
