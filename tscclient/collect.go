@@ -113,7 +113,7 @@ func (l *Link) Finish(ctx context.Context, w Work, done bool) (bool, error) {
 }
 
 // fetchRetry is the time after which a node is asked again for what did not come. fetchTries is the
-// largest number of times in a row that nothing may come.
+// largest number of such requests in a row without a new part of the file.
 const (
 	fetchRetry = 300 * time.Millisecond
 	fetchTries = 20

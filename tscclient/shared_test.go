@@ -193,7 +193,7 @@ func TestRefusedClockIsNamed(t *testing.T) {
 	}
 }
 
-// Reports carry meetings with the number of their train.
+// In a report, each meeting has the number of its train.
 func TestReportedMeetings(t *testing.T) {
 	s := &simulation{r: seed.Random(t), now: 1e12, lie_ns: func(uint64) float64 { return 0 }}
 	b := batch{Trains: []minrtt.Train{s.train(), s.train()}, SharedClock: "lies"}
