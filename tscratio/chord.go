@@ -75,8 +75,8 @@ func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 // scratch is memory that chordsWithin reuses from one window to the next.
 type scratch struct{ lower, upper []point }
 
-// steepest returns the steepest chord that leads from a point of first to a later point of second.
-// Both slices must be sorted by c. It also reports whether there is any chord.
+// steepest returns the steepest chord that leads from a point in the slice first to a later point
+// in the slice second. Both slices must be sorted by c. It also reports whether there is any chord.
 //
 // It improves one chord step by step, as Newton's method does. Among all chords, the one that rises
 // most above the current slope is steeper than the current chord. When no chord rises above the

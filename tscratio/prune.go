@@ -214,8 +214,9 @@ next:
 }
 
 // rateBetween returns the interval of the rate that two trains prove. The arguments are the anchors
-// of the earlier train, then the anchors of the later one. apart is the uncertainty of the distance
-// between two readings of B. If the anchors prove no upper limit, rateBetween reports false.
+// of the earlier train, then the anchors of the later one. The parameter apart is the uncertainty
+// of the distance between two readings of B. If the anchors prove no upper limit, rateBetween
+// reports false.
 func rateBetween(lower, upper, laterLower, laterUpper reading, apart uint64) (RateInterval, bool) {
 	var r RateInterval
 	rise, run := down(laterLower.a, upper.a), up(down(laterLower.b, upper.b), apart)

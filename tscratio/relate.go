@@ -122,8 +122,8 @@ func (e *evidence) places(domain Interval) []uint64 {
 // makes the pieces. If the constraints at one place refute r.Wander, it stops and returns a larger
 // wander. The true wander is at least as large.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
-	// A reading further than reach from a knot is not translated: the wander would allow any value,
-	// or the numbers would be too large.
+	// If the distance of a reading from a knot exceeds reach, the knot does not translate the
+	// reading: the wander would allow any value, or the numbers would be too large.
 	reach := down(r.Wander.reach(r.window_cycles), e.from.Quantum_cycles)
 	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
 	var ys []uint64
@@ -189,10 +189,10 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	return 0, nil
 }
 
-// reached returns the largest distance from a knot at which a reading is still translated by that
-// knot, on the side of one neighbouring knot. half is half of the distance between the two knots: a
-// reading beyond it is nearer to the neighbour. If apart is true, knots between the two were left
-// out. Then the extrapolation limit applies instead of reach.
+// reached looks at the readings between a knot and its neighbour on one side. It returns the
+// largest distance from the knot at which the knot still translates a reading. half is half of the
+// distance between the two knots: a reading beyond it is nearer to the neighbour. If apart is true,
+// knots between the two were left out. Then the extrapolation limit applies instead of reach.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
