@@ -111,9 +111,9 @@ func (c *clocks) forget() {
 	c.views, c.ways = map[string]*tscratio.View{}, map[[2]string]*tscratio.Ways{}
 }
 
-// choose returns the reference, which must send Samples. wanted is the name of the run's reference:
-// if that node sends and is not virtual, choose returns it. If not, choose returns the present
-// reference if it still sends, and otherwise the first sender that is not virtual.
+// choose returns the reference, which must send Samples. The parameter wanted is the name of the
+// run's reference: if that node sends and is not virtual, choose returns it. If not, choose returns
+// the present reference if it still sends, and otherwise the first sender that is not virtual.
 func (c *clocks) choose(senders []*node, wanted string) (reference *node) {
 	for _, n := range senders {
 		if n.Name == c.reference {

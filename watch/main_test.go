@@ -256,7 +256,7 @@ func newFleet(t *testing.T, config func(name string, now virtual.Physical) vnode
 
 func (f *fleet) start(j job) *exec.Cmd { return f.startTo(j, nil) }
 
-// startTo starts a process of the test. Its standard output goes to out.
+// startTo starts a process of the test. The process's standard output goes to the writer out.
 func (f *fleet) startTo(j job, out io.Writer) *exec.Cmd {
 	f.t.Helper()
 	text, err := json.Marshal(j)
@@ -323,7 +323,7 @@ func (f *fleet) open(name string) {
 	})
 }
 
-// watch asks the server and makes a picture every period, until show returns false.
+// watch asks the server and makes a picture every period, until the function show returns false.
 func (f *fleet) watch(v *View, show func(*Picture) bool) {
 	f.t.Helper()
 	for {
