@@ -121,5 +121,5 @@ func describe(at blackbox.Place) string {
 	return text[:min(len(text), maxPlace)]
 }
 
-// maxPlace keeps what a program says about itself from filling the headers of logs.
+// maxPlace limits what a program says about itself, so that this does not fill the headers of logs.
 const maxPlace = 200
