@@ -90,7 +90,8 @@ func (c *counts) merge(d *counts) {
 	}
 }
 
-// each calls tell for every bucket that is not empty, in rising order, until tell returns false.
+// each calls the function tell for every bucket that is not empty, in rising order, until tell
+// returns false.
 func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
 	for i := len(c.negative) - 1; i >= 0; i-- {
 		if c.negative[i] == nil {

@@ -153,7 +153,7 @@ func (w *gatherer) chainByHash() {
 	}
 }
 
-// each calls tell for every id of the partition, with the events of that id.
+// each calls the function tell for every id of the partition, with the events of that id.
 func (w *gatherer) each(tell func(id uint64, events []passage)) {
 	if w.paged {
 		w.eachPage(func(first uint64, p *page) {

@@ -173,8 +173,8 @@ func (w *gatherer) findPages() bool {
 	return pages <= n/leastPerPage+1
 }
 
-// eachPage fills one page after another. It calls tell with each page and the id of the page's
-// first row.
+// eachPage fills one page after another. It calls the function tell with each page and the id of
+// the page's first row.
 func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	if w.page == nil {
 		w.page = new(page)

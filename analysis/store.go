@@ -142,8 +142,9 @@ func bytesOf[T any](rows []T) []byte {
 		len(rows)*int(rowBytes[T]()))
 }
 
-// each calls tell for every stretch of a partition's rows that comes from one source. Rows in
-// memory are not copied. Rows in the file are read into a buffer, which may grow and is returned.
+// each calls the function tell for every stretch of a partition's rows that comes from one source.
+// Rows in memory are not copied. Rows in the file are read into a buffer, which may grow and is
+// returned.
 func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source int32)) ([]T, error) {
 	inFile := 0
 	for _, c := range s.chunks[partition] {
