@@ -48,8 +48,8 @@ type turn struct {
 }
 
 // quietest returns how long additions take in the quietest turns. In a twentieth of the turns they
-// take less than the returned value. quietest ignores these turns, because an interruption of the
-// base makes a few turns look quieter than they are.
+// take less than the returned value. The function quietest ignores these turns, because an
+// interruption of the base makes a few turns look quieter than they are.
 func quietest(all []turn) float64 {
 	if len(all) == 0 {
 		return 0

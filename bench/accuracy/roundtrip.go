@@ -70,7 +70,8 @@ func (l *lab) roundTrips(ctx context.Context, to *RoundTrips) error {
 	return nil
 }
 
-// on runs f on a CPU. The returned function calls stop, waits for f to end, and returns the error.
+// on runs f on a CPU. The returned function calls the function stop, waits for f to end, and
+// returns the error.
 func on(cpu int, stop func(), f func()) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- host.OnCore(cpu, f) }()

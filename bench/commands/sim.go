@@ -133,7 +133,7 @@ type simBench struct {
 	bars []proof.Bar
 }
 
-// run runs one simulation and adds its row, which run returns.
+// run runs one simulation and adds its row, which the method run returns.
 func (b *simBench) run(experiment, configuration string, nodes, workers int,
 	set map[string]string) (*simRow, simulate.Result, error) {
 	b.show(fmt.Sprintf("%s: %d nodes, %d workers", experiment, nodes, workers))

@@ -384,7 +384,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// until waits until done returns true.
+// The method until waits until the function done returns true.
 func (w *watched) until(ctx context.Context, what string, done func() (bool, error)) error {
 	limit := 5 * time.Minute * time.Duration(w.o.Slower)
 	for began := time.Now(); time.Since(began) < limit; {
