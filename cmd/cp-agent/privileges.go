@@ -20,8 +20,8 @@ import (
 const droppedVariable = "CLOUDPROFILER_AGENT_DROPPED"
 
 // drop replaces this process by a new process of the same program that has fewer privileges: it
-// runs as another user, or as root without capabilities. drop returns only if there is an error or
-// nothing to drop.
+// runs as another user, or as root without capabilities. The function drop returns only if there is
+// an error or nothing to drop.
 //
 // If C code is linked in, a Go program cannot drop the capabilities of all its threads. But if one
 // thread drops its privileges and then executes a program, the whole new process lacks them.
@@ -163,8 +163,8 @@ func becomeUser(c config, keep []uintptr) error {
 	if err := giveState(state, uid, gid); err != nil {
 		return fmt.Errorf("become user %q: %w", c.User, err)
 	}
-	// These raw system calls change only this thread, which will execute the program. The functions
-	// of package syscall would change all threads.
+	// These raw system calls the function change only this thread, which will execute the program.
+	// The functions of package syscall would change all threads.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("become user %q: leave root's groups: %w", c.User, errno)
 	}
