@@ -73,8 +73,8 @@ type source struct {
 	told  told // what the last Sample said
 }
 
-// open opens a ring and its log. If isNew is true and the ring has a log already, open returns an
-// error.
+// open opens a ring and its log. If isNew is true and the ring has a log already, the method open
+// returns an error.
 func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	c, err := ring.OpenConsumer(path)
 	if err != nil {
