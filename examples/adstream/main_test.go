@@ -141,7 +141,7 @@ func TestOneNodeEnds(t *testing.T) {
 				nodes = append(nodes, start(t, "-node", node, "-placement", file,
 					"-rings", dir+"/rings", "-logs", dir+"/logs", "-tuples", "1000000"))
 			}
-			// The job is under way once count has logged some tuples.
+			// The job is under way once the operator count has logged some tuples.
 			for {
 				logs, _ := filepath.Glob(dir + "/logs/b/count#0~end.*.cplog")
 				if len(logs) == 1 {

@@ -86,7 +86,8 @@ func (s *split) keep(dirs []string) error {
 	return nil
 }
 
-// read reads a log. Each log counts its connections from 1, so read gives them other numbers.
+// read reads a log. Each log counts its connections from 1, so the method read gives them other
+// numbers.
 func (s *split) read(r *logstore.Reader) (all []timed, err error) {
 	s.logs++
 	number := func(n uint32) uint32 { return s.logs<<20 | n }

@@ -111,8 +111,8 @@ func readMade(dirs ...string) (made map[uint64][]uint64, err error) {
 	return made, err
 }
 
-// readBlocks reads the logs in some directories. It calls take with each block and the block's
-// point.
+// readBlocks reads the logs in some directories. It calls the function take with each block and the
+// block's point.
 func readBlocks(take func(point string, b *logstore.Block), dirs ...string) error {
 	for _, dir := range dirs {
 		segments, err := logstore.Segments(dir)

@@ -140,7 +140,7 @@ func (b *broker) publish(tuples []generator.Tuple) (taken int, err error) {
 	return taken, nil
 }
 
-// consume calls done for every tuple that the stream delivers.
+// consume calls the function done for every tuple that the stream delivers.
 func (b *broker) consume(
 	ctx context.Context, done func(ids ...uint64),
 ) (jetstream.ConsumeContext, error) {

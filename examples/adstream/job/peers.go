@@ -59,7 +59,7 @@ var errPeer = errors.New("another node's part of the job failed")
 func (j *runner) stateOf(node string) string { return j.name + ".state." + node }
 
 // watchPeers answers requests for the state of this process's nodes, and asks all other nodes for
-// their state. It calls cancel when another node has failed or is lost.
+// their state. It calls the function cancel when another node has failed or is lost.
 func (j *runner) watchPeers(ctx context.Context, cancel context.CancelCauseFunc) (*peers, error) {
 	p := &peers{runner: j, parted: make(chan struct{}), cancel: cancel}
 	running := stateRunning
