@@ -12,10 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// For each tuple that has a duration of a span, between returns when the tuple truly passed the
-// span's two points. These moments are readings of the first node. It returns nil if an id was
-// logged twice at one of the points, because then the analysis must guess which events belong
-// together.
+// For each tuple that has a duration of a span, the function between returns when the tuple truly
+// passed the span's two points. These moments are readings of the first node. It returns nil if an
+// id was logged twice at one of the points, because then the analysis must guess which events
+// belong together.
 func between(j *simrun.Job, s *Span) (stays [][2]uint64) {
 	reference := j.Nodes[0]
 	reference.Quantum = 1

@@ -165,7 +165,8 @@ func (c counts) append(to []byte) []byte {
 	return to
 }
 
-// readCounts calls tell for each encoded count. It returns false if the encoding is invalid.
+// readCounts calls the function tell for each encoded count. It returns false if the encoding is
+// invalid.
 func readCounts(data []byte, tell func(instance uint32, high bool, bucket int, n uint64)) bool {
 	key, r := uint64(0), reader{data: data}
 	for len(r.data) > 0 {

@@ -201,7 +201,7 @@ func (x *Index) sealed(offset, length, most uint64) ([]byte, error) {
 	return b[:length], sum(b[:length], binary.LittleEndian.Uint32(b[length:]), offset)
 }
 
-// block calls tell for each item of a block.
+// block calls the function tell for each item of a block.
 func (x *Index) block(n *node, tell func(*item)) error {
 	b, err := x.sealed(n.offset, n.length, maxBlock)
 	if err != nil {

@@ -89,8 +89,8 @@ func readItem(r *reader, i *item) {
 	}
 }
 
-// reader reads numbers of variable length. After the first invalid number bad is true, and all
-// further numbers are 0.
+// reader reads numbers of variable length. After the first invalid number, the field bad is true,
+// and all further numbers are 0.
 type reader struct {
 	data []byte
 	bad  bool

@@ -115,8 +115,8 @@ func (q *question) fail(format string, args ...any) {
 	}
 }
 
-// number returns a parameter, which must lie between two limits. If it is missing, number returns
-// the given default.
+// number returns a parameter, which must lie between two limits. If it is missing, the method
+// number returns the given default.
 func (q *question) number(name string, otherwise, least, most int64) int64 {
 	text := q.r.FormValue(name)
 	if text == "" {
