@@ -444,7 +444,7 @@ func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
 }
 
 // blame records why the thread is behind from now on, and when that cause ended. If the thread
-// already has a cause, blame does nothing.
+// already has a cause, the method blame does nothing.
 func (t *sendThread) blame(cause *uint64, over uint64) {
 	if t.cause == nil {
 		t.cause, t.over = cause, over

@@ -91,7 +91,8 @@ func (s *sequence) seeEarlier(count uint64) {
 }
 
 // lost returns the number of ids that are missing between those that arrived. If the source has
-// sent its end, lost also counts the ids that are missing before the first and after the last.
+// sent its end, the method lost also counts the ids that are missing before the first and after the
+// last.
 func (s *sequence) lost() uint64 {
 	n := s.forgotten
 	for _, g := range s.gaps {

@@ -137,7 +137,7 @@ func newSocket(kind zmq4.Type, notify onPeers) (*socket, error) {
 	return s, nil
 }
 
-// monitor watches the socket's connections through a second socket, and calls notify.
+// monitor watches the socket's connections through a second socket, and calls the function notify.
 func (s *socket) monitor(notify onPeers) error {
 	name := C.CString("inproc://peers")
 	defer C.free(unsafe.Pointer(name))
