@@ -43,7 +43,7 @@ func (c *Channel) aim(set *adopted) {
 	}
 }
 
-// current returns the settings that apply now. If they are new, current adopts them.
+// current returns the settings that apply now. If they are new, the method current adopts them.
 func (c *Channel) current() *adopted {
 	if raceBuild && c.writer != writerMany {
 		c.turn++ // not atomic on purpose: the race detector reports a second writer
@@ -137,8 +137,8 @@ func (c *Channel) LogAt(counter, id uint64) {
 	c.given = 0
 }
 
-// stamp returns the stamp that LogAt was given. If there is none, stamp reads the counter with the
-// instruction in Options.Stamp.
+// stamp returns the stamp that LogAt was given. If there is none, the method stamp reads the
+// counter with the instruction in Options.Stamp.
 func (c *Channel) stamp() uint64 {
 	if c.given != 0 {
 		return c.given

@@ -187,9 +187,9 @@ func (s *stepped) run(o order) {
 	s.answer()
 }
 
-// step makes the program carry out an order in steps. It calls visit before the first instruction,
-// when at is 0, and after each instruction. In the last call, returned is true, because the order
-// has ended. If visit returns false, step kills the program there.
+// step makes the program carry out an order in steps. It calls the function visit before the first
+// instruction, when at is 0, and after each instruction. In the last call, returned is true,
+// because the order has ended. If visit returns false, the method step kills the program there.
 func (s *stepped) step(o order, visit func(at int, returned bool) bool) {
 	s.t.Helper()
 	if err := s.try(o, visit); err != nil {
