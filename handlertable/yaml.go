@@ -190,7 +190,7 @@ func (p *parser) rule(node *yaml.Node) Rule {
 }
 
 // mapping returns the values of a mapping by key. The mapping may have only the given keys, and
-// each only once. If the node is not a mapping, mapping returns nil.
+// each only once. If the node is not a mapping, the method mapping returns nil.
 func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[string]*yaml.Node {
 	if node.Kind != yaml.MappingNode {
 		p.fail(node.Line, "%s is not made of keys and values: it takes %s",
