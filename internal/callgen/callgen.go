@@ -103,7 +103,7 @@ func (s *simulation) after(us float64, do func()) { s.at(s.now+int64(us*1000), d
 // network draws the time that a message takes.
 func (s *simulation) network() float64 { return 40 + 30*s.random.ExpFloat64() }
 
-// send makes a call, and runs done when its response has arrived.
+// send makes a call, and calls the function done when the response has arrived.
 func (s *simulation) send(from, cause, path int32, t Target, done func()) {
 	to := s.services[t.Service]
 	n := int32(len(s.set.Calls))
@@ -142,7 +142,7 @@ func (s *service) release() {
 	next()
 }
 
-// steps runs the remaining steps of a script, and then done.
+// steps runs the remaining steps of a script, and then the function done.
 func (s *simulation) steps(at *service, call, path int32, rest []Step, done func()) {
 	if len(rest) == 0 {
 		done()

@@ -47,7 +47,7 @@ func rough(seed uint64, times int, start func(socket int, work func(*talker)), m
 	}
 }
 
-// some sends some messages, and returns how many bytes they have.
+// The method some sends some messages, and returns how many bytes they have.
 func (t *talker) some() (bytes int) {
 	for range 1 + t.random.IntN(4) {
 		n := 1 + t.random.IntN(400)

@@ -224,7 +224,8 @@ func TestDashboardsAreWhole(t *testing.T) {
 	}
 }
 
-// once has what scraped returned first: two tests need it, and starting a fleet takes seconds.
+// The variable once has what the function scraped returned first: two tests need it, and starting a
+// fleet takes seconds.
 var once struct {
 	labels map[string][]string
 	texts  []string
@@ -310,8 +311,8 @@ func free(t *testing.T) string {
 
 var series = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? `)
 
-// scrape adds the labels of the metrics at a URL. If the daemon does not answer yet, scrape adds
-// nothing. It returns all that the URL contains.
+// scrape adds the labels of the metrics at a URL. If the daemon does not answer yet, the function
+// scrape adds nothing. It returns all that the URL contains.
 func scrape(all map[string][]string, url string) string {
 	answer, err := http.Get(url)
 	if err != nil {

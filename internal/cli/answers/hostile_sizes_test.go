@@ -76,8 +76,8 @@ func TestBarHostileSizes(t *testing.T) {
 const hostileMemory_bytes = 1 << 30
 
 // The function look makes runs with files of hostile sizes. blocks is the number of blocks in a
-// file with rows. For each run, look starts a separate process that asks all questions about the
-// run. It calls tell with the memory that this process used.
+// file with rows. For each run, the function look starts a separate process that asks all questions
+// about the run. It calls the function tell with the memory that this process used.
 func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64)) {
 	t.Helper()
 	for name, harm := range map[string]func(run string) error{

@@ -260,7 +260,8 @@ func TestShortSpan(t *testing.T) {
 	}
 }
 
-// An answer without durations says that no tuple was seen at two points only if that is true.
+// If an answer has no durations, it says that no tuple was seen at two points, but only if this is
+// so.
 func TestWhyThereAreNoDurations(t *testing.T) {
 	a := &analysis.Answer{Points: []analysis.Point{{Tuples: 20}, {Tuples: 20}}}
 	for tuples, want := range map[uint64]string{

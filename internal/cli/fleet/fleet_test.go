@@ -118,8 +118,8 @@ func (f *aFleet) join(name string, more ...string) (leave func()) {
 	return func() { link.Close() }
 }
 
-// want runs cprof and checks the exit code. The output must contain the text. want returns the
-// output.
+// want runs cprof and checks the exit code. The output must contain the text. The method want
+// returns the output.
 func (f *aFleet) want(code int, text string, args ...string) string {
 	f.t.Helper()
 	got, stdout, stderr := cprof(args...)

@@ -71,7 +71,7 @@ went away.`,
 	return cmd
 }
 
-// portsFrom returns n addresses: at, and the same with each of the next n − 1 ports.
+// portsFrom returns n addresses: the address at, and the same with each of the next n − 1 ports.
 func portsFrom(at string, n int) ([]string, error) {
 	if n == 1 {
 		return []string{at}, nil

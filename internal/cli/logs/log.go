@@ -135,7 +135,7 @@ func logsBelow(path string) (logs []aLog, err error) {
 }
 
 // departures lists how the files of a directory differ from its manifest. If there is no manifest,
-// departures returns nothing.
+// the function departures returns nothing.
 func departures(dir string) ([]logstore.Departure, error) {
 	manifest, err := logstore.ReadManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -141,7 +141,8 @@ func explainRelate(err error, w, most tscratio.Wander) error {
 	return err
 }
 
-// side returns the side of the pair whose node has this name. If name is empty, it returns other.
+// side returns the side of the pair whose node has this name. If name is empty, it returns the
+// argument other.
 func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (tscratio.Side,
 	error) {
 	switch name {
