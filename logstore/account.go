@@ -148,8 +148,8 @@ func (t tracker) known(kind Kind, shard int, next uint64) {
 }
 
 // The method accept notes that a block with these rows was read. It returns the range of rows that
-// no earlier block contained. If there are several such ranges, which no writer causes, accept
-// returns the first.
+// no earlier block contained. If there are several such ranges, which no writer causes, the method
+// accept returns the first.
 func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	s := t.of(kind, shard)
 	read := Range{max(first, s.from), first + uint64(rows)}

@@ -17,7 +17,7 @@ type merged struct {
 }
 
 // take splits a column by source. If there is only one source, or too many, splitting is useless
-// and take returns false.
+// and the method take returns false.
 func (m *merged) take(values []uint64) bool {
 	clear(m.slots[:])
 	m.last, m.before = m.last[:0], m.before[:0]

@@ -214,8 +214,8 @@ func believable(entries []indexEntry, from, to uint64) bool {
 	return true
 }
 
-// scan makes the index of a file that has none. While each block header leads to the next, scan
-// reads only headers. After the first damage it reads everything.
+// scan makes the index of a file that has none. While each block header leads to the next, the
+// method scan reads only headers. After the first damage it reads everything.
 func (f *File) scan() error {
 	f.indexBy = byHeaders
 	offset, last := f.header.headerLength, f.header.headerLength
@@ -376,8 +376,8 @@ func (c *Cursor) Next() (*Block, error) {
 	return nil, io.EOF
 }
 
-// read reads the block that an entry describes. If all rows of the block were returned before, read
-// returns neither a block nor an error.
+// read reads the block that an entry describes. If all rows of the block were returned before, the
+// method read returns neither a block nor an error.
 func (c *Cursor) read(e indexEntry) (*Block, error) {
 	h, payload, err := c.verify(e)
 	if err != nil {

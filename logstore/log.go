@@ -191,8 +191,8 @@ func (l *Log) begin() error {
 	return nil
 }
 
-// rotate seals the current segment and leaves it. If the segment was removed, rotate only leaves
-// it, and returns ErrRemoved.
+// rotate seals the current segment and leaves it. If the segment was removed, the method rotate
+// only leaves it, and returns ErrRemoved.
 func (l *Log) rotate(then End) error {
 	err := l.writer.SealAs(then)
 	if errors.Is(err, ErrRemoved) {
@@ -217,7 +217,7 @@ func (l *Log) leave() {
 }
 
 // end seals the log in its directory. If the last segment promises a next segment in the directory,
-// end first writes that segment, without rows.
+// the method end first writes that segment, without rows.
 func (l *Log) end(then End) error {
 	if l.writer == nil && l.then == GoesOn {
 		if err := l.begin(); err != nil {
