@@ -12,8 +12,8 @@ const unknownKind = channel.Kind(0xFF)
 const patience = 10_000
 
 // load returns the settings that the switching word points to. It does not check them. If the word
-// contradicts its slot, or changes during every attempt, load returns settings that fail every
-// check.
+// contradicts its slot, or changes during every attempt, the method load returns settings that fail
+// every check.
 func (c *control) load(word *uint64) (channel.Settings, Word) {
 	var w Word
 	for range patience {

@@ -42,8 +42,8 @@ func LockDirectory(dir string) (*DirectoryLock, error) {
 	return l, nil
 }
 
-// take locks the directory to which l.dir leads now, and the lock file in that directory. If take
-// returns an error, l has the same locks as before the call.
+// take locks the directory to which l.dir leads now, and the lock file in that directory. If the
+// method take returns an error, l has the same locks as before the call.
 func (l *DirectoryLock) take() error {
 	root := l.root
 	if same, err := l.same(l.dir, root); err != nil || !same {
@@ -119,7 +119,8 @@ func (l *DirectoryLock) Keep() (fresh bool, err error) {
 	return !sameRoot, nil
 }
 
-// same reports whether a path leads to an open file. If nothing is at the path, same returns false.
+// same reports whether a path leads to an open file. If nothing is at the path, the method same
+// returns false.
 func (l *DirectoryLock) same(path string, file *os.File) (bool, error) {
 	if file == nil {
 		return false, nil

@@ -86,8 +86,8 @@ func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 	return groupFiles{}, false
 }
 
-// left returns how many bytes a group may still take, and the group's limit. If left cannot read a
-// limit, or the limit is "max", the group has no limit.
+// left returns how many bytes a group may still take, and the group's limit. If the method left
+// cannot read a limit, or the limit is "max", the group has no limit.
 func (g groupFiles) left(root fs.FS, group string) (left, limit int64) {
 	dir := path.Join(g.mount, group)
 	limit, err1 := readNumber(root, path.Join(dir, g.limit))

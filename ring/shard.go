@@ -107,7 +107,7 @@ func (s *Shard) Head() uint64 { return atomic.LoadUint64(&s.page.consumer.head) 
 
 // refresh reads the head again. It reports whether there is room for n records at the tail, and
 // whether the head has moved. A valid drainer never moves the head past the tail, or below an
-// earlier head. refresh ignores such a head.
+// earlier head. The method refresh ignores such a head.
 func (s *Shard) refresh(n uint64) (room, moved bool) {
 	head := s.Head()
 	// Load the tail after the head. A tail that was loaded first could be below the head.
@@ -170,8 +170,9 @@ func (s *Shard) wait(n uint64) bool {
 }
 
 // drop counts one event as dropped. It notes the event's place in the sequence and its counter in a
-// range. drop writes the range before it counts the event, so a program that dies in between leaves
-// an empty range. line.dropped is the number of dropped events, whatever the ranges say.
+// range. The method drop writes the range before it counts the event, so a program that dies in
+// between leaves an empty range. line.dropped is the number of dropped events, whatever the ranges
+// say.
 func (s *Shard) drop(counter uint64) {
 	line := &s.page.producer
 	dropped, begun, tail := atomic.LoadUint64(&line.dropped), line.drops, atomic.LoadUint64(s.Tail)
