@@ -78,7 +78,7 @@ func Receive(parent, name string, files []File, state string) (*Arrival, error) 
 	return a, nil
 }
 
-// begin locks the directory. If files of another state have arrived, begin removes them.
+// begin locks the directory. If files of another state have arrived, the method begin removes them.
 func (a *Arrival) begin(state string) (err error) {
 	if _, err := a.root.Lstat(stateFile); errors.Is(err, fs.ErrNotExist) {
 		if _, err := a.root.Lstat(runFile); err == nil {

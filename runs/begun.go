@@ -61,8 +61,8 @@ func (b *begun) abandon() error {
 }
 
 // The function claim creates a file or directory that only the caller writes, until the caller
-// closes the file. If a dead writer left one behind, claim removes it first. If another writer is
-// alive, the error wraps ErrBusy. A writer is alive as long as it holds the lock.
+// closes the file. If a dead writer left one behind, the function claim removes it first. If
+// another writer is alive, the error wraps ErrBusy. A writer is alive as long as it holds the lock.
 func claim(root *os.Root, temp string, create func() (*os.File, error),
 	remove func(string) error) (*os.File, error) {
 	const most = 100 // each further attempt means that another writer came in between
@@ -114,8 +114,8 @@ func ifThere(err error) error {
 	return err
 }
 
-// busy locks a file. If another open file has the lock, busy returns true. Some file systems have
-// no locks; there all writers are taken for dead.
+// busy locks a file. If another open file has the lock, the function busy returns true. Some file
+// systems have no locks; there all writers are taken for dead.
 func busy(f *os.File) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
