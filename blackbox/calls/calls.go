@@ -23,7 +23,7 @@ type Call struct {
 	Got_ns         int64 // the caller received the response
 
 	// These are the numbers of the threads at the four moments. A number only has a meaning within
-	// its place. 0: not known.
+	// its place. The number is 0 if the thread is not known.
 	SentBy, ReceivedBy, RepliedBy, GotBy uint32
 
 	// Connection matters only if several requests are known to have been open on the connection at

@@ -300,7 +300,7 @@ func TestVariants(t *testing.T) {
 }
 
 // Some recorders do not name the kinds of spans. Then a span is the caller's span of a call if its
-// parent is in the same place, and its only child is in another one.
+// parent is in the same place, and its only child is in another place.
 func TestKindsThatNobodyNamed(t *testing.T) {
 	text := jaegerTrace(jaegerSpanJSON("a", "", "p1", "", 100, 900),
 		jaegerSpanJSON("b", "a", "p1", "", 150, 700), jaegerSpanJSON("c", "b", "p2", "", 170, 500),

@@ -208,7 +208,7 @@ func (b *builder) parents(all []*span) {
 }
 
 // clients finds the spans that callers recorded for their calls, if the recorder did not name their
-// kind: a span whose parent is in the same place, and whose only child is in another one.
+// kind: a span whose parent is in the same place, and whose only child is in another place.
 func (b *builder) clients(all []*span) {
 	children := map[*span]int{}
 	for _, s := range all {

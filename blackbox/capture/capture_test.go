@@ -216,8 +216,8 @@ func captureIsTheTruth(t *testing.T, o Options) {
 			base = m.Position - before
 			bases[s] = base
 		}
-		// In the few ns in which a thread takes the entry of another one, the program in the kernel
-		// may take a later part of a call for its beginning. Then the program says that the
+		// In the few ns in which a thread takes the entry of another thread, the program in the
+		// kernel may take a later part of a call for its beginning. Then the program says that the
 		// message's position is not sure.
 		if o.slots > 0 && m.Early && !m.Sure {
 			unsure++

@@ -278,9 +278,9 @@ func (s *simple) stop() {
 	must(s.Close())
 }
 
-// BenchmarkPrograms says how long each program runs, as the kernel measures it. That includes the
-// time of the measurement itself: "empty" is a program that does nothing. "thread" only asks for
-// the present thread, and "clock" only reads the clock. It needs root.
+// BenchmarkPrograms says how long each program runs, as the kernel measures it. These times include
+// the measurement itself. The program "empty" does nothing, so its time is that of the measurement.
+// "thread" only asks for the present thread, and "clock" only reads the clock. It needs root.
 func BenchmarkPrograms(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")

@@ -136,7 +136,7 @@ func newCGroup(t *testing.T, process int) (path string) {
 	return "/" + filepath.Base(outer)
 }
 
-// moveInto puts a process into the cgroup with a directory.
+// moveInto puts a process into the cgroup that a directory stands for.
 func moveInto(t *testing.T, dir string, process int) {
 	t.Helper()
 	err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, process), 0)

@@ -29,9 +29,9 @@ type writer struct {
 
 func (w *writer) add(i ...asm.Instruction) { w.to = append(w.to, i...) }
 
-// rarely puts the instructions that f adds behind those that most messages need. So the latter are
-// close together in memory, and fill fewer lines of the processor's caches. The others are reached
-// by a jump, and end with one.
+// rarely puts the instructions that f adds behind those that most messages need. So the
+// instructions that most messages need are close together in memory, and fill fewer lines of the
+// processor's caches. Jumps lead to the instructions of f, and back from them.
 func (w *writer) rarely(f func()) {
 	usual := w.to
 	w.to = nil
@@ -309,7 +309,7 @@ func (w *writer) stream(toSequence, toBytes, sequence, bytes int16) {
 	)
 }
 
-// tcp loads the socket's address, as that of a TCP socket, into R0.
+// tcp loads the socket's address into R0, as the address of a TCP socket.
 func (w *writer) tcp() {
 	call := asm.Instruction{
 		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall,

@@ -57,8 +57,8 @@ func (w writer) woke() asm.Instructions {
 	)
 	w.thread()
 	w.add(
-		// A call that sends over TCP wakes the receiver. That is no hand-off, because there is a
-		// message.
+		// A call that sends over TCP wakes the receiver. This wake-up is no hand-off, because there
+		// is a message.
 		asm.LoadMem(asm.R1, asm.R9, threadBegan, asm.DWord),
 		asm.JNE.Imm(asm.R1, 0, "end"),
 		asm.FnKtimeGetNs.Call(),

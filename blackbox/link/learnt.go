@@ -388,8 +388,8 @@ func (p *program) learn(rounds, draws int) {
 	}
 }
 
-// threads returns the largest number of threads that sent something in one place. 0: no threads
-// are known.
+// threads returns the largest number of threads that sent something in one place. It returns 0 if
+// no threads are known.
 func (p *program) threads() (most int) {
 	for _, s := range p.sharers {
 		if s.order != nil {

@@ -104,8 +104,8 @@ func (s *Stream) sort() {
 	s.seen.Calls, s.id, s.linked = all, id, linked
 }
 
-// forget leaves out the linked calls that began more than a window before call n. But it keeps
-// those of them that were still open at that moment, and at most a window of these.
+// forget leaves out the linked calls that began more than a window before call n. Of these calls,
+// it keeps at most a window: calls that were still open when call n began.
 func (s *Stream) forget(n int) {
 	if n == len(s.seen.Calls) {
 		return

@@ -77,7 +77,7 @@ func TestMixedConnection(t *testing.T) {
 	set := pool(300, true, true)
 	for i := range set.Calls {
 		if i%4 == 0 && !set.Calls[i].Answers && set.Calls[i].Callee == 1 {
-			// Requests of another connection look alike.
+			// The requests of a second connection look like those of the first one.
 			c := set.Calls[i]
 			c.Connection = 8
 			set.Calls = append(set.Calls, c)

@@ -19,8 +19,8 @@ type Options struct {
 	Wander     tscratio.Wander // assumed wander; 0: what is stored with each relation
 	ThirdNodes tscratio.ThirdNodes
 
-	// Each is called for each message of which both ends are known. If Each returns an error, Of
-	// returns that error. Each may be nil.
+	// The function Each is called for each message of which both ends are known. If Each returns an
+	// error, Of returns that error. Each may be nil.
 	Each func(*Timed) error
 }
 
@@ -91,7 +91,8 @@ type Pair struct {
 	Resent    uint64       `json:"resent,string,omitempty"`
 	Resending []Percentile `json:"resending,omitempty"`
 
-	// From_port and To_port are the ports of the two programs. 0: they have none, or several.
+	// From_port and To_port are the ports of the two programs. A port is 0 if its program has no
+	// port, or several.
 	From_port uint16 `json:"from_port,omitempty"`
 	To_port   uint16 `json:"to_port,omitempty"`
 

@@ -42,8 +42,8 @@ func capturerMain(dir string) {
 	}
 }
 
-// A shift is the life of a capturer. All calls that ended between its first and its last line are
-// in the log.
+// A shift is the life of a capturer. All calls that ended between the first and the last line that
+// the capturer printed are in the log.
 type shift struct{ from, to uint64 }
 
 // work starts a capturer, waits until it captures, calls the function meanwhile, and then kills the

@@ -52,7 +52,7 @@ func (all hosts) remote(s *socket) (names []string) {
 	return names
 }
 
-// process returns the process that used a socket; 0: not known.
+// process returns the process that used a socket, or 0 if that is not known.
 func (s *socket) process() uint32 {
 	for _, calls := range [][]end{s.sends, s.receives} {
 		if len(calls) > 0 {

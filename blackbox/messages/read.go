@@ -95,7 +95,7 @@ func (e *end) width() uint64 { return blackbox.MinWidth_cycles << e.class }
 
 func (e *end) checksum() uint32 { return uint32(e.position) }
 
-// waiting returns how many pieces waited for the receiver; -1: not known.
+// waiting returns how many pieces waited for the receiver, or -1 if that is not known.
 func (e *end) waiting() int {
 	if e.placed {
 		return -1

@@ -23,8 +23,8 @@ type Options struct {
 	Filter Filter // chooses paths; patterns and slowest paths are of these only
 	// Slowest is how many of the slowest paths the answer has.
 	Slowest int
-	// Each is called for each chosen path, in the order in which the paths began. If Each returns
-	// an error, Of returns that error. Each may be nil.
+	// The function Each is called for each chosen path, in the order in which the paths began. If
+	// Each returns an error, Of returns that error. Each may be nil.
 	Each func(*Path) error
 }
 

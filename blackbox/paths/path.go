@@ -33,7 +33,8 @@ type PathCall struct {
 	RunnerUp    float64 `json:"runner_up"`
 
 	// Tuple is the id of the instrumented tuple that the request carried. The events that the
-	// called program logged show this. nil: none, or not known.
+	// called program logged show this. It is nil if the request carried no tuple, or if the tuple
+	// is not known.
 	Tuple *uint64 `json:"tuple,omitempty,string"`
 
 	// These are the times since the path began. A moment that was not captured is nil.
@@ -43,7 +44,7 @@ type PathCall struct {
 	Got      *Interval `json:"got"`
 
 	// Own is the time that the called program spent on the call while it waited for no other call.
-	// Network is the time that the request and the response took. nil: not known.
+	// Network is the time that the request and the response took. A time that is not known is nil.
 	Own     *Interval `json:"own"`
 	Network *Interval `json:"network"`
 

@@ -79,7 +79,8 @@ func eachEvent(ring []logstore.Segment, do func(*logstore.Header, logstore.Event
 	}
 }
 
-// place returns the place of a process; -1: it was not captured, or its number is ambiguous.
+// place returns the place of a process. It returns -1 if the process was not captured, or if its
+// number is ambiguous.
 func (s *Seen) place(node string, number uint32) int32 {
 	found := int32(-1)
 	for p, place := range s.processes {
