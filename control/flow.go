@@ -81,9 +81,9 @@ func (f *flows) took(fd string, bytes int) {
 	}
 }
 
-// drained records that ZeroMQ has delivered all complete messages. If a connection delivered one
-// since the previous call, its count begins again: all bytes that have arrived on it so far are
-// taken as delivered.
+// drained records that ZeroMQ has delivered all complete messages. If a complete message came over
+// a connection since the previous call, the connection's count begins again: all bytes that have
+// arrived on it so far are taken as delivered.
 func (f *flows) drained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -64,7 +64,8 @@ type Register struct {
 	// run meanwhile.
 	OpenRun string `json:"open_run,omitempty"`
 
-	// Graph is the node's name in the graph (package overlay/wire); "": it takes no part.
+	// Graph is the node's name in the graph (package overlay/wire); it is "" if the node takes no
+	// part.
 	Graph string `json:"graph,omitempty"`
 }
 
