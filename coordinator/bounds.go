@@ -23,7 +23,8 @@ type PairAnswer struct {
 	At   time.Time  `json:"at"` // when the answer's relations were copied from the server's data
 	Pair PairStatus `json:"pair"`
 	Hops []Hop      `json:"hops"` // the measured relations of the paths of Pair
-	// Why says why the two nodes of a large fleet are measured with each other; "": they are not.
+	// Why is the reason why the two nodes of a large fleet are measured with each other. It is ""
+	// if they are not.
 	Why string `json:"why,omitempty"`
 }
 

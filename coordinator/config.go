@@ -52,8 +52,8 @@ type SweepOptions struct {
 	UserStamps bool
 	Spin       time.Duration
 
-	// Width is the number of pairs measured at once. 0: as many pairs as possible while each node
-	// has one core of its machine for itself.
+	// Width is the number of pairs measured at once. If it is 0, as many pairs as possible are
+	// measured, such that each node has one core of its machine for itself.
 	Width int
 
 	Quiet Quiet

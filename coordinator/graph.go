@@ -94,8 +94,8 @@ func (c *core) moreThan(most int, counts func(*node) bool) bool {
 	return false
 }
 
-// checkGraphName returns the reason why a node may not use the graph name with which it registers,
-// or nil if it may.
+// checkGraphName returns the reason why a node must not use the graph name with which it registers.
+// It returns nil if the node may use this name.
 func checkGraphName(r *control.Register) error {
 	if r.Graph == "" {
 		return nil

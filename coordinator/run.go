@@ -56,7 +56,7 @@ type run struct {
 	silent   map[string]bool // nodes that have no log to send
 
 	// back is the time until which the run waits, after a restart of the server, for nodes to
-	// return. A sweep before that time would find no node. Zero: the run does not wait.
+	// return. A sweep before that time would find no node. It is zero if the run does not wait.
 	back time.Time
 }
 

@@ -42,7 +42,7 @@ func (s *share) now(now time.Time) time.Duration {
 }
 
 // wait returns how long a node that used too much must wait until half of shareMost is available
-// again. 0: the node may continue.
+// again. It returns 0 if the node may continue.
 func (s *share) wait(now time.Time) time.Duration {
 	if !s.over {
 		return 0

@@ -19,7 +19,8 @@ type TableRequest struct {
 	Text string `json:"text"`
 
 	// Base is the generation of the table that the user changed into Text. If the server serves
-	// another generation by now, it refuses the request. 0: replace any table.
+	// another generation by now, it refuses the request. If Base is 0, the server replaces any
+	// table.
 	Base uint64 `json:"base,string"`
 
 	By string `json:"by,omitempty"`
@@ -35,7 +36,7 @@ type TableUse struct {
 	Generation uint64 `json:"generation,string"`
 	Error      string `json:"error,omitempty"`
 	// Matched has, for each rule of that table, how many of the node's channels got the rule when
-	// the table arrived. nil: the node does not say.
+	// the table arrived. It is nil if the node does not say.
 	Matched []int `json:"matched,omitempty"`
 }
 
