@@ -46,11 +46,12 @@ type Clock struct {
 	// If KernelStamp is nil, the two are the same.
 	KernelStamp func(realtime_ns int64) int64
 
-	// Shared is a clock that other nodes read, too. Nil: there is none, or nobody vouches for it.
+	// Shared is a clock that other nodes read, too. It is nil if there is no such clock, or if
+	// nobody vouches for it.
 	Shared *SharedClock
 
-	// Hardware is the clock by which the network interface stamps packets. Nil: its stamps are not
-	// used.
+	// Hardware is the clock by which the network interface stamps packets. If it is nil, the stamps
+	// of the interface are not used.
 	Hardware *HardwareClock
 }
 

@@ -55,9 +55,9 @@ type fakeEnd struct {
 	queued             []queuedStamp
 	lag                int // number of the latest stamps that are not yet delivered
 
-	// hardware is the clock of the node's network interface. Nil: it has none. A packet that leaves
-	// passes the interface after the kernel stamps it. A packet that arrives passes the interface
-	// before that.
+	// hardware is the clock of the node's network interface. It is nil if the interface has no
+	// clock. A packet that leaves passes the interface after the kernel stamps it. A packet that
+	// arrives passes the interface before that.
 	hardware      func(at time.Duration) int64
 	leave, arrive func() time.Duration
 

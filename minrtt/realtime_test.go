@@ -85,8 +85,8 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 }
 
 // The interval is as narrow as the brackets allow. With exact brackets and a steady clock, its
-// width is the stamp's own ns plus the width of a bracket. With wide brackets, its width is that of
-// a bracket, at every place in the train.
+// width is 1 ns for the rounding of the stamp, plus the width of a bracket. With wide brackets, its
+// width is that of a bracket, at every place in the train.
 func TestRealtimeIsTight(t *testing.T) {
 	for _, tc := range []struct {
 		width_cycles uint64
