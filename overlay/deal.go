@@ -6,7 +6,8 @@ import "slices"
 // began. If the deal then fails while the origin still waits, the walk goes on from this node.
 //
 // A deal never gives a node more ends of edges than its degree. If a node dies in the middle of a
-// deal, or a message is lost for good, some node lacks an end, and sends a walk to find another.
+// deal, or a message is lost for good, some node lacks an end. This node then sends a walk to find
+// one.
 func (n *Node) deal(s Seek) bool {
 	switch {
 	case n.shuns(s.Origin):

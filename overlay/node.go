@@ -14,7 +14,8 @@ type Config struct {
 	Transport Transport
 	Contacts  []Name // members through which the node joins; empty on the first node
 
-	// MayTake says whether a node may take items of this node's queues. nil: each node may.
+	// MayTake says whether a node may take items of this node's queues. If MayTake is nil, each
+	// node may.
 	MayTake func(queue string, taker Name) bool
 
 	// Outs and Ins are the neighbours of a node in a graph that exists already. They are for
