@@ -155,7 +155,7 @@ func (p *Problem) Loads(at Placement) []float64 {
 }
 
 // Allowed returns an error that wraps ErrJob if the placement puts an operator on a node where it
-// may not run, or gives a node more work than its cores can do.
+// must not run, or gives a node more work than its cores can do.
 func (p *Problem) Allowed(at Placement) error {
 	if len(at) != len(p.order) {
 		return fmt.Errorf("placement of %d operators, want %d: %w", len(at), len(p.order), ErrJob)

@@ -133,7 +133,8 @@ func TestSolveSmallJobs(t *testing.T) {
 	}
 }
 
-// checkCross checks the limits at the ends of latencies against the plain minimum.
+// checkCross checks how early an operator's tuples can arrive at each node from another node
+// (half.cross). It compares these limits with a plain minimum over all nodes.
 func checkCross(t *testing.T, l *limits, h *half, latency func(from, into int) float64) {
 	t.Helper()
 	for v := range h.from {
