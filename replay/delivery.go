@@ -62,7 +62,8 @@ func (p *pass) take(l *lane, place uint64) (at uint64, taken bool, err error) {
 	return 0, true, nil
 }
 
-// lastBefore is the place + 1 of the last event of a lane before a reading; 0: none in the window.
+// lastBefore returns the place + 1 of the last event of a lane before a reading, or 0 if the window
+// has no such event.
 func (p *pass) lastBefore(l *lane, reading uint64) uint64 {
 	for i := len(l.queue) - 1; i >= 0; i-- {
 		if p.at(l.queue[i]).Reading < reading {

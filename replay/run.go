@@ -230,7 +230,7 @@ func (r *Run) connect() error {
 	return err
 }
 
-// pairs turns pairs of points into the points before each point.
+// For each point, pairs returns the points that come before this point in a pair.
 func (r *Run) pairs(edges [][2]string) (before [][]uint16, err error) {
 	before = make([][]uint16, len(r.points))
 	for _, e := range edges {

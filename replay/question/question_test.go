@@ -199,8 +199,8 @@ func random(rng *rand.Rand, all []Event) *replay.Orders {
 	return replay.NewOrders(lanes, func(i, j int) bool { return before[i][j] })
 }
 
-// brute returns the length of the shortest beginning of any order after which the condition holds;
-// -1: there is none. It goes through all orders.
+// brute returns the length of the shortest beginning of any order after which the condition holds,
+// or -1 if there is none. It goes through all orders.
 func brute(all []Event, o *replay.Orders, holds func(*model, *Event, bool) bool) int {
 	best := -1
 	done := o.Begin()

@@ -229,7 +229,7 @@ func (q *Question) text(states []ref.Val, nodes []string) (all []string) {
 	return all
 }
 
-// follow continues from a step with a visible event.
+// follow continues from a step, by taking a visible event.
 func (s *search) follow(from *step, i int) error {
 	to := &step{done: slices.Clone(from.done), closed: slices.Clone(from.closed), before: from,
 		event: i}
@@ -323,7 +323,7 @@ func (s *search) order(to *step) (order []int) {
 	return order
 }
 
-// States are the texts of the states, by name, after each event of an order.
+// States returns the names of the states, and their values as texts after each event of an order.
 func (q *Question) States(events []Event, order []int) (names []string, after [][]string,
 	err error) {
 	for i := range q.states {
