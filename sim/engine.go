@@ -15,7 +15,7 @@ type Counts struct {
 	Local   uint64 // messages to nodes of the sender's worker or process
 	Remote  uint64 // messages to nodes of other workers or processes
 	Windows uint64
-	// LocalDelay and RemoteDelay are how long these messages took together.
+	// LocalDelay and RemoteDelay are the sums of the delays of these messages.
 	LocalDelay, RemoteDelay Time
 }
 

@@ -179,7 +179,8 @@ func (r *ring) empty(i uint) (first *chunk, count int) {
 	return first, count
 }
 
-// release makes a chunk free. It returns the next one of its bucket and the number of its events.
+// release makes a chunk free. It returns the next chunk of the same bucket, and the number of
+// events in that next chunk.
 func (q *queue) release(c *chunk) (next *chunk, count int) {
 	next = c.next
 	c.next, q.free = q.free, c

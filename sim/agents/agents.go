@@ -248,7 +248,7 @@ func (a *agent) wait(c *sim.Context) {
 	}
 }
 
-// endless is later than every simulation.
+// endless is a time after the end of every simulation.
 const endless = sim.Time(math.MaxInt64 / 2)
 
 // Send sends a message of the graph.

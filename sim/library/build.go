@@ -175,7 +175,7 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 	return s, nil
 }
 
-// component makes all components of a kind whose components are controls.
+// component makes all components of a kind. The components of this kind must be controls.
 func (b *Builder) component(kind string, use func(key string, c any)) {
 	for _, key := range b.File.Names(kind) {
 		c := b.make(key)
