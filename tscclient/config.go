@@ -20,28 +20,28 @@ type Config struct {
 	Clock minrtt.Clock
 
 	// Epoch returns the present epoch of the counter. The client calls it before and after each
-	// train. If the result changes, the client begins a new pair with every peer. Nil: the epoch is
-	// always Node.Epoch.
+	// train. If the result changes, the client begins a new pair with every peer. If Epoch is nil,
+	// the epoch is always Node.Epoch.
 	Epoch func() (string, error)
 
 	// Listen is the address at which the client answers probes. Port 0 means any free port.
 	Listen netip.AddrPort
 
 	// Secret is the secret from which Client.Key derives keys, until RenewSecret draws another one.
-	// A server that commands the client adds secrets of its own. Zero: the client answers any
-	// prober until a server adds a secret.
+	// A server that commands the client adds secrets of its own. If it is zero, the client answers
+	// any prober until a server adds a secret.
 	Secret minrtt.Secret
 
 	// AnswerSpin is how long, after each packet, the answerer polls for the next one before it
 	// sleeps. While probes arrive, polling occupies a core. If the kernel does not stamp packets,
-	// polling stamps them tens of microseconds earlier. 0: the answerer sleeps at once.
+	// polling stamps them tens of microseconds earlier. If it is 0, the answerer sleeps at once.
 	AnswerSpin time.Duration
 
 	// UserStamps makes the answerer take all stamps itself, without the kernel.
 	UserStamps bool
 
 	// HardwareInterface is the index of the network interface whose own stamps are used, too, with
-	// Clock.Hardware. 0: none.
+	// Clock.Hardware. It is 0 if no such stamps are used.
 	HardwareInterface int
 
 	// Manner defines how trains are run, unless a call names another manner.

@@ -98,7 +98,7 @@ func (g *members) wantProbing(degree int) {
 	}
 }
 
-// orderAll gives all nodes an order as after a registration.
+// orderAll gives all nodes an order like the one that follows a registration.
 func (g *members) orderAll(degree int) {
 	g.t.Helper()
 	for _, l := range g.links {

@@ -36,7 +36,7 @@ type LinkConfig struct {
 
 	// Facts returns what the node says about itself in the graph of a large fleet, the most
 	// important first: texts such as "role=worker", by which Find finds the node. It is called
-	// every few seconds. nil: the node says nothing.
+	// every few seconds. If Facts is nil, the node says nothing.
 	Facts func() []string
 
 	// Heats returns values of the node that should be low, such as its number of dropped events.
@@ -46,7 +46,7 @@ type LinkConfig struct {
 
 	// ReadFile reads a part of one of the node's files of a run for a collector, and returns the
 	// size of the whole file. File 0 is the list of the other files. Several goroutines may call it
-	// at once. nil: the node gives no files to collectors.
+	// at once. If ReadFile is nil, the node gives no files to collectors.
 	ReadFile func(run string, file int, offset int64, into []byte) (n int, size int64, err error)
 
 	// OpenRun returns the name of the run that the node has open, or "". A nil OpenRun means that
@@ -55,8 +55,8 @@ type LinkConfig struct {
 
 	Log *slog.Logger // nil: the link logs nothing
 
-	// pace is how many times faster than real time the clock of the graph runs. 0: as real time.
-	// Tests set it, because the graph's periods are seconds.
+	// pace is how many times faster than real time the clock of the graph runs. If it is 0, that
+	// clock runs as fast as real time. Tests set it, because the graph's periods are seconds.
 	pace int
 }
 

@@ -77,8 +77,8 @@ func TestPairsStayWithinTheirMemory(t *testing.T) {
 	})
 }
 
-// Dropping and pruning trains changes no bound that is still needed. The bound that the scheduler
-// uses follows when the network becomes better or worse.
+// Dropping and pruning trains changes no bound that is still needed. If the network becomes better
+// or worse, the bound that the scheduler uses becomes narrower or wider.
 func TestJudgedWidthFollowsTheNetwork(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	p := newPairs(1000, tscratio.DefaultAssumptions())

@@ -10,16 +10,16 @@ import (
 // to the budget of one second. So in any period, it exceeds a limit by at most these savings and
 // one train.
 type Budget struct {
-	// TrainsPerSecond is the limit for all peers together. 0: no trains.
+	// TrainsPerSecond is the limit for all peers together. If it is 0, there are no trains.
 	TrainsPerSecond float64
 
 	// CPUShare is the part of one core that the node's own trains may use. It counts the CPU time
 	// of the thread that runs them. It does not count the time for answers to other nodes, because
-	// the budgets of these nodes limit that time. 0: no limit.
+	// the budgets of these nodes limit that time. If it is 0, there is no limit.
 	CPUShare float64
 
 	// BytesPerSecond limits the bytes that the node's own trains send and receive, with IP and UDP
-	// headers. 0: no limit.
+	// headers. If it is 0, there is no limit.
 	BytesPerSecond float64
 }
 
