@@ -249,8 +249,8 @@ func (l *longerPaths) agreement(c *Closure) int {
 	return l.agreed
 }
 
-// agreement returns how many of maxDisjoint paths must agree. Each is false with the given
-// probability: too high as often as too low.
+// agreement returns how many of maxDisjoint paths must agree. Each path is false with the given
+// probability. The false ones are too high as often as too low.
 func agreement(p float64) int {
 	ways := 2.0 * maxDisjoint
 	for n := 2; n < maxDisjoint; n++ {

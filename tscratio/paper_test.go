@@ -81,7 +81,8 @@ func TestPaperVector(t *testing.T) {
 	wantRat(t, "scenario 2's bound", s2.Paper, 100_000, 1)
 }
 
-// must returns a function that returns v, or ends the test if err is not nil. Write must(f())(t).
+// must returns a function. That function returns v, or ends the test if err is not nil. Call it in
+// the form must(f())(t).
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
