@@ -144,11 +144,11 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 		o.note("99 % of bounds, µs", w.Now(), quantile(0.99))
 	}
 	if len(bounds) > 0 {
-		o.say(fmt.Sprintf("With %s and one train of %s each %v, half of the bounds between "+
-			"neighbours are at most ±%.1f µs and 99 %% at most ±%.1f µs: of %s that were checked, "+
-			"%s the truth (%s, at %v).", died(w), many(o.f.exchanges, "exchange"), o.f.budget,
-			quantile(0.5), quantile(0.99), many(len(bounds), "pair"), missed(c.outside),
-			many(int(c.living), "agent"), rounded(w.Now())))
+		o.say(fmt.Sprintf("%s, at %v, with %s and one train of %s every %v: half of the bounds "+
+			"between neighbours are at most ±%.1f µs, and 99 %% are at most ±%.1f µs. The bounds "+
+			"of %s were checked, and %s the truth.", many(int(c.living), "agent"),
+			rounded(w.Now()), died(w), many(o.f.exchanges, "exchange"), o.f.budget,
+			quantile(0.5), quantile(0.99), many(len(bounds), "pair"), missed(c.outside)))
 	}
 	_, err := fmt.Fprintf(o.out, "%s: %v agents=%d irregular=%d messages/s=%.2f trains=%d "+
 		"pairs=%d outside=%d refused=%d median=%.2fus 99%%=%.2fus\n", o.name, w.Now(), c.living,
@@ -169,11 +169,11 @@ func died(w *sim.World) string {
 	return "no churn"
 }
 
-// missed says how many bounds miss the truth.
+// missed says whether the bounds contain the truth: all of them do, or so many miss it.
 func missed(outside uint64) string {
 	switch outside {
 	case 0:
-		return "none missed"
+		return "all contained"
 	case 1:
 		return "1 MISSED"
 	}
