@@ -48,8 +48,9 @@ func closedOver(n int, edges [][2]int) [][]bool {
 }
 
 // agreeing returns the declared edges that the data do not contradict. The data contradict an edge
-// if the bounds or the names of points prove the opposite order of its two points. They may do so
-// only together with earlier edges of the list. A finding names each edge that is left out.
+// if the bounds or the names of points prove the opposite order of its two points. Some edges are
+// contradicted only together with earlier edges of the list. A finding names each edge that is left
+// out.
 func (in *input) agreeing(e *evidence, edges [][2]int) (agree [][2]int) {
 	n := len(in.points)
 	firm := matrix(n)
