@@ -163,8 +163,8 @@ func becomeUser(c config, keep []uintptr) error {
 	if err := giveState(state, uid, gid); err != nil {
 		return fmt.Errorf("become user %q: %w", c.User, err)
 	}
-	// These raw system calls the function change only this thread, which will execute the program.
-	// The functions of package syscall would change all threads.
+	// These raw system calls change only this thread, which will execute the program. The functions
+	// of package syscall would change all threads.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("become user %q: leave root's groups: %w", c.User, errno)
 	}
