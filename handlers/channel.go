@@ -286,7 +286,7 @@ func (c *Channel) Dropped() (n uint64) {
 }
 
 // Close ends logging to the channel, and the drainer then takes the remaining records. Later log
-// calls the function do nothing. A second Close returns nil.
+// calls do nothing. A second Close returns nil.
 func (c *Channel) Close() error {
 	if c == nil {
 		return nil
