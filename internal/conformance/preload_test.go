@@ -315,8 +315,8 @@ func TestPreloadMatchesMessagesOutsideOfTCP(t *testing.T) {
 	}
 }
 
-// TestBarPreload measures how long the library makes a call that sends or receives. The calls the
-// function do nothing else.
+// TestBarPreload measures how long the library makes a call that sends or receives. The calls do
+// nothing else.
 func TestBarPreload(t *testing.T) {
 	repetitions := 1
 	if proof.Begin(t) == proof.Full {
