@@ -220,7 +220,7 @@ func TestArrivalIsRefused(t *testing.T) {
 			t.Errorf("%s comes: %v", what, err)
 		}
 	}
-	// If run.yaml is not valid, Complete returns an error and removes it.
+	// If run.yaml is not valid, Complete returns an error and removes run.yaml.
 	for _, f := range a.Lacks() {
 		if err := a.Put(f, func(offset int64) ([]byte, error) {
 			return bytes.Repeat([]byte{'x'}, int(f.Bytes-offset)), nil

@@ -106,7 +106,8 @@ func removeStale(root *os.Root, temp string, remove func(string) error) error {
 	return ifThere(remove(temp))
 }
 
-// ifThere returns an error, unless it says that the file is gone: then its writer has finished.
+// ifThere returns the given error, unless the error says that the file is gone. In that case, the
+// file's writer has finished.
 func ifThere(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -144,7 +144,8 @@ func (d *Directory) Relations() (pairs []*tscratio.Pair, missing []Missing) {
 	return pairs, missing
 }
 
-// eachRelation calls each for all stored pairs that can be used, and returns the others.
+// eachRelation calls the function each for all stored pairs that can be used, and returns the
+// others.
 func (d *Directory) eachRelation(each func(p *tscratio.Pair)) (missing []Missing) {
 	open, err := d.readJournal()
 	if err != nil {

@@ -35,7 +35,7 @@ func countersOf(p *tscratio.Pair) counters {
 	return counters{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}
 }
 
-// chain leads through the blocks of one pair: each block names the pair's block before it.
+// chain leads through the blocks of one pair: each block names the pair's previous block.
 type chain struct{ last int64 }
 
 // add appends a block with a pair's new trains.
