@@ -296,7 +296,7 @@ struct cp_channel {
 	struct cp_record *next, *end;
 };
 
-/* CP_TAIL is where the tail of a ring with one writer is, relative to the switching word. */
+/* CP_TAIL is the offset from the switching word to the tail, in a ring with one writer. */
 #define CP_TAIL (-6)
 
 /* cp_log_other does what the inline call cannot do. Only cp_log calls it. */

@@ -248,7 +248,7 @@ static inline int cp_bits_align(cp_bits *b) {
 	return cp_bits_take(b, (int)((64 - b->bits % 64) % 64)) == 0;
 }
 
-/* Does the format need a list of processes, because the last is above 63? */
+/* Does the format need a list of processes, because the number of the last process is above 63? */
 static inline int cp_stamp_listed(const cp_stamp *s) {
 	return s->held > 0 && s->process[s->held - 1] > 63;
 }

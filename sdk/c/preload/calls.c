@@ -17,7 +17,7 @@ static const void *whole(const void *bytes, size_t room, ssize_t moved)
 	return moved > 0 && (size_t)moved <= room ? bytes : NULL;
 }
 
-/* first does the same if all bytes are in the first of several pieces of memory. */
+/* The function first does the same if all bytes are in the first of several pieces of memory. */
 static const void *first(const struct iovec *v, size_t n, ssize_t moved)
 {
 	return moved > 0 && n > 0 ? whole(v->iov_base, v->iov_len, moved) : NULL;
