@@ -15,9 +15,9 @@ import (
 // because all other stamps are readings of the counter.
 //
 // A bracket is a reading of the clock between two readings of the counter. Between two brackets the
-// clock's rate stays within ±wander of some value, so it is within 2·wander of its mean between
-// them. So the counter at a stamp is near the straight line through the two brackets: its distance
-// from the line is at most 2·wander of the time to the nearer bracket.
+// clock's rate stays within ±wander of some value, so the rate is within 2·wander of its mean
+// between the two brackets. So the counter at a stamp is near the straight line through the two
+// brackets: its distance from the line is at most 2·wander of the time to the nearer bracket.
 type clocks struct {
 	brackets []bracket // by time; the last one is the newest
 	read     func() bracket

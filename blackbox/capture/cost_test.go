@@ -153,8 +153,9 @@ func burst(client, server int) (calls int) {
 
 // BenchmarkCost measures how much processor time a capture adds to a call that sends or receives 64
 // bytes over loopback. It measures with and without a capture in turns, and prints the median of
-// the differences. It needs root. "excluded" is a program that the filter excludes, and "with empty
-// programs" is without a capture, but with programs that do nothing at the same places.
+// the differences. It needs root. For "excluded", the filter excludes the program that makes the
+// calls. For "with empty programs", there is no capture, but at its places in the kernel there are
+// programs that do nothing.
 func BenchmarkCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")

@@ -263,7 +263,7 @@ type taker struct {
 // returns true if there may be more.
 //
 // A thread may have used the rings of several processors, so its messages may come in another order
-// than they were made. But all messages with stamps until complete_ns have come.
+// than that in which they were made. But all messages with stamps until complete_ns have come.
 func (k *kernel) drain(limit int, to taker) (more bool, complete_ns uint64, err error) {
 	// A report from now on may reach its ring just before or just after the ring's end is read.
 	complete_ns = uint64(nanotime())

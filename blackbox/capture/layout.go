@@ -39,9 +39,9 @@ const (
 	smallMap    = 4 << 20   // a map may not be larger on some kernels
 )
 
-// An entry of mapSockets begins with a word that has the cookie in bits 2 to 63 and one of these
-// kinds below it. So the programs need only one load to see whether a socket was described, and of
-// which kind it is.
+// An entry of mapSockets begins with a word that has the cookie in bits 2 to 63, and one of these
+// kinds in bits 0 and 1. So the programs need only one load to see whether a socket was described,
+// and of which kind it is.
 const (
 	kindBits     = 2
 	kindTCP      = 1

@@ -217,8 +217,9 @@ type program struct {
 	sharers []*sharing // one for each place, in the present window
 }
 
-// newProgram returns a program. It knows what an earlier one learnt, unless old is nil, or the
-// program sends calls of new kinds, or its clocks have to be aligned.
+// newProgram returns a program. The new program knows what an earlier one (old) learnt. But it
+// begins without that knowledge if old is nil, if it sends calls of new kinds, or if its clocks
+// have to be aligned.
 func newProgram(places []place, of []int32, quantum int64, old *program) *program {
 	p := &program{places: places, of: of, kinds: map[int32]int32{}, seed: 1}
 	if old != nil {

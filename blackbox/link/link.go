@@ -116,7 +116,7 @@ func placesOf(seen *calls.Seen) []place {
 }
 
 // limit restricts how long the requests of mixed connections count as open. A response may overtake
-// others, but no more of them than there were requests open at the same time.
+// others, but at most as many as requests were open at the same time.
 func (p *place) limit() {
 	type connection struct {
 		asked    []int32 // requests

@@ -19,8 +19,8 @@ type model struct {
 	unit     int64 // unit of delays, in ns
 	requests int   // number of kinds of requests; the calling program is the kind
 	kinds    int   // number of kinds of calls; the called program is the kind
-	// These have, for each state and each next event, the logarithm of the event's probability,
-	// that of the density of its delay, and that of the probability of its mark.
+	// These have, for each state and each next event, three logarithms: of the event's probability,
+	// of the density of its delay, and of the probability of its mark.
 	next  []float64
 	delay []*[delaySteps]float32
 	marks [][marks]float32

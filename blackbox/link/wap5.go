@@ -15,7 +15,7 @@ import (
 //
 //   - A cause was received at most wap5Horizon_ns before the call, or at the same moment. The mean
 //     delay is measured with the same limit.
-//   - If the mean is 0, it is 1 ns.
+//   - If the mean is 0, 1 ns is used instead.
 //   - If the moments of the caller are not known, those of the callee are used.
 //   - Requests and responses are messages, so the cause of a call may be a response. The cause is
 //     then replaced by that of the call with this response, and the probabilities are multiplied.

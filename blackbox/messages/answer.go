@@ -13,8 +13,8 @@ import (
 
 // Options say how to answer. The zero value takes everything from the run.
 type Options struct {
-	// Reference is the node in whose cycles transfers are given. If the run does not relate it to a
-	// message's nodes, the transfer is not known.
+	// Reference is the node in whose cycles transfers are given. If the run does not relate this
+	// node to the nodes of a message, the transfer of the message is not known.
 	Reference  string
 	Wander     tscratio.Wander // assumed wander; 0: what is stored with each relation
 	ThirdNodes tscratio.ThirdNodes

@@ -46,9 +46,9 @@ func capturerMain(dir string) {
 // the capturer printed are in the log.
 type shift struct{ from, to uint64 }
 
-// work starts a capturer, waits until it captures, calls the function meanwhile, and then kills the
-// capturer. Its parameter flushed is a function that waits until all messages so far are in the
-// ring.
+// work starts a capturer, and waits until it captures. Then it calls the function meanwhile, and
+// kills the capturer. The function meanwhile gets a function, flushed, which waits until all
+// messages so far are in the ring.
 func work(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 	t.Helper()
 	cmd, err := reexec.Command()

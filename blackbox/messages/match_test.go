@@ -94,7 +94,7 @@ func (w *world) log(p *peer, k blackbox.Kind, position uint64, bytes int, loss f
 	return w.now
 }
 
-// talk exchanges messages in both directions. The calls that receive cut the streams anywhere.
+// talk exchanges messages in both directions. The receiving calls cut the streams at any places.
 func (w *world) talk(ends [2]*peer, calls int, loss float64) {
 	for range calls {
 		i := w.random.IntN(2)

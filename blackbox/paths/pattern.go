@@ -31,8 +31,8 @@ type Call struct {
 	Probability float64      `json:"probability"` // mean, of the link to the call before
 	Own         Distribution `json:"own"`         // of the program, while it waited for no call
 	Network     Distribution `json:"network"`     // of request and response
-	// WaitedOwn and WaitedNetwork say how long all requests together waited for this call: for the
-	// program, and for the network.
+	// All requests together waited for this call. WaitedOwn says how long they waited for the
+	// program, and WaitedNetwork says how long they waited for the network.
 	WaitedOwn     Interval `json:"waited_own"`
 	WaitedNetwork Interval `json:"waited_network"`
 	// SlowerOwn and SlowerNetwork are the parts of Pattern.Slower.
