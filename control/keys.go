@@ -278,7 +278,7 @@ type keyDirectory struct {
 	files   map[string]keyFile // by path: what was read, so that only changed files are read again
 }
 
-// keyFile is what a file of a key contained.
+// keyFile is what a key's file contained when it was read.
 type keyFile struct {
 	was stamp
 	key Key
