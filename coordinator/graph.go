@@ -338,8 +338,8 @@ func addressOf(n *node) string {
 	return a.Addr().Unmap().String()
 }
 
-// edgesOf returns the pairs of a node with its neighbours and with those that it is connected to,
-// as far as they can be measured.
+// edgesOf returns the pairs of a node with its neighbours, and with the nodes that it is connected
+// to. It leaves out pairs that cannot be measured.
 func (c *core) edgesOf(n *node) (pairs [][2]string) {
 	if !n.probing() {
 		return nil

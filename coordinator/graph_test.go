@@ -350,8 +350,8 @@ func TestLargeFleetMeasuresWhereTrafficGoes(t *testing.T) {
 		t.Errorf("%v got no trains in the run", key)
 	}
 
-	// If a node goes, new orders are only sent to nodes that were to probe it, or that it was to
-	// probe.
+	// If a node goes, new orders are only sent to nodes that had to probe this node, or that this
+	// node had to probe.
 	before := map[string]*control.Probing{}
 	for name, c := range f.clients {
 		before[name] = c.probing

@@ -42,8 +42,8 @@ func (f *fleet) pairOf01() *pair {
 	return nil
 }
 
-// What both nodes saw narrows the bound of the pair, whichever node reports it, and the pair says
-// how many moments it rests on.
+// What both nodes saw narrows the bound of the pair, whichever of the two nodes reports it. The
+// pair says on how many such moments its bound rests.
 func TestMeetingsNarrow(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
