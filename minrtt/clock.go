@@ -223,8 +223,8 @@ func (c *Clock) bracket() (b bracket) {
 			b.before_cycles <= b.after_cycles && b.after_cycles <= after_cycles {
 			return b
 		}
-		// The readings do not confirm the bracket. It failed, or it read another counter, or the
-		// thread moved to a core with a counter that is behind.
+		// The readings do not confirm the bracket. Reading the bracket failed, or it read another
+		// counter, or the thread moved to a core with a counter that is behind.
 	}
 	b.before_cycles = c.Counter()
 	b.realtime_ns = c.Realtime()
