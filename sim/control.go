@@ -1,7 +1,7 @@
 package sim
 
 // A Control looks at the network or changes it. It runs between two windows. If the simulation runs
-// in several processes, it runs in each of them, with the same random numbers.
+// in several processes, the control runs in each of these processes, with the same random numbers.
 type Control interface {
 	// Run returns true if the simulation must stop.
 	Run(w *World, s *Stream) (stop bool, err error)

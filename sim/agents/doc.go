@@ -4,10 +4,10 @@
 //
 // Each agent is a member of the graph and runs trains with its neighbours in turn, within its
 // budget. The agents of a sample keep what their trains prove. An observer compares the bounds that
-// follow from these proofs with the truth. The packets of a train are not events. If they were, the
-// windows of the simulation would have to be as short as their delays, which are some microseconds,
-// and the simulation would be slow. The stamps of a train are computed at once, from two counters
-// that are functions of the time.
+// follow from these proofs with the truth. The packets of a train are not events. If packets were
+// events, the windows of the simulation would have to be as short as the delays of packets, which
+// are some microseconds. So the simulation would be slow. The stamps of a train are computed at
+// once, from two counters that are functions of the time.
 //
 //	agents.go    the agents: their part in the graph, and their trains
 //	graph.go     a fleet that begins as a whole graph, without joins
