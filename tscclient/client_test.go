@@ -136,7 +136,8 @@ func TestTrainsHoldTheTruth(t *testing.T) {
 }
 
 // A node whose counter restarts in a new epoch gets a new pair. If the counter restarts and the
-// node still claims the old epoch, its peer refuses its trains and names it in the error.
+// node still claims the old epoch, the node's peer refuses the node's trains, and names the node in
+// the error.
 func TestResetsAndEpochs(t *testing.T) {
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
 	train := func() (Outcome, error) { return a.Train(t.Context(), b.peer()) }
