@@ -23,7 +23,8 @@ type Audit struct {
 }
 
 const (
-	// leastAlone is how many disagreements must have only one node in common to accuse the node.
+	// leastAlone is the number of disagreements that must have only one node in common before this
+	// node is accused.
 	leastAlone = 3
 
 	// If fewer than one in leastShare of a node's comparisons are disagreements, the node is not

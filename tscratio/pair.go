@@ -200,7 +200,7 @@ func (p *Pair) CheckEpochs(epochA, epochB string) error {
 }
 
 // Wider returns the node with the larger quantum and the larger core slack of two descriptions, so
-// that the result is valid wherever one of them is.
+// that the result is valid wherever one of the two descriptions is valid.
 func (n Node) Wider(m Node) Node {
 	n.Quantum_cycles = max(n.Quantum_cycles, m.Quantum_cycles)
 	n.CoreSlack_cycles = max(n.CoreSlack_cycles, m.CoreSlack_cycles)

@@ -9,9 +9,10 @@ import (
 // The method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller) is here so that our
 // method can be compared with it. The paper's method takes two anchors and draws a straight line
 // between them. One anchor is the exchange of smallest round trip before an experiment, and the
-// other is the one of smallest round trip after it. Half of the larger of the two round trips is
-// the bound. The method assumes that the relative rate never moves between the anchors (w = 0) and
-// that readings are exact. Numbers in parentheses, such as (4), are the paper's equations.
+// other is the exchange of smallest round trip after the experiment. Half of the larger of the two
+// round trips is the bound. The method assumes that the relative rate never moves between the
+// anchors (w = 0) and that readings are exact. Numbers in parentheses, such as (4), are the paper's
+// equations.
 //
 // All computation uses exact rationals, which is slow but needs no error analysis.
 
@@ -53,7 +54,8 @@ func integer(x uint64) *big.Rat { return new(big.Rat).SetUint64(x) }
 func signed(x int64) *big.Rat { return new(big.Rat).SetInt64(x) }
 
 // PaperRelate relates two nodes by two anchors: the exchanges of smallest round trip in a quiet
-// period before the experiment and in one after it. The same node must have started all exchanges.
+// period before the experiment, and in a quiet period after the experiment. The same node must have
+// started all exchanges.
 func PaperRelate(before, after []Exchange) (PaperRelation, error) {
 	j, err := smallestRoundTrip(before)
 	if err != nil {

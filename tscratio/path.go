@@ -127,8 +127,8 @@ func (s *search) result() (Duration, error) {
 
 const (
 	// maxDisjoint is the largest number of paths between two nodes that have no direct relation.
-	// Each further path narrows the interval less, because in a random graph it is longer than the
-	// one before.
+	// Each further path narrows the interval less, because in a random graph each path is longer
+	// than the one before.
 	maxDisjoint = 8
 
 	// maxHops is the largest number of relations in a path. In a random graph in which 10,000 nodes
