@@ -90,7 +90,7 @@ func (p *Path) Of() string {
 func (p *Path) Unsure() string {
 	switch {
 	case p.NoShares != "":
-		return "shares of the time end to end are withheld: " + p.NoShares
+		return "shares of the end-to-end time are withheld: " + p.NoShares
 	case p.Backwards > 0:
 		return fmt.Sprintf("no order is proven: of the durations on this path, %d surely end "+
 			"before they begin", p.Backwards)

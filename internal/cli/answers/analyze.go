@@ -258,7 +258,7 @@ about that node are wrong. With --third-nodes any, every third node narrows: bou
 but true only if all nodes are right. With --third-nodes none, no third node does.
 
 The answer begins with what is slow, how sure that is, and what to look at next. The table below it
-has one unit. In each path, the span with the largest share of the time end to end comes first.
+has one unit. In each path, the span with the largest share of the end-to-end time comes first.
 
 If messages were captured (cprof capture), a last table says which program sent to which, and how
 long the transfers took: from the beginning of the call that sent to the end of the call that

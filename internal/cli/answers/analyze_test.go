@@ -65,7 +65,7 @@ func TestAnalyze(t *testing.T) {
 	}
 	for _, say := range []string{
 		"run small: 2 nodes, 8 channels, 2000 tuples",
-		"\nslowest by the share of the time end to end, of 1996 of 2000 tuples",
+		"\nslowest spans by share of the end-to-end time, for 1996 of 2000 tuples",
 		"\nhow sure\n  bounds between nodes: ± ", "the data agree", "\nlook at next\n",
 		"all figures: cprof analyze " + run + " -v\n", "share, %", "span, µs",
 		"source/send → worker/recv", "lost",

@@ -98,12 +98,12 @@ func PrintPaths(out io.Writer, a *analysis.Answer) {
 		if len(path.Spans) < 2 {
 			continue
 		}
-		by := "the median"
+		by := "median"
 		if path.Spans[0].Share != nil {
-			by = "the share of the time end to end"
+			by = "share of the end-to-end time"
 		}
 		fmt.Fprintln(out)
-		printFolded(out, "", 2, fmt.Sprintf("slowest by %s, of %s, from %s", by, path.Of(),
+		printFolded(out, "", 2, fmt.Sprintf("slowest spans by %s, for %s, from %s", by, path.Of(),
 			strings.Join(path.From, ", ")))
 		for i, ranked := range path.Spans[:min(len(path.Spans), slowSpans)] {
 			word := "perhaps"
@@ -155,8 +155,8 @@ func tuplesOf(path *analysis.Path) string {
 	text := fmt.Sprintf("%d tuples%s, from %s", path.Tuples, made, strings.Join(path.From, ", "))
 	if len(path.Spans) > 0 && path.Spans[0].Share != nil &&
 		(path.Whole < path.Tuples || path.SampledBy != "") {
-		text += fmt.Sprintf("; shares are of the %d whose whole path is in the logs, and times of "+
-			"all that took the span", path.Whole)
+		text += fmt.Sprintf("; shares are those of the %d tuples whose whole path is in the logs; "+
+			"times are those of all tuples that took the span", path.Whole)
 	}
 	return text
 }

@@ -159,7 +159,7 @@ func rowOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span,
 	return r
 }
 
-// shareOf returns the part of the time end to end that a span takes, in percent. If the part is not
+// shareOf returns the part of the end-to-end time that a span takes, in percent. If the part is not
 // known, ok is false.
 func shareOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span) (text string, ok bool) {
 	if path == nil {

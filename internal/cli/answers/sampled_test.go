@@ -58,11 +58,11 @@ func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 		page   []string // what the page shows of the path: which tuples, and why it is not sure
 	}{
 		"all are there": {func([]simrun.Channel) {}, []string{
-			"slowest by the share of the time end to end, of 1600 tuples, from source/send\n",
+			"slowest spans by share of the end-to-end time, for 1600 tuples, from source/send\n",
 			"\n  surely        source/send → worker/recv: 58",
 		}, []string{"1600 tuples", ""}},
 		"one point samples": {func(c []simrun.Channel) { sample(&c[1]) }, []string{
-			"slowest by the share of the time end to end, of 1600 tuples, from source/send\n",
+			"slowest spans by share of the end-to-end time, for 1600 tuples, from source/send\n",
 			"\n  perhaps       source/send → worker/recv: 50±48 %, median 223",
 			" of 100 sampled tuples\n",
 			"\n  no order is proven, because logs do not have every tuple: worker/recv keeps " +
@@ -77,7 +77,7 @@ func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 				sample(&c[i])
 			}
 		}, []string{
-			"slowest by the share of the time end to end, of 100 sampled tuples, from source",
+			"slowest spans by share of the end-to-end time, for 100 sampled tuples, from source",
 			"\n  perhaps       source/send → worker/recv: 58",
 			" of 100 sampled tuples\n", "no order is proven, ",
 		}, []string{"100 sampled tuples", "no order is proven, because logs do not have every " +
@@ -85,7 +85,7 @@ func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 		"a log in the middle lacks a part": {func(c []simrun.Channel) {
 			c[1].Records, c[1].Dropped = slices.Delete(c[1].Records, 100, 1000), 900
 		}, []string{
-			"slowest by the share of the time end to end, of 1600 tuples, from source/send\n",
+			"slowest spans by share of the end-to-end time, for 1600 tuples, from source/send\n",
 			"\n  perhaps       source/send → worker/recv: 54±", " of 700 tuples in the logs\n",
 			"source/send → sink/recv, a gap ",
 		}, []string{"1600 tuples", "no order is proven, because logs do not have every tuple: " +
@@ -93,10 +93,10 @@ func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 		"the last log lacks a part": {func(c []simrun.Channel) {
 			c[2].Records, c[2].Dropped = slices.Delete(c[2].Records, 100, 1000), 900
 		}, []string{
-			"slowest by the median, of 1600 tuples in the logs, from source/send\n",
-			"\n  shares of the time end to end are withheld: the logs of points where tuples " +
+			"slowest spans by median, for 1600 tuples in the logs, from source/send\n",
+			"\n  shares of the end-to-end time are withheld: the logs of points where tuples " +
 				"begin or end do not have every tuple:\n    sink/recv dropped events\n",
-		}, []string{"1600 tuples in the logs", "shares of the time end to end are withheld: the " +
+		}, []string{"1600 tuples in the logs", "shares of the end-to-end time are withheld: the " +
 			"logs of points where tuples begin or end do not have every tuple: sink/recv dropped " +
 			"events"}},
 	} {
