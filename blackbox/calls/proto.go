@@ -11,7 +11,8 @@ import (
 // Traces of OpenTelemetry may also be in the binary form of protocol buffers. A file has one
 // message, or several with their lengths in front, as the collector writes them.
 
-// protoFile reads a binary file. It returns false if the file does not have this form.
+// protoFile reads a binary file. It returns false if the file does not have the form of a protocol
+// buffer.
 func (b *builder) protoFile(raw []byte) bool {
 	messages := [][]byte{raw}
 	if n := len(raw); n > 4 && uint64(binary.BigEndian.Uint32(raw)) <= uint64(n-4) {

@@ -33,7 +33,7 @@ type socket struct {
 	sent, received stream
 }
 
-// at returns the position at a sequence number.
+// at returns the position of the byte with a given sequence number.
 func (in *stream) at(sequence uint32) (position uint64) {
 	return (in.next + uint64(int64(int32(sequence-uint32(in.next))))) & blackbox.MaxPosition
 }
@@ -47,7 +47,8 @@ type stream struct {
 	seen   bool   // a message was seen
 }
 
-// from returns a stream in which the sequence number follows the given number of bytes.
+// from returns a stream in which a given number of bytes precedes the byte with a given sequence
+// number.
 func from(sequence uint32, bytes uint64) stream {
 	begins := uint64(sequence - uint32(bytes))
 	return stream{begins: begins, next: begins + bytes}

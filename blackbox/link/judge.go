@@ -14,8 +14,8 @@ type Score struct {
 	Links int `json:"links"` // calls whose true cause is known
 	Right int `json:"right"` // calls whose most probable cause is the true cause
 
-	// A path is an outer request, and all calls that it led to. It is right if the most probable
-	// causes join the same calls in the same way, and no others.
+	// A path is an outer request, and all calls that it led to. The path is right if the most
+	// probable causes join the same calls in the same way, and no other calls.
 	Paths      int `json:"paths"`
 	PathsRight int `json:"paths_right"`
 

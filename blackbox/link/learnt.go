@@ -9,8 +9,8 @@ import (
 )
 
 // learnt is the product's own method. For each program it learns a model of scripts from the data.
-// Then it shares out the program's calls among its requests many times. How often it draws a
-// sharing depends on the probability that the model gives it. The probability of a link is the
+// Then it shares out the program's calls among its requests many times. The more probable a sharing
+// is according to the model, the more often the method draws it. The probability of a link is the
 // share of draws that contain it.
 //
 // The method goes through the data in windows. Each window begins with what was learnt in the last

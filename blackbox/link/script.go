@@ -186,8 +186,8 @@ func (x *experience) add(r *request, script []int32, all []call, o *order, weigh
 	})
 }
 
-// learn computes the model's probabilities from the experience. A state with little experience
-// borrows from all states of the same kind of event.
+// learn computes the model's probabilities from the experience. For a state with little experience,
+// it also uses the experience of all states of the same kind of event.
 func (m *model) learn(x *experience) {
 	const few, fewer = 4, 0.5
 	n := m.nexts()

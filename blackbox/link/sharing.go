@@ -250,7 +250,7 @@ func (s *sharing) swap(c, to int32) {
 }
 
 // exchange tries to exchange parts of the scripts of two requests. One part begins at the given
-// call, and the other one at another given call. Each has at most the given number of calls.
+// call, and the other one at another given call. Each part has at most the given number of calls.
 func (s *sharing) exchange(c, to, other int32, most int) {
 	from := s.owner[c]
 	mine, theirs := s.after(from, c), s.after(to, other)
@@ -295,8 +295,8 @@ func (s *sharing) after(r, c int32) []int32 {
 	return s.scripts[r][i:]
 }
 
-// alike returns a random call of a request. The call has the same kind as the given one. If there
-// is none, the result is -1.
+// alike returns a random call of a request. This call has the same kind as the given call. If the
+// request has no such call, the result is -1.
 func (s *sharing) alike(c, r int32) int32 {
 	found, n := int32(-1), 0
 	for _, k := range s.scripts[r] {

@@ -19,7 +19,7 @@ type act struct {
 	index int32  // number of the event among those of its kind in its place
 }
 
-// after reports whether a thread received nothing between two acts.
+// after reports whether two acts are of one thread, which received nothing between them.
 func (a act) after(last act) bool { return a.by == last.by && a.heard == last.heard }
 
 // A mark says how the thread of an event is related to the earlier events of a script.

@@ -122,7 +122,7 @@ type Node struct {
 
 var percents = []float64{50, 90, 99, 100}
 
-// Of answers for a run. It returns nil if the run has no captured messages.
+// Of returns the answer for a run, or nil if the run has no captured messages.
 func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	logs, err := Logs(dir)
 	if err != nil || len(logs) == 0 {

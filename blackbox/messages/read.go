@@ -65,7 +65,7 @@ type socket struct {
 // number of cycles, which may be too large or too small by at most the slack.
 type busy struct{ cycles, slack uint64 }
 
-// again says that TCP sent bytes again, between two readings of the counter.
+// An again says that TCP retransmitted bytes between two readings of the counter.
 type again struct{ lo, hi, position, after uint64 }
 
 // An end is one end of a message: a call.

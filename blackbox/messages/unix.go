@@ -246,8 +246,9 @@ func (l *line) alone() bool {
 	})
 }
 
-// least returns how much the calls of a line had surely moved when a given call looked at what
-// waits. What the thread of that call moved earlier counts, too.
+// least returns how much data the calls of a line had surely sent or received when a given call
+// looked at what waits. This includes what the thread of the given call had sent or received
+// earlier.
 func (l *line) least(at *end) int64 {
 	n := sort.Search(len(l.calls), func(i int) bool { return l.calls[i].ended > at.began })
 	sum := l.sums[n]
@@ -259,8 +260,8 @@ func (l *line) least(at *end) int64 {
 	return sum
 }
 
-// most returns the largest amount that the calls of a line can have moved when a given call looked
-// at what waits.
+// most returns the largest amount of data that the calls of a line can have sent or received when a
+// given call looked at what waits.
 func (l *line) most(at *end) int64 {
 	n := sort.Search(len(l.byLo), func(k int) bool {
 		return l.calls[l.byLo[k]].earliest() > at.ended

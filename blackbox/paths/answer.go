@@ -61,7 +61,7 @@ type Answer struct {
 	Nodes   []messages.Node `json:"nodes"` // what was captured on each node
 }
 
-// Of answers for a run. It returns nil if the run has no captured messages.
+// Of returns the answer for a run, or nil if the run has no captured messages.
 func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	logs, err := messages.Logs(dir)
 	if err != nil || len(logs) == 0 {

@@ -24,8 +24,9 @@ type pin struct {
 }
 
 const (
-	// A place is used only if at most this share of its tuples contradict the assumptions, and a
-	// pair of places only if at most this share of its links do.
+	// A place is used only if at most this share of the place's tuples contradict the assumptions.
+	// A pair of places is used only if at most this share of the links between them contradict the
+	// assumptions.
 	mostWrong = 0.01
 	leastPins = 20 // fewer are no evidence that the assumptions hold
 	mostReach = 64 // how many requests may be open at once
