@@ -16,8 +16,8 @@ type curve struct {
 	phase  float64
 }
 
-// at returns the cycles at x ns. The slope alternates between rate·(1 + wander) and rate·(1 −
-// wander), which is the worst case.
+// at returns the counter's cycles when the clock shows x ns. The slope alternates between rate·(1 +
+// wander) and rate·(1 − wander), which is the worst case.
 func (c curve) at(x float64) float64 {
 	half := c.period / 2
 	n := math.Floor((x + c.phase) / half)
