@@ -18,8 +18,8 @@ type lie struct {
 	hub  bool    // the liar holds ends of edges, which honest nodes then lack
 }
 
-// may reports whether a liar may send another lie. Without a limit it would lie without end,
-// because each answer of a victim makes it lie again.
+// may reports whether a liar may send another lie. Without this limit, a liar would lie without
+// end, because each answer of a victim makes it lie again.
 func (m *member) may() bool {
 	if m.fleet.now >= m.second+time.Second {
 		m.second, m.lied = m.fleet.now, 0

@@ -131,7 +131,7 @@ func Encode(b []byte, m any) ([]byte, error) {
 	return written, nil
 }
 
-// edge writes a message about edges, or one of another kind.
+// edge writes a message about edges. It passes a message of another kind on to the method walking.
 func (w *writer) edge(m any) ([]byte, error) {
 	switch m := m.(type) {
 	case overlay.Ping:
@@ -173,7 +173,8 @@ func (w *writer) edge(m any) ([]byte, error) {
 	return w.b, nil
 }
 
-// walking writes a message of walks, facts, heat or queues, or one of another kind.
+// walking writes a message of walks, facts, heat or queues. It passes a message of another kind on
+// to the method own.
 func (w *writer) walking(m any) ([]byte, error) {
 	switch m := m.(type) {
 	case overlay.Hop:
