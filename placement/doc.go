@@ -4,8 +4,8 @@
 // A Job says how long each operator works on a tuple, how many tuples it gets, how many cores each
 // node has, and how long a tuple travels from node to node. Latencies are ranges. Solve minimises
 // the upper end of the end-to-end latency, and returns a lower bound that no placement can beat.
-// Better compares two placements, and says whether one is faster for all latencies within their
-// ranges.
+// Better compares two placements. It says whether one of them is faster for all latencies within
+// their ranges.
 //
 // # A path through the package
 //
