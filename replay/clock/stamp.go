@@ -6,8 +6,8 @@ type Stamp struct {
 	held []Known
 }
 
-// Known is the greatest epoch that is known of a process. A stamp holds it only if Epsilons do not
-// already imply it.
+// Known is the greatest known epoch of a process. A stamp holds it only if Epsilons do not already
+// imply it.
 type Known struct {
 	Process uint32
 	Epoch   int64

@@ -205,7 +205,7 @@ func (q *Question) next(states []ref.Val, e *Event, nodes []string) ([]ref.Val, 
 	return after, nil
 }
 
-// at returns the value that a state by node has for one node.
+// at returns the value that a state has for one node, if the state has a value for each node.
 func at(v ref.Val, node string) ref.Val {
 	return v.(interface{ Get(ref.Val) ref.Val }).Get(types.String(node))
 }
