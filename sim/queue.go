@@ -222,7 +222,7 @@ type eventHeap []Event
 func (q *eventHeap) push(e Event) {
 	h := *q
 	if len(h) == cap(h) {
-		// Memory is scarce: append would double the capacity.
+		// Memory is scarce, and append would double the capacity. So grow the slice by a quarter.
 		grown := make(eventHeap, len(h), len(h)+len(h)/4+16)
 		copy(grown, h)
 		h = grown

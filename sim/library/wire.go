@@ -287,7 +287,7 @@ func newFromFile(b *Builder, key string) any {
 	return &p
 }
 
-// randNI links a node that joins to k random others.
+// randNI adds links to a node that has joined: to k random other nodes.
 type randNI struct {
 	links sim.Linkable
 	k     int
@@ -300,7 +300,7 @@ func newRandNI(b *Builder, key string) any {
 
 func (p *randNI) Init(c *sim.Context) { link(c, p.links, min(p.k, c.World().Size()-1)) }
 
-// starNI links a node that joins to the first one.
+// starNI adds a link to a node that has joined: to the first node.
 type starNI struct{ links sim.Linkable }
 
 func newStarNI(b *Builder, key string) any {
