@@ -42,8 +42,8 @@ type Contradiction struct {
 	Fault Fault
 	From  string // the node of the readings in At
 	Into  string // the other node
-	// At is the interval, in cycles of From, in which the constraints refute the wander most
-	// clearly.
+	// At is the interval in which the constraints refute the wander most clearly, in cycles of
+	// From.
 	At    Interval
 	Asked Wander // the requested wander
 	Least Wander // the smallest wander that the constraints at this place allow
