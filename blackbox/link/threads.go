@@ -68,8 +68,8 @@ func (c *crew) add(a act) {
 }
 
 // An order says whether calls are sent in the order in which their causes came. An event loop keeps
-// this order even if it receives several messages before it sends a call for the first of them. So
-// do queues.
+// this order even if it receives several messages before it sends a call for the first of them. A
+// queue keeps this order, too.
 type order struct {
 	kinds   int
 	threads int // number of threads that sent something

@@ -58,8 +58,9 @@ func newNetwork(random *rand.Rand) *network {
 	return n
 }
 
-// open makes a socket that is bound to one address and, unless remote is nowhere, connected to
-// another one.
+// open makes a socket with a local address. About half of the sockets also accept datagrams for the
+// other addresses of their node. If the parameter remote is a valid address, the socket is also
+// connected to that address.
 func (n *network) open(node int, local string, remote netip.AddrPort) *post {
 	n.number++
 	p := &post{
