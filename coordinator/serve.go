@@ -187,8 +187,8 @@ func (d *dueTime) after(now time.Time, next func() time.Time) time.Time {
 	return d.due
 }
 
-// Matrix returns the state of the fleet. The state is at most age old. After Run has ended, Matrix
-// returns nil.
+// Matrix returns the state of the fleet. The parameter age is the largest age that the state may
+// have. After Run has ended, Matrix returns nil.
 func (s *Server) Matrix(age time.Duration) *Matrix {
 	s.mu.Lock()
 	defer s.mu.Unlock()
