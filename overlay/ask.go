@@ -78,7 +78,7 @@ func (r *recent) shrink(now uint32) {
 	*r = recent{all: kept}
 }
 
-// tidy forgets all requests once not even the newest one can come again.
+// tidy forgets all requests if the newest of them cannot come again.
 func (r *recent) tidy(now uint32) {
 	if len(r.all) > 0 && r.all[r.back(0)].over(now) {
 		*r = recent{}

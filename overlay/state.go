@@ -212,7 +212,8 @@ func walk[T Walk](c *coder, w *T) {
 	}
 }
 
-// state describes a node's state. Whoever adds a field adds it here: a test looks for it.
+// state describes a node's state. Whoever adds a field to Node adds it here, too. A test fails if
+// the field is missing here.
 func (n *Node) state(c *coder) {
 	for _, t := range []*Time{&n.now, &n.next, &n.seekAt, &n.repickAt, &n.probeAt, &n.seekPause,
 		&n.pausedUntil, &n.aloneSince, &n.advertiseAt, &n.warmAt, &n.warmedAt} {

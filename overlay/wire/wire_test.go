@@ -245,7 +245,7 @@ func TestDatagramsAreTakenOnceFromMembers(t *testing.T) {
 	newer[4]++
 	refused("another version", b, newer, errVersion)
 
-	// The liar has a key of its own, but takes the name of another node's address.
+	// The liar has a key of its own, but claims the name of another node.
 	liar := member(t, 6)
 	admit(t, other, liar)
 	refused("of another fleet", b, seal(t, liar, b, ping), errSignature)
