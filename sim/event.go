@@ -40,7 +40,7 @@ const TimerKind = 0x7f
 // bulky marks an event that carries a value.
 const bulky = 0x80
 
-// before reports whether an event comes before another one. No two events are equal.
+// before reports whether an event comes before another one. Two events are never equal.
 func (e *Event) before(o *Event) bool {
 	if e.At != o.At {
 		return e.At < o.At

@@ -31,7 +31,7 @@ func newMaster(members int) *master {
 	return &master{members: members, idle: map[int]bool{}, answers: map[int]bool{}}
 }
 
-// reportIdle handles the report of a member that it has no work.
+// reportIdle handles a member's report. The report says that the member has no work.
 func (m *master) reportIdle(member int) order {
 	if m.ended || m.prepared {
 		return nothing
