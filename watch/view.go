@@ -134,8 +134,8 @@ func (v *View) Request(now time.Time) coordinator.WatchRequest {
 	return r
 }
 
-// Add takes the server's answer to a request that was made at the time asked and answered at the
-// time now.
+// Add takes the server's answer to a request. The request was made at one time (asked), and the
+// answer arrived at a later time (now).
 func (v *View) Add(asked, now time.Time, a *coordinator.WatchAnswer) {
 	if a.Seq < v.seq { // the server has restarted
 		clear(v.orders)
