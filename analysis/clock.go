@@ -427,8 +427,8 @@ func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.V
 	return at, verdict, err
 }
 
-// earlier orders any two events by the middles of their intervals. An event that cannot be placed
-// comes last.
+// The method earlier orders any two events by the middles of their intervals. An event that cannot
+// be placed comes last.
 func (t *timer) earlier(a, b passage) bool {
 	x, _, errA := t.place(int(a.source), a.reading)
 	y, _, errB := t.place(int(b.source), b.reading)

@@ -151,7 +151,7 @@ func changesOf(c Change, before, after []*Answer) (changes []Change) {
 	return []Change{c}
 }
 
-// forget marks all figures as not known.
+// The method forget marks all figures as not known.
 func (c *Change) forget() {
 	c.BeforeLo_ns, c.BeforeHi_ns = math.NaN(), math.NaN()
 	c.AfterLo_ns, c.AfterHi_ns, c.Noise_ns = math.NaN(), math.NaN(), math.Inf(1)

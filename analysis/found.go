@@ -134,8 +134,8 @@ type backwards struct {
 
 const maxBackwards = 5
 
-// backwards notes a pair of events if its id is among the lowest so far. So the answer names the
-// same pairs, whichever worker found them first.
+// The method backwards notes a pair of events if its id is among the lowest so far. So the answer
+// names the same pairs, whichever worker found them first.
 func (f *found) backwards(b backwards) {
 	if len(f.backs) == maxBackwards && b.id > f.backs[maxBackwards-1].id {
 		return
@@ -159,7 +159,8 @@ func (f *slowest) slow(total tscratio.Elapsed, id uint64, path []passage, most i
 	}
 }
 
-// settle counts an ended tuple as lost if a later tuple of the same node reached a later point.
+// The method settle counts an ended tuple as lost if a later tuple of the same node reached a later
+// point.
 func (f *pointFound) settle(node int) {
 	kept := f.ended[node][:0]
 	for _, reading := range f.ended[node] {
@@ -172,7 +173,8 @@ func (f *pointFound) settle(node int) {
 	f.ended[node] = kept
 }
 
-// fly notes the bins of tuples that are in flight. settle must have been called for each node.
+// The method fly notes the bins of tuples that are in flight. settle must have been called for each
+// node.
 func (f *pointFound) fly(axes []axis) {
 	for node, readings := range f.ended {
 		for _, reading := range readings {

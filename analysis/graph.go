@@ -19,14 +19,14 @@ type graph struct {
 	// apart[rank] has the ranks whose order relative to rank is not known: no tuple of the sample
 	// passed both points, and the declared edges do not name both.
 	apart []uint64
-	// open[rank] has the ranks that may precede it, although before does not have them. If the
-	// order of two ranks is not proven at all, each is open for the other.
+	// open[rank] has the ranks that may precede rank, although the field before does not have them.
+	// If the order of two ranks is not proven at all, each is open for the other.
 	open []uint64
 	// called[rank] belongs to a point of an actor that another actor called. It has the ranks where
 	// a tuple may have entered the calling actor.
 	called []uint64
-	// against[rank] has the ranks that follow it only because declared edges say so: what the data
-	// show is the opposite, or nothing.
+	// against[rank] has the ranks that follow rank only because declared edges say so. The data
+	// show the opposite, or nothing.
 	against []uint64
 	// merges has the ranks where the branches of a tuple arrive one by one, and each arrival is an
 	// event.

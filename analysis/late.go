@@ -57,7 +57,8 @@ func (d *doubts) all() (in doubt) {
 	return in
 }
 
-// withhold counts a withheld duration between two ranks, under the first reason that there is.
+// The method withhold counts a withheld duration between two ranks, under the first reason that
+// there is.
 func (p *spanPart) withhold(d *doubts, from, to int) {
 	for why, of := range d {
 		if of.of(from, to) {
@@ -91,7 +92,7 @@ func (l *lateEvents) next() (late doubt) {
 	return late
 }
 
-// add notes the ranks at which a tuple lacks an event.
+// The method add notes the ranks at which a tuple lacks an event.
 func (l *lateEvents) add(mask uint64) {
 	if mask != 0 {
 		l.lacked = append(l.lacked, lacked{mask: mask})

@@ -231,8 +231,8 @@ func backwardsOf(out *Answer, of func(*Span) bool) (n uint64) {
 	return n
 }
 
-// ranked orders the chosen spans by their shares, or by their medians if no share is known. The
-// caller may say that no order is proven.
+// The function ranked orders the chosen spans by their shares, or by their medians if no share is
+// known. The caller may say that no order is proven.
 func ranked(spans []Span, shares []*Share, sure bool, of func(*Span) bool) []RankedSpan {
 	r := []RankedSpan{}
 	byShare, withheld := true, false

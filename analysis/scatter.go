@@ -224,7 +224,8 @@ func (t *told) noteHandler(kind, settings string) {
 	}
 }
 
-// block counts the events of one block and passes them on by id. It may change the slice.
+// The method block counts the events of one block and passes them on by id. It may change the
+// slice.
 func (r *reader) block(source int, t *told, o *order, axis *axis, events []logstore.Event) {
 	if r.in.sources[source].trip == paused {
 		some := events[:min(len(events), maxPauseEvents-len(t.pauses))]
@@ -270,13 +271,14 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 	}
 }
 
-// count counts events that were chosen.
+// The method count counts events that were chosen.
 func (t *told) count(axis *axis, events []logstore.Event) {
 	t.events += uint64(len(events))
 	t.offAxis += axis.tally(t.perBin, events)
 }
 
-// tally counts events in the bins of their readings, and returns how many events lie off the axis.
+// The method tally counts events in the bins of their readings, and returns how many events lie off
+// the axis.
 func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
 	if a.count == 0 { // the node is not related, which is reported elsewhere
 		return 0

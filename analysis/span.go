@@ -265,7 +265,7 @@ func (l *span) binned(bin int) *binned {
 	return b
 }
 
-// count counts durations.
+// The method count counts durations.
 func (b *binned) count(elapsed []tscratio.Elapsed) {
 	b.n += uint64(len(elapsed))
 	for _, s := range elapsed {

@@ -135,8 +135,8 @@ func (w *gatherer) endToEnd(p *plan, id uint64, path *[maxPoints]passage, root *
 	}
 }
 
-// endings counts a tuple where it ended although it could have gone on, and where it appeared
-// although it could not begin there. It returns the ranks at which the tuple ended.
+// The method endings counts a tuple where it ended although it could have gone on, and where it
+// appeared although it could not begin there. It returns the ranks at which the tuple ended.
 func (w *gatherer) endings(p *plan, path *[maxPoints]passage, parent, child bool) (ended uint64) {
 	if !parent {
 		for _, r := range p.ends {
@@ -156,8 +156,8 @@ func (w *gatherer) endings(p *plan, path *[maxPoints]passage, parent, child bool
 	return ended
 }
 
-// missed counts durations to the ranks in w.taken. The tuple may have had these durations, but they
-// are withheld.
+// The method missed counts durations to the ranks in w.taken. The tuple may have had these
+// durations, but they are withheld.
 func (w *gatherer) missed(p *plan) {
 	for _, all := range [][]planned{p.spans, p.wholes} {
 		for i := range all {
@@ -181,8 +181,8 @@ func (w *gatherer) mayEnd(mask, ended uint64) {
 	}
 }
 
-// spill notes how long a tuple may have taken if its events are in doubt: from its beginning to the
-// last event of its id.
+// The method spill notes how long a tuple may have taken if its events are in doubt: from its
+// beginning to the last event of its id.
 func (w *gatherer) spill(mask uint64, path *[maxPoints]passage) {
 	f := &w.found.points[bits.TrailingZeros64(mask)].spilled
 	f.doubtful++
@@ -261,7 +261,7 @@ func (w *gatherer) begins(first passage) bool {
 	return err == nil && at.Lo <= f.To_cycles && at.Hi >= f.From_cycles
 }
 
-// end counts a tuple that ended with a given event, although it could have gone on.
+// The method end counts a tuple that ended with a given event, although it could have gone on.
 func (w *gatherer) end(r int, e *passage) {
 	f := &w.found.points[r]
 	node := int(w.nodeOf[e.source])

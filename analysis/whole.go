@@ -120,7 +120,8 @@ func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, 
 	}
 }
 
-// ends places the two events of a duration that begins at another tuple, for DurationRow.Ends.
+// The method ends places the two events of a duration that begins at another tuple, for
+// DurationRow.Ends.
 func (w *gatherer) ends(from, to *passage) (at [2]tscratio.Interval) {
 	if w.number > 0 {
 		return at
