@@ -32,8 +32,9 @@ type CaptureRow struct {
 	Name   string
 	Absent string // why the row was not measured; "": it was
 
-	// Off is without a capture, and On with one: ns of processor time a call, or operations a
-	// second. Changes has, for each pair, On − Off in ns, or the lost share of throughput.
+	// Off is the figure without a capture, and On the figure with one: ns of processor time a call,
+	// or operations a second. Changes has, for each pair, On − Off in ns, or the lost share of
+	// throughput.
 	Off, On float64
 	Changes []float64
 

@@ -96,7 +96,7 @@ func TestBarChains(t *testing.T) {
 	proof.Check(t, bar)
 }
 
-// above counts the numbers of a cell that are above those of another cell.
+// The function above counts the numbers of a cell that are above those of another cell.
 func above(t *testing.T, cell, limit string) (n int) {
 	t.Helper()
 	numbers := func(s string) (v [3]int) {

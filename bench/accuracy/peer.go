@@ -125,7 +125,7 @@ func listen(o order, counter func() uint64) (minrtt.Transport, netip.AddrPort, e
 	return u, u.LocalAddr(), nil
 }
 
-// take counts the bytes that arrive on one TCP connection.
+// The function take counts the bytes that arrive on one TCP connection.
 func take(ctx context.Context, at netip.AddrPort, say func(netip.AddrPort) error) (int64, error) {
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {

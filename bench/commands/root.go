@@ -93,8 +93,8 @@ func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string)
 	return bar
 }
 
-// answer records the bars of a benchmark, prints its rows, and then returns an error for the first
-// bar that was not measured.
+// The function answer records the bars of a benchmark, prints its rows, and then returns an error
+// for the first bar that was not measured.
 func answer(bars []proof.Bar, print func() error) error {
 	if err := proof.Report(bars...); err != nil {
 		return err

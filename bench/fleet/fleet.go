@@ -119,7 +119,7 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	return r, w.ask(ctx, &r, closure, all, say)
 }
 
-// costs notes what the graph costs each node: in this fleet, in small ones, and alone.
+// The method costs notes what the graph costs each node: in this fleet, in small ones, and alone.
 func (r *Result) costs(w *world, say func(string, ...any)) error {
 	cost, err := costOf([]*world{w})
 	if err != nil {
@@ -290,7 +290,7 @@ func cpuTime() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// audit counts the liars, and those that an audit of the fleet names.
+// The method audit counts the liars, and those that an audit of the fleet names.
 func (w *world) audit(r *Result, closure *tscratio.Closure) {
 	found := closure.Audit(3)
 	for _, n := range w.living() {

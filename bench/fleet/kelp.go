@@ -165,8 +165,8 @@ const (
 	fewNodes        = 1000
 )
 
-// measure computes the probabilities with which walks end at each node. The numbers of ends would
-// also vary by chance. This part is computed as in the model.
+// measure computes the probabilities with which walks end at each node. It does not count the ends
+// of walks, because these counts would also vary by chance.
 func (t thesisWalk) measure(outs [][]int32) (all []KelpCell) {
 	n := len(outs)
 	var sums [4]float64

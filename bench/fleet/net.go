@@ -222,7 +222,8 @@ func (w *world) whole() bool {
 	return len(seen) == len(living)
 }
 
-// irregular counts the living nodes that do not have all their neighbours, or have dead ones.
+// The method irregular counts the living nodes that do not have all their neighbours, or have dead
+// ones.
 func (w *world) irregular() (count int) {
 	dead := func(name overlay.Name) bool { return w.byName[name].graph == nil }
 	for _, n := range w.living() {
