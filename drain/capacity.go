@@ -114,7 +114,7 @@ type postponed struct {
 	bytes   int64
 }
 
-// leave notes that the drainer leaves a ring undrained for now, and why.
+// The method leave notes that the drainer leaves a ring undrained for now, and why.
 func (d *Drainer) leave(whose process, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -404,7 +404,7 @@ func (d *Drainer) gone(s *source) {
 	d.mapped -= s.header.MappedBytes()
 }
 
-// closed notes the error with which the draining of a source ended, if there is one.
+// The method closed notes the error with which the draining of a source ended, if there is one.
 func (d *Drainer) closed(s *source, err error) {
 	if err == nil {
 		return

@@ -39,7 +39,7 @@ const limitTick = 200 * time.Millisecond
 // limit may cross it again and again.
 const limitQuiet = 5 * time.Second
 
-// begin counts the bytes in a directory.
+// The method begin counts the bytes in a directory.
 func (l *limits) begin(dir string) {
 	var used int64
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -129,7 +129,7 @@ func (d *Drainer) SetLimits(maxBytes int64, minFree float64) error {
 // Limit returns an error that says why the drainer stores nothing more, or nil.
 func (d *Drainer) Limit() error { return d.limits.reached(d.now()) }
 
-// skip notes rows that the drainer takes from the ring but does not store.
+// The method skip notes rows that the drainer takes from the ring but does not store.
 func (s *source) skip(w *worker, i int, rows uint64, why error) {
 	p := &s.places[i]
 	if p.skipped == 0 {
