@@ -175,7 +175,8 @@ func (j *runner) newReceiver(conn *nats.Conn, stage, instance int) (*receiver, e
 	return r, err
 }
 
-// taken counts a tuple. It sends a sender one acknowledgement for every ackEvery of its tuples.
+// The method taken counts a tuple. It sends a sender one acknowledgement for every ackEvery of its
+// tuples.
 func (r *receiver) taken(m *message) error {
 	u := &r.senders[m.from]
 	u.taken++
@@ -188,8 +189,8 @@ func (r *receiver) taken(m *message) error {
 	return r.conn.Publish(u.acks, b[:])
 }
 
-// ended records a sender's poison. If some of the sender's tuples are missing, the error says how
-// many.
+// The method ended records a sender's poison. If some of the sender's tuples are missing, the error
+// says how many.
 func (r *receiver) ended(m *message) error {
 	u := &r.senders[m.from]
 	if u.ended {
@@ -203,8 +204,8 @@ func (r *receiver) ended(m *message) error {
 	return nil
 }
 
-// advance records a sender's watermark. It returns whether the smallest of all watermarks has
-// grown.
+// The method advance records a sender's watermark. It returns whether the smallest of all
+// watermarks has grown.
 func (r *receiver) advance(m *message) bool {
 	r.senders[m.from].watermark_us = m.watermark_us
 	least := r.senders[0].watermark_us

@@ -7,7 +7,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.serialization.IntegerDeserializer;
 import org.apache.kafka.common.serialization.LongDeserializer;
 
-/** Reads the counts until it has at least the given number, and no more come. */
+/** Reads counts until it has at least the given number of counts, and no further counts come. */
 public final class Store {
     private static final Duration QUIET = Duration.ofSeconds(3);
 
