@@ -60,7 +60,7 @@ type share struct {
 	lo, hi   uint64
 }
 
-// at counts the tuples at one moment.
+// The method at counts the tuples at one moment.
 func (q *queueReader) at(at uint64) (lo, hi uint64, err error) {
 	var open []share // nodes whose share could be narrower, the largest last
 	take := func(level, k int) {
@@ -112,7 +112,7 @@ type lasting struct{ begin, end tscratio.Interval }
 // same blocks.
 const cachedBlocks = 4
 
-// block counts the items of a block one by one.
+// The method block counts the items of a block one by one.
 func (q *queueReader) block(at uint64, k int) (lo, hi uint64, err error) {
 	items, known := q.blocksRead[k]
 	if !known {
