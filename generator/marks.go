@@ -40,7 +40,7 @@ type Marks struct {
 	notice func(Notice)    // may be nil
 }
 
-// make counts a mark n times. The first time, it also sends a notice.
+// The method make counts a mark n times. The first time, it also sends a notice.
 func (m *Marks) make(mark Mark, n uint64, format string, args ...any) {
 	if n == 0 {
 		return

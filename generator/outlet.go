@@ -72,7 +72,7 @@ func (o *outlet) begin(id uint64, ring *dueRing) {
 	o.first[id>>countBits], o.rings[id>>countBits] = id, ring
 }
 
-// take records tuples that came out.
+// The method take records tuples that came out.
 func (o *outlet) take(ids []uint64) {
 	now := asm.Counter()
 	o.mu.Lock()

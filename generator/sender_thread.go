@@ -237,7 +237,7 @@ func (t *sendThread) await(until, lateAfter uint64) uint64 {
 	return woke
 }
 
-// skip counts a tuple that is too late to be sent.
+// The method skip counts a tuple that is too late to be sent.
 func (t *sendThread) skip() {
 	if t.skipped++; t.skipped == 1 { // there may be millions: result counts the rest
 		t.sender.marks.make(Behind, 1, "thread %d is %s late and sends no tuple that is later: "+
@@ -424,7 +424,7 @@ const longestRoomWait = 5 * time.Millisecond
 // blockedNotice_ns is how long an engine may take nothing before a notice reports that.
 const blockedNotice_ns = 100e6
 
-// book counts how late a tuple was sent, and why.
+// The method book counts how late a tuple was sent, and why.
 func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
 	if now < due {
 		now = due // a wait may end a step early
@@ -443,8 +443,8 @@ func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
 	}
 }
 
-// blame records why the thread is behind from now on, and when that cause ended. If the thread
-// already has a cause, the method blame does nothing.
+// The method blame records why the thread is behind from now on, and when that cause ended. If the
+// thread already has a cause, the method blame does nothing.
 func (t *sendThread) blame(cause *uint64, over uint64) {
 	if t.cause == nil {
 		t.cause, t.over = cause, over

@@ -172,7 +172,7 @@ func (c *checker) see(id uint64) {
 	c.last.see(id & (1<<countBits - 1))
 }
 
-// ended notes a source's end. A source that sent nothing has no ids to check.
+// The method ended notes a source's end. A source that sent nothing has no ids to check.
 func (c *checker) ended(e End) {
 	if e.Sent > 0 {
 		c.of(e.First >> countBits).end = &e

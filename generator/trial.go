@@ -280,7 +280,8 @@ func (t *trialIDs) Next() (id uint64, ok bool) {
 	return id, true
 }
 
-// watch samples a trial every millisecond, and ends it early if the engine is far behind.
+// The method watch samples a trial every millisecond, and ends it early if the engine is far
+// behind.
 func (s *Search) watch(
 	o *Observation, sender *Sender, out *outlet, dueBy func(at_s float64) uint64,
 	ended chan struct{}, cut func(),
