@@ -149,7 +149,7 @@ func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
 	return at + 1
 }
 
-// say counts a failure. For the first few failures, it also keeps how to repeat them.
+// The method say counts a failure. For the first few failures, it also keeps how to repeat them.
 func (all *trials) say(count *int, number uint64, what string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -89,8 +89,8 @@ type spanGroup struct {
 	spans []*analysis.Span
 }
 
-// grouped orders all spans for the table. In each path, the spans from end to end come first, then
-// the others in the path's order: by share, or by median if no share is known.
+// The function grouped orders all spans for the table. In each path, the spans from end to end come
+// first, then the others in the path's order: by share, or by median if no share is known.
 func grouped(a *analysis.Answer) (groups []spanGroup) {
 	listed := map[*analysis.Span]bool{}
 	for i := range a.Paths {
