@@ -141,7 +141,7 @@ func (t tracker) skipTo(places []Place) {
 	}
 }
 
-// known notes that all rows with sequence numbers below next were written.
+// The method known notes that all rows with sequence numbers below next were written.
 func (t tracker) known(kind Kind, shard int, next uint64) {
 	s := t.of(kind, shard)
 	s.end = max(s.end, next)
@@ -190,7 +190,7 @@ func insertRange(ranges []Range, r Range) []Range {
 	return ranges
 }
 
-// account notes the rows that the given Drops declare missing.
+// The method account notes the rows that the given Drops declare missing.
 func (t tracker) account(shard int, drops []Drop) {
 	for _, d := range drops {
 		if d.Of == 0 || d.Of >= kinds || d.Count == 0 || d.At+d.Count < d.At {
