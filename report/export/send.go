@@ -209,7 +209,7 @@ func retryAfter(text string) time.Duration {
 	return 0
 }
 
-// count notes how many spans were refused, according to a successful answer.
+// The method count notes how many spans were refused, according to a successful answer.
 func (e *Endpoint) count(body []byte) {
 	var answer struct {
 		PartialSuccess struct {
