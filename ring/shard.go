@@ -169,10 +169,10 @@ func (s *Shard) wait(n uint64) bool {
 	}
 }
 
-// drop counts one event as dropped. It notes the event's place in the sequence and its counter in a
-// range. The method drop writes the range before it counts the event, so a program that dies in
-// between leaves an empty range. line.dropped is the number of dropped events, whatever the ranges
-// say.
+// The method drop counts one event as dropped. It notes the event's place in the sequence and its
+// counter in a range. The method drop writes the range before it counts the event, so a program
+// that dies in between leaves an empty range. line.dropped is the number of dropped events,
+// whatever the ranges say.
 func (s *Shard) drop(counter uint64) {
 	line := &s.page.producer
 	dropped, begun, tail := atomic.LoadUint64(&line.dropped), line.drops, atomic.LoadUint64(s.Tail)
