@@ -149,7 +149,10 @@ bool *cp_lost_drainer(const char *dir);
 #define PEEK(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define POKE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 
-/* If *p equals from, CHANGE stores the value to in *p. It reports whether it has stored. */
+/*
+ * If *p has the old value (from), CHANGE stores the new value (to) in *p. It reports whether it has
+ * stored.
+ */
 #define CHANGE(p, from, to)                                                        \
 	__atomic_compare_exchange_n((p), &(__typeof__(*(p))){(from)}, (to), false, \
 				    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
