@@ -44,8 +44,9 @@ const (
 	// connections. flows first cuts the connection with the most bytes.
 	maxPendingAll = 192 << 20
 
-	// lookAt is how many connections look examines in one call, because each takes two system
-	// calls. It also examines those that had a larger part of maxPending before.
+	// lookAt is the number of connections that one call of the method look examines. It is limited,
+	// because each connection takes two system calls. The method also examines the connections that
+	// had a larger part of maxPending before.
 	lookAt = 200
 )
 
