@@ -258,7 +258,8 @@ func (f *realFleet) registered() (names []string) {
 	return names
 }
 
-// finishRun stops the run, waits until it is complete, and opens its directory until the test ends.
+// finishRun stops the run, waits until it is complete, and opens the run's directory. The directory
+// stays open until the test ends.
 func (f *realFleet) finishRun(status *RunStatus) *runs.Directory {
 	f.t.Helper()
 	f.question(AskStopRun, nil, status)

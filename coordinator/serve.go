@@ -245,7 +245,8 @@ func (v *Virtual) Matrix() (m *Matrix) {
 	return m
 }
 
-// Related reports whether two nodes were measured with each other, as they are registered now.
+// Related reports whether two nodes were measured with each other in the epochs with which they are
+// registered now.
 func (v *Virtual) Related(a, b string) bool {
 	names := [2]string{min(a, b), max(a, b)}
 	return v.core.nodes[a] != nil && v.core.nodes[b] != nil && v.core.measured(names)
