@@ -21,7 +21,7 @@ type want struct {
 }
 
 // seekSoon makes the node look for missing edges at the next Tick. If the node pauses after a walk
-// in vain, it looks after the pause.
+// in vain, it looks for them once the pause is over.
 func (n *Node) seekSoon() {
 	if n.leaving {
 		return
