@@ -325,7 +325,7 @@ func TestAgreementNeedsTwo(t *testing.T) {
 	if !agreed.Contains(truth.Reading) || len(agreed.LoPath) != 3 || len(agreed.HiPath) != 3 {
 		t.Errorf("%+v, truth %d", agreed, truth.Reading)
 	}
-	// Each end is the outer one of the two that the third nodes give.
+	// The third nodes give two values for each end. The outer value must be the end.
 	over := func(via string) Interval {
 		ab := f.closure(t, ThirdAny)
 		first, second := must(ab.direct("a", via))(t), must(ab.direct(via, "b"))(t)
