@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -354,6 +355,9 @@ func TestKernelNamesTheInterface(t *testing.T) {
 		}
 		defer dialer.Close()
 		for _, u := range []*UDP{listener, dialer} {
+			if runtime.GOARCH != "amd64" && u.hardware == 0 {
+				t.Skip("an emulator does not pass stamps on")
+			}
 			if tx, rx := u.Sources(); tx != Kernel || rx != Kernel || u.hardware != 1 {
 				t.Fatalf("sources %v and %v, interface %d", tx, rx, u.hardware)
 			}
