@@ -343,55 +343,62 @@ func TestControlDataWithHardwareStamps(t *testing.T) {
 // Asking for hardware stamps does not change the kernel's own stamps.
 func TestKernelNamesTheInterface(t *testing.T) {
 	for _, local := range loopbacks {
-		config := UDPConfig{Counter: asm.Counter, HardwareInterface: 1} // "lo"
-		listener, err := ListenUDP(netip.MustParseAddrPort(local), config)
-		if err != nil {
-			t.Skip(err) // no IPv6
+		t.Run(local, func(t *testing.T) {
+			needFamily(t, local)
+			namesTheInterface(t, local)
+		})
+	}
+}
+
+func namesTheInterface(t *testing.T, local string) {
+	config := UDPConfig{Counter: asm.Counter, HardwareInterface: 1} // "lo"
+	listener, err := ListenUDP(netip.MustParseAddrPort(local), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dialer, err := DialUDP(listener.LocalAddr(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialer.Close()
+	for _, u := range []*UDP{listener, dialer} {
+		if runtime.GOARCH != "amd64" && u.hardware == 0 {
+			t.Skip("an emulator does not pass stamps on")
 		}
-		defer listener.Close()
-		dialer, err := DialUDP(listener.LocalAddr(), config)
+		if tx, rx := u.Sources(); tx != Kernel || rx != Kernel || u.hardware != 1 {
+			t.Fatalf("sources %v and %v, interface %d", tx, rx, u.hardware)
+		}
+	}
+	b := make([]byte, shortSize)
+	deadline := time.Now().Add(soon)
+	for came := false; !came; {
+		if time.Now().After(deadline) {
+			t.Fatal("no stamps")
+		}
+		packet := testKey.codec().append(nil, &packet{header: header{kindProbe, 7, 1, testID}})
+		if _, err := dialer.Send(packet, listener.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		rx, err := listener.Receive(b, deadline)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer dialer.Close()
-		for _, u := range []*UDP{listener, dialer} {
-			if runtime.GOARCH != "amd64" && u.hardware == 0 {
-				t.Skip("an emulator does not pass stamps on")
-			}
-			if tx, rx := u.Sources(); tx != Kernel || rx != Kernel || u.hardware != 1 {
-				t.Fatalf("sources %v and %v, interface %d", tx, rx, u.hardware)
-			}
+		came = rx.RealtimeNS != 0
+		if came && !listener.in.passes(1) {
+			t.Errorf("%s: the kernel does not say where the packet arrived: %x", local,
+				listener.in.control[:listener.in.header.Controllen])
 		}
-		b := make([]byte, shortSize)
-		deadline := time.Now().Add(soon)
-		for came := false; !came; {
-			if time.Now().After(deadline) {
-				t.Fatal("no stamps")
+		sent := 0
+		dialer.SentStamps(func(p []byte, at Stamps) {
+			sent++
+			if at.RealtimeNS == 0 || at.HardwareNS != 0 || !dialer.errors.passes(1) {
+				t.Errorf("%s: stamps %+v in %x", local, at,
+					dialer.errors.control[:dialer.errors.header.Controllen])
 			}
-			packet := testKey.codec().append(nil, &packet{header: header{kindProbe, 7, 1, testID}})
-			if _, err := dialer.Send(packet, listener.LocalAddr()); err != nil {
-				t.Fatal(err)
-			}
-			rx, err := listener.Receive(b, deadline)
-			if err != nil {
-				t.Fatal(err)
-			}
-			came = rx.RealtimeNS != 0
-			if came && !listener.in.passes(1) {
-				t.Errorf("%s: the kernel does not say where the packet arrived: %x", local,
-					listener.in.control[:listener.in.header.Controllen])
-			}
-			sent := 0
-			dialer.SentStamps(func(p []byte, at Stamps) {
-				sent++
-				if at.RealtimeNS == 0 || at.HardwareNS != 0 || !dialer.errors.passes(1) {
-					t.Errorf("%s: stamps %+v in %x", local, at,
-						dialer.errors.control[:dialer.errors.header.Controllen])
-				}
-			})
-			if sent != 1 {
-				t.Errorf("%s: %d transmit stamps", local, sent)
-			}
+		})
+		if sent != 1 {
+			t.Errorf("%s: %d transmit stamps", local, sent)
 		}
 	}
 }
