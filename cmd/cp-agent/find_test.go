@@ -107,12 +107,18 @@ func TestFindInAFleet(t *testing.T) {
 		c := cli.Run(t.Context(), []string{"hot", "--rings", rings(1)}, &hot, &hot)
 		return c == 0 && strings.HasPrefix(hot.String(), "n") && strings.Contains(hot.String(), "±")
 	})
-	var f agent.FindAnswer
-	c, out := find(0, "--json", "role=role1")
-	if err := json.Unmarshal([]byte(out), &f); err != nil || c != 0 || f.Node != "n1" ||
-		f.Fact != "role=role1" || !f.Confirmed || f.Visited == 0 {
-		t.Errorf("exit code %d, %v: %s", c, err, out)
-	}
+	waitFor(t, "role=role1 as JSON", func() bool { // a node that answers late is not found
+		c, out := find(0, "--json", "role=role1")
+		if c == 3 {
+			return false
+		}
+		var f agent.FindAnswer
+		if err := json.Unmarshal([]byte(out), &f); err != nil || c != 0 || f.Node != "n1" ||
+			f.Fact != "role=role1" || !f.Confirmed || f.Visited == 0 {
+			t.Errorf("exit code %d, %v: %s", c, err, out)
+		}
+		return true
+	})
 	stop()
 	for range nodes {
 		if c := <-code; c != 0 {
