@@ -1,11 +1,9 @@
 package vnode
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 )
 
@@ -269,13 +267,21 @@ func (c Config) Encode() ([]byte, error) {
 // ParseConfig reverses Encode. The error wraps ErrConfig.
 func ParseConfig(text []byte) (Config, error) {
 	c := Config{}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return Config{}, fmt.Errorf("parse virtual node: %w: %w", err, ErrConfig)
+	err := json.Unmarshal(text, &c)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		err = fmt.Errorf("line %d: %w", lineAt(text, syntax.Offset), err)
+	case errors.As(err, &kind):
+		err = fmt.Errorf("line %d: %w", lineAt(text, kind.Offset), err)
+	default:
+		if wrong := checkKeys(text); wrong != nil {
+			err = wrong
+		}
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("parse virtual node: text after the object: %w", ErrConfig)
+	if err != nil {
+		return Config{}, fmt.Errorf("parse virtual node: %w: %w", err, ErrConfig)
 	}
 	if err := c.Validate(); err != nil {
 		return Config{}, fmt.Errorf("parse virtual node %q: %w", c.Name, err)

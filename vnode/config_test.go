@@ -166,6 +166,30 @@ func TestConfigsThatDescribeNoNode(t *testing.T) {
 	}
 }
 
+// The error for a wrong key names the key's line, and what to write instead.
+func TestConfigErrorsNameTheLine(t *testing.T) {
+	text, err := fullConfig().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ old, new, want string }{
+		{`"name"`, `"nome"`, `line 3: there is no key "nome": did you mean "name"?`},
+		{`"segment_log2"`, `"segments_log2"`, `line 13: there is no key ` +
+			`"counter.wander.segments_log2": did you mean "counter.wander.segment_log2"?`},
+		{`"by_cycles"`, `"qqqqq"`, `line 22: there is no key "counter.steps.qqqqq": FORMAT.md`},
+		{`"26"`, `26`, `line 8: counter.quantum_cycles is 26: write the number in quotes`},
+		{`"realtime": {`, `"realtime": {,`, `line 30: invalid character`},
+		{`"segments": 36000`, `"segments": "many"`, `line 14: json: cannot unmarshal`},
+		{`"counter": {`, `"counter": [], "x": {`, `line 4: json: cannot unmarshal`},
+	} {
+		changed := strings.Replace(string(text), test.old, test.new, 1)
+		if _, err := ParseConfig([]byte(changed)); !errors.Is(err, ErrConfig) ||
+			!strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: ParseConfig = %v, want %q", test.new, err, test.want)
+		}
+	}
+}
+
 func slices65(s Slew) []Slew {
 	all := make([]Slew, 65)
 	for i := range all {

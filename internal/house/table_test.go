@@ -53,7 +53,7 @@ var table = map[string]room{
 	"logstore":     {1, of("channel", "internal/plainfile"), of(sys, zstd)},
 	"handlertable": {1, of("channel", "internal/plainfile", "internal/similar"), of(sys, yaml)},
 	"host":         {1, of("asm"), of(sys)},
-	"vnode":        {1, of("asm"), nil},
+	"vnode":        {1, of("asm", "internal/similar"), nil},
 	"minrtt":       {1, of("asm", "tscratio"), of(sys)},
 	"control":      {1, of("tscratio", "internal/plainfile"), of(sys, zmq4)},
 	"overlay/wire": {1, of("overlay"), nil},
