@@ -105,9 +105,22 @@ func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 func ListenUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
 	u, err := openUDP(local, config)
 	if err != nil {
-		return nil, fmt.Errorf("listen on UDP %v: %w", local, err)
+		return nil, fmt.Errorf("listen on UDP %v: %w%s", local, err, remedy(err))
 	}
 	return u, nil
+}
+
+// remedy returns what to do if an address cannot be bound.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return ": this machine does not have the address: use one of its own, or 0.0.0.0"
+	case errors.Is(err, unix.EADDRINUSE):
+		return ": another program uses the port: end that program, or use another port"
+	case errors.Is(err, unix.EACCES):
+		return ": only root may use the port: use a port from 1024 on"
+	}
+	return ""
 }
 
 // DialUDP opens a socket that exchanges packets with one remote address only.

@@ -73,7 +73,7 @@ func serve(ctx context.Context, s daemon.Start[config], reload <-chan os.Signal)
 	switch {
 	case err == nil:
 		defer node.Close()
-	case c.Server != "":
+	case c.Server != "" || c.Probes != "": // without it, other nodes could not measure this node
 		return err
 	default:
 		log.Warn("logs will not say how far this node's counter can be trusted", "reason", err)

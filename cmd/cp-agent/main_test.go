@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -203,6 +204,29 @@ func TestBadConfigurations(t *testing.T) {
 	code := program(nil).Run(t.Context(), args, &stdout, &stderr)
 	if code != 0 || !strings.Contains(stdout.String(), "can be used") {
 		t.Errorf("exit code %d, %s", code, stderr.String())
+	}
+}
+
+// An agent that cannot answer at the address for probes ends at once. The error names the address,
+// and says what to do.
+func TestProbesNeedTheirAddress(t *testing.T) {
+	taken, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for address, remedy := range map[string]string{
+		taken.LocalAddr().String(): "use another port", "192.0.2.1:7341": "use one of its own",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		var stderr output
+		code := program(nil).Run(ctx, []string{"--rings", t.TempDir(), "--state", t.TempDir(),
+			"--chrony", "off", "--probes", address}, io.Discard, &stderr)
+		cancel()
+		if said := stderr.String(); code != 1 || !strings.Contains(said, "answer probes: ") ||
+			!strings.Contains(said, address) || !strings.Contains(said, remedy) {
+			t.Errorf("--probes %s: exit code %d, %s", address, code, said)
+		}
 	}
 }
 
