@@ -21,6 +21,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
+	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
 	"github.com/cloudprofiler/cloudprofiler/internal/conversation"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
@@ -158,18 +159,7 @@ func TestFileOfTheOperatingPage(t *testing.T) {
 	}
 }
 
-func TestFlagsHoldOverTheFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "c.yaml")
-	text := "node: from-file\nworkers: 3\nmin_free: 10%\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, err := read(t, "--config", path, "--node", "from-flag", "--max-run-bytes", "1GiB").agent()
-	if err != nil || a.Node != "from-flag" || a.Workers != 3 || a.MinFree != 0.1 ||
-		a.MaxRunBytes != 1<<30 {
-		t.Errorf("%+v, %v", a, err)
-	}
-}
+func TestPrecedence(t *testing.T) { commandtest.Precedence(t, program(nil)) }
 
 func TestBadConfigurations(t *testing.T) {
 	dir := t.TempDir()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
@@ -53,6 +54,8 @@ func TestExampleConfigurationIsTheDefault(t *testing.T) {
 		}
 	}
 }
+
+func TestPrecedence(t *testing.T) { commandtest.Precedence(t, program) }
 
 func TestConfigurationIsRefusedByName(t *testing.T) {
 	dir := t.TempDir()

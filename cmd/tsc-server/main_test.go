@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 )
@@ -53,6 +54,8 @@ func TestExampleConfigurationNamesEveryKey(t *testing.T) {
 		}
 	}
 }
+
+func TestPrecedence(t *testing.T) { commandtest.Precedence(t, program) }
 
 func TestBadConfigurationIsNamed(t *testing.T) {
 	dir := t.TempDir()

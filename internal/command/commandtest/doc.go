@@ -1,3 +1,4 @@
 // Package commandtest helps tests of the commands for people. It runs command lines, compares their
-// output with golden files, and checks that the examples in --help are valid. It is only for tests.
+// output with golden files, and checks that the examples in --help are valid. It tests that flags
+// override the environment, and the environment the file. It is only for tests.
 package commandtest
