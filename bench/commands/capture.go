@@ -46,19 +46,19 @@ func newBenchCapture() *cobra.Command {
 
 Turns without and with a capture follow each other in pairs. A figure is the median of the pairs.
 
-  ping-pong     one thread sends 64 bytes back and forth over TCP: the processor time that a call
-                takes more
+  ping-pong     one thread sends 64 bytes back and forth over TCP: how much more processor time a
+                call takes
   flood         one thread sends 64 bytes again and again, and another receives what has come
-  redis-10000   Redis at 10,000 operations a second, from 50 connections: the share of a core that
-                it takes more
+  redis-10000   Redis at 10,000 operations a second, from 50 connections: how much more of a core
+                it takes
   redis-limit   Redis at its limit: the share of operations that are lost; also for the same
                 processor time, which depends less on what else the machine does
   nginx-limit   the same for nginx, with a small page
   agent-100000  the share of a core that the capture and its drainer take at 100,000 calls a second
   truth         every call is compared with the log, and every match with the call that received
 
-The bars: 150 ns; 2 % of throughput and 5 % of a core; a tenth of a core; nothing missed without
-being counted, and nothing matched wrongly.
+The bars: 150 ns; 2 % of throughput and 5 % of a core; a tenth of a core; every missed call is
+counted, and no match is wrong.
 
 Exit code 3: a row could not be measured here, for example without Redis.`,
 		Example: `  sudo cp-bench capture

@@ -47,28 +47,30 @@ func newBenchFleet() *cobra.Command {
 		Short: "Check the bounds of a large fleet, and what it costs each node",
 		Long: `Check the bounds of a large fleet, and what it costs each node.
 
-The fleet's network and oscillators are simulated in one process. All else is the code of the
-product: nodes keep up their graph and measure their neighbours, and random pairs are related by way
-of third nodes. Each bound is compared with the truth. Nodes die and join meanwhile, and a part of
-all messages is lost.
+The fleet's network and oscillators are simulated in one process. Everything else is the code of the
+product: nodes maintain their graph and measure their neighbours, and third nodes relate random
+pairs. Each bound is compared with the truth. Meanwhile nodes die and join, and some messages are
+lost.
 
 A second simulation is hostile: some nodes report false stamps (--liars), and for some time one half
-of the fleet cannot reach the other (--cut). Pairs of other nodes are asked for (--hostile), at all
-moments, also just before a node died. It shows only whether bounds are true.
+of the fleet cannot reach the other (--cut). The command asks for bounds between other nodes
+(--hostile) at random moments, even just before a node dies. This shows only whether bounds are
+true.
 
 In a third simulation many nodes die at once (--killed). It shows how long it takes until the others
 have all their neighbours again, and whether bounds are true.
 
-Then the experiments of KELP's thesis are repeated, from which the graph comes: how evenly walks
-end, how far hints spread, how long searches are, and in which order a queue gives its items. Each
-figure is compared with a model, and the thesis' figures that are not near the model are named.
---tables is the largest graph for this. --only-tables leaves out all else.
+The design of the graph comes from KELP's thesis. Then the command repeats the experiments of the
+thesis: how evenly walks end, how far hints spread, how long searches are, and in which order a
+queue gives its items. It compares each figure with a model, and names the figures of the thesis
+that are not near the model. --tables is the size of the largest graph for these experiments. With
+--only-tables, the command does nothing else.
 
 Then a real server in a process of its own serves as many nodes in real time, over connections with
-keys. --serve says how long it is watched without a run, and as long in a run. --only-server leaves
-out the simulations. If the machine cannot carry the server and all nodes, --slower makes the
-fleet's time pass more slowly: all periods are as many times as long. The server's cores are those
-that it would need in real time.`,
+keys. The command watches it for the time --serve without a run, and for the same time in a run.
+--only-server leaves out the simulations. If the machine is too slow for the server and all nodes,
+--slower N makes the fleet's time pass N times as slowly. The printed number of cores is the number
+that the server would need in real time.`,
 		Example: `  cp-bench fleet --nodes 1000 --json
   cp-bench fleet --nodes 10000 --measure 20s
   cp-bench fleet --nodes 200 --liars 0.1 --serve 0

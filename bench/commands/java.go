@@ -54,10 +54,10 @@ Programs in C and in each Java that scripts/jdks finds take turns of a few milli
 A repetition is the median of many turns. As in cp-bench log, a turn does not count if another guest
 used the core.
 
-The rows flink and storm have all that the agent does for a record that a task or a bolt receives,
-works on and sends, in ns. In the row flink-sampled, 2 of 1,024 records are kept. The row start has
-how much longer a JVM takes to start and end with the agent: medians of 11 pairs of starts. The
-agent's rows start and size need the jar that make java-sdk builds.
+The rows flink and storm show how many ns the agent takes for a record that a task or a bolt
+receives, works on and sends. In the row flink-sampled, 2 of 1,024 records are kept. The row start
+shows how much longer a JVM with the agent takes to start and end: medians of 11 pairs of starts.
+The agent's rows start and size need the jar that make java-sdk builds.
 
 The command builds the programs, so it runs in a checkout of the repository and needs make, gcc and
 a JDK.

@@ -41,9 +41,9 @@ func newBenchPaths() *cobra.Command {
 		Short: "Measure how well causes of messages are found, in traces with known causes",
 		Long: `Measure how well causes of messages are found, in traces with known causes.
 
-The traces are those that others recorded, in files. The parents of spans are hidden from the
-methods: they get only which program called which other, and when, as a capture of messages would
-see it. Names of operations are hidden, too. Without files, traces are made of imagined
+The files contain traces that other programs recorded. The methods see only what a capture of
+messages would see: which program called which other, and when. They see neither the parents of
+spans nor the names of operations. Without files, the command makes traces of imagined
 applications.
 
   links     calls whose most probable cause is the true one
@@ -53,12 +53,12 @@ applications.
   error     expected calibration error: how far probabilities are from the share of right links
   us        processor time of a message, in microseconds
 
-A call of which the parent is missing in the data is linked, but not judged.
+If the data lack the parent of a call, the call is linked, but the link is not judged.
 
 With --stream, the product's method gets one call after the other, and keeps only a few windows of
-them. Made traces are then made while they are linked, so any number of --requests fits into the
-memory. Two more columns say how many calls the method kept at most, and how many MB the whole
-process had at most. (Calls from files are read before the first is linked.)`,
+calls. If there are no files, the command then makes the calls while it links them, so any number of
+--requests fits into the memory. Two more columns say how many calls the method kept at most, and
+how many MB the whole process had at most. (Calls from files are read before the first is linked.)`,
 		Example: `  cp-bench paths
   cp-bench paths --app hotel --rate 1000
   cp-bench paths --format jaeger traces/ --speed 10 --shift 10ms

@@ -93,11 +93,14 @@ func newBenchSim() *cobra.Command {
 		Short: "Repeat the experiments of DIPS, and measure the simulator's speed and memory",
 		Long: `Repeat the experiments of DIPS with the simulator, and measure its speed and memory.
 
-E1: how fast an average converges, for 1, 2 and 4 workers, whose results must be equal. E2: the
-share of messages to nodes of the same worker. E3: the simulated delay of these messages, and of
-those to other workers, which must be equal. E4: events a second by the number of nodes. E5: the
-same with an observer, by the number of workers. E6: memory a node. Rates are by CPU time, so other
-programs on the machine disturb them less.`,
+  E1  how fast an average converges: 1, 2 and 4 workers must give equal results
+  E2  which share of the messages goes to nodes of the same worker
+  E3  the simulated delays of these messages and of messages to other workers, which must be equal
+  E4  how the events a second depend on the number of nodes
+  E5  how the events a second depend on the number of workers, with an observer
+  E6  how much memory a node takes
+
+Rates are events in a second of CPU time, so other programs on the machine disturb them less.`,
 		Example: `  cp-bench sim
   cp-bench sim --json`,
 		Args: cobra.NoArgs,

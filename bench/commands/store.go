@@ -190,9 +190,9 @@ func printStoreTable(w io.Writer, result bench.StoreResult, bars []proof.Bar,
 			row.Name, row.BytesPerEvent, row.EntropyBytes, median(row.Encode), median(row.Decode),
 			median(row.Hurried), row.HurriedBytesPerEvent, limitsOf(row.Name, verdicts))
 	}
-	fmt.Fprintf(w, "\nbytes and entropy are of one event, which has 16 bytes in memory; "+
-		"encode and decode in GB/s of those, medians; hurried: the speed of encoding when the "+
-		"ring fills up, and the bytes of an event then\n")
+	fmt.Fprintf(w, "\nbytes and entropy: size of one event in a log, in bytes; "+
+		"in memory it has 16\nencode and decode: medians, in GB of memory a second\n"+
+		"hurried: speed of encoding while the ring fills up, and the bytes of an event then\n")
 	if s := result.Sustained; withSustained && s.Events > 0 {
 		fmt.Fprintf(w, "sustained, ring %s: %.3f × bare rdtscp (≤ %g) %s; %.1f ns a call; "+
 			"%d of %d events dropped; %.2f bytes an event; "+

@@ -252,10 +252,11 @@ than assumed. A duration is marked suspect, an estimate, if the data contradict 
 rests on. What the run cannot decide is listed below the answer. For a run of virtual nodes (cprof
 demo) the truth is known: every duration is compared with it.
 
-Third nodes that exchanged packets with both of two nodes narrow the relation of the two, as far as
-two third nodes agree. So if a node's counter or stamps are wrong and nothing shows it, only answers
-about that node are wrong. With --third-nodes any, every third node narrows: bounds are narrowest,
-but true only if all nodes are right. With --third-nodes none, no third node does.
+A third node that exchanged packets with both nodes of a pair can narrow the relation of the pair.
+By default, third nodes narrow it only as far as two of them agree. So if the counter or the stamps
+of one node are wrong unnoticed, only answers about that node are wrong. With --third-nodes any,
+every third node narrows the relation: bounds are narrowest, but true only if all nodes are right.
+With --third-nodes none, no third node narrows it.
 
 The answer begins with what is slow, how sure that is, and what to look at next. The table below it
 has one unit. In each path, the span with the largest share of the end-to-end time comes first.

@@ -30,10 +30,10 @@ commas between them. The noise then includes how much these runs differ from eac
 run on each side, that is not known.
 
 Spans with the same ends are compared at the median and at the 99th percentile. A span is called
-faster or slower only if the intervals of the two sides are further apart than chance moves such a
-percentile. It is called the same if the bounds and the difference are within that noise. Otherwise
-it is undecided, and the last column says what would decide it in nine of ten cases, if the
-difference is the one that was found.
+faster or slower only if the intervals of the two sides are further apart than the noise: the
+distance by which chance moves such a percentile. A span is called the same if the bounds and the
+difference are within the noise. Otherwise it is undecided, and the last column says what would
+decide it in nine of ten cases, if the difference is the one that was found.
 
 Only durations of the same tuples are judged. If a run lacks tuples, the spans that lack them are
 undecided, and the last column says why. Tuples that handlers chose on both sides are the same if

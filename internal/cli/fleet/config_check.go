@@ -35,7 +35,7 @@ func newConfigCheck() *cobra.Command {
 A file is a key if its name ends in .secret or .public, and a handler table if it has rules.
 Otherwise it is the configuration of the daemon whose name its own begins with, such as
 cp-agent.yaml, and that daemon checks it as with --check. The daemon must be beside cprof or on the
-PATH. Settings in the environment, such as $CP_AGENT_NODE, hold over the file, also here.
+PATH. Settings in the environment, such as $CP_AGENT_NODE, override the file here, too.
 
 Exit code 1: a file cannot be used.`,
 		Example: "  cprof config check\n  cprof config check cp-agent.yaml handlers.yaml\n" +

@@ -21,16 +21,16 @@ func newPlace() *cobra.Command {
 		Short: "Put the operators of a job on nodes, so that its latency is smallest",
 		Long: `Put the operators of a job on nodes, so that its end-to-end latency is smallest.
 
-JOB.yaml lists the operators, which of them send tuples to which, how long each works on a tuple and
-how many tuples it gets, and where the operators run today. The server says which nodes there are,
-how many cores they have, and how long packets take between them: half of a round trip, from
-that of the fastest train up to one that nine of ten trains do not exceed. If the file lists nodes
-and latencies, place asks no server.
+JOB.yaml lists the operators, and says which of them send tuples to which. For each operator, it
+says how long the operator works on a tuple, how many tuples it gets, and where it runs today. The
+server says which nodes there are, how many cores they have, and how long packets take between them.
+This latency is a range: from half of the round trip of the fastest train to a value that nine of
+ten trains do not exceed. If the file lists nodes and latencies, place asks no server.
 
-The end-to-end latency is that of the slowest path through the job, if everything takes as long as
-it can. place says how close the placement is to the best: proven best, or within a stated part of a
-limit that no placement can beat. It compares the placement with today's. "Surely better"
-means faster for all latencies within their ranges.
+The end-to-end latency is the time of the slowest path through the job, if everything takes as long
+as it can. place proves that its placement is the best, or says how far it may be from a limit that
+no placement can beat. It compares the placement with today's. "Surely better" means faster for all
+latencies within their ranges.
 
 Exit code 3: some latencies were not measured, and place had to assume the fastest route over other
 nodes.`,

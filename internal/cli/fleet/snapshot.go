@@ -23,8 +23,8 @@ func newSnapshot() *cobra.Command {
 		Long: `Write the events in flight recorders to the logs. A flight recorder is a channel with
 policy overwrite, and keeps only the newest events.
 
-If --server or $CLOUDPROFILER_SERVER names a server, it asks the agents of all nodes. So it does
-with --fleet. Otherwise, and with --rings, only this node's agent writes its events.
+With --fleet, or if --server or $CLOUDPROFILER_SERVER names a server, the server asks the agents of
+all nodes. In all other cases, and with --rings, only this node's agent writes its events.
 
 An agent does not write an event twice. A program can ask for the same by Channel.Snapshot, or
 cp_snapshot in C. If the program's agent has a server, the request also reaches the other nodes.

@@ -18,7 +18,8 @@ func newFind() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "find PATTERN",
 		Short: "Find a node of a large fleet by what it says about itself",
-		Long: `Find a node of a large fleet by what it says about itself. Each node says these:
+		Long: `Find a node of a large fleet by what it says about itself. Each node publishes
+these facts:
 
   role=ROLE            what its configuration says (role)
   kernel=RELEASE       the kernel

@@ -29,11 +29,11 @@ func newHot() *cobra.Command {
   dropped    events that programs dropped, in the channels that they have open now
   ring-fill  how full the fullest ring is, in percent
 
-The command asks this node's agent, which sends walks through the fleet, without the server. The
-walks follow what nodes say about the nodes beyond them, and so the worst node is probably the first
-in the list, but not certainly. A value is what the node itself says, and may be some seconds old
-where the walk was decided. In fleets of up to 30 nodes (the server's setting all_pairs), nodes do
-not say it: see cprof nodes.
+The command asks this node's agent. The agent does not ask the server: it sends questions from node
+to node. Each node passes a question on to the neighbour beyond which it expects worse nodes. These
+expectations may be some seconds old. So the first node in the list is probably, but not certainly,
+the worst. Each printed value is from the node itself. In fleets of up to 30 nodes (the server's
+setting all_pairs), use cprof nodes instead: there, agents do not answer this question.
 
 Exit code 3: no node is found.`,
 		Example: "  cprof hot --by dropped\n  cprof hot --by bound --json | jq -r '.nodes[0].node'",

@@ -28,12 +28,12 @@ func newSim() *cobra.Command {
 		Long: `Simulate a network of up to millions of nodes, from a configuration of PeerSim.
 
 The observers of the configuration print to standard output. For a fleet of agents, the output ends
-with a sentence that says how good its bounds were, with which churn and at which budget. A key with
-a range stands for several simulations, which run one after the other; --page compares them. Any
-number of workers gives the same result, bit by bit.
+with a sentence that says how narrow the bounds were, how many agents died, and how often agents
+measured. If a key has a range, one simulation runs for each value, one after the other; --page
+compares them. Any number of workers gives the same result, bit by bit.
 
-With --checkpoint, the event engine saves its state again and again, and --restart goes on from
-there, also with another number of workers. docs/sim.md lists the classes and explains how the
+With --checkpoint, the event engine saves its state again and again. --restart continues from a
+saved state, with any number of workers. docs/sim.md lists the classes and explains how the
 simulator differs from PeerSim.`,
 		Example: `  cprof sim average.conf
   cprof sim average.conf --set network.size=1000000 --workers 4
