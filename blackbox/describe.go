@@ -40,6 +40,10 @@ type Connection struct {
 	Cookie    uint64 // the kernel's number of the socket: no two sockets of one boot have the same
 	Peer      uint64 // the cookie of a UNIX socket's peer; 0: not known
 
+	// PeerProcess is the process that made the other end of a UNIX connection: it called connect,
+	// listen or socketpair. Another process may use that end now. 0: not known.
+	PeerProcess uint32
+
 	// Sends and Receives are the sequence numbers with which TCP began the two streams. At one end
 	// of a connection, a number may be one less than at the other end. TCP chose the numbers at
 	// random. So they distinguish a connection from all others, even if addresses are translated on
@@ -82,6 +86,9 @@ func (c Connection) Events(at_cycles uint64) ([]Event, error) {
 	b = binary.LittleEndian.AppendUint32(b, c.Namespace)
 	b = binary.LittleEndian.AppendUint64(b, c.Cookie)
 	b = binary.LittleEndian.AppendUint64(b, c.Peer)
+	if c.Family == UNIX { // it has no sequence numbers
+		c.Sends, c.Receives = c.PeerProcess, 0
+	}
 	b = binary.LittleEndian.AppendUint32(b, c.Sends)
 	b = binary.LittleEndian.AppendUint32(b, c.Receives)
 	for _, a := range []netip.Addr{c.Local.Addr(), c.Remote.Addr()} {
@@ -191,7 +198,8 @@ func connection(number uint32, b []byte) (c Connection, ok bool) {
 		return c, false
 	}
 	if c.Family == UNIX {
-		return c, binary.LittleEndian.Uint32(b[3:]) == 0
+		c.PeerProcess, c.Sends = c.Sends, 0
+		return c, c.Receives == 0 && binary.LittleEndian.Uint32(b[3:]) == 0
 	}
 	local, _ := netip.AddrFromSlice(b[fixed : fixed+each])
 	remote, _ := netip.AddrFromSlice(b[fixed+each:])

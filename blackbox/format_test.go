@@ -225,7 +225,8 @@ func examples(t testing.TB) (events []Event, values []any) {
 	}
 	for _, c := range []Connection{
 		exampleConnection,
-		{Number: 1, Family: UNIX, Protocol: UNIXPackets, Cookie: 2, Peer: 3},
+		{Number: 1, Family: UNIX, Protocol: UNIXPackets, Cookie: 2, Peer: 3,
+			PeerProcess: 4},
 		{Number: 1 << 31, Family: IPv6, Protocol: UDP,
 			Local:  netip.MustParseAddrPort("[1::2]:3"),
 			Remote: netip.MustParseAddrPort("[4::5]:6")},

@@ -129,7 +129,7 @@ func (d *Data) AddMessages(a *messages.Answer) {
 	m.Further = int64(max(0, len(a.Outside)-maxOutsides))
 	for _, o := range a.Outside[:min(len(a.Outside), maxOutsides)] {
 		m.Outside = append(m.Outside, Outside{
-			Program: o.From.Name, Node: o.From.Node, Address: o.Address, Port: int64(o.Port),
+			Program: o.From.Name, Node: o.From.Node, Address: o.To(), Port: int64(o.Port),
 			Hosts:    o.Names[:min(len(o.Names), maxHosts)],
 			Messages: count(o.Messages), Bytes: count(o.Bytes),
 		})

@@ -298,7 +298,8 @@ func agrees(got captured, m blackbox.Message, c conversation.Call) bool {
 func TestPrivilegedOtherSockets(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})
-	truth := conversation.Start(t, "local", "0.0.0.0:0", 0, 0, 100).Truth(t)
+	program := conversation.Start(t, "local", "0.0.0.0:0", 0, 0, 100)
+	truth := program.Truth(t)
 	got := r.end(t)
 	_, wanted := sides(got, truth)
 	if len(wanted) != 4 {
@@ -348,6 +349,13 @@ func TestPrivilegedOtherSockets(t *testing.T) {
 		}
 		families[c.Family]++
 		peers[c.Cookie] = c.Peer
+		made := uint32(0)
+		if c.Family == blackbox.UNIX {
+			made = uint32(program.Process())
+		}
+		if c.PeerProcess != made {
+			t.Errorf("process %d made the peer of %+v", made, c)
+		}
 		if c.Family == blackbox.IPv6 && (c.Protocol != blackbox.UDP || !c.Local.IsValid() ||
 			!c.Local.Addr().IsLoopback() || c.Local.Port() == 0 || !c.Remote.Addr().IsLoopback()) {
 			t.Errorf("%+v", c)

@@ -32,6 +32,8 @@ type fields struct {
 	defaultGroup             int16 // in struct css_set
 	groupNode                int16 // in struct cgroup
 	nodeName, nodeParent     int16 // in struct kernfs_node
+	peerProcess              int16 // in struct sock
+	processNumber            int16 // in struct pid
 
 	tcpSock int32      // number of struct tcp_sock in the kernel's description of itself
 	cast    btf.TypeID // number of the function that casts a pointer to such a struct
@@ -68,6 +70,8 @@ func (f *fields) findMore(kernel *btf.Spec) {
 		{&f.cgroups, "task_struct", []string{"cgroups"}},
 		{&f.defaultGroup, "css_set", []string{"dfl_cgrp"}},
 		{&f.groupNode, "cgroup", []string{"kn"}},
+		{&f.peerProcess, "sock", []string{"sk_peer_pid"}},
+		{&f.processNumber, "pid", []string{"numbers"}}, // the first one is the kernel's own
 		{&f.nodeName, "kernfs_node", []string{"name"}},
 		{&f.nodeParent, "kernfs_node", []string{"parent"}},
 		{&f.nodeParent, "kernfs_node", []string{"__parent"}}, // since Linux 6.15

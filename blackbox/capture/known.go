@@ -108,6 +108,9 @@ func (all *sockets) described(d description) {
 		c.Local = netip.AddrPortFrom(local, d.localPort)
 		c.Remote = netip.AddrPortFrom(remote, d.remotePort)
 	}
+	if c.Family == blackbox.UNIX {
+		c.PeerProcess = d.sends
+	}
 	if c.Family == blackbox.UNIX || d.protocol != unix.IPPROTO_TCP {
 		c.Sends, c.Receives = 0, 0
 	}

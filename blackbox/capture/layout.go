@@ -111,11 +111,12 @@ const (
 	descriptionNamespace  = 56
 	descriptionType       = 60 // of the socket
 	descriptionPeer       = 64 // cookie of a UNIX socket's peer; 0: it has none yet
-	descriptionSends      = 72 // of TCP: a sequence number of the stream that is sent
-	descriptionReceives   = 76 // a sequence number of the stream that is received
-	descriptionSent       = 80 // number of bytes before descriptionSends
-	descriptionReceived   = 88 // number of bytes before descriptionReceives
-	descriptionBytes      = 96
+	descriptionSends      = 72 // of TCP: a sequence number of the stream that is sent; of a UNIX
+	// socket: the process that made its peer
+	descriptionReceives = 76 // a sequence number of the stream that is received
+	descriptionSent     = 80 // number of bytes before descriptionSends
+	descriptionReceived = 88 // number of bytes before descriptionReceives
+	descriptionBytes    = 96
 )
 
 // These are offsets in a name: the report about a thread before its first message, and after its

@@ -280,7 +280,17 @@ func (w *writer) description() {
 		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("other"),
 		asm.FnSkcToUnixSock.Call(),
 		asm.JEq.Imm(asm.R0, 0, "submit"),
-		asm.LoadMem(asm.R1, asm.R0, f.unixPeer, asm.DWord),
+	)
+	if f.peerProcess != 0 && f.processNumber != 0 {
+		w.add(
+			asm.LoadMem(asm.R1, asm.R7, f.peerProcess, asm.DWord),
+			asm.JEq.Imm(asm.R1, 0, "nobody"),
+			asm.LoadMem(asm.R2, asm.R1, f.processNumber, asm.Word),
+			asm.StoreMem(asm.R9, descriptionSends, asm.R2, asm.Word),
+		)
+	}
+	w.add(
+		asm.LoadMem(asm.R1, asm.R0, f.unixPeer, asm.DWord).WithSymbol("nobody"),
 		asm.JEq.Imm(asm.R1, 0, "submit"),
 		asm.LoadMem(asm.R1, asm.R1, f.cookie, asm.DWord),
 		asm.StoreMem(asm.R9, descriptionPeer, asm.R1, asm.DWord),

@@ -62,10 +62,12 @@ func TestConnectionsByAddress(t *testing.T) {
 	}
 }
 
-// If the kernel and a library both saw a message, it is one message.
+// If the kernel and a library both saw the calls on a socket, each of them counts once. The number
+// of those that were left out is known.
 func TestSeenTwice(t *testing.T) {
 	for _, kernelFirst := range []bool{true, false} {
 		kernel, library := newLog("a"), newLog("a")
+		library.library = true
 		ends := [2]string{"127.0.0.1:5000", "127.0.0.1:80"}
 		conversationAt(library, library, 1, ends, 100)
 		conversationAt(kernel, kernel, 1, ends, 100)
@@ -76,8 +78,83 @@ func TestSeenTwice(t *testing.T) {
 		if kernelFirst {
 			logs = []*Log{kernel, library}
 		}
-		if m := Find(logs, func(Match) {}); m.Sent != 1 || m.Received != 1 || m.Matched != 1 {
+		if m := Find(logs, func(Match) {}); m.Sent != 1 || m.Received != 1 || m.Matched != 1 ||
+			m.Twice != 2 {
 			t.Errorf("%+v", m)
+		}
+	}
+}
+
+// twiceAt logs messages between two sockets of one process, as the kernel sees them or as a library
+// does. The first skipped messages are not logged.
+func twiceAt(l *Log, family blackbox.Family, protocol blackbox.Protocol, messages, skipped int) {
+	for i := range uint32(2) {
+		c := blackbox.Connection{
+			Number: 1 + i, Family: family, Protocol: protocol, Cookie: uint64(1 + i),
+		}
+		if family == blackbox.UNIX {
+			c.Peer = uint64(2 - i)
+		} else {
+			c.Local = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(100+i))
+			c.Remote = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(101-i))
+		}
+		l.add(c)
+	}
+	for n := skipped; n < messages; n++ {
+		for i := range uint32(2) {
+			at := uint64(1000*(n+1)) + 100*uint64(i)
+			m := blackbox.Message{
+				Kind: blackbox.Kind(i), Began_cycles: at, Ended_cycles: at + 10, Connection: 1 + i,
+				Thread: 7, Bytes: uint32(5 + n), Checksum: uint32(1 + n),
+			}
+			if family == blackbox.UNIX {
+				m.Waiting = uint16(2 - i)
+			}
+			if protocol == blackbox.UNIXStream {
+				m.Checksum = 0
+			}
+			if l.library {
+				m.Early, m.Width_cycles = i == 0, blackbox.MinWidth_cycles
+			}
+			l.add(m)
+		}
+	}
+}
+
+// Messages over UDP and UNIX sockets that the kernel and a library saw count once. Of each socket,
+// the calls of that one count that saw more.
+func TestSeenTwiceOutsideOfTCP(t *testing.T) {
+	const messages = 6
+	for name, of := range map[string]struct {
+		family   blackbox.Family
+		protocol blackbox.Protocol
+	}{
+		"UDP":         {blackbox.IPv4, blackbox.UDP},
+		"UNIX stream": {blackbox.UNIX, blackbox.UNIXStream},
+		"UNIX, apart": {blackbox.UNIX, blackbox.UNIXDatagram},
+	} {
+		for _, skipped := range [][2]int{{0, 0}, {2, 0}, {0, 3}} {
+			for _, kernelFirst := range []bool{true, false} {
+				kernel, library := newLog("a"), newLog("a")
+				library.library = true
+				twiceAt(kernel, of.family, of.protocol, messages, skipped[0])
+				twiceAt(library, of.family, of.protocol, messages, skipped[1])
+				logs := []*Log{library, kernel}
+				if kernelFirst {
+					logs = []*Log{kernel, library}
+				}
+				fromLibrary := skipped[0] > skipped[1]
+				twice := uint64(2 * (messages - max(skipped[0], skipped[1])))
+				m := Find(logs, func(m Match) {
+					if m.Send.Log.library != fromLibrary || m.Send.Bytes != m.Receive.Bytes {
+						t.Errorf("%s, skipped %v: %+v", name, skipped, m)
+					}
+				})
+				if m.Sent != messages || m.Received != messages || m.Matched != messages ||
+					m.Twice != twice {
+					t.Errorf("%s, skipped %v: %+v", name, skipped, m)
+				}
+			}
 		}
 	}
 }

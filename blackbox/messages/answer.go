@@ -48,6 +48,10 @@ type Answer struct {
 	Matched  uint64            `json:"matched,string"` // sent messages with a known receiver
 	Left     map[Reason]uint64 `json:"left"`           // the other sent messages, by reason
 
+	// Twice is the number of calls that the other counts leave out, because the agent's capture and
+	// a library in the program both saw the calls of a socket.
+	Twice uint64 `json:"twice,string,omitempty"`
+
 	// Outside says where messages went if their other end was not captured, as far as this is
 	// known.
 	Outside []Outside `json:"outside,omitempty"`
@@ -158,6 +162,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 		return nil, refused
 	}
 	a.Sent, a.Received, a.Matched, a.Left = m.Sent, m.Received, m.Matched, m.Left
+	a.Twice = m.Twice
 	a.Outside = outsides(&m, names)
 	for _, p := range pairs {
 		a.Pairs = append(a.Pairs, p.finish())

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -207,4 +208,74 @@ func (n *network) check(t *testing.T) (matched, all int) {
 		}
 	}
 	return matched, all
+}
+
+// Two back ends behind one address give identical answers. An answer is matched if only one of them
+// fits the true delay: it was sent before it was received, and not to somebody else. If both fit,
+// neither is chosen, and the reason is said.
+func TestIdenticalAnswers(t *testing.T) {
+	const bound = 100 // the clocks of the nodes are known within so many cycles
+	fits := func(send, receive *Call) bool { return send.Lo_cycles <= receive.Hi_cycles+bound }
+	service := netip.MustParseAddrPort("10.0.9.9:53")
+	for name, c := range map[string]struct {
+		sent  [2]uint64 // when each back end sends the answer; 0: it does not
+		got   uint64
+		right int // the back end that sent what the client received; -1: nobody can know
+	}{
+		"one answers":                  {[2]uint64{5000, 0}, 6000, 0},
+		"the other answers afterwards": {[2]uint64{5000, 6400}, 6000, 0},
+		"outside of the bound":         {[2]uint64{6350, 5000}, 6000, 1},
+		"within the bound":             {[2]uint64{6090, 5000}, 6000, -1},
+		"both answer before":           {[2]uint64{5000, 5010}, 6000, -1},
+	} {
+		n := newNetwork(seed.Random(t))
+		client := n.open(0, "10.0.0.1:4000", service)
+		var servers [2]*post
+		for i := range servers {
+			servers[i] = n.open(1+i, fmt.Sprintf("10.0.%d.1:53", 1+i), nowhere)
+		}
+		at := func(p *post, k blackbox.Kind, now uint64, content uint32) uint64 {
+			if now == 0 {
+				return 0
+			}
+			n.now = now
+			return n.record(p, k, flying{bytes: 40, checksum: content})
+		}
+		for i, server := range servers { // answers of their own prove who is behind the address
+			for k := range uint32(enough) {
+				content := 100 + 10*uint32(i) + k
+				at(server, blackbox.Sent, 1000+uint64(content), content)
+				at(client, blackbox.Received, 3000+uint64(content), content)
+			}
+		}
+		var sent [2]uint64
+		for i, server := range servers {
+			// The thread that answers received a request before. Its answer cannot be older.
+			if c.sent[i] != 0 {
+				at(server, blackbox.Received, c.sent[i]-100, 1000+uint32(i))
+			}
+			sent[i] = at(server, blackbox.Sent, c.sent[i], 7)
+		}
+		got := at(client, blackbox.Received, c.got, 7)
+		matched := -1
+		m := match(n.logs[:], fits, func(m Match) {
+			if m.Receive.Lo_cycles == got {
+				matched = slices.Index(sent[:], m.Send.Lo_cycles)
+			}
+		})
+		want := map[Reason]uint64{}
+		for i := range sent {
+			switch {
+			case sent[i] == 0 || i == c.right:
+			case c.right < 0:
+				want[Alike]++
+			default:
+				want[NotReceived]++
+			}
+		}
+		if matched != c.right || !maps.Equal(m.Left, want) {
+			t.Errorf("%s: back end %d is matched, want %d; left %v, want %v", name, matched,
+				c.right, m.Left, want)
+		}
+	}
 }

@@ -78,6 +78,7 @@ type Matched struct {
 	Received uint64
 	Matched  uint64
 	Left     map[Reason]uint64 // sent messages without a known receiver
+	Twice    uint64            // calls left out: the kernel and a library saw their socket
 
 	outside map[*socket]traffic // those that went to addresses where nothing was captured
 }
@@ -90,7 +91,8 @@ type possible func(send, receive *Call) bool
 // message that has a known receiver.
 func match(logs []*Log, possible possible, each func(Match)) Matched {
 	m := Matched{Left: map[Reason]uint64{}, outside: map[*socket]traffic{}}
-	sockets := merged(logs)
+	sockets, twice := merged(logs)
+	m.Twice = twice
 	for _, l := range logs {
 		for _, unknown := range l.early {
 			for _, w := range unknown {
@@ -155,46 +157,75 @@ func connected(sockets []*socket) func(*socket) *socket {
 	}
 }
 
-// merged returns all sockets. If the capture was started again, several logs of a node may have the
-// same socket. merged joins them.
-func merged(logs []*Log) (all []*socket) {
-	type identity struct {
-		node, epoch string
-		cookie      uint64
-	}
+// A socket is known by its cookie in an epoch of a node. Several logs may have the same socket, if
+// the capture was started again, or if processes share the socket.
+type identity struct {
+	node, epoch string
+	cookie      uint64
+	library     bool // which of the two saw it: a library in a program, or the kernel
+}
+
+func (s *socket) identity() identity {
+	return identity{s.log.Node, s.log.Epoch, s.of.Cookie, s.log.library}
+}
+
+// merged returns all sockets, each of them once, and the number of calls that it left out because
+// the kernel and a library in the program both saw a socket.
+func merged(logs []*Log) (all []*socket, twice uint64) {
 	known := map[identity]*socket{}
 	for _, l := range logs {
 		for _, cookie := range slices.Sorted(keys(l.sockets)) {
 			s := l.sockets[cookie]
-			id := identity{l.Node, l.Epoch, cookie}
-			before := known[id]
-			if before != nil && before.unnumbered() != s.unnumbered() {
-				// The kernel and a library in the program saw the same calls.
-				if before.unnumbered() {
-					s.lossy = l.lossy()
-					*before = *s
-				}
+			before := known[s.identity()]
+			if before == nil {
+				known[s.identity()], s.lossy = s, l.lossy()
+				all = append(all, s)
 				continue
 			}
-			if before != nil {
-				before.sends = append(before.sends, s.sends...)
-				before.receives = append(before.receives, s.receives...)
-				before.again = append(before.again, s.again...)
-				for position, b := range s.busy {
-					if before.busy == nil {
-						before.busy = s.busy
-						break
-					}
-					before.busy[position] = b
+			before.sends = append(before.sends, s.sends...)
+			before.receives = append(before.receives, s.receives...)
+			before.again = append(before.again, s.again...)
+			for position, b := range s.busy {
+				if before.busy == nil {
+					before.busy = s.busy
+					break
 				}
-				before.lossy = before.lossy || l.lossy()
-				continue
+				before.busy[position] = b
 			}
-			known[id], s.lossy = s, l.lossy()
-			all = append(all, s)
+			before.lossy = before.lossy || l.lossy()
 		}
 	}
-	return all
+	all = slices.DeleteFunc(all, func(s *socket) bool {
+		at := s.identity()
+		at.library = !at.library
+		twin := known[at]
+		if twin == nil || s.betterThan(twin) {
+			return false
+		}
+		twin.of.Peer = max(twin.of.Peer, s.of.Peer)
+		twin.of.PeerProcess = max(twin.of.PeerProcess, s.of.PeerProcess)
+		twice += uint64(len(s.sends) + len(s.receives))
+		return true
+	})
+	return all, twice
+}
+
+// betterThan reports whether a socket counts, as the kernel or a library saw it, and not the same
+// socket as the other of the two saw it. The kernel knows the sequence numbers of TCP. Of other
+// sockets, the one with more calls counts, because the other capture began later or lost calls.
+func (s *socket) betterThan(twin *socket) bool {
+	kernel := !s.log.library
+	if s.isTCP() {
+		return kernel
+	}
+	more := cmp.Compare(len(s.sends)+len(s.receives), len(twin.sends)+len(twin.receives))
+	switch {
+	case more != 0:
+		return more > 0
+	case s.lossy != twin.lossy:
+		return twin.lossy
+	}
+	return kernel
 }
 
 func keys(m map[uint64]*socket) func(func(uint64) bool) {

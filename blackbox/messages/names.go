@@ -2,6 +2,7 @@ package messages
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -82,15 +83,28 @@ func (l *Log) named(n blackbox.HostName) {
 	}
 }
 
-// An Outside is what a program sent to an address at which nothing was captured.
+// An Outside is what a program sent to an address at which nothing was captured. Or it is what a
+// program sent to UNIX sockets that were not captured, if it is known which process made them.
 type Outside struct {
 	From        Program  `json:"from"`
-	Address     string   `json:"address"`
+	Address     string   `json:"address"`         // "": UNIX sockets
 	Port        uint16   `json:"port,omitempty"`  // 0: several
 	Names       []string `json:"names,omitempty"` // of the address
 	Messages    uint64   `json:"messages,string"`
 	Bytes       uint64   `json:"bytes,string"`
 	Connections int      `json:"connections"`
+
+	// Process is the process of the same node that made the UNIX sockets: it called connect, listen
+	// or socketpair. Another process may have used them since then. 0: not UNIX.
+	Process uint32 `json:"process,omitempty"`
+}
+
+// To says where the messages went, without the port.
+func (o *Outside) To() string {
+	if o.Process != 0 {
+		return fmt.Sprintf("UNIX socket that process %d made", o.Process)
+	}
+	return o.Address
 }
 
 // traffic counts messages of a socket.
@@ -107,25 +121,31 @@ func (m *Matched) leave(s *socket, e *end) {
 // the most messages comes first.
 func outsides(m *Matched, all hosts) []Outside {
 	type key struct {
-		from Program
-		to   netip.Addr
+		from    Program
+		to      netip.Addr
+		process uint32
 	}
 	sums := map[key]*Outside{}
 	ports := map[key]*port{}
 	for s, t := range m.outside {
 		to := plain(s.of.Remote)
-		if to.Port() == 0 {
+		if to.Port() == 0 && s.of.PeerProcess == 0 {
 			continue // nobody knows where each message went
 		}
-		k := key{s.sends[0].by.Program, to.Addr()}
+		k := key{s.sends[0].by.Program, to.Addr(), s.of.PeerProcess}
 		o := sums[k]
 		if o == nil {
-			o = &Outside{From: k.from, Address: k.to.String()}
+			o = &Outside{From: k.from, Process: k.process}
+			if k.process == 0 {
+				o.Address = k.to.String()
+			}
 			sums[k], ports[k] = o, &port{}
 		}
 		o.Messages, o.Bytes = o.Messages+t.messages, o.Bytes+t.bytes
 		o.Connections++
-		o.Names = join(o.Names, all.remote(s))
+		if k.process == 0 {
+			o.Names = join(o.Names, all.remote(s))
+		}
 		ports[k].add(to.Port())
 	}
 	var list []Outside
@@ -135,7 +155,8 @@ func outsides(m *Matched, all hosts) []Outside {
 	}
 	slices.SortFunc(list, func(x, y Outside) int {
 		return cmp.Or(-cmp.Compare(x.Messages, y.Messages), cmp.Compare(x.From.Node, y.From.Node),
-			cmp.Compare(x.From.Name, y.From.Name), cmp.Compare(x.Address, y.Address))
+			cmp.Compare(x.From.Name, y.From.Name), cmp.Compare(x.Address, y.Address),
+			cmp.Compare(x.Process, y.Process))
 	})
 	return list
 }

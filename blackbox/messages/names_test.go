@@ -38,6 +38,13 @@ func TestNamesOfServices(t *testing.T) {
 	name(b, 0, "10.0.0.1", "localhost")
 	name(a, 0, "10.0.0.1", "another.node")
 	name(a, 0, "10.0.0.9", "api.example")
+	a.add(blackbox.Connection{
+		Number: 90, Family: blackbox.UNIX, Protocol: blackbox.UNIXStream, Cookie: 90, Peer: 91,
+		PeerProcess: 812,
+	})
+	for range 3 {
+		a.add(blackbox.Message{Connection: 90, Began_cycles: 1, Ended_cycles: 2, Bytes: 4})
+	}
 	logs := []*Log{a, b}
 	names := hostsOf(logs)
 	p := &pair{sockets: map[*socket]bool{}, hosts: names}
@@ -50,6 +57,8 @@ func TestNamesOfServices(t *testing.T) {
 		t.Errorf("to %q, from %q", to, from)
 	}
 	want := []Outside{{
+		From: Program{"a", "a"}, Process: 812, Messages: 3, Bytes: 12, Connections: 1,
+	}, {
 		From: Program{"a", "a"}, Address: "10.0.0.9", Port: 443, Names: []string{"api.example"},
 		Messages: 1, Bytes: 5, Connections: 1,
 	}}

@@ -65,13 +65,8 @@ func TestPrivilegedNAT(t *testing.T) {
 	}
 	echo := start(1, "echo", netip.AddrPortFrom(s.Addr(1), 0), again, 1, 600)
 	do(netns.Hub, func() error {
-		cmd := exec.Command("nft", "-f", "-")
-		cmd.Stdin = strings.NewReader(fmt.Sprintf(gatewayRules, at[0].Addr(), at[0].Port(),
-			at[1].Addr(), at[1].Port(), echo.Says()))
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, text)
-		}
-		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
+		return gateway(fmt.Sprintf(gatewayRules, at[0].Addr(), at[0].Port(), at[1].Addr(),
+			at[1].Port(), echo.Says()))
 	})
 	client := start(0, "client", netip.AddrPortFrom(s.Addr(netns.Hub), 80), again, 6, 200)
 	teller := start(0, "teller", netip.AddrPortFrom(s.Addr(netns.Hub), 53), again, 1, 600)
@@ -102,6 +97,88 @@ func TestPrivilegedNAT(t *testing.T) {
 	r.end(t)
 	checkMatches(t, r.logs, truth, from)
 	checkPipes(t, r.logs, append(told, echoed...), from)
+}
+
+// twinRules spread what clients send to port 53 of UDP over two servers.
+const twinRules = `
+table ip gateway {
+	chain in {
+		type nat hook prerouting priority -100;
+		udp dport 53 dnat to numgen inc mod 2 map { 0: %s . %d, 1: %s . %d }
+	}
+	chain out {
+		type nat hook postrouting priority 100;
+		ip protocol udp masquerade to :30000-39999 random
+	}
+}`
+
+// Two clients send identical requests through a gateway, which spreads them over two servers, and
+// get identical answers at about the same time. No request or answer is matched with the other
+// client's or the other server's. If both fit, neither is chosen, and this is said.
+func TestPrivilegedNATOfTwins(t *testing.T) {
+	privileged.Need(t)
+	s, err := netns.NewStar(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const messages = 1200
+	again, from := seed.Of(t)%1e9, asm.Counter()
+	r := startRig(t)
+	start := func(end int, role string, at netip.AddrPort) (program *conversation.Program) {
+		if err := s.Do(end, func() error {
+			program = conversation.Start(t, role, at, again, 1, messages)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return program
+	}
+	var servers, clients [2]*conversation.Program
+	var at [2]netip.AddrPort
+	for i := range servers {
+		servers[i] = start(1+i, "echo", netip.AddrPortFrom(s.Addr(1+i), 0))
+		at[i] = netip.MustParseAddrPort(servers[i].Says())
+	}
+	if err := s.Do(netns.Hub, func() error {
+		return gateway(fmt.Sprintf(twinRules, at[0].Addr(), at[0].Port(), at[1].Addr(),
+			at[1].Port()))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range clients {
+		clients[i] = start(3*i, "twin", netip.AddrPortFrom(s.Addr(netns.Hub), 53))
+	}
+	var told, echoed [2][]conversation.Call
+	for i := range clients {
+		told[i], echoed[i] = clients[i].Truth(t), servers[i].Truth(t)
+	}
+	if told[0][0].Bytes != echoed[0][0].Bytes { // the second client came first
+		echoed[0], echoed[1] = echoed[1], echoed[0]
+	}
+	var truth []conversation.Call
+	for i := range told {
+		for k := range told[i] {
+			told[i][k].Peer, echoed[i][k].Peer = echoed[i][0].Cookie, told[i][0].Cookie
+		}
+		truth = append(append(truth, told[i]...), echoed[i]...)
+	}
+	r.end(t)
+	m, wanted, missing, lost := comparePipes(t, r.logs, truth, from)
+	if wanted != 4*messages || missing > int(m.Left[Alike])+lost || wanted-missing < messages {
+		t.Errorf("%d of %d messages are not matched, %d calls were lost: %+v", missing, wanted,
+			lost, m)
+	}
+}
+
+// gateway makes the present namespace a gateway that translates addresses.
+func gateway(rules string) error {
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(rules)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, text)
+	}
+	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
 }
 
 // translations returns the client's port of each connection that the gateway knows, by the port

@@ -24,6 +24,7 @@ type Log struct {
 	Bad      uint64                     // events that do not belong to a valid record
 	Missing  string                     // what is wrong with the log; "": nothing
 
+	library bool               // a library in a program wrote it, and not the agent
 	sockets map[uint64]*socket // by cookie
 	numbers map[uint32]*socket
 	early   map[uint32][]waiting // messages of sockets without a description yet
@@ -168,6 +169,7 @@ func Read(node string, segments []logstore.Segment) (*Log, error) {
 	}
 	h, report := r.Header(), r.Report()
 	l.Epoch = h.Epoch
+	l.library = h.Policy == channel.Drop // the agent blocks
 	l.Quantum_cycles, l.CoreSlack_cycles = h.Quantum_cycles, h.CoreSlack_cycles
 	if !report.Whole() {
 		l.Missing = "parts of the log are missing or damaged"
@@ -264,6 +266,7 @@ func (l *Log) connection(c blackbox.Connection) {
 	s := l.numbers[c.Number]
 	if s != nil && s.of.Cookie == c.Cookie { // a repeated description
 		s.of.Peer = max(s.of.Peer, c.Peer)
+		s.of.PeerProcess = max(s.of.PeerProcess, c.PeerProcess)
 		return
 	}
 	if s = l.sockets[c.Cookie]; s == nil {

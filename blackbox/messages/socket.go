@@ -19,7 +19,7 @@ type Socket struct {
 // Sockets returns all sockets that are connected. TCP and UNIX sockets have their other ends, and
 // all others have their calls in the order of the stamps. Sockets changes the logs.
 func Sockets(logs []*Log) []*Socket {
-	sockets := merged(logs)
+	sockets, _ := merged(logs)
 	otherEnd := connected(sockets)
 	peers := peersOf(sockets)
 	var all []*Socket

@@ -183,7 +183,20 @@ func retransmitted(t *testing.T, s *netns.Star) (n int) {
 	return n
 }
 
+// checkPipes compares the matches with the truth. Every message must be matched.
 func checkPipes(t *testing.T, logs string, all []conversation.Call, from uint64) {
+	t.Helper()
+	if m, wanted, missing, lost := comparePipes(t, logs, all, from); missing > lost ||
+		wanted < 1000 {
+		t.Errorf("%d of %d messages are not matched, %d calls were lost: %+v", missing, wanted,
+			lost, m)
+	}
+}
+
+// comparePipes wants no wrong match. It returns how many messages should be matched, how many of
+// them are not, and how many calls were lost.
+func comparePipes(t *testing.T, logs string, all []conversation.Call, from uint64) (m Matched,
+	wanted, missing, lost int) {
 	t.Helper()
 	segments, err := logstore.Segments(logs)
 	if err != nil {
@@ -223,7 +236,7 @@ func checkPipes(t *testing.T, logs string, all []conversation.Call, from uint64)
 		return c.Cookie == m.Cookie && c.Before <= m.Hi_cycles && m.Lo_cycles <= c.After
 	}
 	done := map[conversation.Call]bool{}
-	m := Find([]*Log{l}, func(m Match) {
+	m = Find([]*Log{l}, func(m Match) {
 		var made []conversation.Call
 		for _, c := range sends[m.Send.Cookie] {
 			if is(c, m.Send) && c.Bytes == int(m.Bytes) && !done[c] {
@@ -239,7 +252,6 @@ func checkPipes(t *testing.T, logs string, all []conversation.Call, from uint64)
 		}
 		done[made[0]] = true
 	})
-	wanted, missing := 0, 0
 	for send, receive := range truth {
 		if send.Before > from && receive.Before > from {
 			wanted++
@@ -248,9 +260,6 @@ func checkPipes(t *testing.T, logs string, all []conversation.Call, from uint64)
 			}
 		}
 	}
-	if lost := l.Lost[blackbox.BufferFull]; missing > int(lost) || wanted < 1000 {
-		t.Errorf("%d of %d messages are not matched, %d calls were lost: %+v", missing, wanted,
-			lost, m)
-	}
 	t.Logf("%d messages matched of %d: %+v", len(done), wanted, m)
+	return m, wanted, missing, int(l.Lost[blackbox.BufferFull])
 }

@@ -53,7 +53,9 @@ func (m *Matched) local(sockets []*socket, each func(Match)) (rest []*socket) {
 		case !isUNIX || s.of.Protocol == 0:
 			m.Left[NotMatched] += uint64(len(s.sends))
 		case o == nil:
-			m.Left[NoOtherEnd] += uint64(len(s.sends))
+			for i := range s.sends {
+				m.leave(s, &s.sends[i])
+			}
 		case s.lossy || o.lossy:
 			m.Left[Shared] += uint64(len(s.sends))
 		case placed(s.sends) && placed(o.receives):

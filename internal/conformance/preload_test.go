@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,8 +13,10 @@ import (
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/capture"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/ring"
@@ -91,7 +94,7 @@ func TestPreloadSeesManyConnections(t *testing.T) {
 // A program that scribbles on its own ring harms only the record of its own messages. The program
 // continues, and the drainer keeps each message of the other programs.
 func TestPreloadedProgramScribbles(t *testing.T) {
-	const capture = "libcloudprofiler-capture.so"
+	const library = "libcloudprofiler-capture.so"
 	built, dir := buildC(t), t.TempDir()
 	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
 	said := make(chan error, 1000)
@@ -104,8 +107,8 @@ func TestPreloadedProgramScribbles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	preloaded(t, built, rings, "preload_scribble x", capture)
-	preloaded(t, built, rings, "preload_scribble", capture)
+	preloaded(t, built, rings, "preload_scribble x", library)
+	preloaded(t, built, rings, "preload_scribble", library)
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
@@ -140,8 +143,8 @@ func TestPreloadedProgramScribbles(t *testing.T) {
 	}
 }
 
-// capture is what a log of captured messages has.
-type capture struct {
+// A capturedLog is what a log of captured messages has.
+type capturedLog struct {
 	kinds   map[blackbox.Kind]uint64 // messages
 	dropped uint64                   // events that were dropped while the ring was full
 	lost    uint64                   // messages that the program counted as lost
@@ -150,10 +153,10 @@ type capture struct {
 	report  logstore.Report
 }
 
-func readCapture(one []logstore.Segment) capture {
+func readCapture(one []logstore.Segment) capturedLog {
 	r := logstore.ReadLog(one)
 	defer r.Close()
-	c := capture{kinds: map[blackbox.Kind]uint64{}}
+	c := capturedLog{kinds: map[blackbox.Kind]uint64{}}
 	decoders := map[int]*blackbox.Decoder{}
 	for {
 		b, err := r.Next()
@@ -255,6 +258,25 @@ func TestPreloadNamesAddresses(t *testing.T) {
 	}
 }
 
+// readMessages reads the captures of all programs.
+func readMessages(t *testing.T, logs string) (all []*messages.Log) {
+	t.Helper()
+	segments, err := logstore.Segments(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(segments) > 0 {
+		one := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
+		segments = segments[len(one):]
+		l, err := messages.Read("n", one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
 // Messages over UDP and UNIX sockets are matched as those that the kernel captures: each with the
 // call that received it.
 func TestPreloadMatchesMessagesOutsideOfTCP(t *testing.T) {
@@ -268,20 +290,41 @@ func TestPreloadMatchesMessagesOutsideOfTCP(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	segments, err := logstore.Segments(logs)
+	m := checkPairs(t, out, readMessages(t, logs))
+	if m.Twice > 0 {
+		t.Errorf("%d calls were seen twice", m.Twice)
+	}
+}
+
+// If the kernel and the library both capture a program, each of its messages counts once.
+func TestPrivilegedPreloadBesideTheKernel(t *testing.T) {
+	privileged.Need(t)
+	built, dir := buildC(t), t.TempDir()
+	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
+	d, err := drain.Start(rings, drain.Options{Logs: logs})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []*messages.Log
-	for len(segments) > 0 {
-		one := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
-		segments = segments[len(one):]
-		l, err := messages.Read("n", one)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, l)
+	c, err := capture.Start(capture.Options{
+		Dir: rings, Only: capture.Filter{Programs: []string{"preload_pairs"}},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	out := preloaded(t, built, rings, "preload_pairs", "libcloudprofiler-capture.so")
+	if err := errors.Join(c.Close(), d.Close()); err != nil {
+		t.Error(err)
+	}
+	m := checkPairs(t, out, readMessages(t, logs))
+	// Whoever of the two saw a call, it is one of the calls that sent or received.
+	if all := m.Sent + m.Received; m.Twice < all*9/10 || m.Twice > all {
+		t.Errorf("%d calls, %d were seen twice", all, m.Twice)
+	}
+}
+
+// checkPairs checks the matches of the messages that preload_pairs exchanged with itself.
+func checkPairs(t *testing.T, out string, all []*messages.Log) messages.Matched {
+	t.Helper()
 	var sent uint64
 	if _, err := fmt.Sscan(out, &sent); err != nil {
 		t.Fatal(err)
@@ -295,6 +338,10 @@ func TestPreloadMatchesMessagesOutsideOfTCP(t *testing.T) {
 		if s.Bytes != r.Bytes || s.By.Process == r.By.Process || r.Hi_cycles < s.Lo_cycles {
 			t.Errorf("%d bytes in process %d at %d were received as %d bytes in %d at %d", s.Bytes,
 				s.By.Process, s.Lo_cycles, r.Bytes, r.By.Process, r.Hi_cycles)
+		}
+		if c := s.Connection; c.Family == blackbox.UNIX && c.Peer != 0 &&
+			c.PeerProcess != s.By.Process && c.PeerProcess != r.By.Process {
+			t.Errorf("%+v: another process made the peer", c)
 		}
 		pairs[s.Cookie] = append(pairs[s.Cookie], pair{s.Lo_cycles, r.Hi_cycles})
 	})
@@ -313,6 +360,7 @@ func TestPreloadMatchesMessagesOutsideOfTCP(t *testing.T) {
 		t.Errorf("%d messages were sent; %d are in the logs, %d are matched; the others: %v",
 			sent, m.Sent, m.Matched, m.Left)
 	}
+	return m
 }
 
 // TestBarPreload measures how long the library makes a call that sends or receives. The calls do

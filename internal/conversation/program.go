@@ -226,7 +226,9 @@ func Main() {
 	case "echo":
 		echo(address, messages, start, must)
 	case "teller":
-		tell(&ip, messages, start, must)
+		tell(&ip, messages, 1, nil, start, must)
+	case "twin":
+		tell(&ip, messages, 4, rand.New(rand.NewPCG(seed, 0)), start, must)
 	case "rough":
 		rough(seed, messages, start, must)
 	case "server":

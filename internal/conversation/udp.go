@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 
@@ -30,17 +31,23 @@ func echo(at netip.AddrPort, messages int, start func(int, func(*talker)), must 
 	})
 }
 
-// tell sends datagrams of random bytes, and waits for the answer to each.
-func tell(to *unix.SockaddrInet4, messages int, start func(int, func(*talker)), must func(error)) {
+// tell sends datagrams of random bytes, and waits for the answer to each. If there is a twin with
+// the same random bytes, only one of each few datagrams is unlike those of the twin.
+func tell(to *unix.SockaddrInet4, messages, few int, twin *rand.Rand,
+	start func(int, func(*talker)), must func(error)) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	must(err)
 	must(unix.Connect(s, to))
 	start(s, func(t *talker) {
 		t.single = true
-		for range messages {
-			b := t.buffer[:1+t.random.IntN(1000)]
+		for n := range messages {
+			random := t.random
+			if n%few != 0 {
+				random = twin
+			}
+			b := t.buffer[:1+random.IntN(1000)]
 			for i := range b {
-				b[i] = byte(t.random.Uint32())
+				b[i] = byte(random.Uint32())
 			}
 			t.do(true, func() (int, error) { return unix.Write(s, b) })
 			t.do(false, func() (int, error) { return unix.Read(s, t.buffer) })

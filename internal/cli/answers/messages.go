@@ -69,6 +69,10 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 	fmt.Fprintf(w, "\nmessages captured: %s calls sent, %s calls received; of %s both ends are "+
 		"known\n", command.Thousands(m.Sent), command.Thousands(m.Received),
 		command.Thousands(m.Matched))
+	if m.Twice > 0 {
+		fmt.Fprintf(w, "  %10s calls were seen by the agent and by a library in the program: they "+
+			"count once\n", command.Thousands(m.Twice))
+	}
 	if !verbose && len(pairs) > mostPairs {
 		pairs = pairs[:mostPairs]
 	}
@@ -132,7 +136,7 @@ func printOutside(w io.Writer, all []messages.Outside, verbose bool) {
 	}
 	for i := range shown {
 		o := &shown[i]
-		to := o.Address
+		to := o.To()
 		if len(o.Names) > 0 {
 			to = namesList(o.Names)
 		}

@@ -209,6 +209,10 @@ static bool describe_socket(int fd, struct socket_seen *s, uint32_t number, uint
 			__atomic_store_n(&s->peer, peer, __ATOMIC_RELAXED);
 		}
 		memcpy(b + 19, &peer, 8);
+		struct ucred made = {0}; /* the process that made the other end, if the kernel says so */
+		length = sizeof made;
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &made, &length) == 0 && made.pid > 0)
+			memcpy(b + 27, &made.pid, 4);
 		__atomic_store_n(&s->looks, LOOKS, __ATOMIC_RELAXED);
 	}
 	b[1] = (uint8_t)family;
