@@ -90,8 +90,8 @@ func (r Record) Markdown() string {
 	line("| system | %s, Linux %s |", cell(r.Machine.System), cell(r.Machine.Kernel))
 	line("| Go | %s |", r.Machine.Go)
 	line("")
-	line("A figure is the median of the repetitions that counted; the spread is their smallest " +
-		"and largest.")
+	line("A figure is the median of the repetitions that counted. The spread gives " +
+		"the smallest and the largest.")
 	for _, result := range r.Results {
 		line("")
 		line("## %s", result.Name)
