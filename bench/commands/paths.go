@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -61,6 +62,7 @@ calls. If there are no files, the command then makes the calls while it links th
 how many MB the whole process had at most. (Calls from files are read before the first is linked.)`,
 		Example: `  cp-bench paths
   cp-bench paths --app hotel --rate 1000
+  cp-bench paths --app random-1,random-2 --rate 20
   cp-bench paths --format jaeger traces/ --speed 10 --shift 10ms
   cp-bench paths --format otlp spans.jsonl.gz --json
   cp-bench paths --stream --app hotel --requests 1428571`,
@@ -81,13 +83,24 @@ how many MB the whole process had at most. (Calls from files are read before the
 		"shift the clock of each program by a random offset, at most this")
 	cmd.Flags().Uint64Var(&flags.seed, "seed", 1, "seed of offsets and of made traces")
 	cmd.Flags().StringSliceVar(&flags.apps, "app", nil,
-		"applications of which to make traces (default all): "+strings.Join(appNames(), ", "))
+		"applications of which to make traces (default all): "+strings.Join(appNames(), ", ")+
+			", or random-N, where the number N decides what is invented")
 	cmd.Flags().Float64Var(&flags.rate, "rate", 150, "requests a second in made traces")
 	cmd.Flags().IntVar(&flags.requests, "requests", 2000, "requests in made traces")
 	return cmd
 }
 
 func appNames() []string { return slices.Sorted(maps.Keys(callgen.Apps)) }
+
+// appNamed returns an application by its name. The name random-7 stands for an invented one.
+func appNamed(name string) (callgen.App, bool) {
+	if number, is := strings.CutPrefix(name, "random-"); is {
+		seed, err := strconv.ParseUint(number, 10, 64)
+		return callgen.Random(seed), err == nil
+	}
+	app, ok := callgen.Apps[name]
+	return app, ok
+}
 
 func runBenchPaths(flags benchPathsFlags, files []string, stdout io.Writer) error {
 	if flags.speed <= 0 || flags.rate <= 0 || flags.requests <= 0 || flags.shift < 0 ||
@@ -121,9 +134,10 @@ func runBenchPaths(flags benchPathsFlags, files []string, stdout io.Writer) erro
 		flags.apps = appNames()
 	}
 	for _, name := range flags.apps {
-		app, ok := callgen.Apps[name]
+		app, ok := appNamed(name)
 		if !ok {
-			return command.Usagef("--app %q: use some of %s", name, strings.Join(appNames(), ", "))
+			return command.Usagef("--app %q: use some of %s, random-N", name,
+				strings.Join(appNames(), ", "))
 		}
 		o := callgen.Options{Requests: flags.requests, PerSecond: flags.rate, Seed: flags.seed}
 		if flags.stream && flags.speed == 1 && flags.shift == 0 {

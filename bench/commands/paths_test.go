@@ -56,9 +56,31 @@ func TestPathsStream(t *testing.T) {
 	}
 }
 
+// A random application has a number. Different numbers stand for different applications.
+func TestPathsRandom(t *testing.T) {
+	var out, errs bytes.Buffer
+	args := []string{"paths", "--json", "--methods", "last", "--app", "random-1,random-2",
+		"--requests", "20"}
+	if code := Run(t.Context(), args, &out, &errs); code != 0 {
+		t.Fatalf("exit %d: %s", code, &errs)
+	}
+	var lines [2]pathsLine
+	d := json.NewDecoder(&out)
+	for i := range lines {
+		if err := d.Decode(&lines[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines[0].Data != "random-1" || lines[0].Paths != 20 || lines[1].Data != "random-2" ||
+		lines[0].Calls == lines[1].Calls {
+		t.Errorf("lines %+v", lines)
+	}
+}
+
 func TestPathsUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{"paths", "--app", "none"}, {"paths", "--methods", "none"}, {"paths", "--speed", "0"},
+		{"paths", "--app", "none"}, {"paths", "--app", "random-x"},
+		{"paths", "--methods", "none"}, {"paths", "--speed", "0"},
 		{"paths", "--window", "5"},
 	} {
 		var out, errs bytes.Buffer
