@@ -150,7 +150,7 @@ func (l learnt) program(seen *calls.Seen, places []place, of []int32, all []Link
 func (l learnt) keep(name string, p *program) {
 	if l.memory != nil {
 		l.memory[name] = &program{m: p.m, kinds: p.kinds, callers: p.callers, x: p.x,
-			firsts: p.firsts, moved: map[int32]map[int32]int64{}}
+			firsts: p.firsts, lingers: p.lingers, moved: map[int32]map[int32]int64{}}
 		for i := range p.places {
 			l.memory[name].moved[p.places[i].number] = p.places[i].moved
 		}
@@ -211,8 +211,9 @@ type program struct {
 	x       *experience // experience from earlier windows
 	seed    uint64
 
-	firsts *first
-	moved  map[int32]map[int32]int64 // of each place: see place.moved
+	firsts  *first
+	lingers []int64                   // of each kind of call: see linger.go
+	moved   map[int32]map[int32]int64 // of each place: see place.moved
 
 	sharers []*sharing // one for each place, in the present window
 }
@@ -238,10 +239,11 @@ func newProgram(places []place, of []int32, quantum int64, old *program) *progra
 	}
 	requests := p.requestKinds()
 	if old != nil {
-		p.m, p.x, p.firsts = old.m, old.x, old.firsts
+		p.m, p.x, p.firsts, p.lingers = old.m, old.x, old.firsts, old.lingers
 	} else {
 		p.m = newModel(requests, len(p.kinds), max(quantum, leastUnit))
 	}
+	p.linger()
 	for i := range p.places {
 		at := &p.places[i]
 		at.ordered = at.order(p.m.requests, p.m.kinds, func(s *send) int32 {
@@ -342,6 +344,7 @@ func (p *program) realign(seen *calls.Seen) {
 		at := &p.places[i]
 		at.move(seen, at.realign(seen, p.sharers[i]), slack_ns/5)
 	}
+	p.linger()
 }
 
 func (p *program) aligned() bool {

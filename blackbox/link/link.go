@@ -51,6 +51,7 @@ type send struct {
 	callee   int32
 	answers  uint32 // if the send answers a request of a mixed connection, its number
 	known    int32  // the call that caused it, as is known otherwise, or calls.UnknownCause
+	linger   int64  // how long after the reply to a request it may still belong to the request
 	sent     act
 	got      act
 }
@@ -64,6 +65,7 @@ type place struct {
 	foreign  bool            // the moments of some sends are readings of other clocks
 	slack    int64           // how far such moments may be off, in ns
 	moved    map[int32]int64 // what was subtracted from such moments, for each callee
+	linger   int64           // the longest of the sends
 	aligned  bool            // an earlier window already showed how far the clocks differ
 }
 

@@ -36,9 +36,19 @@ type sharing struct {
 
 	// These are scripts, and parts of scripts, that are being tried.
 	a, b, mine, theirs []int32
+
+	once  bool // exchanges that are in tried are not tried again
+	tried []trial
 }
 
 type tenure struct{ owner, draws int32 }
+
+// A trial is an exchange of parts of two scripts. Each part is given by its first call, or -1, and
+// by its length.
+type trial struct {
+	mine, theirs int32
+	n, m         int
+}
 
 const (
 	hopeless  = -12 // logarithm of a chance that is as good as none
@@ -89,6 +99,8 @@ func (s *sharing) explore(c, to int32) {
 		s.replace(c, to)
 		return
 	}
+	s.tried, s.once = s.tried[:0], true
+	defer func() { s.once = false }()
 	for _, other := range s.scripts[to] {
 		if s.calls[other].kind != s.calls[c].kind {
 			continue
@@ -97,6 +109,9 @@ func (s *sharing) explore(c, to int32) {
 			if s.exchange(c, to, other, length); s.owner[c] == to {
 				return
 			}
+		}
+		if s.exchangeSteps(c, to, other); s.owner[c] == to {
+			return
 		}
 	}
 	if s.exchange(c, to, c, math.MaxInt); s.owner[c] != to {
@@ -234,18 +249,21 @@ func (s *sharing) swap(c, to int32) {
 		s.replace(c, to)
 		return
 	}
-	switch length := s.random.IntN(6); length {
+	switch way := s.random.IntN(7); way {
 	case 0:
 		s.exchange(c, to, c, math.MaxInt)
 	case 1:
 		s.exchangeAll(c, to)
 	default:
 		other := s.alike(c, to)
-		if other < 0 {
+		switch {
+		case other < 0:
 			s.move(c, to)
-			return
+		case way == 2:
+			s.exchangeSteps(c, to, other)
+		default:
+			s.exchange(c, to, other, max(1, way-4))
 		}
-		s.exchange(c, to, other, max(1, length-3))
 	}
 }
 
@@ -257,13 +275,34 @@ func (s *sharing) exchange(c, to, other int32, most int) {
 	s.try(from, to, mine[:min(most, len(mine))], theirs[:min(most, len(theirs))])
 }
 
+// exchangeSteps tries to exchange the steps of two requests that contain the given calls.
+func (s *sharing) exchangeSteps(c, to, other int32) {
+	s.try(s.owner[c], to, s.step(s.owner[c], c), s.step(to, other))
+}
+
+// step returns the part of a request's script that contains a call and all calls at the same time:
+// before it and after it, the request waited for no response.
+func (s *sharing) step(r, c int32) []int32 {
+	script, first, until := s.scripts[r], 0, int64(math.MinInt64)
+	for i, k := range script {
+		if s.calls[k].from >= until {
+			if k > c {
+				return script[first:i]
+			}
+			first = i
+		}
+		until = max(until, s.calls[k].to) // the least number, if it is not known
+	}
+	return script[first:]
+}
+
 // exchangeAll tries to exchange all calls of two requests.
 func (s *sharing) exchangeAll(c, to int32) {
 	s.try(s.owner[c], to, s.scripts[s.owner[c]], s.scripts[to])
 }
 
 func (s *sharing) try(from, to int32, mine, theirs []int32) {
-	if !s.open(mine, to) || !s.open(theirs, from) {
+	if s.once && s.wasTried(mine, theirs) || !s.open(mine, to) || !s.open(theirs, from) {
 		return
 	}
 	s.a = s.exchanged(s.a[:0], s.scripts[from], mine, theirs)
@@ -277,6 +316,22 @@ func (s *sharing) try(from, to int32, mine, theirs []int32) {
 			s.give(m, from)
 		}
 	}
+}
+
+// wasTried reports whether these parts of two scripts were given before, since s.tried was emptied.
+func (s *sharing) wasTried(mine, theirs []int32) bool {
+	t := trial{-1, -1, len(mine), len(theirs)}
+	if len(mine) > 0 {
+		t.mine = mine[0]
+	}
+	if len(theirs) > 0 {
+		t.theirs = theirs[0]
+	}
+	if slices.Contains(s.tried, t) {
+		return true
+	}
+	s.tried = append(s.tried, t)
+	return false
 }
 
 // pin leaves a call only the candidate that is known to be its cause.

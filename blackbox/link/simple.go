@@ -27,8 +27,8 @@ func (lastArrival) Link(seen *calls.Seen) []Link {
 
 // candidates calls the function each once for every send, with the requests that were open at that
 // moment, in the order in which they were received. A request counts as open from a little before
-// its beginning (slack) to the same time after its end. Of requests that stay open forever, only
-// the last mostOpen count.
+// its beginning (slack) to the same time after its end, and longer if the call may come after the
+// reply (see linger.go). Of requests that stay open forever, only the last mostOpen count.
 func (p *place) candidates(slack int64, each func(s send, open []int32)) {
 	var open, own []int32
 	next, endless := 0, 0
@@ -45,18 +45,19 @@ func (p *place) candidates(slack int64, each func(s send, open []int32)) {
 			u := p.requests[r].until
 			if u == forever && endless > mostOpen {
 				endless--
-			} else if u == forever || u+slack >= s.from {
+			} else if u == forever || u+slack+p.linger >= s.from {
 				kept = append(kept, r)
 			}
 		}
 		open = kept
-		if s.answers == 0 {
+		if s.answers == 0 && p.linger == 0 {
 			each(s, open)
 			continue
 		}
 		own = own[:0]
 		for _, r := range open {
-			if p.requests[r].mixed == s.answers {
+			q := &p.requests[r]
+			if (s.answers == 0 || q.mixed == s.answers) && q.until >= s.from-slack-s.linger {
 				own = append(own, r)
 			}
 		}

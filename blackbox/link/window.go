@@ -32,7 +32,7 @@ func (p *program) windows(size int) []window {
 	slices.Sort(lengths)
 	w := window{begin: -calls.Latest_ns, end: calls.Latest_ns}
 	if n := len(lengths); n > 0 {
-		w.margin = 2 * max(0, min(lengths[n*99/100], longest_ns))
+		w.margin = 2*max(0, min(lengths[n*99/100], longest_ns)) + slices.Max(append(p.lingers, 0))
 	}
 	var all []window
 	for i := size; i+size/2 < len(sent); i += size {
