@@ -19,9 +19,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/sim"
-	"github.com/cloudprofiler/cloudprofiler/sim/agents"
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
+	"github.com/cloudprofiler/cloudprofiler/sim/server"
 )
 
 func serve(t testing.TB) string {
@@ -67,10 +67,11 @@ func alone(t testing.TB, o Options) (digest, out string) {
 		f.Set(c.Key, c.Value)
 	}
 	var b bytes.Buffer
-	s, err := library.Build(f, library.Options{Workers: 1, Out: &b, Classes: agents.Classes()})
+	s, err := library.Build(f, library.Options{Workers: 1, Out: &b, Classes: server.Classes()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer s.Close()
 	if err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
-	"github.com/cloudprofiler/cloudprofiler/sim/agents"
+	"github.com/cloudprofiler/cloudprofiler/sim/server"
 )
 
 // TestMain runs a part of a simulation if the leader of a test asks for it.
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		var p Part
 		err := json.Unmarshal([]byte(os.Args[2]), &p)
 		if err == nil {
-			err = Work(context.Background(), p, agents.Classes())
+			err = Work(context.Background(), p, server.Classes())
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -148,8 +148,8 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 	}
 	o.note("random pairs that are related, %", w.Now(),
 		100*float64(s.Related)/max(float64(s.Asked), 1))
-	if o.k.liars > 0 {
-		o.note("liars found, %", w.Now(), 100*float64(s.Found)/max(float64(s.Liars), 1))
+	if s.Liars > 0 {
+		o.note("liars found, %", w.Now(), 100*float64(s.Found)/float64(s.Liars))
 	}
 	if s.Joined > 0 {
 		o.note("median time to join, s", w.Now(), float64(s.Join)/1e9)

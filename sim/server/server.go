@@ -149,7 +149,8 @@ func (o *office) Send(to control.Peer, request uint64, m control.Message) error 
 	return nil
 }
 
-// plain leaves out secrets. They mean nothing in a simulation, and are different each time.
+// plain replaces secrets. They mean nothing in a simulation, and are different each time. The
+// message remains one that can be encoded, for checkpoints and for other processes.
 func plain(m control.Message) control.Message {
 	switch m := m.(type) {
 	case *control.Welcome:
@@ -157,10 +158,11 @@ func plain(m control.Message) control.Message {
 		own.Server = "simulated"
 		return &own
 	case *control.ProbeSecrets:
-		return &control.ProbeSecrets{Secrets: []control.ProbeSecret{}}
+		none := control.ProbeSecret{Number: 1, Bytes: make([]byte, control.SecretBytes)}
+		return &control.ProbeSecrets{Secrets: []control.ProbeSecret{none}}
 	case *control.Graph:
 		own := *m
-		own.Issuers, own.Signature = nil, nil
+		own.Issuers, own.Signature = [][]byte{{}}, nil
 		return &own
 	case *control.Probe:
 		own := *m
