@@ -85,6 +85,9 @@ func TestErrors(t *testing.T) {
 		"SIZE 10\nn SIZZE": "" +
 			`x.conf:2: key "n": "SIZZE" is neither a number nor a key; ` +
 			`the nearest key is "SIZE" of line 1`,
+		"SIZE x\nn SIZE": `x.conf:2: key "n": "x" in the value of "SIZE" ` +
+			`is neither a number nor a key`,
+		"SIZE\nn SIZE": `x.conf:2: key "n": key "SIZE" has no value`,
 		"n m\nm n": "" +
 			`x.conf:1: key "n": it uses itself, or a chain of more than 100 keys`,
 		"n 1+":    `x.conf:1: key "n": "1+" lacks a number at character 3`,
@@ -117,6 +120,22 @@ func TestErrors(t *testing.T) {
 		if err := f.Err(); err == nil || err.Error() != want {
 			t.Errorf("%.40q:\n%v\nwant\n%s", text, err, want)
 		}
+	}
+}
+
+// TestSetUnknown sets a constant that the file does not have. The file itself may have constants
+// that it does not use. An error that is found twice is shown once.
+func TestSetUnknown(t *testing.T) {
+	f := parse(t, "SIZE 1\nUNUSED 5\nn SIZE\nm -1")
+	f.Set("SIEZ", "9")
+	f.Set("UNUSED", "6")
+	f.MustInt("n", 0, 100)
+	f.MustInt("m", 0, math.MaxInt64)
+	f.MustInt("m", 0, math.MaxInt64)
+	const want = `x.conf: key "SIEZ" is unknown; the nearest key is "SIZE" of line 1` + "\n" +
+		`x.conf:4: key "m": "-1" is -1: want 0 or more`
+	if err := f.Err(); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

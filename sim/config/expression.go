@@ -152,6 +152,9 @@ func (r *reader) atom() (value, error) {
 	}
 	name := r.text[begin:r.at]
 	if name == "" {
+		if strings.TrimSpace(r.text) == "" {
+			return value{}, fmt.Errorf("key %s has no value", quote(r.key))
+		}
 		return value{}, fmt.Errorf("%s lacks a number at character %d", quote(r.text), begin+1)
 	}
 	if f := functions[name]; f != nil && r.next("(") != 0 {
@@ -167,7 +170,11 @@ func (r *reader) atom() (value, error) {
 		for k := range r.f.entries {
 			names = append(names, k)
 		}
-		return value{}, fmt.Errorf("%s is neither a number nor a key%s", quote(name),
+		in := ""
+		if r.depth > 0 {
+			in = " in the value of " + quote(r.key)
+		}
+		return value{}, fmt.Errorf("%s%s is neither a number nor a key%s", quote(name), in,
 			r.f.suggestOf(name, names))
 	}
 	e.used = true

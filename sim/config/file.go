@@ -244,13 +244,17 @@ func (f *File) Err() error {
 	all := slices.Clone(f.errs)
 	for _, key := range slices.Sorted(maps.Keys(f.entries)) {
 		e := f.entries[key]
-		if e.used || !strings.Contains(key, ".") || f.leftOut(key) {
+		if constant := !strings.Contains(key, "."); e.used || f.leftOut(key) ||
+			constant && e.line > 0 { // a file may have constants that it does not use
 			continue
 		}
 		all = append(all, problem{e.line, fmt.Errorf("key %q is unknown%s", key,
-			f.suggest(key, slices.Values(slices.Sorted(maps.Keys(f.known)))))})
+			f.suggestOf(key, f.understood()))})
 	}
 	slices.SortStableFunc(all, func(a, b problem) int { return a.line - b.line })
+	all = slices.CompactFunc(all, func(a, b problem) bool {
+		return a.line == b.line && a.err.Error() == b.err.Error()
+	})
 	var errs []error
 	for _, p := range all {
 		if p.line > 0 {
@@ -260,6 +264,17 @@ func (f *File) Err() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// understood returns all keys that mean something: those for which somebody asked, and constants.
+func (f *File) understood() []string {
+	all := slices.Collect(maps.Keys(f.known))
+	for key, e := range f.entries {
+		if e.used && !f.known[key] {
+			all = append(all, key)
+		}
+	}
+	return all
 }
 
 // LeaveOut says that a component is not used, so its parameters cause no errors.

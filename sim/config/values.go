@@ -51,7 +51,14 @@ func (f *File) Int(key string, least, most, otherwise int64) int64 {
 		return otherwise
 	}
 	if n < least || n > most {
-		f.Fault(key, "%s is %d: want %d to %d", quote(f.entries[key].value), n, least, most)
+		limits := fmt.Sprintf("%d to %d", least, most)
+		if most > math.MaxInt64/8 {
+			limits = fmt.Sprintf("%d or more", least)
+			if n > most {
+				limits = fmt.Sprintf("at most %d", most)
+			}
+		}
+		f.Fault(key, "%s is %d: want %s", quote(f.entries[key].value), n, limits)
 		return otherwise
 	}
 	return n

@@ -78,6 +78,7 @@ type Builder struct {
 	routes  *routes          // the routes of E2ETransport
 	linked  map[uint8]string // protocols that keep neighbours for others, with a key that says so
 	wired   map[uint8]bool   // protocols that get neighbours
+	started map[uint8]bool   // protocols whose cycles begin
 }
 
 // Noter returns the function that an observer calls with each number that it reports.
@@ -128,7 +129,7 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 		f.Missing("simulation.endtime")
 	}
 	b := &Builder{File: f, W: w, Out: o.Out, o: o, names: f.Names("protocol"),
-		linked: map[uint8]string{}, wired: map[uint8]bool{}}
+		linked: map[uint8]string{}, wired: map[uint8]bool{}, started: map[uint8]bool{}}
 	b.classes = maps.Clone(classes)
 	maps.Copy(b.classes, o.Classes)
 	b.made = make([]any, len(b.names))
@@ -163,6 +164,9 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 	err := f.Err()
 	if err == nil {
 		b.checkNeighbours()
+		if s.Cycles == 0 {
+			b.checkCycles()
+		}
 		err = f.Err()
 	}
 	if err != nil {
@@ -291,6 +295,17 @@ func (b *Builder) checkNeighbours() {
 		if name := strings.TrimPrefix(b.names[number], "protocol."); !b.wired[number] {
 			b.File.Fault(b.linked[number], "the nodes of %q get no neighbours, so nobody is sent "+
 				"anything: add an initialiser such as WireKOut with the protocol %s", name, name)
+		}
+	}
+}
+
+// checkCycles reports protocols of the event engine that would do nothing, because no component
+// starts their cycles.
+func (b *Builder) checkCycles() {
+	for i, key := range b.names {
+		if _, cycled := b.made[i].(sim.Cycled); cycled && !b.started[uint8(i)] {
+			b.File.Fault(key, "nobody starts its cycles, so it does nothing: add the initialiser "+
+				"CDScheduler with the protocol %s", strings.TrimPrefix(key, "protocol."))
 		}
 	}
 }

@@ -135,7 +135,7 @@ func delayOf(text string, ratio float64) (sim.Time, error) {
 	if d := v * ratio; err == nil && d >= 0 && d < 1<<62 {
 		return sim.Time(d), nil
 	}
-	return 0, fmt.Errorf("%q is not a delay", text)
+	return 0, fmt.Errorf("%q is not a delay: want 0 or more", text)
 }
 
 // eachLine calls f for each line of a file, except empty ones.

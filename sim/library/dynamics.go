@@ -36,6 +36,7 @@ func newScheduler(b *Builder, key string) any {
 		if c.Step == 0 && b.File.Line(b.names[i]+".step") == 0 {
 			b.File.Missing(b.names[i] + ".step")
 		}
+		b.started[uint8(i)] = true
 		p.numbers = append(p.numbers, uint8(i))
 		p.cycles = append(p.cycles, c)
 	}

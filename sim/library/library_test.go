@@ -159,7 +159,7 @@ func TestErrors(t *testing.T) {
 		"protocol.y UnreliableTransport\nprotocol.y.transport y\nprotocol.y.drop 0": `c:9: key ` +
 			`"protocol.y": the protocol needs itself`,
 		"protocol.y UniformRandomTransport\nprotocol.y.mindelay -5": `c:10: key ` +
-			`"protocol.y.mindelay": "-5" is -5: want 0 to 9223372036854775806`,
+			`"protocol.y.mindelay": "-5" is -5: want 0 or more`,
 		"protcol.x IdleProtocol": `c:9: key "protcol.x" is unknown; ` +
 			`the nearest key is "protocol.tr" of line 4`,
 		"init.k KingParser\ninit.k.file none.txt": `c:10: key "init.k.file": ` +
@@ -169,6 +169,13 @@ func TestErrors(t *testing.T) {
 		"control.d DynamicNetwork\ncontrol.d.add 1\ncontrol.d.step 1\n" +
 			"control.d.init.0 Shuffle": `c:12: key "control.d.init.0": ` +
 			`class "Shuffle" does not prepare single nodes`,
+		"init.w WireKOut\ninit.w.protocol link\ninit.w.k 0": `c:11: key "init.w.k": "0" is 0: ` +
+			`want 1 to 1048576`,
+		"init.w WireKOut\ninit.w.protocol link\ninit.w.k 1": `c:6: key "protocol.avg": nobody ` +
+			`starts its cycles, so it does nothing: add the initialiser CDScheduler with the ` +
+			`protocol avg`,
+		"protocol.y TraceTransport\nprotocol.y.file king.txt": `"node 1" is not a delay: want 0 ` +
+			`or more`,
 		"init.d DegreeStats": `c:9: key "init.d.protocol" is missing`,
 		"control.d DegreeStats\ncontrol.d.protocol link\ncontrol.d.step 1": `c:7: key ` +
 			`"protocol.avg.linkable": the nodes of "link" get no neighbours, so nobody is sent ` +

@@ -50,7 +50,7 @@ func newKOut(b *Builder, key string) any {
 	if name := key + ".degree"; b.File.Has(name) { // its name in WireRegularRandom
 		p.k = int(b.File.Int(name, 0, 1<<20, 1))
 	} else {
-		p.k = int(b.File.MustInt(key+".k", 0, 1<<20))
+		p.k = int(b.File.MustInt(key+".k", 1, 1<<20))
 	}
 	p.draw = func(w *sim.World, s *sim.Stream, link func(from, to int)) error {
 		var picked []int
@@ -143,7 +143,7 @@ func distinct(to []int, s *sim.Stream, k, without, n int) []int {
 // newRing links each node to its k nearest nodes on a ring.
 func newRing(b *Builder, key string) any {
 	p := b.wiring(key)
-	k := int(b.File.MustInt(key+".k", 0, 1<<20))
+	k := int(b.File.MustInt(key+".k", 1, 1<<20))
 	p.draw = func(w *sim.World, _ *sim.Stream, link func(from, to int)) error {
 		n := w.Size()
 		for i := range n {
@@ -162,7 +162,7 @@ func newRing(b *Builder, key string) any {
 // nodes.
 func newWS(b *Builder, key string) any {
 	p := b.wiring(key)
-	k := int(b.File.MustInt(key+".k", 0, 1<<20))
+	k := int(b.File.MustInt(key+".k", 1, 1<<20))
 	beta := b.File.MustFloat(key+".beta", 0, 1)
 	p.draw = func(w *sim.World, s *sim.Stream, link func(from, to int)) error {
 		n := w.Size()
@@ -295,7 +295,7 @@ type randNI struct {
 
 func newRandNI(b *Builder, key string) any {
 	b.File.Has(key + ".pack")
-	return &randNI{b.Linkable(key + ".protocol"), int(b.File.MustInt(key+".k", 0, 1<<20))}
+	return &randNI{b.Linkable(key + ".protocol"), int(b.File.MustInt(key+".k", 1, 1<<20))}
 }
 
 func (p *randNI) Init(c *sim.Context) { link(c, p.links, min(p.k, c.World().Size()-1)) }

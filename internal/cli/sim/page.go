@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ type section struct {
 	answers  []answer
 }
 
-// series are the numbers of an observer. It is named by the observer, and by what they are.
+// series are the numbers of an observer. They are named by the observer, and by what they are.
 type series struct {
 	observer, what, unit string
 	x, y                 []float64
@@ -68,7 +69,8 @@ func (s *section) answer(observer, sentence string) {
 	s.answers = append(s.answers, answer{observer, sentence})
 }
 
-// An axis is logarithmic if its largest value is more than wide times as large as its smallest.
+// An axis is logarithmic if its largest value is more than wide times as large as its smallest. An
+// axis with zeros is not logarithmic, since it could not show them.
 const wide = 20
 
 // figure has a panel for each series, since series have different units. In each panel, each
@@ -82,7 +84,10 @@ func (p *page) figure() plot.Figure {
 			x, scale = plot.Axis{Label: "cycle", Whole: true}, 1
 		}
 		for _, one := range s.series {
-			title := strings.TrimPrefix(one.observer, "control.") + ": " + one.what
+			title := one.what
+			if p.observers() > 1 {
+				title = strings.TrimPrefix(one.observer, "control.") + ": " + title
+			}
 			i := slices.IndexFunc(f.Panels, func(p plot.Panel) bool { return p.Title == title })
 			if i < 0 {
 				i = len(f.Panels)
@@ -99,12 +104,29 @@ func (p *page) figure() plot.Figure {
 				drawn.X = append(drawn.X, at*scale)
 			}
 			f.Panels[i].Series = append(f.Panels[i].Series, drawn)
-			if slices.Min(one.y) > 0 && slices.Max(one.y) > wide*slices.Min(one.y) {
-				f.Panels[i].Y.Log, f.Panels[i].Y.Zero = true, false
-			}
+		}
+	}
+	for i := range f.Panels {
+		least, most := math.Inf(1), 0.0
+		for _, s := range f.Panels[i].Series {
+			least, most = min(least, slices.Min(s.Y)), max(most, slices.Max(s.Y))
+		}
+		if least > 0 && most > wide*least {
+			f.Panels[i].Y.Log, f.Panels[i].Y.Zero = true, false
 		}
 	}
 	return f
+}
+
+// observers returns how many observers report numbers.
+func (p *page) observers() int {
+	all := map[string]bool{}
+	for _, s := range p.sections {
+		for _, one := range s.series {
+			all[one.observer] = true
+		}
+	}
+	return len(all)
 }
 
 const pageHead = `<!doctype html>

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -150,8 +151,13 @@ func run(cmd *cobra.Command, f *config.File, o options, shown *section) error {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage_percent))
 	began := time.Now()
-	if err := simulate(cmd.Context(), s, f.Sum(), o); err != nil {
+	saved, err := simulate(cmd.Context(), s, f.Sum(), o)
+	if err != nil {
 		return err
+	}
+	if o.checkpoint != "" && saved == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "no checkpoint was saved: the simulation ended before "+
+			"--every %v\n", o.every)
 	}
 	took := time.Since(began)
 	shown.byCycles = s.Cycles > 0
@@ -171,25 +177,35 @@ func run(cmd *cobra.Command, f *config.File, o options, shown *section) error {
 	return nil
 }
 
-// simulate runs a simulation from its beginning or from a checkpoint.
-func simulate(ctx context.Context, s *library.Simulation, id [32]byte, o options) error {
+// simulate runs a simulation from its beginning or from a checkpoint. It returns how many
+// checkpoints it saved.
+func simulate(
+	ctx context.Context, s *library.Simulation, id [32]byte, o options,
+) (saved int, err error) {
+	if o.checkpoint != "" { // an hour later, the error would be more expensive
+		if _, err := os.Stat(filepath.Dir(o.checkpoint)); err != nil {
+			return 0, fmt.Errorf("save checkpoints in %q: %w", o.checkpoint, err)
+		}
+	}
 	if o.restart != "" {
 		file, err := plainfile.Open(o.restart)
 		if err != nil {
-			return fmt.Errorf("restart: %w", err)
+			return 0, fmt.Errorf("restart: %w", err)
 		}
 		defer file.Close()
 		if err := s.World.Restore(id, file); err != nil {
-			return fmt.Errorf("restart from %q: %w", o.restart, err)
+			return 0, fmt.Errorf("restart from %q: %w", o.restart, err)
 		}
 	} else if err := s.Start(); err != nil {
-		return err
+		return 0, err
 	}
 	defer letGarbageGrow()()
 	if o.checkpoint == "" {
-		return s.RunStarted(ctx)
+		return 0, s.RunStarted(ctx)
 	}
-	return s.World.RunEach(ctx, sim.Time(o.every), func() error {
+	err = s.World.RunEach(ctx, sim.Time(o.every), func() error {
+		saved++
 		return s.World.SaveCheckpoint(o.checkpoint, id)
 	})
+	return saved, err
 }

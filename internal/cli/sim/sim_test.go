@@ -57,7 +57,7 @@ func TestSimWritesPages(t *testing.T) {
 	if code != command.Answered || err != nil {
 		t.Fatalf("%d %s %v", code, errs, err)
 	}
-	for _, want := range []string{"<svg", "x.conf", "o: mean", "o: variance", "cycle", "N=50",
+	for _, want := range []string{"<svg", "x.conf", ">mean<", ">variance<", "cycle", "N=50",
 		"N=100", "Set: range.0=N;50,100"} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("the page lacks %q", want)
@@ -116,6 +116,7 @@ func TestSimErrors(t *testing.T) {
 		{[]string{path, "--set", "x"}, command.Usage, `--set "x": want a key, = and a value`},
 		{[]string{path, "--set", "control.o.protocol=b"}, command.Failed,
 			path + `:16: key "control.o.protocol": there is no protocol "b"`},
+		{[]string{path, "--set", "M=1"}, command.Failed, path + `: key "M" is unknown`},
 		{[]string{path, "--set", "network.sise=1"}, command.Failed,
 			path + `: key "network.sise" is unknown; the nearest key is "network.size" of line 2`},
 	} {
@@ -159,6 +160,14 @@ init.x.protocol a
 	code, _, errs = cprof("sim", path, "--restart", saved, "--set", "protocol.a.step=2s")
 	if code != command.Failed || !strings.Contains(errs, "of another simulation") {
 		t.Errorf("another configuration: %d %s", code, errs)
+	}
+	code, _, errs = cprof("sim", path, "--checkpoint", saved)
+	if code != command.Answered || !strings.Contains(errs, "no checkpoint was saved") {
+		t.Errorf("the end comes before a checkpoint: %d %s", code, errs)
+	}
+	code, _, errs = cprof("sim", path, "--checkpoint", saved+"/none/x", "--every", "7s")
+	if code != command.Failed || !strings.Contains(errs, "save checkpoints in ") {
+		t.Errorf("no directory for checkpoints: %d %s", code, errs)
 	}
 	code, _, errs = cprof("sim", path, "--restart", path)
 	if code != command.Failed || !strings.Contains(errs, "this is not a checkpoint") {
