@@ -91,12 +91,8 @@ func (p *page) figure() plot.Figure {
 			i := slices.IndexFunc(f.Panels, func(p plot.Panel) bool { return p.Title == title })
 			if i < 0 {
 				i = len(f.Panels)
-				label := one.unit
-				if label == "" {
-					label = one.what
-				}
 				f.Panels = append(f.Panels, plot.Panel{Title: title, X: x,
-					Y: plot.Axis{Label: label, Zero: true}})
+					Y: plot.Axis{Label: one.unit, Zero: true}})
 			}
 			drawn := plot.Series{Kind: plot.Line, Name: s.choices, Y: one.y,
 				Color: plot.Color(k%7) + plot.Blue}
