@@ -55,7 +55,7 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
 	})
 	for _, family := range [][]*cobra.Command{
 		answers.Commands(),
-		fleet.Commands(),
+		fleet.Commands(java.CheckSettings, sim.Check),
 		gen.Commands(),
 		java.Commands(),
 		logs.Commands(),

@@ -35,6 +35,12 @@ func TestPackagesContainWhatIsThere(t *testing.T) {
 			t.Errorf("%s is not there", match[1])
 		}
 	}
+	for _, file := range []string{"handlers", "job", "virtual-node", "java-agent",
+		"values.schema"} {
+		if !exists(dir, "schemas", file+".json") {
+			t.Errorf("there is no schema %s.json", file)
+		}
+	}
 	for _, c := range shipped(t) {
 		section := "8"
 		switch c {

@@ -111,6 +111,7 @@ var table = map[string]room{
 	"bench/...":        {5, of("..."), of(sys, cobra, zstd, hdr, crypto)},
 	"internal/leak":    {5, nil, of(goleak)},
 	"internal/command": {5, of("tscratio", "runs", "channel", "ring"), of(sys, cobra)},
+	"packaging":        {5, of("internal/similar"), of(yaml)},
 	"internal/cli": {5, of("...", "!bench/...", "!examples/...", "!internal/proof",
 		"!replay/question", "!sim/cluster"), of(cobra)},
 	"internal/cli/...": {5, of("...", "!internal/cli/...", "!bench/...", "!examples/...",

@@ -27,6 +27,7 @@ const (
 	maxFileBytes = 64 << 20
 	maxFindings  = 20
 	maxInstances = 1000
+	maxNumber    = 1e15
 )
 
 // File is what a job file says.
@@ -57,7 +58,8 @@ func Read(path string, fleet func() ([]placement.Node, error)) (*File, error) {
 }
 
 // Parse reads a job. Errors contain the file's name. If the file lists no nodes, the function fleet
-// returns them. If the file has mistakes, the returned error joins one error for each mistake, up
+// returns them; if fleet is nil, too, one large node takes the place of all that the file names. If
+// the file has mistakes, the returned error joins one error for each mistake, up
 // to maxFindings. Each of these errors has a line number and wraps ErrFile.
 func Parse(text []byte, name string, fleet func() ([]placement.Node, error)) (*File, error) {
 	p := parser{name: name, file: &File{}, instances: map[string][]int{}, node: map[string]int{},
@@ -74,7 +76,9 @@ type parser struct {
 	name  string
 	file  *File
 	fleet func() ([]placement.Node, error)
-	found []error // the first maxFindings mistakes
+
+	anyNode bool    // no nodes are known, so no name of a node is wrong
+	found   []error // the first maxFindings mistakes
 
 	instances map[string][]int // by operator: its instances, as indices of Job.Operators
 	node      map[string]int   // by name: the index in Job.Nodes
@@ -142,6 +146,11 @@ func (p *parser) document(text []byte) {
 }
 
 func (p *parser) takeFleet() {
+	if p.fleet == nil {
+		p.anyNode = true
+		p.file.Job.Nodes = []placement.Node{{Cores: maxNumber, Speed: 1}}
+		return
+	}
 	nodes, err := p.fleet()
 	if err != nil {
 		p.found = append(p.found, fmt.Errorf("read job %q: no nodes in the file: %w", p.name, err))
@@ -294,7 +303,7 @@ func (p *parser) operator(n *yaml.Node) []int {
 
 func (p *parser) nodeNamed(n *yaml.Node) int {
 	i, ok := p.node[n.Value]
-	if !ok {
+	if !ok && !p.anyNode {
 		var known []string
 		for _, node := range p.file.Job.Nodes {
 			known = append(known, node.Name)
@@ -356,7 +365,7 @@ func (p *parser) number(n, around *yaml.Node, what string) float64 {
 		return 1
 	}
 	x, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(x >= 0) || x > 1e15 {
+	if err != nil || !(x >= 0) || x > maxNumber {
 		p.fail(n.Line, "%s is %.40q: write a number, such as 4 or 2.5", what, text)
 		return 1
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-func newConfig() *cobra.Command {
+func newConfig(javaAgent, simulation Check) *cobra.Command {
 	config := &cobra.Command{
 		Use:   "config",
 		Short: "Show and change the handler table that the server serves; check configurations",
@@ -35,7 +35,7 @@ it received.`,
   cprof config set 'parser/*' counter --node 'canary-*'`,
 	}
 	config.AddCommand(newConfigGet(), newConfigSet(), newConfigDiff(), newConfigApply(),
-		newConfigCheck())
+		newConfigCheck(javaAgent, simulation))
 	return config
 }
 

@@ -2,7 +2,7 @@ package fleet
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -16,34 +16,106 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlertable"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
+	"github.com/cloudprofiler/cloudprofiler/packaging"
+	"github.com/cloudprofiler/cloudprofiler/placement/job"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
 // configDirectory is where packages and docs/operating.md put configurations.
 const configDirectory = "/etc/cloudprofiler"
 
-// daemons are the programs that have a configuration. Each checks its own.
-var daemons = []string{"cp-agent", "tsc-server", "tsc-client"}
+// A kind is a kind of file that people write.
+type kind struct {
+	as, what string
+	names    []string // the beginnings or endings of files' names
+	keys     []string // keys, of which each such file has one at the beginning of a line
+	check    Check
+}
 
-func newConfigCheck() *cobra.Command {
+// kinds returns all kinds of files, the surest first.
+func kinds(javaAgent, simulation Check) []kind {
+	text := func(check func(text []byte, path string) error) Check {
+		return func(_ context.Context, path string) error {
+			text, err := plainfile.Read(path, maxTableBytes)
+			if err != nil {
+				return err
+			}
+			return check(text, path)
+		}
+	}
+	all := []kind{{"handlers", "a handler table", []string{"handlers"}, []string{"rules"},
+		text(func(text []byte, path string) error {
+			_, err := handlertable.Parse(text, path)
+			return err
+		})}}
+	for _, daemon := range []string{"cp-agent", "tsc-server", "tsc-client"} {
+		all = append(all, kind{daemon, "a configuration of " + daemon, []string{daemon}, nil,
+			func(_ context.Context, path string) error { return askDaemon(daemon, path) }})
+	}
+	return append(all,
+		kind{"simulation", "a simulation", []string{".conf"}, nil, simulation},
+		kind{"virtual-node", "a virtual node", []string{".json"}, nil,
+			text(func(text []byte, _ string) error {
+				_, err := vnode.ParseConfig(text)
+				return err
+			})},
+		kind{"job", "a job", []string{"job"}, []string{"operators"}, text(job.Check)},
+		kind{"java-agent", "a configuration of the Java agent", []string{"cloudprofiler"},
+			[]string{"sets", "joinpoints"}, javaAgent},
+		kind{"helm", "values of the Helm chart", []string{"values"}, []string{"image", "secrets"},
+			text(func(text []byte, _ string) error { return packaging.CheckValues(text) })})
+}
+
+// is reports whether a file is of the kind.
+func (k kind) is(path string, text []byte) bool {
+	name := filepath.Base(path)
+	for _, n := range k.names {
+		if strings.HasPrefix(name, n) || filepath.Ext(name) == n {
+			return true
+		}
+	}
+	return slices.ContainsFunc(k.keys, func(key string) bool {
+		return bytes.Contains(append([]byte("\n"), text...), []byte("\n"+key+":"))
+	})
+}
+
+func newConfigCheck(javaAgent, simulation Check) *cobra.Command {
 	var as string
+	all := kinds(javaAgent, simulation)
+	var names []string
+	for _, k := range all {
+		names = append(names, k.as)
+	}
 	cmd := &cobra.Command{
 		Use:   "check [FILE...]",
-		Short: "Check configurations, handler tables and keys",
-		Long: `Check configurations, handler tables and keys: each FILE, or everything in
-` + configDirectory + ` of this machine. Nothing is sent to a server.
+		Short: "Check configurations, keys, and other files that people write",
+		Long: `Check configurations, keys, and other files that people write: each FILE, or
+everything in ` + configDirectory + ` of this machine. Nothing is sent to a server.
 
-A file is a key if its name ends in .secret or .public, and a handler table if it has rules.
-Otherwise it is the configuration of the daemon whose name its own begins with, such as
-cp-agent.yaml, and that daemon checks it as with --check. The daemon must be beside cprof or on the
-PATH. Settings in the environment, such as $CP_AGENT_NODE, override the file here, too.
+The name of a file, or else a key in it, says what the file is:
+
+  - a key: the name ends in .secret or .public
+  - a handler table: the file has rules, or its name begins with handlers
+  - the configuration of a daemon: the name begins with that of the daemon, such as cp-agent.yaml
+  - a simulation: the name ends in .conf
+  - a virtual node: the name ends in .json
+  - a job for "cprof place": the file has operators, or its name begins with job
+  - a configuration of the Java agent: the file has sets or joinpoints, or its name begins with
+    cloudprofiler
+  - values for the Helm chart: the name begins with values
+
+The program that reads a file also checks it. A daemon checks its file as with --check. The daemon
+must be beside cprof or on the PATH. Settings in the environment, such as $CP_AGENT_NODE, override
+the file here, too. To check the Java agent's file, the command needs Java and cloudprofiler.jar.
+"cprof java check" says where it looks for them.
 
 Exit code 1: a file cannot be used.`,
 		Example: "  cprof config check\n  cprof config check cp-agent.yaml handlers.yaml\n" +
 			"  cprof config check --as tsc-server server-17.yaml",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if as != "" && !slices.Contains(daemons, as) {
-				return command.Usagef("--as %q: use one of %s", as, strings.Join(daemons, ", "))
+			if as != "" && !slices.Contains(names, as) {
+				return command.Usagef("--as %q: use one of %s", as, strings.Join(names, ", "))
 			}
 			if len(args) == 0 {
 				var err error
@@ -53,7 +125,7 @@ Exit code 1: a file cannot be used.`,
 			}
 			bad := 0
 			for _, path := range args {
-				what, err := checkConfig(path, as)
+				what, err := checkConfig(cmd.Context(), all, path, as)
 				if err == nil {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, can be used\n", path, what)
 					continue
@@ -68,13 +140,15 @@ Exit code 1: a file cannot be used.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&as, "as", "", "check the files as configurations of this `daemon`")
+	cmd.Flags().StringVar(&as, "as", "", "check each file as one of this `kind`: "+
+		strings.Join(names, ", "))
 	return cmd
 }
 
 // configFiles lists what a directory of configurations contains.
 func configFiles(dir string) (files []string, err error) {
-	for _, pattern := range []string{"*.yaml", "*.secret", "*.public", "clients/*.public"} {
+	for _, pattern := range []string{"*.yaml", "*.json", "*.conf", "*.secret", "*.public",
+		"clients/*.public"} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return nil, err
@@ -88,8 +162,9 @@ func configFiles(dir string) (files []string, err error) {
 }
 
 // checkConfig returns what a file is, and why it cannot be used.
-func checkConfig(path, as string) (what string, err error) {
+func checkConfig(ctx context.Context, all []kind, path, as string) (what string, err error) {
 	switch ext := filepath.Ext(path); {
+	case as != "":
 	case ext == ".secret":
 		_, err := control.ReadKey(path)
 		return "a secret key", err
@@ -104,19 +179,12 @@ func checkConfig(path, as string) (what string, err error) {
 	if err != nil {
 		return "a file", err
 	}
-	if as == "" && (bytes.HasPrefix(text, []byte("rules:")) ||
-		bytes.Contains(text, []byte("\nrules:"))) {
-		_, err := handlertable.Parse(text, path)
-		return "a handler table", err
-	}
-	for _, daemon := range daemons {
-		if cmp.Or(as, filepath.Base(path)) == daemon || as == "" &&
-			strings.HasPrefix(filepath.Base(path), daemon) {
-			return "a configuration of " + daemon, askDaemon(daemon, path)
+	for _, k := range all {
+		if k.as == as || as == "" && k.is(path, text) {
+			return k.what, k.check(ctx, path)
 		}
 	}
-	return "a file", fmt.Errorf("its name does not begin with that of a daemon (%s): say with "+
-		"--as which daemon reads it", strings.Join(daemons, ", "))
+	return "a file", errors.New("neither its name nor its keys say what it is: say it with --as")
 }
 
 // askDaemon makes a daemon check a file.

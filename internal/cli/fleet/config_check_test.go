@@ -47,7 +47,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 	for _, want := range []string{
 		"! " + bad + ": a configuration of cp-agent: line 1: no\n    line 2: nor\n",
-		"! " + badTable + ": a handler table: ", "! " + other + ": a file: its name",
+		"! " + badTable + ": a handler table: ", "! " + other + ": a file: neither its name",
 		"! " + secret + ": a secret key: ", good + ": a configuration of cp-agent, can be used\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -61,7 +61,36 @@ func TestConfigCheck(t *testing.T) {
 	if code, _, _ := cprof("config", "check", "--as", "nobody", other); code != command.Usage {
 		t.Errorf("--as nobody: exit code %d", code)
 	}
-	if files, err := configFiles(dir); err != nil || len(files) != 7 {
+	for _, name := range []string{"s.conf", "v.json", "job.yaml", "cloudprofiler.yaml",
+		"values.yaml"} {
+		put(name, "unknown: 1\n", 0o600)
+	}
+	java := put("c.yaml", "# mine\nsets: [flink]\n", 0o600)
+	work := put("d.yaml", "version: 1\noperators: [{name: a, tiem: 1us}]\n", 0o600)
+	code, out, errs = cprof("config", "check", filepath.Join(dir, "s.conf"),
+		filepath.Join(dir, "v.json"), filepath.Join(dir, "job.yaml"), work,
+		filepath.Join(dir, "cloudprofiler.yaml"), java, filepath.Join(dir, "values.yaml"))
+	if code != command.Failed || !strings.Contains(errs, "5 of 7 files cannot be used") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	for _, want := range []string{
+		"s.conf: a simulation: line 7: no\n",
+		"v.json: a virtual node: parse virtual node: line 1: invalid character",
+		"job.yaml: a job: read job ", `line 2: an operator has the unknown key "tiem", did you ` +
+			`mean "time"?`,
+		"cloudprofiler.yaml: a configuration of the Java agent, can be used\n",
+		java + ": a configuration of the Java agent, can be used\n",
+		`values.yaml: values of the Helm chart: line 1: there is no key "unknown": use one of`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	if code, out, _ := cprof("config", "check", "--as", "virtual-node", java); code !=
+		command.Failed || !strings.Contains(out, ": a virtual node: ") {
+		t.Errorf("--as virtual-node: exit code %d\n%s", code, out)
+	}
+	if files, err := configFiles(dir); err != nil || len(files) != 14 {
 		t.Errorf("the directory has %v, %v", files, err)
 	}
 	if _, err := configFiles(t.TempDir()); err == nil {

@@ -17,7 +17,7 @@ import (
 func newCheck() *cobra.Command {
 	var agent, config string
 	cmd := &cobra.Command{
-		Use:   "check PID|JAR...",
+		Use:   "check [PID|JAR...]",
 		Short: "Say what the Java agent would weave into a program",
 		Long: `Say what the Java agent would weave into a program, and change nothing. The program
 is a running process, or jars and directories with jars. For a process, the command reads only the
@@ -25,14 +25,17 @@ class path in its command line or environment, and no jars that were sent to the
 
 If the process already has the agent, the command uses that agent and its configuration. Otherwise
 it looks for cloudprofiler.jar beside cprof, in /opt, and where Maven builds it in the present
-directory.
+directory. Without a program, the command only checks the file that --config names.
 
 Exit code 3: an engine, or a joinpoint of the configuration, would be left alone.`,
 		Example: `  cprof java check 4711
   cprof java check /opt/flink/lib
   cprof java check --agent ~/cloudprofiler.jar --config cloudprofiler.yaml job.jar`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && config == "" {
+				return command.Usagef("name a program, or a file with --config")
+			}
 			return check(cmd.Context(), system(), request{agent, config, args},
 				cmd.OutOrStdout())
 		},
@@ -41,6 +44,11 @@ Exit code 3: an engine, or a joinpoint of the configuration, would be left alone
 	cmd.Flags().StringVar(&config, "config", "",
 		"the agent's configuration (none if not given, or that of the process)")
 	return cmd
+}
+
+// CheckSettings returns why a configuration of the Java agent cannot be used.
+func CheckSettings(ctx context.Context, path string) error {
+	return check(ctx, system(), request{config: path}, io.Discard)
 }
 
 // A request has the values of the command line. If a text is empty, the command finds its value
@@ -73,7 +81,7 @@ func check(ctx context.Context, m machine, r request, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	java, err := m.java(r.programs[0])
+	java, err := m.java(strings.Join(r.programs[:min(1, len(r.programs))], ""))
 	if err != nil {
 		return err
 	}

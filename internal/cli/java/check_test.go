@@ -68,6 +68,13 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q; want %d, %q", name, code, errs, tc.code, tc.want)
 		}
 	}
+	fake(t, `echo "$@" >&2; exit 1`)
+	t.Chdir(t.TempDir())
+	write(t, filepath.Join("sdk", "java", "cloudprofiler-javaagent", "target", agentJar), "")
+	if err := CheckSettings(t.Context(), "c.yaml"); err == nil ||
+		!strings.Contains(err.Error(), ".jar --config c.yaml") {
+		t.Errorf("CheckSettings = %v", err)
+	}
 	if code, _, _ := cprof("java", "check"); code != command.Usage {
 		t.Errorf("no argument: exit code %d", code)
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -115,6 +116,35 @@ func read(path string, set []string) (*config.File, error) {
 		f.Set(key, value)
 	}
 	return f, nil
+}
+
+// Check returns why a configuration cannot be simulated. It checks each simulation for which the
+// configuration stands.
+func Check(_ context.Context, path string) error {
+	f, err := read(path, nil)
+	if err != nil {
+		return err
+	}
+	experiments, err := f.Experiments()
+	if err != nil {
+		return err
+	}
+	for _, choices := range experiments {
+		one := f.Clone()
+		for _, c := range choices {
+			one.Set(c.Key, c.Value)
+		}
+		one.Names("range")
+		s, err := library.Build(one, library.Options{Workers: 1, Out: io.Discard,
+			Dir: filepath.Dir(path), Classes: server.Classes()})
+		if err != nil {
+			return err
+		}
+		if err := s.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func describe(choices []config.Choice) string {

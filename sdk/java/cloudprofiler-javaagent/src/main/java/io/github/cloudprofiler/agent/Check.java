@@ -20,7 +20,10 @@ import java.util.List;
 public final class Check {
     private Check() {}
 
-    /** Arguments: [--config FILE] and jars, directories of jars, or the id of a process. */
+    /**
+     * Arguments: [--config FILE] and jars, directories of jars, or the id of a process. Without a
+     * program, only the file is checked.
+     */
     public static void main(String[] args) {
         System.exit(run(args));
     }
@@ -38,11 +41,15 @@ public final class Check {
                     add(Path.of(args[i]), paths);
                 }
             }
-            if (paths.isEmpty()) {
-                System.err.println("write: java -jar cloudprofiler.jar [--config FILE] PID|JAR…");
+            if (paths.isEmpty() && config == null) {
+                System.err.println("write: java -jar cloudprofiler.jar [--config FILE] [PID|JAR…]");
                 return 2;
             }
             Settings settings = Agent.settings(config);
+            if (paths.isEmpty()) {
+                System.out.println(config + ": can be used");
+                return 0;
+            }
             return check(Agent.sets(settings), paths, settings.anyVersion) ? 0 : 3;
         } catch (BadYaml | IOException e) {
             System.err.println("check: " + (e instanceof BadYaml ? config + ": " : "")

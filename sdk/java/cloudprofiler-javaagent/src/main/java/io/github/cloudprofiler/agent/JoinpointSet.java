@@ -92,10 +92,44 @@ record JoinpointSet(
         static void check(Map<String, Node> m, String what, String... known) throws BadYaml {
             for (Map.Entry<String, Node> e : m.entrySet()) {
                 if (!List.of(known).contains(e.getKey())) {
+                    String near = nearest(e.getKey(), known);
                     throw new BadYaml(e.getValue().line(), what + " has no \"" + e.getKey()
-                            + "\": write one of " + String.join(", ", known));
+                            + (near == null ? "\": write one of " + String.join(", ", known)
+                                    : "\": did you mean \"" + near + "\"?"));
                 }
             }
+        }
+
+        /** Returns the word that differs in the fewest letters, or null if half of them differ. */
+        private static String nearest(String wrong, String... known) {
+            String best = null;
+            int least = wrong.length() / 2 + 1;
+            for (String word : known) {
+                int d = distance(wrong, word);
+                if (d < least) {
+                    best = word;
+                    least = d;
+                }
+            }
+            return best;
+        }
+
+        /** Returns how many letters must be changed, added or removed to turn a into b. */
+        private static int distance(String a, String b) {
+            int[] row = new int[b.length() + 1];
+            for (int j = 0; j <= b.length(); j++) {
+                row[j] = j;
+            }
+            for (int i = 1; i <= a.length(); i++) {
+                int diagonal = row[0];
+                row[0] = i;
+                for (int j = 1; j <= b.length(); j++) {
+                    int changed = diagonal + (a.charAt(i - 1) == b.charAt(j - 1) ? 0 : 1);
+                    diagonal = row[j];
+                    row[j] = Math.min(changed, Math.min(row[j], row[j - 1]) + 1);
+                }
+            }
+            return row[b.length()];
         }
 
         static String need(Map<String, Node> m, Node of, String key) throws BadYaml {

@@ -42,6 +42,10 @@ final class Settings {
         Points.configure(keep,
                 m.containsKey("policy") ? m.get("policy").text("policy") : null,
                 m.containsKey("dir") ? m.get("dir").text("dir") : null);
+        if (m.containsKey("policy")
+                && !m.get("policy").text("policy").matches("block|drop|overwrite")) {
+            throw new BadYaml(m.get("policy").line(), "policy: write block, drop or overwrite");
+        }
         if (m.containsKey("joinpoints")) {
             for (Node n : m.get("joinpoints").list("joinpoints")) {
                 s.joinpoints.add(s.joinpoint(n, keep, file));

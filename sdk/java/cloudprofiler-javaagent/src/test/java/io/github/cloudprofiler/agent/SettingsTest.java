@@ -30,11 +30,14 @@ class SettingsTest {
 
     @ParameterizedTest
     @CsvSource(delimiter = '!', textBlock = """
-            set: x ! line 1: the configuration has no "set": write one of
+            set: x ! line 1: the configuration has no "set": did you mean "sets"?
+            sets: [flink]\\n\\nplocy: drop ! line 3: the configuration has no "plocy": did you mean
+            wholly: x ! line 1: the configuration has no "wholly": write one of sets
             sets: [spark] ! line 1: there is no set "spark": write some of
             sample: 3 ! line 1: sample: write "key: value" lines
             sample: {x: 3, y: 2} ! line 1: sample: x is from 0 to y
             sample: {x: a, y: 2} ! line 1: x: "a" is not a number
+            policy: wait ! line 1: policy: write block, drop or overwrite
             any_version: yes ! line 1: any_version: write true or false
             joinpoints:\\n- class: C ! line 2: "id" is missing
             joinpoints:\\n- {class: C, method: m, id: this.x, point: p} ! line 2: point: "p": write
