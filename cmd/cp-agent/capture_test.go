@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,13 +20,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
 	"github.com/cloudprofiler/cloudprofiler/internal/conversation"
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/report"
 )
+
+// The two ends of the conversation that is captured have these host names.
+var hostNames = [2]string{"web.example", "db.example"}
 
 // capturingAgent starts an agent whose process gives up its privileges. It returns the agent's
 // process and its directory of rings.
-func capturingAgent(t *testing.T, server string, args ...string) (*exec.Cmd, *output, string) {
+// names is what the agent finds in its file of host names.
+func capturingAgent(t *testing.T, server, names string, args ...string) (*exec.Cmd, *output, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "cp-agent-test") // a directory that user nobody can enter
 	if err != nil {
@@ -58,7 +67,13 @@ func capturingAgent(t *testing.T, server string, args ...string) (*exec.Cmd, *ou
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, argv[1:]...)
+	// The agent finds the names of addresses in the place of /etc/hosts.
+	hosts := filepath.Join(dir, "hosts")
+	if err := os.WriteFile(hosts, []byte(names), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-c",
+		`mount --bind "$0" /etc/hosts && exec "$@"`, hosts, binary}, argv[1:]...)...)
 	var said output
 	cmd.Dir, cmd.Stderr = "/", &said
 	cmd.Env = append(os.Environ(), roleVariable+"=1")
@@ -73,16 +88,25 @@ func capturingAgent(t *testing.T, server string, args ...string) (*exec.Cmd, *ou
 
 // An agent that may capture keeps only the two capabilities that this requires, as root and as
 // another user. In a run, it logs what programs send each other, and "cprof analyze" says who sent
-// what to whom.
+// what to whom, and what the host names are. The report shows the same, and where the time went.
 func TestPrivilegedCapture(t *testing.T) {
 	privileged.Need(t)
 	for name, args := range map[string][]string{
 		"root":   {"--capture", "ready"},
-		"nobody": {"--capture", "on", "--user", "nobody", "--capture-also", "arrivals threads"},
+		"nobody": {"--capture", "on", "--user", "nobody", "--capture-also", "calls threads"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			star, err := netns.NewStar(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer star.Close()
+			names := ""
+			for end, name := range hostNames {
+				names += fmt.Sprintln(star.Addr(end), name)
+			}
 			address, kept := startServer(t, coordinator.DefaultConfig())
-			cmd, said, rings := capturingAgent(t, address, args...)
+			cmd, said, rings := capturingAgent(t, address, names, args...)
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
 			if err != nil {
 				t.Fatal(err)
@@ -105,8 +129,9 @@ func TestPrivilegedCapture(t *testing.T) {
 					t.Errorf("%q", out)
 				}
 			}
-			sent := recordRun(t, address)
+			sent := recordRun(t, address, star)
 			checkRun(t, filepath.Join(kept, "tuesday"), sent)
+			checkReport(t, filepath.Join(kept, "tuesday"), name == "nobody")
 			if name == "root" {
 				out := runCLI(t, "capture", "stop", "--rings", rings)
 				if out != "the agent does not capture messages\n" {
@@ -133,7 +158,7 @@ func runCLI(t *testing.T, args ...string) string {
 
 // recordRun makes a run in which a client and a server converse, and returns the number of calls
 // that sent.
-func recordRun(t *testing.T, server string) (sent int) {
+func recordRun(t *testing.T, server string, star *netns.Star) (sent int) {
 	t.Helper()
 	link, err := control.Dial(control.ClientConfig{Server: server})
 	if err != nil {
@@ -156,8 +181,18 @@ func recordRun(t *testing.T, server string) (sent int) {
 	}
 	ask(coordinator.AskStartRun, coordinator.RunRequest{Name: "tuesday"})
 	come(coordinator.PhaseOpen)
-	listener := conversation.Start(t, "server", "127.0.0.1:0", 1, 3, 200)
-	client := conversation.Start(t, "client", listener.Says(), 1, 3, 200)
+	start := func(end int, role string, at any) (program *conversation.Program) {
+		t.Helper()
+		if err := star.Do(end, func() error {
+			program = conversation.Start(t, role, at, 1, 3, 200)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return program
+	}
+	listener := start(1, "server", netip.AddrPortFrom(star.Addr(1), 0))
+	client := start(0, "client", listener.Says())
 	for _, c := range append(client.Truth(t), listener.Truth(t)...) {
 		if c.Sent {
 			sent++
@@ -189,6 +224,10 @@ func checkRun(t *testing.T, run string, sent int) {
 			continue // other programs of this machine
 		}
 		matched += p.Messages
+		if want := []string{hostNames[1], hostNames[0]}; !slices.Equal(p.From_names, want) ||
+			!slices.Equal(p.To_names, want) {
+			t.Errorf("the names are %q and %q", p.From_names, p.To_names)
+		}
 		if p.From.Node != "na" || p.Unknown > 0 || p.Backwards > 0 || p.Connections < 5 ||
 			len(p.Transfer) == 0 || p.Transfer[0].Lo_cycles <= 0 {
 			t.Errorf("%+v", p)
@@ -201,7 +240,54 @@ func checkRun(t *testing.T, run string, sent int) {
 	}
 	out := runCLI(t, "analyze", run)
 	if !strings.Contains(out, "\nmessages captured: ") ||
-		!strings.Contains(out, " on na → cp-agent.test on na\n") {
+		!strings.Contains(out, " (db.example, web.example) → cp-agent.test on na (db.example, web.example)\n") {
 		t.Error(out)
+	}
+}
+
+var reportData = regexp.MustCompile(`(?s)<script id="data" type="application/json">(.*?)</script>`)
+
+// checkReport checks what the page of "cprof report" shows about the messages of a run. If divided is
+// true, the capture saw where the time of transfers went.
+func checkReport(t *testing.T, run string, divided bool) {
+	t.Helper()
+	page := filepath.Join(t.TempDir(), "page.html")
+	runCLI(t, "report", run, "--output", page)
+	html, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d report.Data
+	found := reportData.FindSubmatch(html)
+	if found == nil {
+		t.Fatalf("the page of %d bytes has no data", len(html))
+	}
+	if err := json.Unmarshal(found[1], &d); err != nil {
+		t.Fatal(err)
+	}
+	named := map[int64]bool{} // services that have the name
+	for i, s := range d.Messages.Services {
+		if slices.Equal(s.Hosts, []string{hostNames[1], hostNames[0]}) {
+			named[int64(i)] = true
+		}
+	}
+	parts := int64(0)
+	for _, talk := range d.Messages.Talks {
+		if !named[talk.To] || !named[talk.From] {
+			continue
+		}
+		parts += talk.Divided
+		whole := talk.Divided > 0 && talk.Divided <= talk.Arrived && talk.Arrived <= talk.Messages
+		all := [][]report.Percentile{talk.Network, talk.Kernel, talk.Program}
+		for _, part := range all {
+			whole = whole && len(part) > 0 && part[0].Hi_cycles >= part[0].Lo_cycles
+		}
+		if whole != divided {
+			t.Errorf("%+v", talk)
+		}
+	}
+	if len(named) != 1 || (parts > 100) != divided {
+		t.Errorf("%d services have the names, %d messages have parts: %+v", len(named), parts,
+			d.Messages)
 	}
 }
