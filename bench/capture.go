@@ -118,10 +118,10 @@ type turnResult struct{ figure, cores float64 }
 
 // pairs measures in turns: without a capture, and with one. Every other pair begins with the
 // capture.
-func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string,
+func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string, pairs int,
 	turn func() (turnResult, error), change func(off, on float64) float64) error {
 	var offs, ons []float64
-	for pair := range b.o.Pairs {
+	for pair := range pairs {
 		var results [2]turnResult
 		for k := range 2 {
 			on := (k + pair) % 2
@@ -155,13 +155,14 @@ func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string,
 	return nil
 }
 
-// cost measures the processor time that a call takes, over loopback.
+// cost measures the processor time that a call takes, over loopback. One thread talks, and only its
+// time counts, not that of the capture's own thread. There are many short turns, because what else
+// the machine does changes from one moment to the next.
 func (b *captureBench) cost(ctx context.Context, row *CaptureRow, rings string) error {
-	// Only one thread runs at a time, and only its time counts. So the time of the capture's own
-	// thread is not included.
-	return b.pairs(ctx, row, rings, func() (turnResult, error) {
-		r, err := b.talk.ask(talkOrder{Do: row.Name, For: b.o.Turn})
-		return turnResult{figure: float64(r.Busy.Nanoseconds()) / float64(max(r.Calls, 1))}, err
+	const shorter = 4
+	return b.pairs(ctx, row, rings, shorter*b.o.Pairs, func() (turnResult, error) {
+		r, err := b.talk.ask(talkOrder{Do: row.Name, For: b.o.Turn / shorter})
+		return turnResult{figure: r.Call_ns}, err
 	}, func(off, on float64) float64 { return on - off })
 }
 
@@ -263,6 +264,9 @@ type talkReport struct {
 	Calls uint64
 	Busy  time.Duration // processor time of the talking process
 	Took  time.Duration
+	// Call_ns is the processor time of a call, for "ping-pong" and "flood": the median of many
+	// short pieces. Most pieces are too short for an interrupt or another process.
+	Call_ns float64
 	// Streams has each direction of each connection, for "converse".
 	Streams []talkStream
 }

@@ -77,7 +77,7 @@ func (b *captureBench) server(ctx context.Context, row *CaptureRow, rings string
 	if _, err := b.talk.ask(ask); err != nil { // this only warms the server up
 		return err
 	}
-	return b.pairs(ctx, row, rings, func() (turnResult, error) {
+	return b.pairs(ctx, row, rings, b.o.Pairs, func() (turnResult, error) {
 		before, err := threadsTime(server.Process.Pid)
 		if err != nil {
 			return turnResult{}, err

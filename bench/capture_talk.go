@@ -138,7 +138,11 @@ func (o talkOrder) pingPong() (r talkReport, err error) {
 	defer unix.Close(server)
 	b := make([]byte, talkSize)
 	const batch = 64
+	var m meter
 	for began := time.Now(); time.Since(began) < o.For; {
+		if err := m.begin(); err != nil {
+			return r, err
+		}
 		for range batch {
 			for _, s := range [][2]int{{client, server}, {server, client}} {
 				_, sendErr := unix.Write(s[0], b)
@@ -148,46 +152,78 @@ func (o talkOrder) pingPong() (r talkReport, err error) {
 				}
 			}
 		}
+		if err := m.end(4 * batch); err != nil {
+			return r, err
+		}
 		r.Calls += 4 * batch
 		if o.PerSecond > 0 {
 			due := time.Duration(r.Calls) * time.Second / time.Duration(o.PerSecond)
 			time.Sleep(time.Until(began.Add(due)))
 		}
 	}
+	r.Call_ns = median(m.pieces)
 	return r, nil
 }
 
-// flood sends messages one way, while another thread receives them.
+// A meter measures the processor time that a call takes on this thread, in short pieces.
+type meter struct {
+	pieces []float64 // ns of a call
+	before time.Duration
+}
+
+func (m *meter) begin() (err error) {
+	m.before, err = threadTime()
+	return err
+}
+
+// end notes a piece of so many calls.
+func (m *meter) end(calls int) error {
+	now, err := threadTime()
+	m.pieces = append(m.pieces, float64(now-m.before)/float64(calls))
+	return err
+}
+
+// flood sends many messages, and then receives all of them at once, from one thread. With a second
+// thread that receives, the machine would determine how many messages a call receives.
 func (o talkOrder) flood() (r talkReport, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	client, server, err := connection()
 	if err != nil {
 		return r, err
 	}
+	defer unix.Close(client)
 	defer unix.Close(server)
-	var received uint64
-	var both sync.WaitGroup
-	both.Go(func() {
-		b := make([]byte, 1<<16)
-		for {
-			n, err := unix.Read(server, b)
-			if n <= 0 || err != nil {
-				return
+	const many, rounds = 32, 6
+	b, all := make([]byte, talkSize), make([]byte, many*talkSize)
+	var m meter
+	for began := time.Now(); time.Since(began) < o.For; {
+		calls := 0
+		if err := m.begin(); err != nil {
+			return r, err
+		}
+		for range rounds {
+			for range many {
+				if _, err := unix.Write(client, b); err != nil {
+					return r, err
+				}
 			}
-			received++
+			for left := len(all); left > 0; calls++ {
+				n, err := unix.Read(server, all)
+				if err != nil {
+					return r, err
+				}
+				left -= n
+			}
+			calls += many
 		}
-	})
-	b := make([]byte, talkSize)
-	for began := time.Now(); err == nil && time.Since(began) < o.For; {
-		for range 64 {
-			_, e := unix.Write(client, b)
-			err = errors.Join(err, e)
-			r.Calls++
+		if err := m.end(calls); err != nil {
+			return r, err
 		}
+		r.Calls += uint64(calls)
 	}
-	unix.Close(client)
-	both.Wait()
-	r.Calls += received
-	return r, err
+	r.Call_ns = median(m.pieces)
+	return r, nil
 }
 
 // conversations is the number of threads that converse at the same time.

@@ -45,10 +45,11 @@ func newBenchCapture() *cobra.Command {
 		Long: `Measure what a capture of messages costs, and that it misses none. It needs root.
 
 Turns without and with a capture follow each other in pairs. A figure is the median of the pairs.
+For ping-pong and flood there are four times as many pairs, a quarter as long.
 
   ping-pong     one thread sends 64 bytes back and forth over TCP: how much more processor time a
                 call takes
-  flood         one thread sends 64 bytes again and again, and another receives what has come
+  flood         the same, but the thread sends 32 messages before it receives them
   redis-10000   Redis at 10,000 operations a second, from 50 connections: how much more of a core
                 it takes
   redis-limit   Redis at its limit: the share of operations that are lost; also for the same

@@ -32,7 +32,8 @@ var hostNames = [2]string{"web.example", "db.example"}
 // capturingAgent starts an agent whose process gives up its privileges. It returns the agent's
 // process and its directory of rings.
 // names is what the agent finds in its file of host names.
-func capturingAgent(t *testing.T, server, names string, args ...string) (*exec.Cmd, *output, string) {
+func capturingAgent(t *testing.T, server, names string, args ...string) (*exec.Cmd, *output,
+	string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "cp-agent-test") // a directory that user nobody can enter
 	if err != nil {
@@ -239,16 +240,17 @@ func checkRun(t *testing.T, run string, sent int) {
 		t.Errorf("%d messages matched, %d lost, %d sent: %+v", matched, lost, sent, m)
 	}
 	out := runCLI(t, "analyze", run)
+	service := "cp-agent.test on na (db.example, web.example)"
 	if !strings.Contains(out, "\nmessages captured: ") ||
-		!strings.Contains(out, " (db.example, web.example) → cp-agent.test on na (db.example, web.example)\n") {
+		!strings.Contains(out, service+" → "+service+"\n") {
 		t.Error(out)
 	}
 }
 
 var reportData = regexp.MustCompile(`(?s)<script id="data" type="application/json">(.*?)</script>`)
 
-// checkReport checks what the page of "cprof report" shows about the messages of a run. If divided is
-// true, the capture saw where the time of transfers went.
+// checkReport checks what the page of "cprof report" shows about the messages of a run. If divided
+// is true, the capture saw where the time of transfers went.
 func checkReport(t *testing.T, run string, divided bool) {
 	t.Helper()
 	page := filepath.Join(t.TempDir(), "page.html")
