@@ -149,7 +149,7 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 }
 
 // The agent removes excess runs in the order in which they were begun, even if the clock was set
-// back. It removes runs without a noted order first, and among these the clock decides.
+// back. First it removes runs whose order was not noted, in the order of the clock.
 func TestOldRunsAreRemoved(t *testing.T) {
 	for name, offset := range map[string]int64{"the clock goes on": 1, "it stands": 0,
 		"it was set back": -1} {

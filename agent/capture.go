@@ -69,7 +69,7 @@ func (a *Agent) StartCapture() error {
 	return nil
 }
 
-// StopCapture ends the capture, if one runs. What it saw is in the ring.
+// StopCapture ends the capture, if one runs. Everything that the capture saw is then in the ring.
 func (a *Agent) StopCapture() error {
 	c := &a.capture
 	c.mu.Lock()

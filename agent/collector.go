@@ -28,9 +28,9 @@ const (
 	// collectWidth is how many nodes' logs an agent fetches at the same time.
 	collectWidth = 4
 
-	// The agent stops looking for work when no node has offered logs for this time. Another
-	// collector may die after it has taken logs. If its lease of these logs ends only after the
-	// agent has stopped, the server itself fetches these logs.
+	// The agent stops looking for work when no node has offered logs for this time. If another
+	// collector dies after it has taken logs, its lease of these logs may end only after this agent
+	// has stopped. Then the server itself fetches these logs.
 	collectQuiet = 2 * time.Second
 	collectPause = time.Second // after looking in vain
 
@@ -99,7 +99,7 @@ func (a *Agent) collect(link *tscclient.Link, run string) {
 		c.mu.Unlock()
 	}()
 	for a.ctx.Err() == nil && a.run() == "" {
-		w, ok, err := a.take(link, run)
+		w, ok, err := a.findWork(link, run)
 		if err != nil {
 			if a.ctx.Err() == nil {
 				a.notify(fmt.Errorf("collect run %q: %w", run, err))
@@ -123,9 +123,9 @@ func (c *collector) quiet(run string) bool {
 	return time.Since(c.last) > collectQuiet || c.run != run
 }
 
-// take looks for a node that offers logs, unless another goroutine has just found that there is
-// none. After looking in vain, it waits a moment.
-func (a *Agent) take(link *tscclient.Link, run string) (w tscclient.Work, ok bool, err error) {
+// findWork looks for a node that offers logs, unless another goroutine has just found that there is
+// none. If it finds none, it waits a moment.
+func (a *Agent) findWork(link *tscclient.Link, run string) (w tscclient.Work, ok bool, err error) {
 	a.collector.taking.Lock()
 	defer a.collector.taking.Unlock()
 	if a.collector.quiet(run) {

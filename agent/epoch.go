@@ -9,11 +9,11 @@ import (
 )
 
 // A full check of whether the counter ran unbroken takes a tenth of a millisecond. That is too long
-// before each block of a log. So the agent makes a full check every epochEvery. Before each block
-// it only asks how long the machine has slept, which takes little time. If the machine has slept
-// since the last full check, the agent makes a full check at once. So it notices a suspend at the
-// next block. After a break of another kind, such as a migration, logs may stay in the old epoch
-// for up to epochEvery.
+// before each block of a log. So the agent makes a full check only once every epochEvery. Before
+// each block it only asks how long the machine has slept, which takes little time. If the machine
+// has slept since the last full check, the agent makes a full check at once, so it notices a
+// suspend at the next block. After a break of another kind, such as a migration, logs may stay in
+// the old epoch for up to epochEvery.
 const (
 	epochEvery = 200 * time.Millisecond
 	// sleepLeast_ns is half of the step to which an epoch's name rounds the sleep time.

@@ -27,9 +27,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// blockedFor starts a program with policy block, and returns how long its calls took. Once the
-// program has opened its channels, and before it logs, blockedFor calls whenOpen. There the test
-// ends the draining, so nobody drains the rings during the calls.
+// blockedFor starts a program with policy block, and returns how long its calls took. After the
+// program has opened its channels, and before it logs, blockedFor calls whenOpen, in which the test
+// ends the draining. So nobody drains the rings during the calls.
 func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	t.Helper()
 	cmd, err := reexec.Command(s.Rings, "1000")
@@ -67,8 +67,8 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 }
 
 // However an agent ends, a program with policy block waits for one second in total. Package ring
-// tests the exact second, with a clock of its own. In this test, a busy machine may prolong one
-// attempt, but not all of them.
+// tests that the second is exact, with a clock of its own. Here a busy machine may prolong a wait,
+// so one of several attempts must be within the limit.
 func TestProgramsWaitASecondInAll(t *testing.T) {
 	const limit = 1900 * time.Millisecond // less than two waits take
 	drains := func(s *scene) func() bool {

@@ -79,8 +79,8 @@ func (l *Local) StopCapture(ctx context.Context) (s CaptureStatus, err error) {
 	return s, err
 }
 
-// Find makes the agent look for a node with a fact that matches a pattern. It may take minutes if
-// nodes on the way are gone or lie.
+// Find makes the agent look for a node with a fact that matches a pattern. The search may take
+// minutes if nodes on the way are gone or lie.
 func (l *Local) Find(ctx context.Context, pattern string) (f FindAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathFind, url.Values{"fact": {pattern}}, &f)
 	return f, err

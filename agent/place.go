@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// The type places says in which pod, container or unit of systemd a process runs that logs. The
+// The type places says in which pod, container or unit of systemd a process that logs runs. The
 // answer is only for display, because it relies on the process id that a program wrote into its
 // ring.
 type places struct {
@@ -121,5 +121,6 @@ func describe(at blackbox.Place) string {
 	return text[:min(len(text), maxPlace)]
 }
 
-// maxPlace limits what a program says about itself, so that this does not fill the headers of logs.
+// maxPlace is the largest length of the text about a place. The text comes from the program, and
+// must not fill the headers of logs.
 const maxPlace = 200

@@ -14,8 +14,8 @@ type account struct {
 	events uint64
 	ids    map[int][]uint64 // by shard, in the order of the log
 	drops  map[logstore.Reason]uint64
-	// at has, for shard 0, the number of events that were dropped because the ring was full. The
-	// key is the row before which these events would have come.
+	// at has, for shard 0, the number of events that were dropped because the ring was full, by the
+	// row before which these events would have come.
 	at map[uint64]uint64
 }
 

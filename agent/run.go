@@ -237,9 +237,10 @@ func (a *Agent) missing() (all []string) {
 	return all
 }
 
-// removeOld removes the oldest closed runs, or the oldest directories of times without a run. As
-// many remain as the configuration says. The run that is being opened, or the present directory, is
-// one of them. By now the server has collected the old runs, or will never collect them.
+// removeOld removes the oldest closed runs, or the oldest directories of times without a run, until
+// as many remain as the configuration says. The run that is being opened, or the present directory,
+// is one of those that remain. The server has already collected the old runs, or will never collect
+// them.
 //
 // Directories are removed in the order in which they were begun. Older agents did not note this
 // order. Their directories are removed first, in the order of the clock.

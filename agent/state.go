@@ -30,8 +30,8 @@ type state struct {
 	Saw   uint64    `json:"table_generation"` // generation of the server's table in table.yaml
 }
 
-// begun returns the index at which Begun has dir, or a directory below dir. It returns -1 if the
-// directory is from an agent that did not note the order.
+// begun returns the index in Begun of dir, or of a directory below dir. It returns -1 if dir is
+// from an agent that did not note the order.
 func (s state) begun(dir string) int {
 	return slices.IndexFunc(s.Begun, func(logs string) bool {
 		return logs == dir || strings.HasPrefix(logs, dir+string(filepath.Separator))

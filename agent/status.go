@@ -71,9 +71,9 @@ type RingStatus struct {
 
 // ProcessUsage is the number and size of the rings of a process.
 type ProcessUsage struct {
-	// Two entries are sums over several processes. In one, ProcessID is 0: the processes with rings
-	// that falsely name another process. In the other it is -1: the processes that had already
-	// ended when the drainer looked for them.
+	// Two entries are sums over several processes. The entry with ProcessID 0 is for all processes
+	// with rings that falsely name another process. The entry with ProcessID -1 is for all
+	// processes that had already ended when the drainer looked for them.
 	ProcessID int   `json:"process_id"`
 	Rings     int   `json:"rings"`
 	RingBytes int64 `json:"ring_bytes"`

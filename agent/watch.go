@@ -60,7 +60,8 @@ func (w *watch) now(a *Agent) (order uint64, arrived time.Time, limit int, more 
 	defer w.mu.Unlock()
 	if a.ctx.Err() != nil || !time.Now().Before(w.until) {
 		w.sending = false
-		// Do this under the lock: after its release, the next order may start sampling.
+		// End the sampling under the lock: after the lock is released, the next order may begin
+		// sampling again.
 		a.drainer.SampleFrom(-1)
 	}
 	limit = int(time.Duration(w.events) * samplePeriod / time.Second)
