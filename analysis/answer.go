@@ -234,10 +234,11 @@ type Durations struct {
 	// Percentiles are intervals: [percentile of the low ends, percentile of the high ends]. If
 	// there are more than 65,536 durations, the intervals are rounded outward, by at most 1/2048.
 	Percentiles Percentiles `json:"percentiles"`
-	// Chance shows how far chance may move p50 and p99. It has an interval for each. In 99 of 100
-	// cases, this interval contains the percentile of infinitely many such durations. Tuples that
-	// queue behind each other are not independent, so ten durations are taken as only one. A
-	// percentile is absent if there are too few durations to tell. Only Span.All has Chance.
+	// Chance shows how far chance may move p50 and p99. It has an interval for each of the two. In
+	// 99 of 100 cases, this interval contains the percentile of infinitely many such durations.
+	// Tuples that queue behind each other are not independent, so ten durations count as only one
+	// observation. A percentile is absent if there are too few durations for an interval. Only
+	// Span.All has Chance.
 	Chance Percentiles `json:"chance,omitempty"`
 	Mean   Interval    `json:"mean"`
 	Min    Interval    `json:"min"`
@@ -322,9 +323,10 @@ type BinDurations struct {
 	P99   Interval `json:"p99"`
 }
 
-// RunLength is the time from the first tuple to the end of the run. The first tuple is the earliest
-// that any first-last channel saw. (Such a channel logs its first and its last tuple.) The end is
-// the latest of these channels' first poisons. If no channel saw poison, the end is the last tuple.
+// RunLength is the time from the first tuple to the end of the run, as first-last channels show it.
+// A first-last channel logs its first and its last tuple. The first tuple is the earliest that any
+// of these channels saw. The end is the latest of the first poisons of these channels. If no
+// channel saw poison, the end is the last tuple.
 type RunLength struct {
 	Interval
 	From    string `json:"from"` // channel and node
@@ -375,8 +377,9 @@ type Passed struct {
 	Verdict string   `json:"verdict"`
 
 	// After has a span from each event directly before this event. Where branches meet, there are
-	// several. Since is the time since the latest of these events. If the bounds do not tell which
-	// event is the latest, Since is the time since the event whose interval has the latest middle.
+	// several such events. Since is the time since the latest of them. If the bounds do not show
+	// which event is the latest, Since is the time since the event whose interval has the latest
+	// middle.
 	After []Arrival `json:"after,omitempty"`
 	Since *Interval `json:"since,omitempty"`
 	// Paused is how much of Since lay in pauses of the JVMs at its two ends; absent if no JVM

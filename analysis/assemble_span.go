@@ -278,8 +278,8 @@ func coarseBins(c *counts) []Bin {
 // length is the time from the first tuple to the end, over all channels that log their first and
 // last tuple. Any of these channels may have been first, and any may have been last. So length
 // computes the interval of the duration from each channel's first tuple to each channel's end. The
-// result is the longest of these durations: its ends are the largest low end and the largest high
-// end.
+// true length is the longest of these durations. So the result goes from the largest low end to the
+// largest high end.
 func (a *assembler) length() *RunLength {
 	var out *RunLength
 	poison := slices.ContainsFunc(a.told, func(t told) bool { return t.firstLast.Poison != 0 })

@@ -55,11 +55,11 @@ func (a *axis) binRange(bin int, reading uint64) (from, length uint64) {
 	return from, max(a.edge(bin+1), reading) - from
 }
 
-// axes lays one time axis over the counters of all nodes. The axis covers all readings that can be
-// placed on the reference's counter. Two sorts of readings do not stretch it: readings that cannot
-// be placed, and readings of the reference that are far from all its measurements. Otherwise, one
-// wrong reading would leave few bins for all others. If a log has such readings, the axis covers
-// only the time in which the log's node was measured.
+// axes makes one time axis for the counters of all nodes. The axis covers all readings that can be
+// placed on the reference's counter. It does not cover readings that cannot be placed, nor readings
+// of the reference that are far from all its measurements: otherwise one wrong reading would leave
+// few bins for all others. If a log has such readings, the axis covers, for this log, only the time
+// in which the log's node was measured.
 func (in *input) axes(t *timer) (Bins, []axis) {
 	// by node, the range of its measured readings; invalid: the node is not related
 	measured := make([]tscratio.Interval, len(in.nodes))

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// If ids break off, because a timer makes tuples or because tuples are not anchored, a finding says
-// where.
+// If ids break off, a finding says where. In these cases, a timer makes tuples, or tuples are not
+// anchored.
 func TestWhereIDsBreakOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		timers   []uint64 // ids of what a timer makes

@@ -388,8 +388,8 @@ func (t *timer) limits(from, into int) (of tscratio.Interval) {
 	return of
 }
 
-// far reports that no duration between two readings can be computed. This is so if neither reading
-// can be placed on the other's counter, and at most one of them on the reference's.
+// far reports that no duration between two readings can be computed: neither reading can be placed
+// on the other's counter, and at most one of them can be placed on the reference's counter.
 func (k *known) far(x, y uint64) bool {
 	return !k.onOther[0].Contains(x) && !k.onOther[1].Contains(y) &&
 		!(k.onReference[0].Contains(x) && k.onReference[1].Contains(y))

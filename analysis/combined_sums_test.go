@@ -302,9 +302,9 @@ func TestBarAnswersOfAnyJob(t *testing.T) {
 	})
 }
 
-// fixedJob returns the random source of a job. By default the jobs are always the same; a seed can
-// be set to draw others. Only a full run of the bar draws jobs, until 12,000 drawn jobs in a row
-// have shown no false sentence.
+// fixedJob returns the random source of a job. By default the jobs are always the same, but a seed
+// can be set to get other jobs. Only a full run of the bar draws new jobs, until 12,000 drawn jobs
+// in a row have shown no false sentence.
 func fixedJob(t *testing.T, number int) *rand.Rand {
 	if os.Getenv(seed.Variable) != "" {
 		return seed.Random(t)

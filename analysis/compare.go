@@ -48,8 +48,8 @@ type Method struct {
 
 	// Held says how the method's values compare with the truth. It is absent where the truth is not
 	// known. For ours and minrtt, a value is the reading of one counter at the moment when the
-	// other shows a given reading. For ret, a value is a tuple's duration. For ntp, a value is the
-	// difference of the two clocks that follows from what both daemons state at one time.
+	// other counter shows a given reading. For ret, a value is a tuple's duration. For ntp, a value
+	// is the difference of the two clocks, computed from what both daemons claim at one time.
 	Held *Held `json:"held,omitempty"`
 
 	Bounds_cycles Column `json:"bounds_cycles"` // the bound in each bin

@@ -29,7 +29,7 @@ func (c Completeness) Lacks() bool { return c.Kept != All && c.Kept != "" }
 
 var keptOrder = []Kept{All, Sampled, Lossy, Unknown}
 
-// with adds what another part of the set lacks.
+// with returns the completeness of the set together with another part of it.
 func (c Completeness) with(d Completeness) Completeness {
 	if slices.Index(keptOrder, d.Kept) > slices.Index(keptOrder, c.Kept) {
 		c.Kept = d.Kept
@@ -118,10 +118,10 @@ func (in *input) lacking(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
-// thinned returns the ranks of points whose logs may hide repetitions, because these logs lack many
-// events. Even if every tuple had two events at such a point, the log could show only one event of
-// each tuple. A log that lacks at most half as many events as it has cannot hide that: some tuples
-// would show two events.
+// thinned returns the ranks of points whose logs lack so many events that they may hide
+// repetitions: even if every tuple had two events at such a point, the log might show only one
+// event of each tuple. If a log lacks at most half as many events as it has, it cannot hide
+// repetitions: some tuples would show two events.
 func (in *input) thinned(g *graph, told []told) (mask uint64) {
 	for i := range told {
 		s, t := &in.sources[i], &told[i]
@@ -205,8 +205,8 @@ func (a *assembler) undecided(rank int) string {
 
 // past returns the points between two others that a tuple may have passed without an event, because
 // the logs of these points do not have every tuple. A point is left out if the same rule chooses
-// tuples by their ids at all three points: then a tuple with events at the two ends has an event
-// there, too.
+// tuples by their ids at this point and at the two ends: then a tuple with events at both ends has
+// an event at the point, too.
 func (a *assembler) past(from, to int) []string {
 	var names []string
 	rule := a.sampledByID(from)
@@ -237,10 +237,10 @@ func (a *assembler) gaps() []uint64 {
 
 // ofSpan says how many of the tuples that a span describes are in the logs. A span from one point
 // to the next describes tuples that passed no point between the two and did not wait for another
-// branch. So a point counts if a tuple may have come from it to the span's end without a record. If
-// an id has several events at an end of the span, all earlier points count. In that case two tuples
-// may share the id, and if the log of an earlier point lacks an event of one of them, they look
-// like one tuple.
+// branch. So what a point's logs lack matters if a tuple may have come from this point to the
+// span's end without a record. If an id has several events at an end of the span, all earlier
+// points matter: two tuples may share the id, and if the log of an earlier point lacks an event of
+// one of them, they look like one tuple.
 func (a *assembler) ofSpan(k spanKey) Completeness {
 	c := a.completeness(k.from, "").with(a.completeness(k.to, "")).with(a.in.ofRun())
 	before := a.graph.before[k.to]

@@ -15,7 +15,7 @@ import (
 
 // A change has a verdict only if the durations of both sides are those of the same tuples.
 // Otherwise the reason is given. The worker is slow for three of four tuples. If one run samples
-// only slow tuples, and the other only fast ones, a change seems to have happened.
+// only slow tuples, and the other run only fast ones, the worker seems to have changed.
 func TestVerdictOnlyOfTheSameTuples(t *testing.T) {
 	seed.NotUnderRace(t, "TestAnswersEqualOracle analyzes side by side too")
 	rng := seed.Random(t)

@@ -90,7 +90,7 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 
 var exact = Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9} // a cycle is 1 ns
 
-// If a difference is just within or just beyond bounds and noise, its verdict is right.
+// The verdict is right even for differences that are just within or just beyond bounds and noise.
 func TestVerdictOfAChange(t *testing.T) {
 	// A median in [lo, hi] that chance moves up and down.
 	median := func(lo, hi, up, down int64) Durations {

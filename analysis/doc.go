@@ -25,11 +25,10 @@
 // Some tuples are made of others, as the result of a window is. Logged links name these others.
 // Links are followed in rounds, from the tuples that were made of no others to those that were made
 // of them. Each round joins ids by partition, as described above (lineage.go).
-//
-// A return trip is the way of a tuple to another node and of its acknowledgement back (package
-// returntrip). Return trips are joined separately (returns.go), because their channels are not
-// points of the program. The bounds that return trips, the paper's method and NTP would have given
-// are put beside our bounds (compare.go).
+// A return trip consists of a tuple's transfer to another node and of the acknowledgement's
+// transfer back (package returntrip). Return trips are joined separately (returns.go), because
+// their channels are not points of the program. The bounds that return trips, the paper's method
+// and NTP would have given are put beside our bounds (compare.go).
 //
 // The answer depends neither on the order in which files are read nor on the number of workers.
 //
@@ -45,18 +44,17 @@
 // actor is an operator.
 //
 // # What is assumed
-//
 // Events with equal ids belong to one tuple. If an id occurs again at the point where it first
 // occurred, another tuple begins there. At any other point the repeated event is a duplicate, and
 // the earliest event is used. Where branches of a tuple meet, the last event is used. If an event
 // is repeated, that happens before its id begins again, and its first copy is in the logs. If ids
-// begin again and logs lack events, the event of one tuple may be taken for that of another, and a
-// finding says so. If the events of an id show that a duration may be wrong, it is withheld. All
-// tuples pass two points in the same order; if the data show both orders, the points are parallel.
-// Edges that the user declares (Options.Edges) are added to the graph that is found in the data. If
-// an actor works on tuples only while another actor does, that other actor may have called it, or
-// both may be branches. If the data do not show which, nothing that depends on it is called sure
-// (nested.go, ordering.go).
+// begin again and logs lack events, the event of one tuple may be mistaken for an event of another
+// tuple, and a finding says so. If the events of an id show that a duration may be wrong, it is
+// withheld. All tuples pass two points in the same order; if the data show both orders, the points
+// are parallel. Edges that the user declares (Options.Edges) are added to the graph that is found
+// in the data. If an actor works on tuples only while another actor does, that other actor may have
+// called it, or both may be branches. If the data do not show which, nothing that depends on it is
+// called sure (nested.go, ordering.go).
 //
 // # What it does not do
 //

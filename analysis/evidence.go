@@ -132,20 +132,19 @@ func votesOf(p, q int, tallies ...*tally) (v votes) {
 	return v
 }
 
-// leastSure decides whether the orders that the bounds prove are used. They are used if at least
+// leastSure decides whether the proven orders of single tuples are used. They are used if at least
 // one tuple in leastSure has a proven order. Ids that match by chance may prove a false order, but
-// their share is smaller.
+// only for a smaller share of the tuples.
 const leastSure = 100
 
 // precedes reports whether tuples pass p before q. If tuples pass p and q in both orders, the
 // points are parallel, and the method returns false.
-//
 // If a tuple has several events at each of two points, its first events usually show the order.
 // They belong together even if a later event is a repetition, or if a repetition was lost. But at a
 // point where branches meet, the first event belongs to the fastest branch, and the last event
-// comes after all branches. So an order that the last events show is believed first. If most tuples
-// have several events at a point, tuples with one event there are left out: their other events may
-// be lost.
+// comes after all branches. So if the last events show an order, that order is used, and not the
+// order of the first events. If most tuples have several events at a point, tuples with one event
+// there are left out, because their other events may be lost.
 func (e *evidence) precedes(p, q int, points []point) bool {
 	both, a, b := e.both[p][q], points[p], points[q]
 	if v := votesOf(p, q, &e.lasts); v.surely+v.surelyNot > both/2 {

@@ -141,7 +141,7 @@ func TestEdgesAgainstTheData(t *testing.T) {
 		t.Errorf("an edge against the data changed the answer: %s", diff)
 	}
 
-	// No tuple passes both a and b. The data put c before b, and a before d.
+	// No tuple passes both a and b. The data show that c precedes b, and that a precedes d.
 	apart := []simrun.Channel{everyTen(0, "c/recv", 20, 0), everyTen(1, "b/recv", 20, ms),
 		everyTen(0, "a/recv", 20, 0), everyTen(1, "d/recv", 20, ms)}
 	for i := range apart[2:] {

@@ -26,9 +26,9 @@ type NearEdge struct {
 const leastNear = 19
 
 // nearEdges returns the pairs of points that a few tuples passed in the wrong order, while all
-// others show one order. The points of branches that run side by side look like this too. Tuples
-// must come to the second point of a pair from somewhere. So nearEdges returns a pair only if no
-// other point precedes its second point.
+// others show one order. The points of two branches that run side by side may also look like this.
+// But at such points, tuples come to the second point from another point. So nearEdges returns a
+// pair only if no other point precedes its second point.
 func (in *input) nearEdges(e *evidence, o *ordering) (near []NearEdge) {
 	for p := range in.points {
 		for q := range in.points {
@@ -46,9 +46,9 @@ func (in *input) nearEdges(e *evidence, o *ordering) (near []NearEdge) {
 	return near
 }
 
-// Made returns pairs of points, each as actor/point. Suppose that a tuple passes the second point
-// of a pair. Then every tuple of which it was made has already passed the first point, or never
-// passes that point.
+// Made returns pairs of points, each as actor/point. If a tuple passes the second point of a pair,
+// then each tuple of which it was made has already passed the first point, or never passes the
+// first point.
 func (a *Answer) Made() (pairs [][2]string) {
 	for _, s := range a.EndToEnd {
 		if s.Origin == "" {

@@ -31,9 +31,9 @@ type gatherer struct {
 	nodeOf []int32 // by source
 
 	// These fields describe the partition that is loaded. runs has its events, by source. If the
-	// events fill pages well, paged is true, and pageRuns are the runs cut at pages. Otherwise
-	// events has all events, and sources has the source of each. heads and next then form chains of
-	// the events whose ids share a hash.
+	// events fill pages well, paged is true, and pageRuns has the runs, cut where pages begin.
+	// Otherwise events has all events, sources has the source of each event, and heads and next
+	// form chains of the events whose ids share a hash.
 	runs     []run
 	pageRuns []pageRun
 	paged    bool

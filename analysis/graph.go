@@ -35,13 +35,14 @@ type graph struct {
 	alone uint64
 	// inside has the ranks that another rank of the same actor follows.
 	inside uint64
-	// asides has the ranks where an operator ends its work on a tuple that it has sent on. No later
-	// event of the tuple waits for such an event. No path leads over an aside.
+	// asides has the ranks where an operator ends its work on a tuple that it has already sent on.
+	// The tuple's later events do not wait for the end of this work, so no path leads over an
+	// aside.
 	asides uint64
 	// lacking has the ranks of points whose logs do not have every tuple.
 	lacking uint64
-	// gaps[rank] has the ranks that a tuple may have reached from it past a point that the logs do
-	// not show: see assembler.past.
+	// gaps[rank] has the ranks that a tuple may have reached from rank by passing a point without a
+	// record: see assembler.past.
 	gaps []uint64
 	// crowded has the ranks where it is not known how many branches of a tuple arrive: a branch
 	// that no log shows may lead there, or too many ids begin again.
@@ -347,7 +348,7 @@ func (g *graph) ranks(points uint64) (mask uint64) {
 	return mask
 }
 
-// direct returns the ranks in a mask from which a tuple goes directly to a given rank. They precede
+// direct returns the ranks in a mask from which a tuple goes directly to a given rank: they precede
 // that rank, and no other rank in the mask lies between.
 func (g *graph) direct(mask uint64, to int) uint64 {
 	all := mask & g.before[to]

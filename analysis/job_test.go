@@ -66,7 +66,8 @@ func randomJob(rng *rand.Rand) job {
 	branch := rng.IntN(2) == 0
 	reuse := rng.IntN(2) == 0
 	unlogged := rng.IntN(2) == 0 // some events are not logged
-	// Either each tuple has its own fate, or many consecutive tuples share one.
+	// In some jobs, what happens to a tuple is drawn for each tuple. In others, it is the same for
+	// many consecutive tuples.
 	block, odd := uint64(1), 50
 	if rng.IntN(2) == 0 {
 		block, odd = 8<<rng.IntN(4), 300

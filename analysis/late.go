@@ -18,7 +18,7 @@ type lacked struct {
 // several. Durations from or to such an event are withheld.
 type doubt uint64
 
-// of reports whether a span between two ranks is in doubt.
+// of reports whether one of a span's two ranks is in doubt.
 func (d doubt) of(from, to int) bool { return (d>>from|d>>to)&1 != 0 }
 
 // withheldWhy says why a duration is withheld.

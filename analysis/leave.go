@@ -9,9 +9,8 @@ import (
 )
 
 // leaveOut drops points and logs if there are more of them than a single answer can distinguish,
-// and notes how many it drops. Nodes choose points in turns. Each node begins with its points that
-// have the most events. Thus one program with a thousand channels does not push out the points of
-// others.
+// and notes how many it drops. It takes one point of each node in turn, first those with the most
+// events. Thus one program with a thousand channels does not push out the points of other programs.
 func (in *input) leaveOut(rank map[point]int) {
 	sources := make([][]int, len(in.nodes))
 	points := make([][]point, len(in.nodes))

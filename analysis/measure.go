@@ -7,9 +7,9 @@ import (
 )
 
 // measureAll adds tuples to a span, given the readings at both ends. If on is true, the span is
-// surely on the critical path of each tuple. Two functions take a tuple's index. idOf returns the
-// tuple's id, for a finding that names the tuple, or for the slowest tuples. pathOf may be nil. It
-// returns the path of a tuple that may be among the slowest.
+// surely on the critical path of each tuple. The functions idOf and pathOf get a tuple's index.
+// idOf returns the tuple's id, for a finding that names the tuple, or for the slowest tuples.
+// pathOf, which may be nil, returns the path of a tuple that may be among the slowest.
 func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 	idOf func(int) uint64, pathOf func(int) []passage) {
 	if w.elapsed == nil {

@@ -62,7 +62,8 @@ type nesting struct {
 	// one of the two actors before they enter the other.
 	tight bool
 	// ends is true for an open nesting if tuples do not go from the inner actors to the points
-	// after the outer one. Their number of events shows that: it is too small for a further branch.
+	// after the outer one. This is known from the number of events at those points, which is too
+	// small for a further branch.
 	ends bool
 }
 
@@ -74,9 +75,9 @@ const (
 	branches                    // outer and inner each got a copy
 )
 
-// forks finds the way of tuples from point to point. At first, the field precedes has all orders of
-// two points that the times show. An order does not mean that tuples go from the one point to the
-// other. If tuples do not go from the one to the other, the order is removed.
+// forks finds how tuples go from point to point. At first, the field precedes has each order of two
+// points that the times show. But an order does not prove that tuples go from the first point to
+// the second. If they do not, forks removes the order.
 type forks struct {
 	evidence *evidence
 	points   []point
@@ -109,10 +110,10 @@ func (f *forks) sender(x, y *actor) int {
 	return best
 }
 
-// decide finds the flow of tuples. A tuple goes from actor to actor in two cases only: it leaves
-// one actor before it enters the other, or one actor calls the other. In a third case, the times
-// look like a flow although there is none. Suppose that tuples are copied to two actors, and one
-// actor is usually faster. Then the points of that actor come first, although no tuple goes from
+// decide finds the flow of tuples. A tuple goes from one actor to another in only two cases: it
+// leaves one actor before it enters the other, or one actor calls the other. In a third case, the
+// times look like a flow although there is none: tuples are copied to two actors, and one of them
+// is usually faster. Then the points of the faster actor come first, although no tuple goes from
 // one actor to the other.
 func (f *forks) decide() {
 	f.actors = actorsOf(f.points)

@@ -120,9 +120,10 @@ func (j *nestedJob) analyze(t *testing.T, rng *rand.Rand, edges ...[2]string) (*
 	return a, rows
 }
 
-// check compares an answer with the truth. A span that is surely critical must be on the tuple's
-// true critical path. A span that surely is not critical must not be on that path. If decided is
-// true, the order is known, so nearly all spans are decided.
+// check compares an answer with the truth. If the answer calls a span surely critical, the span
+// must be on the tuple's true critical path. If the answer calls it surely not critical, the span
+// must not be on that path. If decided is true, the order is known, so the answer must decide
+// nearly all spans.
 func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided bool) {
 	t.Helper()
 	type key struct {

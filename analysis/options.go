@@ -66,16 +66,16 @@ type Options struct {
 	// It may be nil.
 	Begin func(Basis) error
 
-	// Events is called for every event, and Durations for every duration, one call at a time.
-	// Either function may be nil. If a function returns an error, the analysis ends. If one of them
-	// is set, the analysis uses only one core. Tuples come in any order, but all rows of a tuple
-	// follow one another, its durations before its events. Tuples that share an id follow one
-	// another too, in the order of time. Tuples that were made of others have further durations,
-	// after the rows of all tuples.
+	// Events is called for every event, and Durations for every duration. No two calls run at the
+	// same time. Either function may be nil. If a function returns an error, the analysis ends. If
+	// one of them is set, the analysis uses only one core. Tuples come in any order, but all rows
+	// of a tuple follow one another, its durations before its events. Tuples that share an id
+	// follow one another too, in the order of time. Tuples that were made of others have further
+	// durations, after the rows of all tuples.
 	Events    func(EventRow) error
 	Durations func(DurationRow) error
 
-	// Pauses is called for each pause of a JVM that the logs have as a whole, before Events and
+	// Pauses is called for each pause of a JVM that is completely logged, before Events and
 	// Durations. It may be nil. If it returns an error, the analysis ends.
 	Pauses func(PauseRow) error
 
@@ -157,7 +157,7 @@ type DurationRow struct {
 	Critical Critical
 	// Whole is true if this is the tuple's duration from its first point to the one that it passed
 	// last. If no point can lie between these two points, the span between them has the same
-	// duration. Then this one row tells both, and no row of kind end-to-end follows.
+	// duration. Then this row stands for both durations, and no row of kind end-to-end follows.
 	Whole bool
 	// Ends are where the two events lie on the reference node's counter. They are set only if Tuple
 	// is 0 and both events can be placed there. For other durations, EventRows place the two

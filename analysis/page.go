@@ -103,8 +103,8 @@ func (p *page) chain(row int, chain []passage) []passage {
 
 func (p *page) repeats(row int) bool { return p.repeated[row/64]>>(row%64)&1 != 0 }
 
-// alike is the number of rows, from the given row on, that have events of exactly the same sources.
-// It is 0 if the given row has several events of one rank.
+// alike is the number of rows, from the given row on, whose events are from exactly the same
+// sources as those of the given row. It is 0 if the given row has several events of one rank.
 func (p *page) alike(row int) int {
 	mask := p.masks[row]
 	mixed, repeats := mask&p.mixed, len(p.again) > 0
@@ -139,8 +139,8 @@ type pageRun struct {
 }
 
 // findPages cuts the partition's runs where pages begin, and sorts the pieces by page. It returns
-// true only if most events are of the same page as the previous event, and pages are reasonably
-// full.
+// true only if most events are of the same page as the event before them, and if pages are
+// reasonably full.
 func (w *gatherer) findPages() bool {
 	const leastPageRun, leastPerPage = 16, 64
 	n := 0

@@ -10,8 +10,8 @@ import (
 )
 
 // Points that no tuple passes together are on different paths, even if edges between them are
-// declared. If the tuples of a path were made of other tuples, the path names the one path of those
-// others.
+// declared. If the tuples of a path were made of other tuples, the path names the path of those
+// other tuples.
 func TestRoutesApart(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3}, []uint64{7, 8})
 	links := simrun.Channel{Node: 0, Name: "w/link", Handler: "link"}

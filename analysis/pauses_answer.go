@@ -53,8 +53,8 @@ type Pause struct {
 // a tuple that was made of others, if the duration begins at one of these others.
 type SpanPauses struct {
 	All PausedTime `json:"all"`
-	// Slowest describes the slowest durations by their high ends: one in a hundred, and also those
-	// that are at most 1/16 shorter than these.
+	// Slowest describes the slowest durations by their high ends: the slowest hundredth, and also
+	// durations that are at most 1/16 shorter than these.
 	Slowest PausedTime `json:"slowest"`
 }
 

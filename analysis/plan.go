@@ -30,8 +30,7 @@ type plan struct {
 	// chain is true if each span is surely on the critical path, whatever the times are.
 	chain bool
 	// ended is true if the logs show the whole tuple: it has one beginning, each of its branches
-	// came to an end, and the path has no points that the logs do not show. Other tuples have no
-	// critical path.
+	// came to an end, and the logs show all points of its path. Other tuples have no critical path.
 	ended bool
 }
 
@@ -172,8 +171,8 @@ func (g *graph) mayNotLead(mask uint64, from, to int) bool {
 	return found
 }
 
-// hasRivals reports whether tuples may come to a rank (to) not from the planned rank (from) but
-// from a rival. A rival is another rank that surely does not precede the planned one.
+// hasRivals reports whether tuples may come to the rank to from a rival of the planned rank from. A
+// rival is another rank that surely does not precede the planned one.
 func (g *graph) hasRivals(mask uint64, from, to int) bool {
 	return g.open != nil && mask&g.open[to]&^(g.before[from]|g.open[from]|1<<from) != 0
 }

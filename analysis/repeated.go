@@ -76,7 +76,8 @@ func (w *gatherer) inOrder(events []passage) (first uint8, mask uint64) {
 	return first, mask
 }
 
-// begin fills w.beginnings: each event at the point where the id first occurs begins a tuple.
+// begin fills w.beginnings. Each event at the point where the id first occurs is the beginning of a
+// tuple.
 func (w *gatherer) begin(first uint8) {
 	w.beginnings = slices.Grow(w.beginnings[:0], len(w.cut))
 	var begin begins
@@ -195,9 +196,9 @@ type placed struct {
 
 // arrival chooses one of a tuple's events at a point. Where branches meet, each branch brings an
 // event, and the last one is chosen. Elsewhere, further events are duplicates, and the first one is
-// chosen. The choice is uncertain if the logs may lack a branch. Where several branches arrive, it
-// is also uncertain in two other cases: if there are more or fewer events than branches, and if the
-// tuple did not go on. In these cases a branch may be lost, or an event repeated.
+// chosen. The choice is uncertain if the logs may lack a branch. Where several branches arrive, the
+// choice is also uncertain if there are more or fewer events than branches, or if the tuple did not
+// go on, because then a branch may be lost, or an event repeated.
 func (w *gatherer) arrival(p *plan, r uint8, at *placed) (e passage, certain bool) {
 	copies := 1
 	if p.copies != nil {

@@ -23,9 +23,9 @@ type ReturnTrips struct {
 	Unanswered uint64 `json:"unanswered"`
 	Disagree   uint64 `json:"disagree"` // tuples whose two intervals do not overlap: must be 0
 
-	// Let start be the round trip that was measured where a tuple left, and end the one that was
-	// measured where it arrived. The tuple took between start − end and start. So the half-width of
-	// ByReturnTrip is half of end, as ReT claims.
+	// Let start be the round trip that was measured on the node that a tuple left, and end the
+	// round trip that was measured on the node where it arrived. The tuple took between start − end
+	// and start. So the half-width of ByReturnTrip is half of end, as ReT claims.
 	ByReturnTrip Durations `json:"by_return_trip"`
 	ByCounters   Durations `json:"by_counters"`
 

@@ -8,9 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// If a point keeps only some tuples, a span across it is a gap, and not a span of the path. If the
-// point keeps all tuples that the other points keep, a span across it is no gap: its tuples went
-// another way.
+// If a point keeps only some tuples, a span across this point is a gap, and not a span of the path.
+// If the point keeps all tuples that the other points keep, a span across it is no gap, because the
+// tuples of this span did not pass the point.
 func TestGapIsNoSpanOfThePath(t *testing.T) {
 	for sampled, want := range []struct {
 		kind   string // kind of the span from a to c

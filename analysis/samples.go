@@ -4,8 +4,8 @@ import "github.com/cloudprofiler/cloudprofiler/logstore"
 
 // maxSamples is the largest number of samples of a counter that are kept. If there are more, only
 // every second sample is kept, then only every fourth, and so on. A sample is the count since the
-// beginning. So a sample that is left out loses no count. It loses only the time at which this
-// count was reached.
+// beginning. So if a sample is left out, no count is lost, but only the time at which the count was
+// reached.
 const maxSamples = 1 << 14
 
 // samples are the samples of a channel that counts.

@@ -260,11 +260,11 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 			}
 		}
 		if later {
-			o.take(t, slices.DeleteFunc(slices.Clone(same), func(e logstore.Event) bool {
+			o.check(t, slices.DeleteFunc(slices.Clone(same), func(e logstore.Event) bool {
 				return !r.in.options.Filter.id(e.ID)
 			}))
 		} else {
-			o.take(t, same)
+			o.check(t, same)
 			t.count(axis, same)
 		}
 		a.addAll(page, int32(source), same)
@@ -317,10 +317,10 @@ type order struct {
 
 func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }
 
-// take checks events of one page. Ids of one page share all bits above pageBits, and thus the bits
-// above originShift. So the events have one origin, which may differ from that of the previous
+// check checks the events of one page. Ids of one page share all bits above pageBits, and thus the
+// bits above originShift. So the events have one origin, which may differ from that of the previous
 // page.
-func (o *order) take(t *told, events []logstore.Event) {
+func (o *order) check(t *told, events []logstore.Event) {
 	for _, e := range events {
 		if e.ID >= o.next && e.ID>>originShift == o.origin {
 			o.next = e.ID + 1

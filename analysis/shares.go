@@ -150,8 +150,8 @@ func (a *assembler) shares(spans []Span, mask uint64, total, spilled *critical,
 	return all
 }
 
-// hidesIn reports whether time on one span (l) may be hidden in another span, a gap. A tuple that
-// has no event at an end of l has no duration for l. Its time on l is then a part of its duration
+// hidesIn reports whether time on the span l may be hidden in another span, a gap. If a tuple has
+// no event at an end of l, it has no duration for l. Then its time on l is a part of its duration
 // for the gap.
 func (g *graph) hidesIn(l, gap spanKey) bool {
 	if l.kind != between || gap.kind != between || l == gap {

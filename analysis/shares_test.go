@@ -240,9 +240,9 @@ func TestWithheldAlike(t *testing.T) {
 	}
 }
 
-// The copies of a tuple arrive where branches meet one after another. If one copy arrived before
-// the tuple's id began again, another copy may still have been on its way. The answer says that it
-// withholds the duration of that copy.
+// The copies of a tuple arrive one after another at the point where branches meet. If one copy
+// arrived before the tuple's id began again, another copy may still have been on its way. The
+// answer says that it withholds the duration of that copy.
 func TestCopiesOfATupleWhoseIDBeganAgain(t *testing.T) {
 	const step = simrun.Hz / 10_000
 	names := []string{"a/send", "b/recv", "b/send", "c/recv", "join/recv", "join/start"}

@@ -11,9 +11,9 @@ const (
 	// falseAlarm is the largest probability that a share that never changes is found to change.
 	falseAlarm = 0.001
 	// changed is the smallest change of the share that matters. It is relative to the share of
-	// tuples that end or to the share of those that go on, whichever is smaller. The shares of most
-	// filters change a little. With many tuples, chance does not explain even such a small change.
-	// So without this limit, it would count as a change.
+	// tuples that end, or to the share of tuples that go on, whichever is smaller. The share of
+	// most filters changes a little. With many tuples, chance cannot explain even such a small
+	// change, so without this limit the filter would count as a loss.
 	changed = 0.1
 )
 

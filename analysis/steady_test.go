@@ -87,8 +87,8 @@ func TestSteadySharesAreFiltered(t *testing.T) {
 			t.Logf("%d of %d tuples, with probability %.3f", all.ended, tuples, p)
 		}
 	}
-	// With 2000 trials, falseAlarm allows 2 alarms on average. More than 9 happen once in 20,000
-	// times.
+	// With 2000 trials, falseAlarm allows 2 alarms on average. The probability of more than 9
+	// alarms is 1 in 20,000.
 	if alarms > 9 {
 		t.Errorf("%d of %d steady shares were found to change", alarms, trials)
 	}

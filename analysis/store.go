@@ -46,8 +46,8 @@ func newScratch(directory string, memory, most int64) *scratch {
 	return s
 }
 
-// take takes bytes from the memory budget. It returns false if fewer are left.
-func (s *scratch) take(bytes int64) bool {
+// reserve takes bytes from the memory budget. It returns false if fewer are left.
+func (s *scratch) reserve(bytes int64) bool {
 	if s.memory.Add(-bytes) >= 0 {
 		return true
 	}
@@ -282,7 +282,7 @@ func (a *appender[T]) put(p int) {
 	bytes := int64(cap(c.rows)) * rowBytes[T]()
 	if len(c.rows) > 0 && a.err == nil {
 		full := chunk[T]{n: len(c.rows), sources: c.sources}
-		if a.store.scratch.take(bytes) {
+		if a.store.scratch.reserve(bytes) {
 			full.rows = c.rows
 			c.rows = nil
 		} else if full.at, a.err = a.store.scratch.write(bytesOf(c.rows)); a.err != nil {

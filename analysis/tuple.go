@@ -41,7 +41,8 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	p.tuples++
 	w.number++
 	messy := w.taken|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
-	// Without comparing times, either every span is surely critical, or none is known to be.
+	// If no times are compared, either every span is surely critical, or no span is known to be
+	// critical.
 	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
 		all = SurelyCritical
