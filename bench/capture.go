@@ -38,9 +38,10 @@ type CaptureRow struct {
 	Off, On float64
 	Changes []float64
 
-	// Only the rows about a server have these, with one value for each pair. Cores is the processor
-	// time that the capture adds, as cores. Work is the lost share of operations in a second of
-	// processor time: it depends less on what else the machine does.
+	// Only the rows about a server have these fields, with one value for each pair. Cores is the
+	// processor time that the capture adds, as a number of cores. Work is the lost share of the
+	// operations that one second of processor time allows. It depends less than throughput on what
+	// else the machine does.
 	Cores, Work []float64
 
 	AgentCores float64 // cores that the capture and its drainer used

@@ -32,21 +32,20 @@ var goCalls = []struct{ row, symbol, jumps string }{
 	{"Go: downsample, not kept", "log", "tnnnnntn"},
 }
 
-// TestBarChains computes with llvm-mca, for microarchitectures that are not at hand, what a log
-// call executes before and after it reads the counter. No figure may be above the one in
+// TestBarChains uses llvm-mca to compute, for microarchitectures that are not at hand, the cost of
+// a log call before and after it reads the counter. No figure may be above the one in
 // docs/performance-cpus.md, where a figure is "before + after, uops".
 //
 // The reading overlaps with no other instruction. So there are two times, in cycles. before is the
 // time from the call's first instruction until all instructions before the reading have executed.
 // after is the time from the reading until the call's last instruction has executed. The uops leave
 // out the reading.
-//
-// What this does not show: the models know no cache misses, and no forwarding from a store to a
-// load of the same address. A store is regarded as executed when its address and data are there,
-// because the models disagree about when it ends. The reading itself is left out, because the
-// models have only a guess of its latency, and so are calls and returns. The caller's instructions,
-// which store the arguments of the call in Go, are not judged. Neither is Go's log call on arm64,
-// which is compiled Go and not assembly.
+// The figures have limits. The models know no cache misses, and no forwarding from a store to a
+// load of the same address. A store counts as executed when its address and data are known, because
+// the models disagree about when a store ends. The reading itself is left out, because the models
+// only guess its latency. Calls and returns are left out, too. The caller's instructions, which
+// store the arguments of the call in Go, are not judged. Go's log call on arm64 is not judged
+// either, because it is compiled Go and not assembly.
 func TestBarChains(t *testing.T) {
 	bar := proof.Bar{Name: "chains and uops around the reading above their limits", Unit: "figures"}
 	for _, tool := range []string{"llvm-mca-19", "llvm-objdump-19", "gcc",
@@ -96,7 +95,8 @@ func TestBarChains(t *testing.T) {
 	proof.Check(t, bar)
 }
 
-// The function above counts the numbers of a cell that are above those of another cell.
+// The function above counts how many numbers of a cell are larger than the corresponding numbers of
+// another cell.
 func above(t *testing.T, cell, limit string) (n int) {
 	t.Helper()
 	numbers := func(s string) (v [3]int) {

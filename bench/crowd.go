@@ -6,9 +6,9 @@ import (
 )
 
 // Two cores may share their execution units, and the hypervisor may run another machine on the
-// second core. Instructions then take up to twice as long. But a reading of the counter, which
-// waits for earlier instructions, takes hardly longer. The kernel does not notice the slowdown.
-// Additions that do not wait for each other show the slowdown: they take about 1.8 times as long
+// second core. Then most instructions take up to twice as long. But a reading of the counter hardly
+// takes longer, because it waits for earlier instructions anyway. The kernel does not notice the
+// slowdown. Additions that do not wait for each other show it: they take about 1.8 times as long
 // while the second core works.
 
 // crowdedBy decides which turns are used: those in which additions take at most crowdedBy times as
@@ -47,9 +47,9 @@ type turn struct {
 	crowd float64 // time of one round of additions in the same turn, in units of the base
 }
 
-// quietest returns how long additions take in the quietest turns. In a twentieth of the turns they
-// take less than the returned value. The function quietest ignores these turns, because an
-// interruption of the base makes a few turns look quieter than they are.
+// quietest returns how long additions take in the quietest turns. It ignores the twentieth of the
+// turns in which they take the least time, because an interruption of the base makes a few turns
+// look quieter than they are.
 func quietest(all []turn) float64 {
 	if len(all) == 0 {
 		return 0

@@ -287,8 +287,8 @@ func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 func (m Machine) reading(count uint64) uint64 { return count - count%m.Quantum_cycles }
 
 // atTrain returns a query for a moment within a train. The query uses only what this train proves
-// by itself. Within a train, an error of the rate moves readings by less than a cycle. So the query
-// may take the rate from the windowed relation.
+// by itself. The query takes the rate from the windowed relation. This is allowed because within a
+// train, an error of the rate moves readings by less than a cycle.
 func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
 	rates *tscratio.Relation) query {
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {

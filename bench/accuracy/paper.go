@@ -22,8 +22,8 @@ type PaperRow struct {
 	Load      bool
 
 	// Paper_us has one element for each repetition: the smaller of two bounds, one for each node
-	// that starts exchanges. For such a bound, take the smallest round trip before the pause and
-	// the smallest after it: the bound is half of the larger one.
+	// that starts exchanges. The bound of a node is half of the larger of two round trips: the
+	// smallest one before the pause, and the smallest one after it.
 	Paper_us   []float64
 	Ours_us    []float64 // our half-width at the median query, with quantum and core slack
 	Ratios     []float64 // Paper_us divided by Ours_us

@@ -21,9 +21,9 @@ import (
 
 // RoundTrips compares the round trips of exchanges with the round trips of a bare ping-pong. The
 // ends of the exchanges spin, each on a CPU of its own. The time in which the answerer holds a
-// probe is left out. The ping-pong only makes raw system calls, reads the counter, and counts. It
-// resembles the exchanges in three ways: the length of packets, the sockets, and how often it lets
-// other threads run. Each slice in RoundTrips has one element for each repetition.
+// probe is left out. The ping-pong only makes raw system calls, reads the counter, and counts. Its
+// packets are as long as those of the exchanges, its sockets are of the same kind, and it lets
+// other threads run as often. Each slice in RoundTrips has one element for each repetition.
 type RoundTrips struct {
 	Absent string // why there are no round trips
 

@@ -55,8 +55,8 @@ func (o *fleetFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON object")
 }
 
-// fit makes what the user did not choose as small as the size of the proof, and returns the options
-// of the experiments of KELP's thesis.
+// fit sets the options that the user did not choose to values that suit the size of the proof. It
+// returns the options of the experiments of KELP's thesis.
 func (o *fleetFlags) fit(size proof.Size, given func(flag string) bool) fleet.KelpOptions {
 	small := func(flag string) bool { return size != proof.Full && !given(flag) }
 	if small("nodes") {

@@ -248,7 +248,8 @@ type PlugIn struct {
 	last  uint64
 }
 
-// Observe counts the differences in a column, which continues the column observed before.
+// Observe counts the differences in a column. The column continues the one that was observed
+// before.
 func (p *PlugIn) Observe(column []uint64) {
 	if p.count == nil {
 		p.count = make(map[uint64]uint64)

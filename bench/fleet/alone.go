@@ -14,10 +14,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
 
-// A tape is all that a node's part in the graph received since the node was born. A new node to
-// which the tape is played does the same work. So the tape shows the CPU time of a node that has a
-// machine of its own. In a simulation of thousands of nodes, each node finds the caches full of
-// other nodes' data.
+// A tape has everything that a node's part in the graph received since the node was born. If the
+// tape is played to a new node, this node does the same work. So the tape shows the CPU time of a
+// node that has a machine of its own. In a simulation of thousands of nodes, the time of each node
+// is longer, because the caches are full of other nodes' data.
 type tape struct {
 	config overlay.Config // without Transport and Random
 	seed   uint64

@@ -16,8 +16,8 @@
 //	member.go   a simulated node of this server
 //	link.go     the connection of such a node, which costs less than one of ZeroMQ
 //
-// A node measures its peers in turn. tscclient's scheduler does the same if the budget does not
-// suffice for all peers at once. In Run, no server takes part. In Watch, the server is real: it
-// runs in its own process, and its connections use keys. Its nodes have counters without wander,
-// and a graph that never changes, because the server would see neither.
+// A node measures its peers in turn, as tscclient's scheduler does if the budget does not suffice
+// for all peers at once. In Run, no server takes part. In Watch, the server is real: it runs in its
+// own process, and its connections use keys. The nodes of Watch have counters without wander, and a
+// graph that never changes, because the server would notice neither wander nor changes.
 package fleet

@@ -57,8 +57,8 @@ type Result struct {
 	EdgeBound, RandomBound, TalkBound time.Duration // medians: see ask
 	Hops                              float64       // mean length of a random pair's path
 
-	// These say what a node sends each second after the fleet has grown: messages and bytes for the
-	// graph, and packets and bytes for trains.
+	// The following fields say what a node sends each second after the fleet has grown: messages
+	// and bytes for the graph, and packets and bytes for trains.
 	Messages, Bytes, TrainPackets, TrainBytes float64
 	GraphCPU                                  time.Duration // CPU time of a node in a second
 
@@ -247,8 +247,8 @@ func costOf(fleets []*world) (c cost, err error) {
 	return c, err
 }
 
-// smallCost returns the cost in small fleets, which together have as many nodes as the large one.
-// So the simulation of a node finds as little in the CPU's caches as in the large fleet.
+// smallCost returns the cost in small fleets, which together have as many nodes as the large fleet.
+// So the simulation of a node has as many cache misses as in the large fleet.
 func smallCost(o Options) (cost, error) {
 	var fleets []*world
 	for i := range max(1, o.Nodes/SmallNodes) {

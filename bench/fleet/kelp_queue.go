@@ -50,7 +50,8 @@ func (r *ranks) take(item int) error {
 }
 
 // queue repeats the thesis' experiment with a queue: in each period, ten random nodes make an item
-// and ten take one. First, each of the ten makes some, so that the queue is never empty.
+// and ten take one. At the beginning some items are made in advance, so that the queue is never
+// empty.
 func (w *world) queue(ctx context.Context, periods int) (all []KelpCell, err error) {
 	var makers, takers []*node
 	for range queueNodes {

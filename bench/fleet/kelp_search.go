@@ -15,11 +15,11 @@ const (
 	thesisSearchDegree = 7
 )
 
-// spread says how far a node's facts spread: over all nodes that edges lead to in the given number
-// of levels, and then over some random neighbours of each node of the last level.
+// spread says how far a node's facts spread. They reach all nodes within the given number of levels
+// of edges, and then some random neighbours of each node of the last level.
 type spread struct{ levels, some int }
 
-// hints returns the number of nodes that hold a node's hint, if no two ways meet.
+// hints returns the number of nodes that hold a node's hint, if the hint reaches no node twice.
 func (s spread) hints() float64 {
 	sum, level := 0., 1.
 	for range s.levels + 1 {
@@ -29,8 +29,8 @@ func (s spread) hints() float64 {
 	return sum + level/thesisSearchDegree*float64(s.some)
 }
 
-// fresh returns the number of hints at a node that the walk's last node did not hold. The hints of
-// that node reach one level less far from here.
+// fresh returns the number of hints at a walk's present node that the walk's previous node did not
+// hold. The two nodes are neighbours, so they hold some of the same hints.
 func (s spread) fresh() float64 {
 	if s.levels == 0 {
 		return s.hints()
@@ -43,7 +43,7 @@ func (s spread) String() string {
 }
 
 // length returns the mean number of nodes that a search visits, if a share of all nodes has the
-// fact. The thesis' model takes the hints of each node for fresh: 1/P.
+// fact. The thesis' model, 1/P, assumes that all hints of each visited node are fresh.
 func (s spread) length(share float64) (model, thesis float64) {
 	first := 1 - math.Pow(1-share, s.hints())
 	later := 1 - math.Pow(1-share, s.fresh())
@@ -146,8 +146,8 @@ func searchLengths(r *rand.Rand, outs [][]int32, searches int) (all []KelpCell) 
 	return all
 }
 
-// productSearches searches with the product's code. Its facts spread as those of one column of the
-// thesis, over overlay.HintLevels levels.
+// productSearches searches with the product's code. Its facts spread over overlay.HintLevels
+// levels, as in one column of the thesis' table.
 func (w *world) productSearches(searches int) (all []KelpCell, err error) {
 	group := func(row int, i int) string {
 		return fmt.Sprintf("s%d=%d", row, i%int(math.Round(1/thesisShares[row].share)))

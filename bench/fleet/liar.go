@@ -22,8 +22,8 @@ const (
 	manners
 )
 
-// liar describes the lies of a node. Their sizes differ by several powers of ten: large lies
-// contradict what others say, and small lies harm nobody.
+// liar describes the lies of a node. The sizes of lies differ by several powers of ten, because
+// large lies contradict what others say, and small lies harm nobody.
 type liar struct {
 	manner  manner
 	off     float64       // how far the counter is moved, in cycles
