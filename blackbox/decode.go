@@ -8,12 +8,12 @@ import "encoding/binary"
 //
 // Only one goroutine at a time may use a Decoder.
 type Decoder struct {
-	// Bad is the number of events that were no part of a valid record.
+	// Bad is the number of events that belong to no valid record.
 	Bad uint64
 
 	first Event // the first half of a record; its id is 0 if there is none
-	// These are about the description that is not complete yet: its kind, thread and connection, as
-	// in the header of part 0, and its bytes so far.
+	// The following fields describe the description that is not complete yet: its kind, thread and
+	// connection, as in the header of part 0, and its bytes so far.
 	of    uint64
 	bytes []byte
 }

@@ -47,7 +47,7 @@ type Connection struct {
 	// Sends and Receives are the sequence numbers with which TCP began the two streams. At one end
 	// of a connection, a number may be one less than at the other end. TCP chose the numbers at
 	// random. So they distinguish a connection from all others, even if addresses are translated on
-	// the way. They are 0 for other protocols.
+	// the way. Both numbers are 0 for other protocols.
 	Sends, Receives uint32
 }
 

@@ -86,8 +86,8 @@ type Message struct {
 
 	// The stamps are readings of the node's counter. If Early is true, the call took the first byte
 	// of the message between Began_cycles and Began_cycles + Width_cycles, and the call ended
-	// before Ended_cycles, maybe long before. If Early is false, there is a moment between
-	// Began_cycles and Ended_cycles at which the call had taken all bytes and had not yet returned.
+	// before Ended_cycles, maybe long before. If Early is false, then at some moment between
+	// Began_cycles and Ended_cycles, the call had taken all bytes and had not yet returned.
 	Began_cycles uint64
 	Ended_cycles uint64
 	Width_cycles uint64 // if Early or Arrived is true: a power of two between the limits

@@ -26,10 +26,10 @@ type Call struct {
 	// its place. The number is 0 if the thread is not known.
 	SentBy, ReceivedBy, RepliedBy, GotBy uint32
 
-	// Connection matters only if several requests are known to have been open on the connection at
-	// the same time. Then nobody knows which response belongs to which request, so each response is
-	// a call of its own, and Answers is true for it. The response answers one of the calls with the
-	// same Connection. In all other cases Connection is 0.
+	// Connection is 0 unless several requests are known to have been open on the call's connection
+	// at the same time. Then nobody knows which response belongs to which request. So each response
+	// is stored as a call of its own, with Answers set. It answers one of the calls with the same
+	// Connection.
 	Connection uint32
 	Answers    bool
 }

@@ -61,7 +61,7 @@ type otlpAttribute struct {
 	Value map[string]any `json:"value"`
 }
 
-// nanoseconds is a time in ns since 1970. JSON may have it as a number or as a string.
+// nanoseconds is a time in ns since 1970. In JSON it is a number or a string.
 type nanoseconds int64
 
 func (n *nanoseconds) UnmarshalJSON(raw []byte) error {
@@ -145,8 +145,8 @@ func otlpAttributes(all []otlpAttribute) attributes {
 	return of
 }
 
-// idOf makes an id comparable: hexadecimal, without zeros at the front. JSON may have an id as
-// hexadecimal digits of either case, with or without such zeros, or as Base64.
+// idOf makes an id comparable: hexadecimal, without zeros at the front. In JSON an id is in
+// hexadecimal digits of either case, with or without zeros at the front, or in Base64.
 func idOf(text string) string {
 	if strings.HasSuffix(text, "=") {
 		raw, err := base64.StdEncoding.DecodeString(text)

@@ -340,7 +340,7 @@ func TestUnreadableParts(t *testing.T) {
 	}
 }
 
-// For any input, the cause of a call is a call of the same path into the caller's place. The cause
+// For any input, the cause of a call is a call of the same trace to the caller's place. The cause
 // may begin earlier or later than the call.
 func FuzzRead(f *testing.F) {
 	for _, c := range jaegerCases {

@@ -94,8 +94,8 @@ func (b *builder) finish() *Set {
 //   - A client without a server in the data called a program that was not observed.
 //   - Messages of queues and spans that follow from others have no response.
 //
-// The cause of a call is found among the ancestors of its span: in the caller's place, the nearest
-// ancestor that begins with a received call. This received call is the cause.
+// The cause of a call is found among the ancestors of its span. The nearest ancestor in the
+// caller's place that begins with a received call is taken, and this received call is the cause.
 func (b *builder) trace(all []*span) {
 	all = b.unique(all)
 	b.parents(all)
@@ -190,8 +190,9 @@ func (b *builder) parents(all []*span) {
 		}
 	}
 	for _, s := range all {
-		// The walk may enter a cycle that does not contain s, so it is limited. Such a cycle is cut
-		// when the loop over all spans comes to one of the cycle's own spans.
+		// The walk from s upwards may enter a cycle that does not contain s, so the walk is
+		// limited. Such a cycle is cut later, when the loop over all spans comes to a span of the
+		// cycle.
 		for p, n := s.up, 0; p != nil && n < len(all); p, n = p.up, n+1 {
 			if p == s {
 				b.set.Oddities.Cycles++

@@ -7,10 +7,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// If a message waited, somebody was late: the kernel, which had to wake a thread and copy the
-// bytes, or the receiving process, which did something else. The two hooks below show which of the
-// two was late. They see the beginning of every system call. They also see the end of the system
-// calls in which a thread waits for messages.
+// If a message waited, either the kernel was late, because it had to wake a thread and copy the
+// bytes, or the receiving process was late, because it did something else. The two hooks below show
+// which of the two was late. The first hook sees the beginning of every system call. The second one
+// sees the end of the system calls in which a thread waits for messages.
 const (
 	hookCall    = "sys_enter" // (registers, number)
 	hookCallEnd = "sys_exit"  // (registers, result)
@@ -87,8 +87,8 @@ func (w *writer) calls(flags int32, none string) {
 }
 
 // busy reports how long the receiving thread did something else while a message waited. The program
-// calls it once it has found the message's arrival. The thread did something else from the arrival
-// to the beginning of the present call, except while it waited for messages.
+// in the kernel calls busy when it knows when the message arrived. The thread did something else
+// from the arrival to the beginning of the present call, except while it waited for messages.
 func (w *writer) busy() {
 	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("came"))
 	w.calls(0, "report")

@@ -32,7 +32,7 @@ const (
 	ringBuffer = "4MiB"
 
 	// The constants busy and idle are the intervals at which the capture looks for messages: busy
-	// while messages come, and idle otherwise. Each time the capture also reads the clock and the
+	// while messages come, and idle otherwise. At each look it also reads the clock and the
 	// counter. Both intervals are short, because a stamp that is far from such a reading is less
 	// exact.
 	busy = 2 * time.Millisecond
@@ -81,7 +81,7 @@ type Stats struct {
 	// Lost counts the messages that were seen but not logged. The log has these counts, too.
 	Lost map[blackbox.Reason]uint64
 
-	// Late is the number of messages sent over TCP for which the beginning of the call was not
+	// Late counts the messages sent over TCP of which the beginning of the system call was not
 	// seen, or has no exact stamp.
 	Late uint64
 
@@ -152,9 +152,9 @@ func (c *Capture) Stats() Stats {
 	return s
 }
 
-// Flush returns when all messages that were seen before the call are in the ring. All sockets and
-// threads are then described again, so a reader of the later log does not need what was logged
-// before.
+// Flush returns when all messages that were seen before the call are in the ring. Afterwards all
+// sockets and threads are described again, so that the later part of the log can be read without
+// the earlier part.
 func (c *Capture) Flush() {
 	done := make(chan struct{})
 	select {
@@ -376,7 +376,7 @@ func (c *Capture) write(s *seen, counts *Stats) {
 }
 
 // arrived adds a message's arrival to its record. It reports false if the moment of the arrival is
-// not known exactly enough. lo and hi are around the moment at which the program had the message.
+// not known exactly enough. The program received the message between lo and hi.
 func (c *Capture) arrived(s *seen, m *blackbox.Message, lo, hi uint64) bool {
 	const unit_ns = 16
 	came_ns := s.stamp_ns - uint64(s.what&^(unit_ns-1))

@@ -172,7 +172,8 @@ func (c captured) missed(t *testing.T) (n uint64) {
 
 // Every message that programs sent and received over TCP is captured, with the right connection,
 // size, position, thread and time. This also holds on a kernel that does not show when a call
-// begins, and if sockets and threads take the slots of others.
+// begins. It also holds if there are so few slots that sockets and threads take the slots of
+// others.
 func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	for name, o := range map[string]Options{
@@ -216,15 +217,15 @@ func captureIsTheTruth(t *testing.T, o Options) {
 			base = m.Position - before
 			bases[s] = base
 		}
-		// In the few ns in which a thread takes the entry of another thread, the program in the
-		// kernel may take a later part of a call for its beginning. Then the program says that the
-		// message's position is not sure.
+		// While a thread takes the entry of another thread, which lasts a few ns, the program in
+		// the kernel may mistake a later part of a call for its beginning. Then the program says
+		// that the message's position is not sure.
 		if o.slots > 0 && m.Early && !m.Sure {
 			unsure++
 			return
 		}
-		// If the beginning of the call was not seen, the first message may be only the end of what
-		// was sent at first.
+		// If the beginning of the first call was not seen, the first captured message may be only
+		// the end of what that call sent.
 		late := o.late || o.slots > 0 && !m.Early
 		sure := m.Sure || late && s.sent && before == 0
 		if position := (base + before) & blackbox.MaxPosition; m.Position != position ||

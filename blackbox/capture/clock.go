@@ -13,11 +13,10 @@ import (
 // The programs in the kernel cannot read the counter. They read CLOCK_MONOTONIC, which the kernel
 // computes from the counter. The type clocks converts such stamps to readings of the counter,
 // because all other stamps are readings of the counter.
-//
 // A bracket is a reading of the clock between two readings of the counter. Between two brackets the
 // clock's rate stays within ±wander of some value, so the rate is within 2·wander of its mean
-// between the two brackets. So the counter at a stamp is near the straight line through the two
-// brackets: its distance from the line is at most 2·wander of the time to the nearer bracket.
+// between the two brackets. So at a stamp, the counter is near the straight line through the two
+// brackets: its distance from the line is at most 2·wander times the time to the nearer bracket.
 type clocks struct {
 	brackets []bracket // by time; the last one is the newest
 	read     func() bracket
@@ -39,15 +38,15 @@ const (
 	// steady is the wander while nobody steers the clock. The kernel rounds the rate, but by less
 	// than this.
 	steady = 1e-6
-	// steered is the wander while the kernel removes an offset. For that it changes the rate by at
-	// most 500 ppm.
+	// steered is the wander while the kernel removes an offset of the clock. To do so, the kernel
+	// changes the rate by at most 500 ppm.
 	steered = 501e-6
 	// stepped is the wander if somebody changed the length of a tick. The kernel allows changes of
 	// ±10 %.
 	stepped = 0.3
 
 	// fast_ns is how far the clock that the programs read may be from CLOCK_MONOTONIC. The kernel
-	// computes that clock with parameters that are up to one tick old.
+	// computes the clock for programs with parameters that are up to one tick old.
 	fast_ns = 5
 
 	// kept is the smallest number of old brackets that are kept. They cover some 20 seconds.

@@ -124,8 +124,8 @@ func TestReadBracket(t *testing.T) {
 	}
 }
 
-// tick returns the smallest step of a counter that moves in steps, as that of arm64 does. Such a
-// counter shows its last step until the next one. Elsewhere, tick returns 0.
+// tick returns the smallest step of the counter if the counter moves in steps, as on arm64. Such a
+// counter shows the same value from one step to the next. On other machines, tick returns 0.
 func tick(t *testing.T) uint64 {
 	t.Helper()
 	if runtime.GOARCH == "amd64" {

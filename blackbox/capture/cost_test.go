@@ -24,9 +24,9 @@ import (
 
 const costVariable = "CLOUDPROFILER_CAPTURE_TEST_COST"
 
-// loadMain exchanges messages when it is told to, and says how much processor time a call took. It
-// exchanges them in short pieces, and says the median over all pieces: on a busy machine, this is
-// steadier than the mean, and steadier than the time on the clock.
+// loadMain exchanges messages when it is told to, and prints how much processor time a call took.
+// It exchanges them in short pieces, and prints the median over all pieces. On a busy machine, this
+// median is steadier than the mean, and processor time is steadier than the time on a clock.
 func loadMain() {
 	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(err)
@@ -101,8 +101,8 @@ var waker struct {
 	word int32
 }
 
-// wakes lets a thread wake another one. It sends a message, too, so that the process is one that
-// uses sockets.
+// wakes makes a thread wake another one. It also sends a message, so that the capture knows the
+// process as one that uses sockets.
 func wakes(client, server int) (calls int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -153,9 +153,9 @@ func burst(client, server int) (calls int) {
 
 // BenchmarkCost measures how much processor time a capture adds to a call that sends or receives 64
 // bytes over loopback. It measures with and without a capture in turns, and prints the median of
-// the differences. It needs root. For "excluded", the filter excludes the program that makes the
-// calls. For "with empty programs", there is no capture, but at its places in the kernel there are
-// programs that do nothing.
+// the differences. It needs root. In the case "excluded", the filter excludes the program that
+// makes the calls. In the case "with empty programs", there is no capture. Instead, programs that
+// do nothing run at the places in the kernel where a capture's programs would run.
 func BenchmarkCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")

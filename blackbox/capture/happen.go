@@ -9,8 +9,8 @@ import (
 // happens has what happened beside messages.
 type happens struct {
 	now []happening // in this round
-	// waiting has, by cookie, what happened to sockets without a number. A socket gets its number
-	// when its first message comes.
+	// waiting has the happenings of sockets that have no number yet, by cookie. A socket gets its
+	// number when its first message comes.
 	waiting map[uint64][]happened
 }
 
@@ -31,8 +31,8 @@ func (h *happening) busy_ns() uint64 {
 
 func (all *happens) add(h happening) { all.now = append(all.now, h) }
 
-// writeHappenings gives the happenings of this round to the ring, after its messages, so that
-// sockets with messages already have their numbers.
+// writeHappenings writes the happenings of this round to the ring, after the messages of this
+// round, so that sockets with messages already have their numbers.
 func (c *Capture) writeHappenings(counts *Stats) {
 	for _, h := range c.happens.now {
 		lo, hi, ok := c.clocks.counts(h.stamp_ns)
@@ -95,7 +95,8 @@ func (c *Capture) writeHappening(h happened, s *socket, counts *Stats) {
 	c.put(r.Events())
 }
 
-// woke gives the ring a wake-up. The sighting has the thread that was woken in place of a cookie.
+// woke writes a wake-up to the ring. The sighting has the thread that was woken in place of a
+// cookie.
 func (c *Capture) woke(s *seen, counts *Stats) {
 	lo, hi, ok := c.clocks.counts(s.stamp_ns)
 	if !ok {

@@ -122,8 +122,8 @@ func (k *kernel) loadPrograms(w writer, processors, most, slots int) (err error)
 		k.sizes = w.s
 		k.programs, err = ebpf.NewCollection(collection(w, k.hookNames))
 		if err != nil && w.groups && !errors.Is(err, unix.E2BIG) {
-			// A lockdown of the kernel may forbid the programs nothing but to read the names of
-			// cgroups. So load them without these names.
+			// A lockdown of the kernel may allow everything except reading the names of cgroups. So
+			// try the programs without these names.
 			plain := w
 			plain.groups = false
 			if c, plainErr := ebpf.NewCollection(collection(plain, k.hookNames)); plainErr == nil {
@@ -261,11 +261,11 @@ type taker struct {
 
 // drain passes the reports of the programs to a taker, at most limit sightings of each ring. It
 // returns true if there may be more.
-//
-// A thread may have used the rings of several processors, so its messages may come in another order
-// than that in which they were made. But all messages with stamps until complete_ns have come.
+// A thread may have used the rings of several processors, so its messages may come in the wrong
+// order. But all messages with stamps until complete_ns have come.
 func (k *kernel) drain(limit int, to taker) (more bool, complete_ns uint64, err error) {
-	// A report from now on may reach its ring just before or just after the ring's end is read.
+	// A report that is made from now on may reach its ring just before or just after the ring's end
+	// is read.
 	complete_ns = uint64(nanotime())
 	ends := k.shared.ends(limit)
 	// Descriptions and names were reported before the sightings that need them.

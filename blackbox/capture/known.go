@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// A description is repeated before a message that comes more than again_ns after the last
-// description of its socket or thread. A run may begin at any time. The part of the log that was
-// written during the run must have all descriptions that its messages need.
+// If the last description of a socket or thread is more than again_ns old, it is repeated before
+// the next message. A run may begin at any time, and the part of the log that was written during
+// the run must have all descriptions that its messages need.
 const again_ns = 1e9
 
 // most is the largest number of sockets, and the largest number of threads, that the capture
@@ -55,11 +55,10 @@ func from(sequence uint32, bytes uint64) stream {
 }
 
 // place returns the position of a message's first byte. It reports whether the position is sure.
-//
 // If the beginning of a call was not seen, the kernel only says which position the stream had at
-// the end of the call. The message's position is then computed backwards from there. It is sure
-// only if the message would directly follow the last one. Otherwise other threads may have sent or
-// received some of the bytes at the same time.
+// the end of the call. Then place subtracts the message's length from that position. The result is
+// sure only if the message then directly follows the previous one. Otherwise other threads may have
+// sent or received some of the bytes at the same time.
 func (s *socket) place(m *seen) (position uint64, sure bool) {
 	in := &s.received
 	if m.ring == sentRing {
@@ -98,7 +97,7 @@ func (all *sockets) described(d description) {
 	case unix.AF_INET6:
 		c.Family = blackbox.IPv6
 		local, remote = netip.AddrFrom16(d.local6), netip.AddrFrom16(d.remote6)
-		// A socket for both families speaks IPv4 with this peer.
+		// This socket, which can use both families, uses IPv4 with this peer.
 		if local.Is4In6() && remote.Is4In6() {
 			c.Family, local, remote = blackbox.IPv4, local.Unmap(), remote.Unmap()
 		}

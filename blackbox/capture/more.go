@@ -30,9 +30,8 @@ const (
 
 // arrived is the program of hookArrived. It notes the moment in the socket's entry, where the
 // program of hookReceived finds it. So an arrival needs no report.
-//
-// The program also notes which bytes have come since the last arrival. If there is no last arrival,
-// the program knows these bytes only if the present packet is the first one with data.
+// The program also notes which bytes have come since the previous arrival. If there is no previous
+// arrival, it knows these bytes only if the present packet is the first one with data.
 func (w writer) arrived() asm.Instructions {
 	f := w.f
 	w.add(
@@ -85,8 +84,9 @@ func (w writer) arrived() asm.Instructions {
 	return w.to
 }
 
-// came looks for the last byte of the message in the last two arrivals. If it finds the byte, it
-// notes in stackWhat how long the message was ready before the stamp. R9 is the socket's entry.
+// came looks for the last byte of the message in the last two arrivals. If one of them brought this
+// byte, came notes in stackWhat how long before the stamp the message was ready. R9 is the socket's
+// entry.
 func (w *writer) came() {
 	found := "report"
 	if w.also.Calls {
@@ -105,7 +105,7 @@ func (w *writer) came() {
 			asm.Mov.Reg(asm.R3, asm.R2),
 			asm.RSh.Imm(asm.R3, 32),
 			asm.LoadMem(asm.R4, asm.RFP, stackSequence, asm.DWord),
-			// Count bytes from the byte before the arrival: R2 is the number up to the arrival's
+			// Count bytes from the beginning of the arrival: R2 is the number up to the arrival's
 			// end, and R4 the number up to the message's end.
 			asm.Sub.Reg32(asm.R2, asm.R3),
 			asm.Sub.Reg32(asm.R4, asm.R3),

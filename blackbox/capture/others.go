@@ -52,8 +52,8 @@ func (w *writer) plain(sent bool) {
 }
 
 // waiting notes how many pieces of data wait for the receiver. The clock was read before, for the
-// stamp. The program now reads the clock again, and notes how long after the stamp it has read the
-// number of pieces. If this time is too long for its field, the number counts as not known.
+// stamp. After reading the number of pieces, the program reads the clock again, and notes the time
+// since the stamp. If this time is too long for its field, the number counts as not known.
 func (w *writer) waiting(sent bool) {
 	f := w.f
 	receiver := asm.R7

@@ -45,7 +45,7 @@ func (w *writer) copied(to, from int16, size asm.Size) {
 	w.add(asm.LoadMem(asm.R2, asm.R1, from, size), asm.StoreMem(asm.R9, to, asm.R2, size))
 }
 
-// lose ends the program. At the label "full", it first counts a message that cannot be reported.
+// lose ends the program. A jump to the label "full" first counts a message that cannot be reported.
 func (w *writer) lose() {
 	w.rarely(func() {
 		w.add(
@@ -63,7 +63,7 @@ func (w *writer) end() {
 	w.add(w.rare...)
 }
 
-// R8 is a thread. entry loads the address of the thread's entry into R9.
+// entry loads the address of a thread's entry into R9. R8 is the thread.
 func (w *writer) entry() {
 	w.add(
 		asm.Mov.Reg(asm.R1, asm.R8),
@@ -95,7 +95,7 @@ func (w *writer) submit() {
 	)
 }
 
-// R8 identifies a process. user loads the address of the process's entry in mapUsers into R1.
+// user loads the address of a process's entry in mapUsers into R1. R8 identifies the process.
 func (w *writer) user() {
 	w.add(
 		asm.Mov.Reg(asm.R2, asm.R8),
@@ -107,7 +107,7 @@ func (w *writer) user() {
 }
 
 // thread ends the program if the agent itself made the call. Otherwise it loads the thread and its
-// entry, and reports the thread's name if that was not done before.
+// entry. If the thread's name was not reported before, it reports the name.
 func (w *writer) thread() {
 	w.add(
 		asm.FnGetCurrentPidTgid.Call(),
@@ -299,9 +299,8 @@ func (w *writer) description() {
 }
 
 // stream stores a sequence number of a stream and the number of bytes before it. R0 is the socket.
-//
-// Packets may change the two between the reads. If they did, the program looks again, but not for
-// ever.
+// Packets may change the two values between the reads. If they did, the program reads again, but
+// only a limited number of times.
 func (w *writer) stream(toSequence, toBytes, sequence, bytes int16) {
 	const tries = 4
 	done := fmt.Sprint("stream ", toBytes)
@@ -361,8 +360,8 @@ func (w *writer) message() {
 }
 
 // report puts a sighting with the stamp on the stack into a ring of this processor, and ends the
-// program. The function fill adds the other fields, and may change R1. On one processor, the kernel
-// runs a program only once at a time. So nobody else writes into the ring.
+// program. The function fill adds the other fields, and may change R1. Nobody else writes into the
+// ring meanwhile, because on one processor the kernel never runs a program inside itself.
 func (w *writer) report(ring int32, fill func()) {
 	s := w.s
 	perRing := int32(bits.TrailingZeros(uint(s.sightings)))

@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// places says where processes run, by their numbers.
+// places has, for the number of a process, where the process runs.
 type places struct {
 	of   map[uint32]*placed
 	pods blackbox.PodNames

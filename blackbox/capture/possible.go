@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// instead is what to do where no capture is possible.
+// instead is the advice for machines where no capture is possible.
 const instead = "or let LD_PRELOAD load the library into single programs: see docs/blackbox.md"
 
-// around is what decides whether a capture is possible here.
+// around has the properties of the machine and the process that decide whether a capture is
+// possible.
 type around struct {
 	release  string   // of the kernel, such as "6.12.9-1"
 	btf      bool     // the kernel contains a description of itself

@@ -55,9 +55,8 @@ const (
 
 // begin is the program of hookBegin. A call passes the hook once for each part of a large message.
 // The program only notes the first pass.
-//
 // If another thread took this thread's entry, the program recognises the first pass in another way:
-// the message is one piece of memory, of which nothing was taken yet.
+// the message is one piece of memory, and the kernel has taken no byte of it yet.
 func (w writer) begin() asm.Instructions {
 	const onePiece = 0 // ITER_UBUF
 	f := w.f
@@ -111,7 +110,7 @@ func (w writer) sent() asm.Instructions {
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
 	)
 	w.thread()
-	// Take the beginning of the call out of the thread's entry: the call is over.
+	// Remove the beginning of the call from the thread's entry, because the call is over.
 	w.stack(stackStamp, 0)
 	w.add(
 		asm.LoadMem(asm.R1, asm.R9, threadSocket, asm.DWord),
@@ -194,7 +193,7 @@ func (w writer) received() asm.Instructions {
 	w.add(
 		asm.LoadMem(asm.R1, asm.R0, f.copiedSeq, asm.Word),
 		// The end of the stream has a sequence number of its own, after that of the last byte. If
-		// the call has also received the end, the message ends at the number before it.
+		// the call has also received this end, the message ends one number earlier.
 		asm.LoadMem(asm.R2, asm.R7, f.flags, asm.DWord),
 		asm.And.Imm(asm.R2, 1<<sockDone),
 		asm.JEq.Imm(asm.R2, 0, "open"),

@@ -94,7 +94,7 @@ func (s *shared) close() error {
 }
 
 // ends returns, for each ring, the number of the sighting up to which the capture may take
-// sightings now. No ring gives more sightings at once than limit says.
+// sightings now. From each ring it may take at most limit sightings at once.
 func (s *shared) ends(limit int) (ends []uint64) {
 	for i := range s.heads {
 		h := &s.heads[i]

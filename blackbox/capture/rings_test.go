@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// If a ring is full, the programs count what has no room. Once the capture has taken what is in the
-// ring, there is room again.
+// If a ring is full, the programs count the messages for which there is no room. When the capture
+// has emptied the ring, messages are reported again.
 func TestPrivilegedFullRings(t *testing.T) {
 	privileged.Need(t)
 	k, err := load(0, Options{}) // the smallest rings

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// without returns a set without some calls. Calls that the left out calls caused have no cause in
-// the data.
+// without returns a set without some calls. If the cause of a call is left out, the call has no
+// cause in the data.
 func without(set *calls.Set, lost func(i int32, c *calls.Call) bool) *calls.Set {
 	kept := &calls.Set{Seen: calls.Seen{Places: set.Places, Quantum_ns: set.Quantum_ns},
 		Truth: calls.Truth{Paths: set.Paths}}

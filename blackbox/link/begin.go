@@ -8,10 +8,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// A lag is about two kinds of moments. For each delay, it counts how often a moment of the second
-// kind follows a moment of the first kind after this delay, and subtracts how often a moment of the
-// second kind precedes one of the first kind by the same delay. By chance, both happen equally
-// often. So what remains shows causes, at any load.
+// A lag compares two kinds of moments. For each delay, it counts how often a moment of the second
+// kind follows a moment of the first kind after this delay. It subtracts how often a moment of the
+// second kind precedes a moment of the first kind by the same delay. By chance, both happen equally
+// often. So at any load, the difference shows how often the first kind causes the second.
 type lag struct {
 	after, before delays
 	calls         float64 // number of calls whose lags were counted
@@ -119,7 +119,8 @@ func (s *sharing) begin(f *first) {
 		tooLate = -10 // for a response after the reply
 		again   = -4  // for each other call of the kind
 	)
-	// In a place with one thread, only the order tells requests apart: see the type order.
+	// In a place with one thread, only the order of calls says to which request a call belongs: see
+	// the type order.
 	same, inTurn := 6.0, 2.0 // for the same thread, and if the request is the next one
 	if s.order != nil && s.order.threads == 1 {
 		same, inTurn = 0, 8

@@ -19,8 +19,8 @@ func (convolution) Link(seen *calls.Seen) []Link {
 	all := none(seen)
 	program := programs(seen)
 	type edge struct{ at, callee int32 }
-	// spikes has, for each range of delays, how many more delays there are than by chance. The
-	// delays in the other direction show how many there are by chance.
+	// spikes has, for each range of delays, by how much the number of delays exceeds the number
+	// that chance would give. The delays in the other direction show the number that chance gives.
 	const steps = 64
 	spikes := map[edge]*[steps]float64{}
 	places := placesOf(seen)

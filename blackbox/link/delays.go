@@ -12,8 +12,7 @@ type delays struct {
 	count [delaySteps]float32
 }
 
-// A delay counts in the step that its highest bit and the next stepBits bits choose. It is given in
-// units.
+// A delay, in units, counts in the step that its highest bit and the next stepBits bits choose.
 const (
 	stepBits   = 4
 	delaySteps = (30 - stepBits) << stepBits
@@ -58,9 +57,9 @@ func (d *delays) add(units int64, weight float32) {
 	d.count[stepOf(units)] += weight
 }
 
-// density returns the density in each step, per unit. It smooths: around each step it takes as many
-// neighbours as it needs to contain the square root of the number of delays. The prior counts like
-// a number of delays, which the parameter weight gives.
+// density returns the density in each step, per unit. It smooths: the density in a step is the mean
+// over so many neighbouring steps that they contain at least the square root of the number of
+// delays. The prior counts like weight delays.
 func (d *delays) density(prior *[delaySteps]float64, weight float64) (f [delaySteps]float64) {
 	if d.n > 0 {
 		need := max(math.Sqrt(d.n), 2)

@@ -45,8 +45,8 @@ func Judge(set *calls.Set, links []Link) Score {
 	return j.Score()
 }
 
-// Add compares the links of one more set with its truth. A cause below 0 means that none of the
-// set's calls is the cause.
+// Add compares the links of one more set with the set's truth. A cause below 0 means that none of
+// the set's calls is the cause.
 func (j *Judgement) Add(set *calls.Set, links []Link) {
 	s := &j.score
 	wrong := make([]bool, set.Paths)

@@ -9,9 +9,9 @@ import (
 )
 
 // learnt is the product's own method. For each program it learns a model of scripts from the data.
-// Then it shares out the program's calls among its requests many times. The more probable a sharing
-// is according to the model, the more often the method draws it. The probability of a link is the
-// share of draws that contain it.
+// Then it draws many random sharings: each sharing assigns the program's calls to its requests. The
+// more probable a sharing is according to the model, the more often the method draws it. The
+// probability of a link is the share of drawn sharings that contain it.
 //
 // The method goes through the data in windows. Each window begins with what was learnt in the last
 // one, so the model follows the load.
@@ -44,8 +44,8 @@ func (l learnt) Link(seen *calls.Seen) []Link {
 	of := programs(seen)
 	left := mixedCallees(seen, of)
 	for done := map[int32]bool{}; ; {
-		// Some programs await responses whose requests are not known yet. The turn of these
-		// programs comes later.
+		// A program that awaits responses whose requests are not known yet comes later in the
+		// order.
 		groups, order := map[int32][]place{}, []int32(nil)
 		ready := func(g int32) bool {
 			return !slices.ContainsFunc(left[g], func(to int32) bool {
@@ -218,9 +218,8 @@ type program struct {
 	sharers []*sharing // one for each place, in the present window
 }
 
-// newProgram returns a program. The new program knows what an earlier one (old) learnt. But it
-// begins without that knowledge if old is nil, if it sends calls of new kinds, or if its clocks
-// have to be aligned.
+// newProgram returns a program. It takes over what an earlier program (old) learnt, except in three
+// cases: old is nil, the program sends calls of new kinds, or its clocks have to be aligned.
 func newProgram(places []place, of []int32, quantum int64, old *program) *program {
 	p := &program{places: places, of: of, kinds: map[int32]int32{}, seed: 1}
 	if old != nil {
@@ -355,8 +354,8 @@ func (p *program) foreign() bool {
 	return slices.ContainsFunc(p.sharers, func(s *sharing) bool { return s.foreign })
 }
 
-// learn improves the model and the sharing in turns. At first it accepts changes for the worse more
-// easily, so that it does not stay with a mediocre sharing.
+// learn improves the model and the sharing in turns. At first it often accepts a change that makes
+// the sharing less probable, so that it does not stop at a mediocre sharing.
 func (p *program) learn(rounds, draws int) {
 	isFirst := p.firsts == nil
 	p.begin()
@@ -364,7 +363,7 @@ func (p *program) learn(rounds, draws int) {
 		p.x = p.m.newExperience()
 		x := p.m.newExperience()
 		if p.threads() > 0 {
-			// Threads and orders make a good first sharing.
+			// A good first sharing follows from the threads and the order of calls.
 			for _, s := range p.sharers {
 				s.teach(x, 1)
 			}

@@ -118,7 +118,7 @@ func placesOf(seen *calls.Seen) []place {
 }
 
 // limit restricts how long the requests of mixed connections count as open. A response may overtake
-// others, but at most as many as requests were open at the same time.
+// other responses, but not more of them than there were open requests at the same time.
 func (p *place) limit() {
 	type connection struct {
 		asked    []int32 // requests
@@ -234,7 +234,7 @@ func (b *best) link() Link {
 	return b.Link
 }
 
-// idle returns how long no request was open between two moments, in ns.
+// idle returns how much of the time between two moments passed without an open request, in ns.
 func (p *place) idle(first, last int64) float64 {
 	sum, until := 0.0, first
 	for _, r := range p.requests {

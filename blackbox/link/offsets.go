@@ -12,11 +12,10 @@ import (
 // the caller's, and nobody knows how these clocks differ. But a program often does the same thing
 // after nearly the same time. So the lags between two kinds of events crowd in a narrow range. The
 // place of this range shows how the two clocks differ.
-//
-// align computes an offset for each callee's clock and subtracts it from the moments of that clock.
-// Then nothing comes before its cause, at least among the kinds of events with the narrowest
-// ranges. align uses only differences of moments, so a clock that is set differently gives the same
-// result.
+// align computes an offset for each callee's clock and subtracts this offset from the moments of
+// that clock. Afterwards no event comes before its cause, at least among the kinds of events with
+// the narrowest ranges. align uses only differences of moments, so the result does not depend on
+// how a clock is set.
 
 const (
 	reach_ns  = int64(1e8) // the longest lag that is looked at, before and after 0
@@ -31,7 +30,7 @@ type lagSpan struct {
 }
 
 // spanOf finds the narrowest range that contains enough lags: about a third of the number of
-// events, after the lags that chance puts there are subtracted.
+// events, not counting the lags that are there by chance.
 //
 // It looks twice: the second time, it looks around the first result, so that it does not matter
 // where the first result lies.

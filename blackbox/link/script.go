@@ -19,12 +19,12 @@ type model struct {
 	unit     int64 // unit of delays, in ns
 	requests int   // number of kinds of requests; the calling program is the kind
 	kinds    int   // number of kinds of calls; the called program is the kind
-	// These have, for each state and each next event, three logarithms: of the event's probability,
-	// of the density of its delay, and of the probability of its mark.
+	// The following fields have, for each state and each next event, three logarithms: of the
+	// event's probability, of the density of its delay, and of the probability of its mark.
 	next  []float64
 	delay []*[delaySteps]float32
 	marks [][marks]float32
-	// These are used while a script is walked through.
+	// The following fields are used only by the method walk.
 	counts  [64]uint8 // calls of each kind so far
 	waiting [64]int32 // calls whose response is still missing
 	numbers [64]uint8
@@ -56,7 +56,7 @@ func (m *model) answer() int { return m.kinds + 1 }
 func (m *model) end() int    { return m.kinds + 2 }
 func (m *model) nexts() int  { return m.kinds + 3 }
 
-// call is what a script needs of a send.
+// call has the properties of a send that a script needs.
 type call struct {
 	from, to  int64
 	sent, got act
@@ -158,7 +158,7 @@ func (m *model) score(r *request, script []int32, all []call, o *order) (sum flo
 	return sum
 }
 
-// experience is what scripts have shown. A model is made from it.
+// experience counts what happened in scripts. A model is computed from these counts.
 type experience struct {
 	m      *model
 	next   []float64

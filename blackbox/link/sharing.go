@@ -29,8 +29,8 @@ type sharing struct {
 	turn    int
 	best    float64 // the best change that was tried
 
-	// had says, for each call, for how many draws each owner had the call. It is nil while draws
-	// are not counted.
+	// had[c] says for how many draws each owner had the call c. had is nil while draws are not
+	// counted.
 	had   [][]tenure
 	since []int32
 
@@ -148,7 +148,7 @@ func (s *sharing) draw() {
 	}
 }
 
-// give sets the owner of a call.
+// give makes a request the owner of a call.
 func (s *sharing) give(c, to int32) {
 	if s.had != nil {
 		s.count(c)

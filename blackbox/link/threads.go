@@ -19,7 +19,7 @@ type act struct {
 	index int32  // number of the event among those of its kind in its place
 }
 
-// after reports whether two acts are of one thread, which received nothing between them.
+// after reports whether one thread did both acts and received nothing between them.
 func (a act) after(last act) bool { return a.by == last.by && a.heard == last.heard }
 
 // A mark says how the thread of an event is related to the earlier events of a script.
@@ -75,16 +75,17 @@ type order struct {
 	threads int // number of threads that sent something
 	// least says when the queue was surely empty. The surplus is the number of messages that were
 	// received, less the number of calls that were sent. For each kind of received message, each
-	// kind of call and each call, least has the smallest surplus around this call. Where the
-	// surplus was smallest, the queue was empty.
+	// kind of call and each call, least has the smallest surplus near this call. When the surplus
+	// was smallest, the queue was empty.
 	least [][]int32
 }
 
 // orderReach is the number of calls on each side among which the queue should be empty once.
 const orderReach = 32
 
-// keeps reports whether a call keeps the order: whether the message that caused it is the next one
-// in the queue. The message and the call are given by their kinds and their indices.
+// keeps reports whether a call keeps the order: if a given message caused the call, it must have
+// been the next one in the queue. The message and the call are given by their kinds and their
+// indices.
 func (o *order) keeps(e int, i int32, k int, j int32) bool {
 	least := o.least[e*o.kinds+k]
 	return int(j) >= len(least) || i-j == least[j]
@@ -148,7 +149,7 @@ func leastAhead(received, sent []int64) []int32 {
 	return least
 }
 
-// count counts what each thread of the place had received at each event.
+// count counts, for each event, how much each thread of the place had received before.
 func (p *place) count() {
 	type event struct {
 		at    int64

@@ -58,7 +58,8 @@ func pool(requests int, threads, mixed bool) *calls.Set {
 	return set
 }
 
-// Threads show what delays do not show, even in a pool, where another thread receives the requests.
+// Threads say which request caused a call even if delays do not. This holds even for a pool, in
+// which another thread receives the requests.
 func TestThreadsOfAPool(t *testing.T) {
 	set := pool(400, false, false)
 	if s := Judge(set, Methods[0].Link(&set.Seen)); float64(s.Right) > 0.9*float64(s.Links) {

@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// A window is a part of the data. It has the links of the calls that were sent between two moments,
-// its begin and its end. To find these links, the method also looks at calls that were sent a
-// little earlier or later. The margin limits how much.
+// A window is a part of the data. It has the links of the calls that were sent between its begin
+// and its end. To find these links, the method also looks at calls that were sent a little earlier
+// or later, by at most the margin.
 type window struct {
 	begin, end, margin int64
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// A library in the programs sees a connection. conversationAt logs both ends as this library sees
-// them: at the given moment, the client sends a message and the server receives it.
+// conversationAt logs both ends of a connection as a library in the programs sees them: at the
+// given moment, the client sends a message and the server receives it.
 func conversationAt(client, server *Log, cookie uint64, ends [2]string, at uint64) {
 	for i, l := range []*Log{client, server} {
 		c := blackbox.Connection{

@@ -72,14 +72,14 @@ type Pair struct {
 	Suspect  bool         `json:"suspect,omitempty"`
 	// Unknown is the number of messages whose transfer is not known: the two nodes are not related,
 	// or the beginning of the call was not seen. Backwards is the number of messages that were
-	// surely received before they were sent, wherever in their intervals the two events happened.
-	// Each such message refutes an assumption.
+	// received before they were sent, even if each of the two events is given the most favourable
+	// moment of its interval. Each such message refutes an assumption.
 	Unknown   uint64 `json:"unknown,string"`
 	Backwards uint64 `json:"backwards,string"`
 
 	// Arrived is the number of messages whose arrival at the receiver's kernel was seen. Arrival
-	// has percentiles of the time from the beginning of the call that sent to that arrival, and
-	// Waited of the time from then to the end of the call that received.
+	// has percentiles of the time from the beginning of the sending call to the arrival. Waited has
+	// percentiles of the time from the arrival to the end of the receiving call.
 	Arrived uint64       `json:"arrived,string,omitempty"`
 	Arrival []Percentile `json:"arrival,omitempty"`
 	Waited  []Percentile `json:"waited,omitempty"`
@@ -202,7 +202,7 @@ func (l *Log) Summary() Node {
 		n.Lost[r.String()] += lost
 	}
 	if l.Dropped > 0 {
-		// Two events make one message. If one of them was dropped, the message is lost.
+		// Each message consists of two events. If one of the two was dropped, the message is lost.
 		n.Lost["ring or disk full"] += l.Dropped
 	}
 	return n
@@ -278,7 +278,7 @@ func (p *pair) add(m *Timed) {
 	}
 }
 
-// A port is the port that many sockets share. If their ports differ, several is true.
+// A port is the common port of many sockets. If their ports differ, several is true.
 type port struct {
 	number  uint16
 	several bool

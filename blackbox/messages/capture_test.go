@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// received finds, in the truth, the call that received the last byte of each call that sent.
+// received finds, in the truth, the call that received the last byte of each sending call.
 func received(truth []conversation.Call) map[conversation.Call]conversation.Call {
 	type stream struct{ from, to int }
 	sends, receives := map[stream][]conversation.Call{}, map[stream][]conversation.Call{}
@@ -173,7 +173,7 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 	})
 	ours, arrived := map[conversation.Call]bool{}, 0
 	for cookie, matches := range found {
-		// The stream's first position is the one with which most stamps agree.
+		// The test takes as the stream's first position the one with which most stamps agree.
 		votes := map[uint64]int{}
 		for _, m := range matches {
 			for offset, c := range sends[cookie] {

@@ -169,8 +169,8 @@ func (g *gathering) match(sends, receives []datagram) {
 	}
 }
 
-// known reports whether a captured socket may receive what the socket s sends. If a translation on
-// the way changes the port, known does not notice the receiver.
+// known reports whether a captured socket may receive what the socket s sends. It does not find a
+// receiver whose port is changed by a translation on the way.
 func (g *gathering) known(s *socket) bool {
 	is, known := g.captured[s]
 	if !known {
@@ -195,9 +195,8 @@ type translation struct {
 // enough is the number of datagrams of different contents that prove a translation.
 const enough = 3
 
-// vote notes a translation if it can be the reason why the two ends of a datagram see different
-// addresses. The caller ensures that all captured datagrams with this content are copies of one
-// datagram.
+// vote notes a translation that can explain why the two ends of a datagram see different addresses.
+// The caller ensures that all captured datagrams with this content are copies of one datagram.
 func (g *gathering) vote(sends, receives []datagram) {
 	if len(sends) != 1 || len(receives) == 0 {
 		return
@@ -218,11 +217,10 @@ func (g *gathering) fit(s, r *socket) bool {
 	return near || t != (translation{}) && g.votes[t] >= enough
 }
 
-// conceivable reports whether socket r may receive what socket s sends. Proof is not needed:
-// between the two, addresses may be translated, and too few datagrams may have passed to prove the
-// translation. But a captured node receives what is sent to its addresses, and sends what comes
-// from them. So if one of the translated addresses belongs to another captured node, conceivable
-// returns false.
+// conceivable reports whether socket r may receive what socket s sends. It also returns true if
+// addresses may be translated between the two, even if too few datagrams have passed to prove the
+// translation. But it returns false if one of the translated addresses belongs to another captured
+// node: that node itself receives what is sent to its addresses, and sends what comes from them.
 func (g *gathering) conceivable(s, r *socket) bool {
 	t, near := translates(s, r)
 	if near || t == (translation{}) {
@@ -238,8 +236,8 @@ func (g *gathering) elsewhere(a netip.AddrPort, s *socket) bool {
 }
 
 // translates compares the addresses that two sockets know. If the addresses agree, near is true.
-// Otherwise it returns the translation that must lie between the sockets. If no translation is
-// possible, it returns an empty one.
+// Otherwise translates returns the translation that must lie between the sockets, or an empty one
+// if no translation is possible.
 func translates(s, r *socket) (t translation, near bool) {
 	sameNode := s.log.Node == r.log.Node && s.log.Epoch == r.log.Epoch
 	if s == r || (s.of.Family == blackbox.UNIX) != (r.of.Family == blackbox.UNIX) {

@@ -42,8 +42,8 @@ func capturerMain(dir string) {
 	}
 }
 
-// A shift is the life of a capturer. All calls that ended between the first and the last line that
-// the capturer printed are in the log.
+// A shift is the time in which a capturer ran, from its first to its last line. All calls that
+// ended in this time are in the log.
 type shift struct{ from, to uint64 }
 
 // work starts a capturer, and waits until it captures. Then it calls the function meanwhile, and

@@ -317,13 +317,12 @@ func ordered(calls []end) []end {
 }
 
 // exact reports for each call whether its bytes are exactly known.
-//
-// If the place of a call in the stream is not sure, it may be too late, by the bytes that other
-// threads sent or received in between. But suppose that no message was lost, and that from some
-// call on all calls follow each other without a gap or an overlap. Then none of these places is too
-// late: otherwise the last of their bytes would belong to no call. There are two exceptions. The
-// last call may be followed by another one that had not ended when the capture ended. And a call
-// may have begun before the capture.
+// If the place of a call in the stream is not sure, the logged place may be too late, by the bytes
+// that other threads sent or received in between. But suppose that no message was lost, and that
+// from some call on all calls follow each other without a gap or an overlap. Then none of their
+// places is too late: otherwise the last bytes of the stream would belong to no call. There are two
+// exceptions: another call may follow the last one and may not have ended when the capture ended,
+// and a call may have begun before the capture.
 func exact(calls []end, lossy bool) []bool {
 	is := make([]bool, len(calls))
 	begins := ^uint64(0) // beginning of the first of the later calls

@@ -119,7 +119,7 @@ func (w *world) talk(ends [2]*peer, calls int, loss float64) {
 	}
 }
 
-// check matches everything and holds it against the truth.
+// check matches everything and compares the matches with the truth.
 func (w *world) check(t *testing.T) Matched {
 	t.Helper()
 	for _, describe := range w.described {

@@ -15,7 +15,7 @@ import (
 // that asks for a.example keeps this name for the address, even if another program asked for
 // b.example and got the same address.
 
-// hosts are the names of addresses, as the captures of each node told them.
+// hosts has the names of addresses that the captures of each node logged.
 type hosts map[hostAt][]blackbox.HostName
 
 type hostAt struct {

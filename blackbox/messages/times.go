@@ -139,7 +139,8 @@ func (t *Times) readings(first *Call, x uint64, second *Call, y uint64) (d tscra
 		return d, errEpoch
 	}
 	if from == t.reference && to == t.reference {
-		// The closure only knows nodes that were measured with others.
+		// The calls are on one node. The closure may not know this node, because it only knows
+		// nodes that were measured with others.
 		apart, slack := int64(y-x), int64(first.Log.Quantum_cycles+first.Log.CoreSlack_cycles)
 		d.Lo, d.Hi = apart-slack, apart+slack
 		return d, nil

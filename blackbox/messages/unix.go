@@ -204,8 +204,8 @@ func (l *line) size(i int) int64 { return l.sums[i+1] - l.sums[i] }
 // ordered reports for each call whether its place among the calls is certain. Calls of one thread
 // never overlap. Calls of two threads are in order if one began after the other ended. Nobody knows
 // when the first captured call of a thread began. So if several threads made calls, the place of
-// such a first call is not certain: a call of another thread that the capture missed may have come
-// before or after it.
+// each thread's first call is not certain: a call of another thread that the capture missed may
+// have come before or after it.
 func (l *line) ordered() []bool {
 	is := make([]bool, len(l.calls))
 	other := -1 // the last call of another thread before call i
@@ -215,7 +215,7 @@ func (l *line) ordered() []bool {
 		}
 		is[i] = other < 0 || l.calls[other].ended <= l.calls[i].earliest()
 	}
-	// first and second are the smallest beginnings of later calls, of two different threads.
+	// first and second are the earliest beginnings of later calls by two different threads.
 	type beginning struct {
 		at     uint64
 		thread uint32
@@ -248,9 +248,9 @@ func (l *line) alone() bool {
 	})
 }
 
-// least returns how much data the calls of a line had surely sent or received when a given call
-// looked at what waits. This includes what the thread of the given call had sent or received
-// earlier.
+// least returns the least amount of data that the calls of a line must have sent or received before
+// a given call looked at what waits. This includes what the thread of the given call had sent or
+// received earlier.
 func (l *line) least(at *end) int64 {
 	n := sort.Search(len(l.calls), func(i int) bool { return l.calls[i].ended > at.began })
 	sum := l.sums[n]
@@ -281,8 +281,8 @@ func (l *line) most(at *end) int64 {
 	return sum
 }
 
-// count finds how much of what was received had been sent before the first captured call. Whatever
-// was sent is either received or still waits. So at any moment, this number is what waits, plus
+// count finds how much of the received data was sent before the first captured call. All data that
+// was sent is either received or still waits. So at any moment, this amount is what waits, plus
 // what the captured calls have received so far, minus what they have sent so far.
 func (p *pipe) count() {
 	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)

@@ -178,8 +178,9 @@ func (h *host) hook(w *worker) {
 	h.log.add(m)
 }
 
-// If the log says more often than this that everything was received, the place of everything in a
-// direction should be known. Once is not always enough: calls may be in progress at that moment.
+// If the log says more often than this that everything was received, the places of all messages in
+// a direction should be known. Once is not always enough, because calls may be in progress at that
+// moment.
 const often = 8
 
 // check matches everything. It returns how many messages are not matched although both of their
@@ -248,7 +249,7 @@ func TestUNIX(t *testing.T) {
 	t.Logf("%d of %d messages are not matched", total, all)
 }
 
-// A lost record leaves no message of the connection with a wrong other end.
+// If a record is lost, no message of the connection is matched with a wrong call.
 func TestUNIXLoss(t *testing.T) {
 	h := newHost(seed.Random(t))
 	h.connect(blackbox.UNIXStream, 1)

@@ -52,8 +52,8 @@ type Answer struct {
 	Patterns []Pattern `json:"patterns"` // the one that took the most time first
 	Slowest  []Path    `json:"slowest"`  // the slowest paths, the slowest one first
 
-	// Mixed counts connections with several open requests at the same time. On such a connection,
-	// it was not clear which messages were requests and which were responses.
+	// Mixed counts connections on which several requests were open at the same time, so that it was
+	// not clear which messages were requests and which were responses.
 	Mixed int `json:"mixed"`
 	// Refuted counts messages that were received before they were sent, as the bound between the
 	// two nodes proves. The two ends of such a message count as those of different calls.
@@ -100,7 +100,7 @@ func (o *Options) link(dir *runs.Directory, logs []*messages.Log) (*messages.Tim
 	return times, seen, seen.link(o.Method, seen.pins(logged)), nil
 }
 
-// link links the calls. Links that logged tuples pin need no method.
+// link links the calls. The method is not used for links that logged tuples pin.
 func (s *Seen) link(by link.Method, pins map[int32]pin) []link.Link {
 	s.Known = map[int32]int32{}
 	for call, p := range pins {
@@ -213,8 +213,8 @@ func (s *scale) reading(log *messages.Log, cycles uint64) int64 {
 }
 
 // newLine finds the line of a node from its first and its last call. If the run does not relate the
-// node, its counter is taken for that of the reference: this is enough for links between calls of
-// the same node.
+// node to the reference, newLine uses the node's readings unchanged, which is enough for links
+// between calls of the same node.
 func newLine(times *messages.Times, first, last *messages.Call) line {
 	l := line{at(first), at(first), 1}
 	x, err := times.At(first)

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// fewest is the least number of requests of a pattern whose slow and fast ones are compared.
+// fewest is the least number of requests that a pattern must have for its slow and fast requests to
+// be compared.
 const fewest = 20
 
 // compare compares the slowest tenth of a pattern's requests with the faster half. For each call it

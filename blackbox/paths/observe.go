@@ -30,8 +30,8 @@ func (m *moments) began() *messages.Call {
 type Seen struct {
 	calls.Seen
 	moments []moments // of each call
-	// processes has the place of each process, and tuples has for some calls the id of the
-	// instrumented tuple that they carried.
+	// processes has the place of each process. tuples has, for some calls, the id of the
+	// instrumented tuple that the call carried.
 	processes map[process]int32
 	tuples    map[int32]uint64
 	Mixed     int // connections on which requests and responses cannot be told apart
@@ -64,8 +64,8 @@ type found struct {
 }
 
 // observe makes calls from sockets. The function time converts stamps to ns of one scale, in which
-// the stamps of one node keep their distances. The function refuted reports whether one of two
-// given calls cannot have sent what the other received.
+// the stamps of one node keep their distances. The function refuted reports whether the first of
+// two given calls cannot have sent what the second received.
 func observe(sockets []*messages.Socket, time func(*messages.Call) int64,
 	refuted func(sent, received *messages.Call) bool) *Seen {
 	o := &observer{places: map[process]int32{}, outside: map[string]int32{},
@@ -133,7 +133,7 @@ func (o *observer) arrange() {
 	o.seen.Calls = sorted
 }
 
-// A local is a port at which programs talk.
+// A local is an address with a port, in one network namespace of a node.
 type local struct {
 	node      string
 	namespace uint32

@@ -122,11 +122,11 @@ type visit struct {
 	first, last int64
 }
 
-// carriers finds the carriers of tuples to one place. In most places, one request carries a tuple,
-// and the tuple's first and last event are logged while this request is open. Other places log
-// their last event after the reply. In further places, several requests carry one tuple: then a
-// carrier is found for each event. carriers returns nil if the events do not fit the requests in
-// any of these ways.
+// carriers finds the carriers of tuples to one place. It knows three kinds of places. In most
+// places, one request carries a tuple, and the tuple's first and last event are logged while this
+// request is open. In the second kind, the last event is logged after the reply. In the third kind,
+// several requests carry one tuple, and a carrier is found for each event. carriers returns nil if
+// the events fit none of the three kinds.
 func (s *Seen) carriers(all []entry, requests []int32) *carried {
 	var whole, each []visit
 	index := map[uint64]int{}

@@ -9,10 +9,10 @@ import (
 
 // On most connections, requests and responses take turns: a request is what the client sends until
 // it receives, and a response is what it receives until it sends again. On others, several requests
-// are open at the same time. Then the two ends see different turns, or the number of calls that
-// send in a turn differs between the ends. If the client sent about as often as the server on the
-// whole connection, each call that sent is taken for one request or one response (pair.go).
-// Otherwise turns are the best guess.
+// are open at the same time. Then the two ends see different turns, or the two ends made different
+// numbers of sending calls in a turn. If the client sent about as often as the server on the whole
+// connection, each call that sent is taken for one request or one response (pair.go). Otherwise
+// turns are the best guess.
 
 // A turn is a request and its response, as one end sees them.
 type turn struct {
@@ -68,8 +68,8 @@ func sameTurns(s *messages.Socket, own, theirs []turn) bool {
 	return true
 }
 
-// balanced reports whether both ends made equally many calls that sent in each turn that the server
-// sees, except the first and the last turn.
+// balanced reports whether, in each turn that the server sees, both ends made the same number of
+// sending calls. It ignores the first and the last turn.
 func balanced(s *messages.Socket, theirs []turn) bool {
 	k := 0
 	for i, t := range theirs {

@@ -12,7 +12,7 @@ import (
 
 // refutes returns a function that reports whether the bound between two nodes refutes a match. An
 // estimate refutes nothing. If only the end of the sending call was seen, nothing is refuted
-// either: the message may have been received before that end.
+// either, because the message may have been received before the sending call ended.
 func refutes(times *messages.Times) func(sent, received *messages.Call) bool {
 	return func(sent, received *messages.Call) bool {
 		if sent == nil || received == nil || sent.Log.Node == received.Log.Node || !sent.Early {
