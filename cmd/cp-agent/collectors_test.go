@@ -21,12 +21,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// Two of a fleet's agents collect the logs of the others. In the full test, one of these two is
-// killed as soon as it has collected some logs. Even so, all logs of the others are in the run,
-// complete. The run names the logs of the collector that died, and only these, as missing.
-//
-// A young graph does not lead collectors to each node. The server fetches what they do not find. So
-// the test repeats the run until the collectors have found all.
+// Two of a fleet's agents collect the logs of the others. In the full test, one of these two
+// collectors is killed as soon as it has collected some logs. Even so, the run has all logs of all
+// other agents, complete. The run names the logs of the collector that died, and only these, as
+// missing.
+// In a young graph, collectors may not find every node, and the server itself fetches the logs that
+// they do not find. So the test repeats the run until the collectors have found all nodes.
 func TestCollectors(t *testing.T) {
 	const records, shared = 5000, 100
 	nodes, kill := 5, false
