@@ -41,7 +41,8 @@ type SweepRequest struct {
 	Width     int  `json:"width,omitempty"`
 	NoQuiet   bool `json:"no_quiet,omitempty"` // do not wait for quiet moments
 
-	// Nodes names the nodes whose pairs are measured. If it is empty, all nodes are.
+	// Nodes names the nodes whose pairs are measured. If Nodes is empty, the pairs of all nodes
+	// are.
 	Nodes []string `json:"nodes,omitempty"`
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // An asker is a process in the hub's namespace that asks the server questions. The test process
-// cannot do that: all its ZeroMQ clients share one thread, which stays in the network namespace in
-// which it began, but each fleet has namespaces of its own.
+// cannot ask them itself, because each fleet has namespaces of its own: all ZeroMQ clients of a
+// process share one thread, and this thread stays in the network namespace in which it began.
 type asker struct {
 	process  *exec.Cmd
 	requests *json.Encoder

@@ -38,9 +38,9 @@ type Hop struct {
 }
 
 // An answer about one pair rests on the last evaluation of the fleet. The fleet is evaluated again
-// when the age of the last evaluation is more than evaluateAfter times the time that it took. So
-// questions about pairs cost at most a part of one core. The asker waits only for an evaluation
-// that is overdue.
+// when the age of the last evaluation is more than evaluateAfter times the time that this
+// evaluation took. So questions about pairs keep one core busy at most for a fixed part of the
+// time. An asker waits only for an evaluation that is overdue.
 const (
 	evaluateAfter = 20
 	youngEnough   = time.Second
@@ -93,9 +93,9 @@ func (q question) pairOf(m *Matrix, r PairRequest) {
 	})
 }
 
-// beside answers a question about a pair without the core, which may be busy, if the last
-// evaluation of the fleet is young enough. It returns false if it does not answer. Any goroutine
-// may call it.
+// beside answers a question about a pair without the core, because the core may be busy. This is
+// possible only if the last evaluation of the fleet is young enough. Otherwise beside returns false
+// and does not answer. Any goroutine may call it.
 func (s *Server) beside(in control.Incoming) bool {
 	ask, ok := in.Message.(*control.Ask)
 	m := s.core.evaluated.Load()

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// In a large fleet, the bound of any pair is there on demand, is true, and rests on measured pairs.
+// In a large fleet, the server computes the bound of any pair on demand. The bound is true, and
+// rests on measured pairs.
 func TestBoundOfAnyPair(t *testing.T) {
 	f := largeFleet(t, 18)
 	f.wantGraph(time.Minute)
@@ -49,7 +50,7 @@ func TestBoundOfAnyPair(t *testing.T) {
 	}
 }
 
-// A pair without new trains is not evaluated again, and one with new trains is.
+// A pair is evaluated again only if it has new trains.
 func TestPairsAreEvaluatedOnce(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)

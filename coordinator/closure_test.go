@@ -71,14 +71,14 @@ func closureBar(t *testing.T) (ratios []float64) {
 // honest nodes false, if their direct link is bad.
 func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 	const liar = "n01"
-	// In cycles. The lies are 23, 154 and 4 µs; a packet between two nodes takes 10 to 30 µs.
+	// These lies are in cycles: 23, 154 and 4 µs. A packet between two nodes takes 10 to 30 µs.
 	const off, far, shorter = 60_000, 400_000, 10_000
 	for name, test := range map[string]struct {
 		lies    map[string]int64 // the error of the liar's stamps for each peer, in cycles
 		matters bool             // with ThirdAny, the liar makes bounds of honest nodes false
 		named   bool             // the matrix names the liar
 	}{
-		// Shifted by the same number for all peers, a counter looks like an honest counter.
+		// If all peers see a counter shifted by the same number, it looks like an honest counter.
 		"alike to all": {
 			map[string]int64{"n00": off, "n02": off, "n03": off, "n04": off}, false, false},
 		"a little to one only": {map[string]int64{"n00": off}, true, false},

@@ -19,7 +19,7 @@ import (
 
 // A collection fetches a node's files into the run, one after another. The part of a file that has
 // arrived is stored in the server's state directory until the file is complete. If the node goes
-// away or the server restarts, fetching later continues at the end of that part.
+// away or the server restarts, the server later fetches only the rest of the file.
 type collection struct {
 	run     *run
 	node    string
@@ -48,8 +48,8 @@ const maxFetching = 32
 // own file may be intact.
 var errFetchAgain = errors.New("an earlier part of the file may be damaged")
 
-// collectAll fetches the files of all nodes that opened the run, of several nodes at the same time.
-// When all files are there, it completes the run.
+// collectAll fetches the files of all nodes that opened the run, from several nodes at the same
+// time. When all files have arrived, it completes the run.
 func (c *core) collectAll() {
 	r := c.run
 	var nodes []*node
@@ -333,8 +333,9 @@ func (c *core) kept(k *collection, f control.File, part string, err error) {
 // way.
 func (c *core) ended(k *collection) bool { return c.run != k.run || k.run.aborted }
 
-// slowest is the least number of bytes that a node must send in a minute of waiting for it. Without
-// this limit, a node that sends an endless file byte by byte would delay the run for ever.
+// slowest is the least number of bytes that a node must send in each minute that the server waits
+// for it. Without this limit, a node that sends an endless file byte by byte would delay the run
+// for ever.
 const slowest = 1 << 20
 
 // stalls returns the reason why fetching from a node must stop: the node sends too little, or the
@@ -378,7 +379,7 @@ func place(node, file string) string {
 	return ""
 }
 
-// isOf reports whether m says that the run has this file, but not whole.
+// isOf reports whether m says that the run has only a part of this file.
 func isOf(m runs.Missing, node string, f control.File) bool {
 	return m.Part == "node "+node &&
 		strings.HasPrefix(m.Reason, fmt.Sprintf("%s%q: ", notWhole, f.Path))

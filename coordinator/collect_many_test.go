@@ -14,8 +14,8 @@ import (
 )
 
 // The files of many nodes are fetched from a few nodes at a time, so that few answers are in
-// memory. If the server is restarted meanwhile, it goes on where it was. Slow nodes delay the
-// others little, and the run says which nodes' files it lacks.
+// memory. A server that is restarted meanwhile goes on where it was. Slow nodes delay the others
+// little, and the run says which nodes' files it lacks.
 func TestManyNodesAreCollectedInTurns(t *testing.T) {
 	seed.NotUnderRace(t, "the core runs on one goroutine")
 	nodes := 100

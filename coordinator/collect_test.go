@@ -145,7 +145,7 @@ func TestFilesOfANodeThatComesBack(t *testing.T) {
 	if len(missing) > 0 || whole != 6 {
 		t.Errorf("%d of 6 files are whole, missing: %v", whole, missing)
 	}
-	// The server tells the node to close the run twice, because the node may have missed the first
+	// The server orders the node twice to close the run, because the node may have missed the first
 	// order.
 	if n := len(c.opened); n != 3 || !c.opened[1].Close || !c.opened[2].Close {
 		t.Errorf("it was told %+v", c.opened)
@@ -440,8 +440,8 @@ func TestAnswersThatWereNotAskedFor(t *testing.T) {
 	}
 }
 
-// The server counts failed tries for each part separately. So it does not give up a node of which
-// some requests fail, as long as each part arrives after a few tries.
+// The server counts failed tries for each part separately. So it does not give up a node that fails
+// to answer some requests, as long as each part arrives after a few tries.
 func TestAPartIsAskedForAgain(t *testing.T) {
 	f, c, _ := opened(t)
 	parts := 0

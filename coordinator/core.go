@@ -40,7 +40,7 @@ type core struct {
 	// use, calls both functions immediately, one after the other.
 	background func(work func() error, done func(error))
 
-	// took returns how much time has passed since a given moment. The core charges that time to a
+	// took returns how much time has passed since a given moment. The core charges this time to a
 	// node's share (share.go). The default, which tests use, returns 0.
 	took func(began time.Time) time.Duration
 

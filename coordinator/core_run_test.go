@@ -85,8 +85,8 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	for _, p := range pairs {
 		all += p.Trains()
 		// Each of two sweeps gives a pair four trains. In the other 30 s of the open run, the 12
-		// directions share 2,000 exchanges a second. The test requires fewer trains than this rate
-		// gives, because nodes ran no trains while they looked for the restarted server.
+		// directions share 2,000 exchanges a second. The test requires fewer trains than that,
+		// because nodes run no trains while they look for the restarted server.
 		if p.Trains() < 300*f.config.Budget/2000 {
 			t.Errorf("%s with %s has %d trains", p.A.Name, p.B.Name, p.Trains())
 		}

@@ -138,9 +138,9 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 	}
 }
 
-// While the server itself is busy for a long time, it handles no messages. It does not take that
-// time for silence of the nodes, and declares no node dead. Soon afterwards it finds the nodes that
-// are really gone.
+// While the server itself is busy for a long time, it handles no messages. Afterwards it must not
+// think that the nodes were silent, and must declare no node dead. Soon it must notice the nodes
+// that are really gone.
 func TestTheServersOwnWorkIsNotSilence(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -195,8 +195,8 @@ func TestNodesThatJoinAreMeasured(t *testing.T) {
 	}
 }
 
-// wantPairs checks how many pairs are kept in memory, and that a server that starts now would know
-// those of the present epochs. If pairs of ended epochs stayed, their number would grow without
+// wantPairs checks how many pairs are kept in memory, and that a restarted server would know the
+// pairs of the present epochs. If pairs of ended epochs stayed, their number would grow without
 // limit.
 func (f *fleet) wantPairs(n int) {
 	f.t.Helper()

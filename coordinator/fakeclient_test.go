@@ -52,7 +52,7 @@ type fakeClient struct {
 	lie       func(peer string) (off, shorter int64)
 	overRun   *control.Frequency // sent when a run is closed
 
-	// slow delays the answers about files and tables. If the field instead is set, it replaces
+	// slow delays the answers about files and tables. If the function instead is not nil, it makes
 	// these answers.
 	slow    time.Duration
 	instead func(answer control.Message) control.Message

@@ -113,8 +113,8 @@ func (c *core) stepGather() {
 	}
 }
 
-// noteGathered notes which nodes' logs a collector has. A collector shows the files of a node only
-// when it has all of them.
+// noteGathered notes which nodes' logs a collector has. A collector lists the files of a node only
+// when it has all files of that node.
 func (c *core) noteGathered(g *gathering, by string, files []control.File) {
 	all := map[string][]control.File{}
 	for _, f := range files {

@@ -80,8 +80,8 @@ func (c *core) large() bool {
 	return c.moreThan(c.config.AllPairs, (*node).takesPart)
 }
 
-// moreThan reports whether more nodes than a given number satisfy a condition. It looks at no more
-// nodes than it must.
+// moreThan reports whether more nodes than a given number satisfy a condition. It stops as soon as
+// it knows the answer.
 func (c *core) moreThan(most int, counts func(*node) bool) bool {
 	n := 0
 	for _, node := range c.nodes {
@@ -145,8 +145,8 @@ func (c *core) tellMember(n *node) {
 	})
 }
 
-// contacts returns some members of the graph. A node that is told of no other begins a graph of its
-// own. So if no member is known to be alive, contacts returns former ones.
+// contacts returns some members of the graph. If no member is known to be alive, it returns former
+// members, because a node without contacts would begin a graph of its own.
 func (c *core) contacts(n *node) (names []string) {
 	const tries = 4 * maxContacts // some tries draw a node that was drawn before
 	for try := 0; try < tries && len(names) < maxContacts && len(c.members) > 0; {
@@ -207,10 +207,10 @@ func (c *core) talksTo(n *node) (all []*node) {
 	return all
 }
 
-// talks returns the nodes that a node must probe because tuples may travel between them and it. If
-// both nodes of a pair report the connection, only the one whose name comes first probes the other.
-// The result also has nodes with which the given node shared tuples in earlier runs, as far as
-// there is room.
+// talks returns the nodes that a given node must probe because tuples may travel between it and
+// them. If both nodes of a pair report the connection, only the node whose name comes first probes
+// the other. If there is room, the result also has nodes with which the given node shared tuples in
+// earlier runs.
 func (c *core) talks(n *node) (all []*node) {
 	connected := c.talksTo(n)
 	for _, other := range connected {

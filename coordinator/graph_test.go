@@ -81,7 +81,7 @@ func (m *fakeMember) Send(to overlay.Name, msg overlay.Message) {
 	})
 }
 
-// watch makes sure that the node's next Tick comes in time, and reports its neighbours.
+// watch makes sure that the node's next Tick is called in time, and reports the node's neighbours.
 func (m *fakeMember) watch() {
 	outs, _ := m.node.Neighbours()
 	names := []string{}
@@ -191,7 +191,7 @@ func TestLargeFleetMeasuresNeighbours(t *testing.T) {
 	f.wantRelated()
 }
 
-// runPairs returns what the open run has of each pair.
+// runPairs returns the pairs of the open run, with their trains.
 func (f *fleet) runPairs() []*tscratio.Pair {
 	f.t.Helper()
 	if err := f.core.save(); err != nil {
@@ -249,8 +249,9 @@ func (f *fleet) wantRelated() {
 	}
 }
 
-// If a node joins a large fleet, only its own edges are measured, and those edges that were moved
-// to make room for it. The graph outlives a restart of the server and the death of a node.
+// If a node joins a large fleet, the server measures only the node's own edges, and the edges that
+// were moved to make room for the node. The graph outlives a restart of the server and the death of
+// a node.
 func TestLargeFleetChanges(t *testing.T) {
 	const nodes = 16
 	f := largeFleet(t, nodes)
@@ -262,8 +263,8 @@ func TestLargeFleetChanges(t *testing.T) {
 	f.clients["late"].connect()
 	f.wantGraph(time.Minute)
 	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
-	// Each edge of the new node may move another edge, so up to twice as many edges are new as the
-	// node has. Each edge is probed in both directions.
+	// Each edge of the new node may move one other edge. So the number of new edges is at most
+	// twice the number of the node's edges. Each edge is probed in both directions.
 	if n := len(f.probed); n == 0 || n > 2*4*f.config.Degree {
 		t.Errorf("%d directions were probed because one node joined", n)
 	}
@@ -350,8 +351,8 @@ func TestLargeFleetMeasuresWhereTrafficGoes(t *testing.T) {
 		t.Errorf("%v got no trains in the run", key)
 	}
 
-	// If a node goes, new orders are only sent to nodes that had to probe this node, or that this
-	// node had to probe.
+	// If a node goes, the server sends new orders only to nodes that had to probe this node, and to
+	// nodes that this node had to probe.
 	before := map[string]*control.Probing{}
 	for name, c := range f.clients {
 		before[name] = c.probing

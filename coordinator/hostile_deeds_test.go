@@ -19,8 +19,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// trains makes trains. Each train alone looks plausible. The peer's stamps are true. The hostile
-// member's own stamps are shifted, or run at another rate, or are too narrow.
+// trains reports false trains, each of which looks plausible by itself. The stamps of the peer are
+// true. The stamps of the hostile member are shifted, or run at another rate, or are too narrow.
 func (h *hostile) trains(r *rand.Rand, peer string, trains, exchanges int) (out []control.Train) {
 	own, other := h.line(h.job.Node.Name), h.line(peer)
 	lie := []int64{0, 300, -300, 100_000, -100_000, 1 << 40}[r.IntN(6)]
@@ -63,8 +63,8 @@ func (h *hostile) lies() (err error) {
 }
 
 // liesOfNoEnd reports trains that the member cannot have run: with itself, with an unknown node,
-// and between two other nodes. In trains between two others, every field that could name the
-// reporting node names another one.
+// and between two other nodes. A train between two other nodes names the member in none of its
+// fields.
 func (h *hostile) liesOfNoEnd() (err error) {
 	self := hostilePeer{Name: h.job.Node.Name, Epoch: h.epoch}
 	h.send(0, h.reportOf(self, h.trains(h.rand, self.Name, 3, 10)))

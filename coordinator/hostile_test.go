@@ -181,8 +181,8 @@ func TestARunIsAborted(t *testing.T) {
 	}
 }
 
-// When a run is aborted, the files that are just being moved into it still arrive whole. No other
-// files are moved into it.
+// If files are being moved into a run at the moment when the run is aborted, these files still
+// arrive whole. No other files are moved into the run.
 func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
 	f, _, _ := opened(t)
 	var then []func()

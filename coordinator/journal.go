@@ -15,9 +15,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The journal contains what the server knows of nodes and pairs (FORMAT.md). Changes are appended
-// to it. When it has become much longer than the state that it describes, the server writes a new
-// one.
+// The journal contains what the server knows of nodes and pairs (FORMAT.md). The server appends
+// each change to it. When the journal has become much longer than the state that it describes, the
+// server writes a new one.
 
 const journalFile = "journal"
 
@@ -153,9 +153,9 @@ func (c *core) save() error {
 	return nil
 }
 
-// A journal is written anew when it has at least minJournal bytes, and also at least longJournal
-// times as many as when it was last written anew. So in the long run, rewriting costs a fixed part
-// of appending.
+// The server writes a new journal when the present one has at least minJournal bytes, and is at
+// least longJournal times as long as when it was new. So in the long run, rewriting costs at most a
+// fixed part of what appending costs.
 const (
 	minJournal  = 4 << 20
 	longJournal = 3
@@ -265,8 +265,8 @@ func (c *core) restoreBlock(content []byte, nodes map[string]notedNode) error {
 	return nil
 }
 
-// restorePair applies a line and the pair after it. If the parameter more is true, the trains in
-// the block are added to those that are known. Otherwise they replace the known ones.
+// restorePair applies a block with a line and a pair. If more is true, the trains in the block are
+// added to the trains that are known. Otherwise they replace the known trains.
 func (c *core) restorePair(text []byte, more bool) error {
 	line, data, _ := bytes.Cut(text, []byte("\n"))
 	var n notedPair

@@ -19,7 +19,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// openAt returns the core of a server that starts with a copy of a state, and what it logs.
+// openAt returns the core of a server that starts with a copy of a state, and what this server
+// logs.
 func openAt(t *testing.T, config Config, dir string) (*core, string) {
 	t.Helper()
 	store, err := OpenStore(dir, t.TempDir())
@@ -87,9 +88,9 @@ func measured(t *testing.T) *fleet {
 	return f
 }
 
-// A server may be killed after any byte that it writes. The next server starts with what was
-// written before. It says what it cuts off. If the trains of a report are lost, that server does
-// not know the report.
+// A server may be killed after any byte that it writes. The next server starts with the complete
+// blocks, and logs what it cuts off. If the trains of a report are lost, the next server does not
+// know the report.
 func TestServerIsKilledAtAnyByte(t *testing.T) {
 	f := measured(t)
 	path := filepath.Join(f.store.dir, journalFile)
@@ -303,7 +304,8 @@ func FuzzRestoreBlock(f *testing.F) {
 	})
 }
 
-// Users see the paths of runs, and work in other directories. So these paths are absolute.
+// Users see the paths of runs, and may work in another directory than the server's. So these paths
+// are absolute.
 func TestPathsOfRunsAreAbsolute(t *testing.T) {
 	t.Chdir(t.TempDir())
 	store, err := OpenStore("state", "runs")

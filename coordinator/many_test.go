@@ -16,7 +16,7 @@ import (
 )
 
 // manyPairs makes a core with many nodes. Each node was measured with about eight others for a
-// minute. All counters run at the same rate, and differ by an offset.
+// minute. All counters run at the same rate, and differ only by offsets.
 func manyPairs(t testing.TB, nodes int) *core {
 	t.Helper()
 	store, err := OpenStore(t.TempDir(), t.TempDir())

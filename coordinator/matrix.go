@@ -132,7 +132,7 @@ type fleetCopy struct {
 // much, and hardly narrow the bound in the middle of the newest train.
 const largeTrains = 8
 
-// largeExact is the number of these trains for whose time the relations are exact: the newest ones.
+// largeExact is the number of newest trains for whose time the relations are computed exactly.
 // Nobody asks a server about earlier readings.
 const largeExact = 2
 
@@ -191,7 +191,7 @@ func (c *core) fleetCopy() *fleetCopy {
 	return s
 }
 
-// maxNeverMeasured is the largest number of never measured pairs that a matrix lists. 12,000 new
+// maxNeverMeasured is the largest number of pairs that a matrix lists as never measured. 12,000 new
 // nodes would have 72 million such pairs.
 const maxNeverMeasured = 1000
 
@@ -282,7 +282,7 @@ func (c *core) evaluateFleet() {
 }
 
 // evaluate computes the relations of every pair in both directions, and their closure over the
-// fleet. It does not evaluate a pair again that has got no new trains.
+// fleet. If a pair has no new trains, it uses the pair's last evaluation.
 func (s *fleetCopy) evaluate() *Matrix {
 	began := time.Now()
 	m := &s.matrix

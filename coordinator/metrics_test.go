@@ -31,7 +31,8 @@ func listening(t *testing.T) (*Server, *control.Server) {
 	return s, link
 }
 
-// If the server ends while a scraper waits for a matrix, the scraper gets none and waits no longer.
+// If the server ends while a scraper waits for a matrix, the scraper stops waiting and gets no
+// matrix.
 func TestMatrixEndsWithTheServer(t *testing.T) {
 	s, _ := listening(t)
 	begun := make(chan struct{})
@@ -56,7 +57,7 @@ func TestMatrixEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// A program can register a server's metrics before the server runs.
+// A program can register a server's metrics before it calls Run.
 func TestMetricsAreGatheredFromARunningServer(t *testing.T) {
 	s, link := listening(t)
 	registry := prometheus.NewRegistry()

@@ -182,15 +182,15 @@ func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, er
 				r.Name, c.now().Sub(old.heard).Round(time.Millisecond), c.config.Dead)
 		}
 	}
-	if old.share.wait(c.now()) > 0 || !old.share.take(c.now(), registerTakes) {
+	if old.share.wait(c.now()) > 0 || !old.share.spend(c.now(), registerTakes) {
 		return control.NotNow, fmt.Errorf("node %q took more of the server's time than its share: "+
 			"come back in %v", r.Name, old.share.wait(c.now()).Round(time.Second))
 	}
 	return 0, nil
 }
 
-// newNode returns a node that registers. If a node registered earlier under the same name (old),
-// the new node takes over what is still true of the old one.
+// newNode returns a node that registers. If a node (old) registered earlier under the same name,
+// the new node takes over everything that is still true of the old one.
 func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *node {
 	n := &node{
 		registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(),
@@ -222,8 +222,8 @@ func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *nod
 
 // mayBe returns the reason why a node must not register with a key, or nil. Each node has its own
 // key. Otherwise one machine could register as two nodes, whose lies would agree. By default, two
-// third nodes that agree can narrow a bound, so such lies would be dangerous. If the server uses no
-// keys, any client may register under any name.
+// third nodes that agree can narrow the bound of a pair, so lies that agree could make a bound
+// false. If the server uses no keys, any client may register under any name.
 func (c *core) mayBe(name string, key control.Key) error {
 	if key.Public == "" {
 		return nil
@@ -242,9 +242,10 @@ func (c *core) mayBe(name string, key control.Key) error {
 	return nil
 }
 
-// heardOf records that the server heard from a node. Sweeps leave out a node that is mute. If the
-// node was mute only because it had been silent, it is no longer mute. If it left two requests in a
-// row unanswered, it stays mute until it answers one, or until the next sweep tries it again.
+// heardOf records that the server heard from a node. Sweeps leave out a node that is marked as
+// mute. A node that was marked because it had been silent is no longer mute now. A node that was
+// marked because it left two requests in a row unanswered stays mute until it answers a request, or
+// until the next sweep tries it again.
 func (c *core) heardOf(n *node) {
 	n.heard = c.now()
 	if n.late < 2 {
@@ -291,9 +292,9 @@ func (c *core) buryTheDead() {
 	}
 }
 
-// wasBusy tells the core for how long it handled no message. Messages that arrived in that time are
-// still queued. So the core does not take that time for silence of nodes, nor for a delay of
-// answers.
+// wasBusy tells the core for how long it handled no message. Messages that arrived in this time are
+// still queued. So the core does not count this time when it judges how long a node was silent, or
+// how late an answer is.
 func (c *core) wasBusy(d time.Duration) {
 	if d < c.config.Heartbeat {
 		return
@@ -386,10 +387,9 @@ func (k pairKey) has(name string) bool { return k.a == name || k.b == name }
 
 func (k pairKey) names() [2]string { return [2]string{k.a, k.b} }
 
-// forgetStrangers drops pairs on disk that have an unknown node. Such pairs exist in two cases. In
-// the first, the server died while it was forgetting the node. In the second, it died after it had
-// written the pair and before it wrote the node. It had then not acknowledged the pair's trains, so
-// the node reports them again.
+// forgetStrangers drops pairs on disk that have an unknown node. Either the server died while it
+// was forgetting the node, or it died after it had written the pair and before it wrote the node.
+// In the second case it had not acknowledged the pair's trains, so the node reports them again.
 func (c *core) forgetStrangers() error {
 	var err error
 	for _, key := range c.sortedPairs(nil) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// sortedPairs returns the keys of a map in order. A key is two nodes' names.
+// sortedPairs returns the keys of a map in order. A key is the names of two nodes.
 func sortedPairs[V any](m map[[2]string]V) [][2]string {
 	keys := make([][2]string, 0, len(m))
 	for k := range m {

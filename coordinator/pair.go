@@ -40,9 +40,9 @@ type pair struct {
 	complaintAt  time.Time
 }
 
-// maxLiveBytes is the greatest length of a pair's newest trains, as Encode writes them, once the
-// method shorten has dropped older ones. Before that, they may be up to one and a half times as
-// long, plus one report.
+// maxLiveBytes is the greatest length, in Encode's format, of the trains that the method shorten
+// leaves of a pair. Until shorten drops trains, they may be up to one and a half times as long,
+// plus one report.
 const maxLiveBytes = 16 << 10
 
 // pairOf returns the pair of two nodes in their present epochs.
@@ -72,8 +72,9 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 	return p, nil
 }
 
-// widen combines all descriptions of each node's counter in its present epoch into one with the
-// largest quantum and core slack. All pairs then use this description, also for earlier trains.
+// widen combines all descriptions of a node's counter in its present epoch into one description
+// with the largest quantum and core slack, for each of the given nodes. All pairs then use this
+// description, also for earlier trains.
 func (c *core) widen(nodes ...*node) {
 	type counter struct{ name, epoch string }
 	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
@@ -191,9 +192,10 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	}
 }
 
-// distrust drops all trains that the server keeps of a pair, because the pair's nodes do not really
-// share the clock that they are said to share. Nobody knows which constraints rest on this clock.
-// If a run takes the pair, the run notes why its relation may be false.
+// distrust drops all trains that the server keeps of a pair. It is called when the pair's nodes do
+// not really share the clock that they are said to share, because nobody knows which constraints
+// rest on this clock. If the pair belongs to a run, the run notes why the pair's relation may be
+// false.
 func (c *core) distrust(p *pair, what string) {
 	c.log.Warn("a shared clock contradicts packets", "a", p.key.a, "b", p.key.b, "what", what)
 	p.complaint, p.complaintAt = what, c.now()
@@ -276,8 +278,8 @@ func (c *core) shorten(p *pair) {
 	p.live.KeepNewest(most, maxLiveBytes)
 }
 
-// relations computes the relations of a pair in both directions, for readings since the newest
-// trains. newest is the number of these trains.
+// relations computes the relations of a pair in both directions, for readings since the beginning
+// of its newest trains. The parameter newest is the number of these trains.
 func relations(p *tscratio.Pair, newest int) (both []*tscratio.Relation, err error) {
 	for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
 		r, err := p.RelateNewest(side, p.Declared.Wander, newest)

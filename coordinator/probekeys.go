@@ -10,17 +10,17 @@ import (
 
 // Keys authenticate probes. The server draws a secret for each node and sends it only to that node.
 // Each other node that probes this node gets a key of its own, which is derived from the secret. So
-// a node cannot know the key between two other nodes. A new secret invalidates all keys for probing
-// the node that owns it.
+// a node cannot know the key between two other nodes. When a node gets a new secret, all keys for
+// probing this node become invalid.
 
 const (
 	// secretLife is the time after which a node gets a new secret. The previous secret stays valid
 	// for as long again, so a key is valid for at most twice this time.
 	secretLife = 10 * time.Minute
 
-	// settleKeys is how long the server waits, after a node accepted a new secret, before it sends
-	// probers new keys. In this time the other nodes accept their new secrets too, so each prober
-	// gets all its new keys at once.
+	// settleKeys is how long the server waits, after a node has accepted a new secret, before it
+	// sends new keys to probers. During this wait the other nodes accept their new secrets, too. So
+	// each prober gets all its new keys at once.
 	settleKeys = 100 * time.Millisecond
 )
 
@@ -118,8 +118,8 @@ func (c *core) takesSecret(n *node, s minrtt.Secret) {
 }
 
 // revoked does what is necessary when a client's key is taken off the list of accepted keys. It
-// marks the client's node as gone. It also gives every other node a new secret. This invalidates
-// all earlier probe keys, because the client may have passed on its own.
+// marks the client's node as gone. It also gives every other node a new secret, so that all earlier
+// probe keys become invalid: the client may have passed on its keys.
 func (c *core) revoked(in control.Incoming) {
 	if n := c.peers[in.Peer]; n != nil {
 		c.gone(n, "its key was taken off the list")

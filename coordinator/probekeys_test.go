@@ -40,8 +40,8 @@ func (a *fakeAnswerer) answers(key minrtt.Key) bool {
 	return known && s.Key(key.Prober) == key && (!ends || a.f.time <= end)
 }
 
-// answered reports whether one client (to) answers probes under a key that another client (from)
-// has. It also records that from has the key.
+// answered reports whether the client to answers probes under a key that the client from has. It
+// also records that from has the key.
 func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	key, err := minrtt.DecodeKey(encoded)
 	if err != nil {
@@ -139,7 +139,7 @@ func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
 	f.wantKeys(0)
 }
 
-// If a node takes its new secret late, other nodes use keys from its previous secret until then.
+// If a node accepts its new secret late, other nodes use keys from its previous secret until then.
 func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	f := newFleet(t, testConfig(), names(3)...)

@@ -105,7 +105,7 @@ func startRealFleet(t *testing.T, r *rand.Rand, nodes int, graph bool) *realFlee
 		node.Name, node.Epoch = name, "virtual-1"
 		node.Quantum_cycles = virtual.Quantum_cycles(clocks.Counter, id.Node.Quantum_cycles)
 		// A virtual counter may run a little faster than this machine's counter. Then the same core
-		// slack is a larger number of its cycles.
+		// slack is more cycles of the virtual counter.
 		node.CoreSlack_cycles += node.CoreSlack_cycles/50 + 2
 		f.clients = append(f.clients, &realClient{truth: truth, job: job{
 			Address: f.address(), Key: f.keyFile(name + ".secret"),
@@ -212,8 +212,8 @@ func (f *realFleet) end() {
 // restarted meanwhile.
 func (f *realFleet) question(what string, argument, result any) {
 	f.t.Helper()
-	// The limit of a try doubles after each try. The first is short, because a server that is
-	// killed meanwhile never answers; a slow server answers a later try.
+	// The time limit doubles from one try to the next. The first limit is short, because a server
+	// that is killed meanwhile never answers. A slow server answers a later try.
 	limit := 3 * time.Second
 	for end := time.Now().Add(time.Minute); ; limit *= 2 {
 		answer, err := f.asker.ask(what, argument, limit)

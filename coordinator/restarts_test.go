@@ -144,7 +144,7 @@ func (f *fleet) outside(key pairKey, p *tscratio.Pair, queries int) (outside int
 		if err != nil {
 			f.t.Fatalf("%v: %v", key, err)
 		}
-		// The reading y may be before B's first one, so the differences are signed.
+		// The reading y may be lower than B's first reading, so the differences are signed.
 		truth := a.offset + uint64(int64(float64(int64(y-b.offset))/b.rate*a.rate))
 		const slop = 8 // rounding in float64, in cycles
 		if truth+slop < at.Lo || truth > at.Hi+slop {
@@ -206,7 +206,7 @@ func simulatedRestarts(t *testing.T, perPair int) heldRun {
 
 // Each new process of a node measures the node's quantum and core slack again. Within an epoch the
 // counter stays the same, so the largest values that any process reported hold for all trains of
-// the epoch. This is also true of the trains of a run.
+// the epoch, in the server and in a run.
 func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300

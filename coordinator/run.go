@@ -45,8 +45,8 @@ type run struct {
 	fetching int                 // nodes whose turn it is; at most maxFetching
 	turns    []func(over func()) // what waits for a turn
 
-	// While completing is true, another goroutine makes the run's relations, and only it may use
-	// draft. In that time, status is the run's state.
+	// While completing is true, another goroutine makes the run's relations, and only that
+	// goroutine may use draft. Meanwhile, status has the run's state.
 	completing bool
 	status     *RunStatus
 
@@ -55,8 +55,8 @@ type run struct {
 	channels map[string]int  // by node that closed the run: how many channels it logged
 	silent   map[string]bool // nodes that have no log to send
 
-	// back is the time until which the run waits, after a restart of the server, for nodes to
-	// return. A sweep before that time would find no node. It is zero if the run does not wait.
+	// back is the time until which the run waits for nodes to return after a restart of the server.
+	// A sweep before this time would find no node. If the run does not wait, back is zero.
 	back time.Time
 }
 
@@ -86,8 +86,8 @@ type RunStatus struct {
 	Problem string               `json:"problem,omitempty"`
 }
 
-// gathers reports whether new trains belong to the run. They do not if the run is only collected
-// once more (again).
+// gathers reports whether new trains belong to the run. If the run is only collected once more
+// (again), they do not.
 func (r *run) gathers() bool { return !r.again }
 
 func (r *run) name() string { return r.named }

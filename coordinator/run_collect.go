@@ -210,8 +210,8 @@ func (c *core) abortRun() error {
 		c.targetsChanged()
 		c.endRun()
 		for _, n := range c.sorted() {
-			// A node may have opened the run although its answer that says so is still on the way.
-			// So all nodes are told to close it.
+			// A node may have opened the run although its answer is still on the way. So all nodes
+			// are told to close the run.
 			if n.alive() && n.can(control.CanRun) {
 				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit,
 					closingRun, func(control.Message, error) {})
@@ -224,9 +224,10 @@ func (c *core) abortRun() error {
 	return nil
 }
 
-// noteSilent notes whether a node has no log of the run. Both the list of the node's files and the
-// number of channels that the node named when it closed the run must say so. After a restart the
-// server no longer knows this number. Then the list must come from the node itself.
+// noteSilent notes whether a node has no log of the run. This needs two witnesses: the list of the
+// node's files, and the number of channels that the node named when it closed the run. After a
+// restart the server no longer knows this number. Then the list suffices if it comes from the node
+// itself.
 func (r *run) noteSilent(k *collection, files []control.File) {
 	channels, known := r.channels[k.node]
 	r.silent[k.node] = channels == 0 && (known || k.from == "") &&

@@ -31,8 +31,9 @@ type Server struct {
 	matrixAt time.Time
 }
 
-// GCPercent is the GOGC for a program whose main task is a Server. The trains of a large fleet take
-// most of the memory and stay for long. With the default, as much memory again would be garbage.
+// GCPercent is the GOGC value for a program whose main task is a Server. The trains of a large
+// fleet take most of the memory and stay for long. With Go's default value, the program would need
+// as much memory again for garbage.
 const GCPercent = 50
 
 // NewServer makes a server of a core and a link. The caller must call Run.
@@ -162,9 +163,8 @@ func (b *backlog) remove(bytes int64) {
 	}
 }
 
-// dueTime says when the core's tick is due. To find that out, the core needs some time for each
-// node. So dueTime asks the core only now and then, and spends at most a fiftieth of the time on
-// that.
+// dueTime says when the core's tick is due. The core needs some time for each node to compute this.
+// So dueTime asks the core only now and then, and spends at most a fiftieth of the time on asking.
 type dueTime struct {
 	due   time.Time
 	again time.Time // when to ask the core again

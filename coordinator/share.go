@@ -17,11 +17,11 @@ type share struct {
 
 const (
 	// shareOf limits a node to one tenth of the server's time in the long run. In an ordinary run,
-	// a node's trains use a hundredth of that tenth.
+	// a node's trains use a hundredth of what the node may use.
 	shareOf = 10
 
-	// shareMost is the most time that a node may use at once. A node may need this much time after
-	// an hour without the server, when it reports everything that it measured in that hour.
+	// shareMost is the most time that a node may use at once. A node needs this much time when it
+	// reports everything that it measured in an hour without the server.
 	shareMost = 20 * time.Second
 
 	// messageTakes is the least time that the server charges for a message. It covers the link's
@@ -30,8 +30,8 @@ const (
 	registerTakes = 200 * time.Millisecond
 )
 
-// take charges some time to the node, and reports whether the node stays within its share.
-func (s *share) take(now time.Time, d time.Duration) bool {
+// spend charges some time to the node, and reports whether the node stays within its share.
+func (s *share) spend(now time.Time, d time.Duration) bool {
 	s.taken, s.at = s.now(now)+d, now
 	s.over = s.taken > shareMost
 	return !s.over
@@ -53,7 +53,7 @@ func (s *share) wait(now time.Time) time.Duration {
 // charge adds the time since began to a node's share. If the node has used too much, the core ends
 // its registration. When the node returns later, it repeats the reports that were not acknowledged.
 func (c *core) charge(n *node, began time.Time) {
-	if !n.alive() || n.share.take(c.now(), max(messageTakes, c.took(began))) {
+	if !n.alive() || n.share.spend(c.now(), max(messageTakes, c.took(began))) {
 		return
 	}
 	why := fmt.Sprintf("took more of the server's time than its share: come back in %v",

@@ -42,8 +42,8 @@ func (f *fleet) pairOf01() *pair {
 	return nil
 }
 
-// What both nodes saw narrows the bound of the pair, whichever of the two nodes reports it. The
-// pair says on how many such moments its bound rests.
+// When both nodes see the shared clock, the bound of the pair becomes narrower, whichever of the
+// two nodes reports what they saw. The pair says on how many such meetings its bound rests.
 func TestMeetingsNarrow(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)

@@ -36,7 +36,7 @@ type sweep struct {
 	// failed lists, for each node, the peers with which trains failed in the present pass. Either
 	// node of such a pair may be to blame. So in the first pass, the sweep postpones the other
 	// pairs of both nodes to the next pass. In a later pass, the sweep skips the other pairs of a
-	// node that failed with two peers and succeeded with none.
+	// node whose trains failed with two peers and succeeded with none.
 	failed    map[string]map[string]bool
 	succeeded map[string]bool
 

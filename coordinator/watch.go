@@ -66,8 +66,8 @@ const (
 	// watchEvery is the least time between two orders to the nodes.
 	watchEvery = 400 * time.Millisecond
 
-	// watchEvents is the largest number of sampled events that all nodes together send in a second.
-	// But each node may always send leastWatchEvents.
+	// watchEvents is the largest number of sampled events that all nodes together should send in a
+	// second. But each node may always send leastWatchEvents.
 	watchEvents      = 5000
 	leastWatchEvents = 100
 

@@ -27,7 +27,7 @@ func (f *fleet) watch(r WatchRequest) *WatchAnswer {
 	return answered[*WatchAnswer](f.t, f.ask(AskWatch, r))
 }
 
-// tells sends the server a Sample of a node.
+// tells sends the server a Sample from this client's node.
 func (c *fakeClient) tells(number uint64, events int) {
 	m := &control.Sample{
 		Stream: "s", Number: number, Epoch: c.register.Epoch,
@@ -53,8 +53,9 @@ func TestNobodyWatches(t *testing.T) {
 	}
 }
 
-// The server orders all nodes that can send Samples to send them, but only while a client asks. The
-// order that an answer names was sent only after the question had arrived.
+// The server orders nodes to send Samples only while a client asks, and then orders all nodes that
+// can send them. The order that an answer names is one that the server sent after the question had
+// arrived.
 func TestNodesAreOrderedWhileSomebodyWatches(t *testing.T) {
 	f := watchedFleet(t)
 	begun := f.time
