@@ -108,7 +108,7 @@ type postponed struct {
 	again time.Duration // when to try it again
 	isNew bool          // see Drainer.open
 
-	// These are set only if there is no room for the ring:
+	// The following fields are set only if there is no room for the ring:
 	why     error
 	process process
 	bytes   int64

@@ -184,8 +184,8 @@ func TestRoomIsShared(t *testing.T) {
 	}
 }
 
-// A process opens its rings one after the other. Each time, the drainer looks anew at which files
-// the process has open, so no ring seems to belong to another process.
+// A process opens its rings one after the other. For each ring, the drainer checks again which
+// files the process has open, so no ring is attributed to another process.
 func TestLaterRingsAreVouchedFor(t *testing.T) {
 	r := newRig(t, Options{})
 	r.d.room.rings = 10

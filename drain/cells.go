@@ -194,9 +194,9 @@ func (p *sampler) stop(s *source) {
 	s.sampling = nil
 }
 
-// sweepTries is how many times sweep reads the counts. It uses the quickest reading: if the thread
-// loses its core during a reading, that reading takes long, and it is uncertain when the counts
-// were true.
+// sweepTries is how many times sweep reads the counts. It uses the quickest of these attempts: if
+// the thread loses its core during an attempt, the attempt takes long, and it is uncertain at which
+// moment the counts were true.
 const sweepTries = 3
 
 // sweep takes the samples that are due, and returns the time when the next samples are due.

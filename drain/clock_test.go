@@ -33,8 +33,8 @@ func TestClockThatIsSet(t *testing.T) {
 		binary.LittleEndian.PutUint32(b[identity:],
 			crc32.Checksum(b[:identity], crc32.MakeTable(crc32.Castagnoli)))
 		patch(t, c.Path(), 0, b)
-		// The wall clock also determines the directory's modification time, by which the drainer
-		// notices that a file came.
+		// The wall clock also determines the directory's modification time, from which the drainer
+		// learns that there is a new file.
 		if err := os.Chtimes(r.rings, opened, opened); err != nil {
 			t.Fatal(err)
 		}

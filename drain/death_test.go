@@ -152,7 +152,7 @@ func (s *story) check() error {
 		id, row := uint64(0), uint64(0)
 		for _, got := range ids {
 			id += gaps[row]
-			// In a flight recorder's log, missing rows have sequence numbers, too.
+			// In a flight recorder's log, missing rows also count as rows.
 			for name == "recorder/x" && gaps[row] > 0 {
 				row += gaps[row]
 				id = row

@@ -14,11 +14,10 @@
 // continues after it. No other state is stored.
 //
 // # Cost
-//
 // Memory: [WorkerBytes] for each worker, and the shared memory of the rings. Each ring takes some
-// kilobytes. It also takes 64 bytes for each block of its log that is not yet in an index; there
-// are at most about 4,000 such blocks. Memory does not grow with the number of waiting records: if
-// the disk is slower than the programs, the rings fill, and their policies decide what happens.
+// kilobytes, and 64 bytes for each block of its log that is not yet in an index. There are at most
+// about 4,000 such blocks. Memory does not grow with the number of waiting records: if the disk is
+// slower than the programs, the rings fill, and their policies decide what happens.
 //
 // Processor: a worker looks at a ring before a quarter of the ring can fill at the highest recent
 // rate, and at the latest after Options.Poll. If no records arrive in any of its rings, the worker

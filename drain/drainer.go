@@ -404,7 +404,7 @@ func (d *Drainer) gone(s *source) {
 	d.mapped -= s.header.MappedBytes()
 }
 
-// The method closed notes the error with which the draining of a source ended, if there is one.
+// The method closed notes the error, if any, with which the draining of a source ended.
 func (d *Drainer) closed(s *source, err error) {
 	if err == nil {
 		return

@@ -236,7 +236,7 @@ func TestDropsAreAccountedForByRange(t *testing.T) {
 }
 
 // A range of drops counts the events that a program dropped at one place in the ring. While the
-// program lives, the drainer takes a range only after the range can no longer grow.
+// program lives, the drainer logs a range only after the range can no longer grow.
 func TestARangeOfDropsIsTakenWhenItIsOver(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1Ki"})

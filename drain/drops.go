@@ -17,12 +17,12 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	n := len(ranges)
 	leftAt := uint64(noPlace)
 	if n > 0 && now != dead {
-		// A range that is not the newest is complete. The newest range grows while its place is the
-		// tail. Usually it is complete once the tail has moved. There are two exceptions, in which
-		// it is complete only when there is a newer range. First, if there are many writers, one
-		// that loaded the old tail may still extend the range. Second, if the ring's table of
-		// ranges was full, the program could not begin a new range, and extended the newest one
-		// after the tail had moved.
+		// All ranges but the newest are complete. The newest range grows while its place is the
+		// tail. Usually it is complete when the tail has moved. In two cases, it is complete only
+		// when there is a newer range. First, if there are many writers, a writer that loaded the
+		// old tail may still extend the range. Second, if the ring's table of ranges was full, the
+		// program could not begin a new range, so it extended the newest one even after the tail
+		// had moved.
 		newest := ranges[n-1].At
 		passes := !s.header.ManyWriters && !p.mayHaveBeenFull(p.drops+uint64(n))
 		if !passes || state.Tail <= newest {
@@ -61,11 +61,11 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 
 // mayHaveBeenFull reports whether the program may have found the ring's table of ranges full since
 // it began its newest range. begun is the number of ranges that the program has begun in total.
-//
 // The table has room for DropsSize ranges. So when the program began its newest range, the drainer
 // had released at least begun − DropsSize ranges. Since then, the table was full only while the
-// drainer had released exactly this number. mayHaveBeenFull looks for this number among all numbers
-// that the ring has shown, because a drop that is still in progress may have read an earlier one.
+// drainer had released exactly this number of ranges. The ring shows the number of released ranges.
+// A drop that is still in progress may have read an earlier number than the present one. So
+// mayHaveBeenFull checks all numbers that the ring has shown.
 func (p *place) mayHaveBeenFull(begun uint64) bool {
 	return begun >= ring.DropsSize && p.told>>(p.drops+ring.DropsSize-begun)&1 == 1
 }

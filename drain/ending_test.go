@@ -69,10 +69,10 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// If the program counts a dropped event late, the log still counts the event. The event found the
-// table of drops full, so it extends the last range. The program counts it only after a drainer has
-// made room in the table and another drainer has started. Until then no drainer may treat the range
-// as complete.
+// If the program counts a dropped event late, the log still counts the event. In this test, the
+// event finds the table of drops full, so it extends the last range. But the program counts the
+// event only after a drainer has made room in the table and another drainer has started. Until then
+// no drainer may treat the range as complete.
 func TestDropThatIsCountedLate(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // the ring has 16 records

@@ -85,9 +85,9 @@ func TestAPassingErrorPasses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A file takes the directory's place, so removing the ring fails with ENOTDIR. The file
-			// gets the directory's modification time. So the drainer does not notice the exchange,
-			// and does not try to lock the directory again.
+			// A file takes the place of the directory, so removing the ring fails with ENOTDIR. The
+			// file gets the directory's modification time, so that the drainer does not notice the
+			// exchange and does not try to lock the directory again.
 			when := info.ModTime()
 			err = errors.Join(os.Rename(r.rings, away), os.WriteFile(r.rings, nil, 0o600),
 				os.Chtimes(r.rings, when, when))

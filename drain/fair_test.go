@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// reserve makes a ring as a dead program leaves it. The program has reserved at least n records.
-// The function written chooses the records that it has written. The results are the numbers of the
-// reserved and of the written records.
+// reserve makes a ring of a dead program. The program reserved at least n records, and wrote those
+// of them that the function written chooses. The results are the number of reserved records and the
+// number of written records.
 func reserve(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserved, whole uint64) {
 	t.Helper()
 	p, err := ring.Create(r.rings, ring.Config{

@@ -407,8 +407,8 @@ func (f fullFile) WriteAt(b []byte, offset int64) (int, error) {
 }
 
 // The disk becomes full in the middle of a block. The torn block is cut off the log. The ring keeps
-// its records, and its policy decides about further events. When the disk has space again,
-// everything continues.
+// the block's records, and the ring's policy decides about further events. When the disk has space
+// again, everything continues.
 func TestDiskFullAndSpaceAgain(t *testing.T) {
 	for space := 0; space < 20_000; space += 611 {
 		disk := &fullDisk{logstore.OS{}, space}

@@ -61,7 +61,7 @@ func (d *Drainer) listLogs() (begun, error) {
 	return b, nil
 }
 
-// This method adds a directory to the lists, unless they have it already.
+// The method and adds a directory to the lists, unless they have it already.
 func (b begun) and(dir string) (begun, error) {
 	if slices.Contains(b.dirs, dir) {
 		return b, nil
@@ -73,8 +73,9 @@ func (b begun) and(dir string) (begun, error) {
 	return begun{append(slices.Clone(b.dirs), dir), append(slices.Clone(b.segments), segments)}, nil
 }
 
-// of returns the directory in which a ring's log continues, and the log's segments there. Logs may
-// leave a directory and return to it, so this is the directory with the log's latest segment.
+// The method of returns the directory in which a ring's log continues, and the log's segments
+// there. This is the directory with the log's latest segment, because logs may leave a directory
+// and return to it.
 func (b begun) of(name channel.Name,
 	incarnation logstore.Incarnation) (dir string, segments []logstore.Segment) {
 	dir = b.dirs[0]

@@ -32,11 +32,11 @@ type process struct {
 	id        int
 }
 
-// These two ids are for rings whose process is not known. With the id unvouched, the ring names a
-// process that does not have the ring open. With the id hasEnded, the named process had already
-// ended when the drainer checked. In a namespace, all rings with the id hasEnded are counted
-// together, because nobody can find out which of the ended processes had which ring. These rings
-// will be drained soon.
+// These two ids are for rings whose process is not known. A ring with the id unvouched names a
+// process that does not have the ring open. A ring with the id hasEnded names a process that had
+// already ended when the drainer checked. In a namespace, all rings with the id hasEnded are
+// counted together, because nobody can find out which of the ended processes had which ring. This
+// does little harm, because these rings will be drained soon.
 const (
 	unvouched = 0
 	hasEnded  = -1

@@ -25,8 +25,8 @@ func (r *rate) set(perSecond uint64) {
 	}
 }
 
-// take returns how many of the rows the drainer may store.
-func (r *rate) take(now time.Duration, rows uint64) uint64 {
+// allow returns how many of the rows the drainer may store.
+func (r *rate) allow(now time.Duration, rows uint64) uint64 {
 	if r.perSecond == 0 {
 		return rows
 	}

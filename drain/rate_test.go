@@ -10,7 +10,7 @@ import (
 
 func TestRateBucket(t *testing.T) {
 	var r rate
-	if n := r.take(0, 1e9); n != 1e9 {
+	if n := r.allow(0, 1e9); n != 1e9 {
 		t.Errorf("without a rate %d rows are kept", n)
 	}
 	r.set(100)
@@ -29,12 +29,12 @@ func TestRateBucket(t *testing.T) {
 		{1000 * time.Millisecond, 100, 100},
 	} {
 		now += step.after
-		if got := r.take(now, step.rows); got != step.want {
+		if got := r.allow(now, step.rows); got != step.want {
 			t.Errorf("step %d: %d of %d rows, want %d", i, got, step.rows, step.want)
 		}
 	}
 	r.set(100) // not a change, so the bucket is not refilled
-	if got := r.take(now, 1); got != 0 {
+	if got := r.allow(now, 1); got != 0 {
 		t.Error("the same rate filled the bucket")
 	}
 }

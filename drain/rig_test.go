@@ -123,7 +123,7 @@ type kept struct {
 	segments    int
 }
 
-// dropped returns how many rows are missing for this reason, according to the log.
+// dropped returns how many rows are missing for the given reason, according to the log.
 func (k *kept) dropped(reason logstore.Reason) (n uint64) {
 	for _, drops := range k.drops {
 		for _, d := range drops {

@@ -142,8 +142,8 @@ func TestSampleWithoutRoom(t *testing.T) {
 	}
 }
 
-// The sample of a flight recorder has only counts, because the records stay in the ring. So the
-// drainer is never late with it.
+// The sample of a flight recorder has only counts, because the records stay in the ring. So such a
+// ring never increases Behind.
 func TestSampleOfFlightRecorder(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{Handler: "id", Policy: "overwrite"})

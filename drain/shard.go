@@ -20,8 +20,8 @@ type place struct {
 	since     time.Duration // a time before which none of the waiting records arrived
 	dropped   uint64        // the ring's number of dropped events when takeDrops last ran
 	accounted uint64        // number of dropped events that are in the log
-	// told is a set of bits. If bit k is set, drops − k was at some time the number of ranges that
-	// the drainer had released in the ring.
+	// told is a set of bits. If bit k is set, the number of released ranges in the ring was drops −
+	// k at some time.
 	told uint64
 	// leftAt is the place of a range that takeDrops has not written yet, because the range may grow
 	// until the tail has passed this place. If there is no such range, leftAt is noPlace.
@@ -120,8 +120,8 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// The nearer the shard comes to a quarter full, the shorter this wait gets. So wait a little
-	// longer, as long as the shard will not be full soon.
+	// As the shard fills to a quarter, this wait becomes ever shorter. So wait a little longer if
+	// the shard will not be full soon.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
@@ -176,7 +176,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 		kept := rows
 		// At a limit the drainer stores nothing, so the rate does not matter.
 		if s.d.limits.reached(w.now) == nil {
-			kept = s.rate.take(w.now, rows)
+			kept = s.rate.allow(w.now, rows)
 		}
 		// If half of the shard is waiting, the program will soon find it full.
 		s.hurried = now == live && tail-p.head >= s.header.Records/2

@@ -56,7 +56,8 @@ type source struct {
 
 	before string // the last certain epoch of the log; valid if breaks is not nil
 	// If breaks is not nil, the log's epoch has ended, and the log has not entered the present
-	// epoch yet. breaks then has the tails of the shards at the time when the drainer noticed that.
+	// epoch yet. Then breaks has the tails of the shards at the time when the drainer noticed the
+	// end of the epoch.
 	breaks    []uint64
 	firstLast ring.FirstAndLast // the last value in the log
 	counted   uint64            // the last value in the log
@@ -146,8 +147,8 @@ func (s *source) prepare(logs begun) error {
 			return err
 		}
 	}
-	// An earlier drainer died while it moved the log. The program logged the content of the ring
-	// after that move had begun, so the log must continue in the new directory.
+	// An earlier drainer died while it moved the log. The program logged the present content of the
+	// ring after the move had begun, so the log must continue in the new directory.
 	if logs := s.d.Logs(); s.log.Moved() && dir != logs {
 		if err := s.log.Move(logs); err != nil {
 			return logFailure{err}

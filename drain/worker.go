@@ -204,9 +204,9 @@ func (w *worker) call(do func()) bool {
 }
 
 // each goes through the rings again and again, and calls the function do for each ring that is not
-// finished. This function returns two results. If more is false, the ring is finished. The worker
-// then looks at that ring as usual, until the other rings are finished too. If gone is true, the
-// worker drops the ring.
+// finished. If do returns more = false, the ring is finished. Then the worker looks at this ring as
+// usual until the other rings are finished, too. If do returns gone = true, the worker drops the
+// ring.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {
