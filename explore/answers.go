@@ -56,7 +56,8 @@ type Latency struct {
 	Sum
 	Percentiles analysis.Percentiles `json:"percentiles"`
 	// Heat has pairs: the number of a band, and how many durations fall into the band. Each
-	// duration counts half in the band of its low end, and half in the band of its high end.
+	// duration counts as one half in the band of its low end, and as one half in the band of its
+	// high end.
 	Heat [][2]float64 `json:"heat"`
 }
 
@@ -109,9 +110,9 @@ type Path struct {
 	Verdict string            `json:"verdict"`
 	Steps   []Step            `json:"steps"`
 	Events  []Passed          `json:"events"`
-	// Pauses are the longest pauses, during the tuple's time, of the JVMs that logged the tuple.
-	// Paused is how much of the time on the critical path lay in pauses. A step begins in one JVM
-	// and may end in another. It lies in a pause while either of the two pauses.
+	// Pauses are the longest pauses of the JVMs that logged the tuple, during the tuple's time.
+	// Paused is how much of the time on the critical path lay in pauses. A step may begin in one
+	// JVM and end in another. Then it lies in a pause while either of the two JVMs pauses.
 	Pauses       []Pause           `json:"pauses"`
 	Paused       analysis.Interval `json:"paused"`
 	Paused_known bool              `json:"paused_known"`
@@ -415,9 +416,9 @@ func (x *Index) madeOf(t *tupleRow, p Path) Path {
 	return p
 }
 
-// rankOfEnd ranks an event by how surely its path ends there. A path surely ends at a sink, and at
-// an event where the tuple ended early. At any other event, the tuple went on, or other tuples were
-// made of it.
+// rankOfEnd ranks an event by how surely the path ends there. A path surely ends at a sink, and at
+// an event where the tuple ended early. After any other event, either the tuple went on, or other
+// tuples were made of it.
 func (x *Index) rankOfEnd(e *event) int {
 	switch {
 	case e == nil:

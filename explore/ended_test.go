@@ -11,8 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// collided writes a run in which tuples fork, and one branch has an end of its own. One id in 15
-// begins again while its first tuple is on its way. Some events are lost, and some are repeated.
+// collided writes a run in which tuples fork, and one of the branches ends at a sink of its own.
+// One id in 15 begins again while the first tuple with this id is still on its way. Some events are
+// lost, and some are repeated.
 func collided(rng *rand.Rand, parent, name string, tuples int) error {
 	channels := []simrun.Channel{{Node: 0, Name: "source/send"}, {Node: 1, Name: "split/recv"},
 		{Node: 1, Name: "split/send"}, {Node: 2, Name: "left/recv"}, {Node: 3, Name: "right/recv"},

@@ -145,8 +145,8 @@ func (c counts) clear() {
 	}
 }
 
-// append encodes the counts in the order of the lanes' numbers. For each lane, the low ends come
-// before the high ends, and each of these in the order of buckets.
+// append encodes the counts, sorted by the lanes' numbers. For each lane, the counts of low ends
+// come before those of high ends. Both are sorted by bucket.
 func (c counts) append(to []byte) []byte {
 	before := uint64(0)
 	for _, instance := range slices.Sorted(maps.Keys(c)) {

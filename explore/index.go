@@ -15,8 +15,8 @@ import (
 // errDamaged is the error for an index, or a part of an index, that differs from what was written.
 var errDamaged = errors.New("the index is damaged")
 
-// Limits, in bytes, of what this program reads of an index at once. They are needed because an
-// index may come from a stranger.
+// These are the largest parts of an index, in bytes, that this program reads at once. The limits
+// are needed because an index may come from a stranger.
 const (
 	maxContents  = 256 << 20
 	maxDirectory = 512 << 20

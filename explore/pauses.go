@@ -59,8 +59,9 @@ func (c *collector) pause(p *analysis.PauseRow) {
 	c.items.add(i, itemSize)
 }
 
-// pauseEnd is the moment at which a pause ended. item.end is wider: it treats the errors of the
-// pause's beginning and of its length as independent, which they are not.
+// pauseEnd is the interval of the moment at which a pause ended. The interval that item.end returns
+// is wider: it treats the errors of the pause's beginning and of its length as independent,
+// although they are not.
 func pauseEnd(i *item) tscratio.Interval {
 	b := i.begin()
 	return tscratio.Interval{Lo: moved(b.Hi, i.lo), Hi: moved(b.Lo, i.hi)}
@@ -89,8 +90,9 @@ func (b *builder) jvms(m *Meta) {
 
 func (x *Index) jvm(jvm int) *track { return &x.tracks[len(x.Meta.Lanes)+len(x.Meta.Spans)+jvm] }
 
-// pausesIn returns the pauses of a JVM that may reach into a range. If there are too many to read,
-// whole is false, and it returns the longest of those that begin in the range.
+// pausesIn returns the pauses of a JVM that may reach into a range. If there are too many of them
+// to read, whole is false, and pausesIn returns only the longest of the pauses that begin in the
+// range.
 func (x *Index) pausesIn(jvm int, r Range) (all []item, whole bool, err error) {
 	t := x.jvm(jvm)
 	if len(t.levels) == 0 {

@@ -52,8 +52,8 @@ func pausingRun(rng *rand.Rand, parent, name string, tuples int) (*pausing, erro
 		}
 		channels = append(channels, c)
 	}
-	// go_on returns the moment that it is given or, if that lies in a pause of the JVM, the end of
-	// the pause. If jvm is −1, the program is no JVM.
+	// go_on returns the given moment or, if the moment lies in a pause of the JVM, the end of this
+	// pause. If jvm is −1, the program is no JVM.
 	go_on := func(jvm int, at uint64) uint64 {
 		if jvm >= 0 {
 			for _, pause := range p.pauses[jvm] {

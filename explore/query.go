@@ -76,9 +76,10 @@ type series struct {
 }
 
 // series reads the rows of a track in a range. There are two limits. If the range has more blocks
-// than the limit raw, nodes are summed up. Otherwise the items themselves are read. If there are no
-// more of them than the limit singles, they are also returned one by one. The function each, unless
-// it is nil, is called for every bucket. The bucket's histogram is valid only during this call.
+// than the limit raw, series sums up nodes. Otherwise it reads the items themselves. If there are
+// at most as many items as the limit singles, it also returns them one by one. The function each,
+// unless it is nil, is called for every bucket. The bucket's histogram is valid only during this
+// call.
 func (x *Index) series(t *track, r Range, buckets, singles, raw int, each func(*Bucket)) (series,
 	error) {
 	var s series
@@ -101,7 +102,7 @@ func (x *Index) series(t *track, r Range, buckets, singles, raw int, each func(*
 		var sum node
 		j := i
 		for ; j < len(nodes) && (max(nodes[j].first, r.From)-r.From)/width == slot; j++ {
-			sum.take(&nodes[j])
+			sum.merge(&nodes[j])
 			if each == nil {
 				continue
 			}

@@ -68,8 +68,8 @@ func TestFindsEveryTuple(t *testing.T) {
 	}
 }
 
-// A bucket counts exactly the rows between its ends, on whichever level of the index it was
-// counted.
+// A bucket counts exactly the rows between its ends, whichever level of the index the count comes
+// from.
 func TestBucketsCountTheirRows(t *testing.T) {
 	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)
@@ -415,7 +415,8 @@ func TestTuplesMadeOfOthers(t *testing.T) {
 	t.Errorf("no span begins in other tuples: %+v", j.Meta.Spans)
 }
 
-// The point that saw a tuple last is not called the tuple's end if the path may go on after it.
+// If the path of a tuple may go on after the point that saw the tuple last, this point is not
+// called the tuple's end.
 func TestFateOfATupleThatMayGoOn(t *testing.T) {
 	x := &Index{Meta: Meta{Channels: []Channel{{Point: 0}, {Point: 1}},
 		Points: []Point{{Name: "sink/recv", Sink: true},

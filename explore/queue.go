@@ -166,11 +166,10 @@ func (q *queueReader) counted(at uint64, level, k int) (s share, err error) {
 	if err != nil {
 		return s, err
 	}
-	// The node's values for all its items bound the beginning and the end of each item. An item has
-	// surely ended if the latest beginning of any item, plus the high end of this item's duration,
-	// is before the moment. An item is surely in the queue if all items have begun, and the
-	// earliest beginning of any item, plus the low end of this item's duration, is after the
-	// moment.
+	// The node knows the earliest and the latest beginning of all its items, and the durations. An
+	// item has surely ended if the latest beginning, plus the high end of the item's duration, is
+	// before the moment. An item is surely in the queue if all items have begun, and the earliest
+	// beginning, plus the low end of the item's duration, is after the moment.
 	if lastBegin < at {
 		s.hi = n.items - below(d.his, d.countHis, difference(at, lastBegin))
 	}

@@ -51,8 +51,8 @@ func readNode(b []byte) node {
 		uint32(u(11) >> 32), uint32(u(11))}
 }
 
-// take adds the rows of another node.
-func (n *node) take(m *node) {
+// merge adds the rows of another node.
+func (n *node) merge(m *node) {
 	if n.items == 0 {
 		n.first, n.minEnd, n.longest = m.first, m.minEnd, m.longest
 	}
@@ -184,7 +184,7 @@ func (t *trackWriter) finish() level {
 		for i := 0; i < len(nodes); i += fanOut {
 			var n node
 			for j := i; j < min(i+fanOut, len(nodes)); j++ {
-				n.take(&nodes[j])
+				n.merge(&nodes[j])
 				readCounts(pieces[j], func(instance uint32, high bool, bucket int, c uint64) {
 					t.counts.of(instance).count(high, bucket, c)
 				})
