@@ -34,7 +34,8 @@ func Random(seed uint64) App {
 			}
 			for range steps {
 				step := compute()
-				// Often one, sometimes up to four different ones at once.
+				// A step often calls one service, and sometimes up to four different services at
+				// once.
 				others := r.Perm(min(n-1-i, 4))
 				for _, other := range others[:min(len(others), 1+r.IntN(2)*r.IntN(4))] {
 					callee := i + 1 + other

@@ -285,8 +285,8 @@ func TestPrivilegedHostNames(t *testing.T) {
 	}
 }
 
-// TestBarRecord measures how much time cprof record adds to a program that logs ten million events:
-// until all events are in the run, and until the end of the answer.
+// TestBarRecord measures how much time cprof record adds to a program that logs ten million events.
+// It measures two times: until all events are in the run, and until the answer is printed.
 func TestBarRecord(t *testing.T) {
 	repetitions := 1
 	if proof.Begin(t) == proof.Full {

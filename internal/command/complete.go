@@ -51,9 +51,9 @@ func LocalRuns() (names []string) {
 	return names
 }
 
-// CompleteFromRun offers values for a flag. The values come from the run in the first argument, or
-// from the first of several runs in it. If several is true, the flag takes several values, and the
-// value after the last comma is completed.
+// CompleteFromRun offers values for a flag. The values come from the run that the first argument
+// names, or from the first run if this argument names several. If several is true, the flag takes
+// several values, and the value after the last comma is completed.
 func CompleteFromRun(several bool, of func(*runs.Directory) []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) (
 		[]string, cobra.ShellCompDirective,

@@ -95,9 +95,9 @@ type kept struct {
 	Given       []uint64 // stamps that the program was given, less the counter at the beginning
 }
 
-// givenStamps separates two kinds of stamps, both counted from the counter at the beginning: those
-// that orders give are smaller, and those that programs read are larger. A program reads the
-// counter only after its first order, which takes more cycles than this.
+// givenStamps separates two kinds of stamps, both counted from the counter at the beginning. Stamps
+// that orders give are smaller, and stamps that programs read are larger: a program reads the
+// counter only after its first order, and more than givenStamps cycles pass until then.
 const givenStamps = 1000
 
 type header struct {
@@ -287,7 +287,8 @@ func TestLanguagesWaitASecondInAll(t *testing.T) {
 				s.do("open one a#%d/x id 0 0 0 0 block - 256", i)
 				s.do("log 0 100")
 			}
-			// Two channels that wait on their own would take two seconds, three would take three.
+			// If each channel waited separately, two channels would wait for two seconds, and three
+			// channels for three seconds.
 			if waited := time.Since(begin); waited < time.Second || waited > 1900*time.Millisecond {
 				t.Errorf("waited %s in all, want a second", waited)
 			}

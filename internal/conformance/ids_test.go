@@ -16,8 +16,8 @@ import (
 // lease is the number of counts that a program takes from an instance's file at a time.
 const lease = 1 << 24
 
-// makes lets the program make as many ids as count says. The last of these ids must have this
-// instance, and last as its own count.
+// makes lets the program make as many ids as count says. The last of these ids must contain the
+// given instance, and the count last.
 func (w *writer) makes(count, instance int, last uint64) {
 	w.t.Helper()
 	id, err := channel.NewID(77, instance, last)

@@ -329,8 +329,8 @@ func checkPairs(t *testing.T, out string, all []*messages.Log) messages.Matched 
 	if _, err := fmt.Sscan(out, &sent); err != nil {
 		t.Fatal(err)
 	}
-	// On each socket, an answer is received before the next request is sent. So a wrong match has
-	// another size, or it is not in the order of the others.
+	// On each socket, an answer is received before the next request is sent. So a wrong match is
+	// noticed: the sizes of its two ends differ, or it is out of order.
 	type pair struct{ sent, received uint64 }
 	pairs := map[uint64][]pair{}
 	m := messages.Find(all, func(m messages.Match) {

@@ -184,9 +184,9 @@ func (t *talker) answer() {
 
 // Main is the main function of the programs. A program is given its role, the address to listen at
 // or to connect to, a seed, and the number of connections and messages. It writes the truth to its
-// output. A client whose name is caller prints a line when it has sent half of the messages, and
-// then waits. A program whose name is pipes does the same with both ends of its connections. A
-// teller and an echo exchange datagrams over UDP.
+// output. A program with the role caller is a client that prints a line when it has sent half of
+// the messages, and then waits. A program with the role pipes does the same, but has both ends of
+// its connections. A teller and an echo exchange datagrams over UDP.
 func Main() {
 	role, address := os.Args[1], netip.MustParseAddrPort(os.Args[2])
 	seed, connections, messages := uint64(number(3)), number(4), number(5)

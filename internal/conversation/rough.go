@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rough exchanges messages over TCP connections that end in every way. Each of them is made, used
-// and ended many times. The client's port is always the same, so it is used again at once.
+// rough exchanges messages over TCP connections that end in every possible way. For each way, it
+// makes, uses and ends a connection many times. The client's port is always the same, so it is used
+// again at once.
 func rough(seed uint64, times int, start func(socket int, work func(*talker)), must func(error)) {
 	for i, use := range []func(client, server *talker, must func(error)){
 		reset, unread, halfClosed, passed, shared,

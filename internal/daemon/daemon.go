@@ -24,8 +24,8 @@ import (
 type Daemon[C any] struct {
 	Name  string
 	Short string
-	// Long is the command's help. Run adds what is the same for all daemons: where the
-	// configuration comes from, and the exit codes.
+	// Long is the command's help. Run adds the part that all daemons share: where the configuration
+	// comes from, and the exit codes.
 	Long    string
 	Example string
 

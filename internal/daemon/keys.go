@@ -63,7 +63,7 @@ func checkKeys(text []byte, known []string) error {
 }
 
 // ReadableBy returns an error if a user could not read the file that a setting names. Only the
-// user's first group counts. A process of root calls it before it becomes that user.
+// user's first group counts. A process of root calls ReadableBy before it becomes that user.
 func ReadableBy(s Setting, name string) error {
 	u, err := user.Lookup(name)
 	if err != nil {

@@ -14,13 +14,14 @@ import (
 )
 
 // The constant before is the commit of the previous release. As long as no release has a tag, it is
-// a commit whose daemons are in use. This release must understand its formats and messages.
+// a commit whose daemons are in use. The present release must understand the formats and messages
+// of that commit.
 const before = "0b1d7be21537"
 
-// TestBarUpgrade makes a run with a server of the previous release and agents of this one, and a
-// run with the releases exchanged. In both runs, one of the programs is not of the agents' release.
-// In a third run, all daemons are upgraded while the run is open. Nothing may be missing, and cprof
-// of this release must read all runs.
+// TestBarUpgrade makes a run with a server of the previous release and agents of the present one,
+// and a run with the releases exchanged. In both runs, one of the programs that log is of another
+// release than the agents. In a third run, all daemons are upgraded while the run is open. Nothing
+// may be missing, and cprof of this release must read all runs.
 func TestBarUpgrade(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("make prove builds the release before, which takes minutes")

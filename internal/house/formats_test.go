@@ -33,7 +33,8 @@ var versionIn = map[string][2]string{
 	"replay/question/wire/doc.go":     {"replay/question/wire/wire.go", "const Version = %s\n"},
 	"sim/cluster/doc.go":              {"sim/cluster/worker.go", "const Version = %s\n"},
 
-	// These two have their version in the name of the channel, and the third in its first field.
+	// The first two of these formats have their version in the name of the channel, and the third
+	// has it in its first field.
 	"blackbox/FORMAT.md": {"blackbox/event.go", `Channel = "capture/messages"`},
 	"sdk/java/cloudprofiler-javaagent/FORMAT.md": {"analysis/pauses.go",
 		`pausePoint = "jvm-pauses"`},

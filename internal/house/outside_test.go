@@ -13,9 +13,9 @@ import (
 // embedded lists the packages that programs import.
 var embedded = []string{"asm", "channel", "handlers", "ring"}
 
-// Suppose that a program in another module follows docs/instrumenting.md. Then it needs only the
-// modules that this page promises: x/sys, and two more if it uses drain. Several commands of the go
-// tool must agree on that.
+// If a program in another module follows docs/instrumenting.md, it needs only the modules that this
+// page promises: x/sys, and two more if it uses drain. Several commands of the go tool must agree
+// on that.
 func TestOutsideProgramGetsWhatItIsTold(t *testing.T) {
 	files := realTree(t) // go test runs this test again if any of these files changes
 	page, _ := find(files, "docs/instrumenting.md")

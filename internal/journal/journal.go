@@ -88,7 +88,8 @@ func Read(file *os.File, f Format, each func(at int64, content []byte) error) (i
 	return size - whole, err
 }
 
-// read returns the length of the file, and the offset of the first torn block or else the length.
+// read returns the length of the file, and the offset of the first torn block. If no block is torn,
+// this offset is the length.
 func read(file *os.File, f Format, each func(int64, []byte) error) (size, whole int64, err error) {
 	info, err := file.Stat()
 	if err != nil {

@@ -137,8 +137,8 @@ func (k *Kit) Command(java Java, program string, args ...string) *exec.Cmd {
 	return k.run(java, append([]string{"io.github.cloudprofiler.programs." + program}, args...)...)
 }
 
-// Pauses builds an agent that logs pauses and nothing else into a directory. It returns the flag
-// with which a Java takes the agent. rings is where the agent makes its ring.
+// Pauses builds, in a directory, an agent that logs only pauses. It returns the flag that makes a
+// JVM load this agent. The agent makes its ring in the directory rings.
 func (k *Kit) Pauses(dir, rings string) (flag string, err error) {
 	sdk := filepath.Join(k.repository, "sdk", "java")
 	agent := filepath.Join(sdk, "cloudprofiler-javaagent", "src")

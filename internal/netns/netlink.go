@@ -73,8 +73,7 @@ func setUp(index int) error {
 func addAddress(index int, p netip.Prefix) error { return addAddressTo(index, p, p.Addr()) }
 
 // addAddressTo gives a link the address of the prefix p. The link then leads only to the host with
-// the second address (to). But if that address is p's own, the link leads to all addresses of the
-// prefix.
+// the address to. But if to is p's own address, the link leads to all addresses of the prefix.
 func addAddressTo(index int, p netip.Prefix, to netip.Addr) error {
 	family := byte(unix.AF_INET)
 	if p.Addr().Is6() {

@@ -187,11 +187,11 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 }
 
 // Advice returns the wander to assume for a pair of machines like this one, and whether any clock
-// justifies it. A relation is consistent if the assumed wander is twice what independent clocks
-// refute. Advice doubles this value, because temperature may change more on other days. It returns
-// at least twice the largest wander that the clocks could not notice, and at least 100 ppb. Without
-// an independent clock it returns the default wander. The result is for a pair: half of it is the
-// share of one machine.
+// justifies it. A relation is consistent if the assumed wander is at least twice the wander that
+// independent clocks refute. Advice doubles this value again, because temperature may change more
+// on other days. It returns at least twice the largest wander that the clocks could not notice, and
+// at least 100 ppb. Without an independent clock it returns the default wander. The result is for a
+// pair: half of it is the share of one machine.
 func Advice(results []Result) (w tscratio.Wander, justified bool) {
 	for _, r := range results {
 		if r.Err != nil || r.Clock.Kind != Independent {

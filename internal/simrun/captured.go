@@ -7,9 +7,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// These are true cycles. In a run of Captured, each transfer takes Transfer_cycles. A message waits
-// at the receiver for the last Waited_cycles of them. During Busy_cycles of these, the receiver
-// does something else. After Resending_cycles, TCP sends one message again.
+// These are true cycles. In a run of Captured, each transfer takes Transfer_cycles. For the last
+// Waited_cycles of a transfer, the message waits at the receiver. During Busy_cycles of this wait,
+// the receiver does something else. TCP sends one message again, Resending_cycles after its
+// beginning.
 const (
 	Transfer_cycles, Waited_cycles = 26_000, 9_000
 	Busy_cycles, Resending_cycles  = 4_000, 12_000

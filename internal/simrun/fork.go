@@ -3,7 +3,7 @@ package simrun
 import "math/rand/v2"
 
 // Forked writes a complete run of a job on the nodes A to D. In this job each tuple forks and its
-// branches join again. One of the branches also has an end of its own. An operator has two
+// branches join again. One of the branches also ends at a sink of its own. An operator has two
 // instances, each of which works on many tuples at once. Some events are lost, some ids occur
 // twice, and windows of tuples become new tuples.
 func Forked(rng *rand.Rand, parent, name string, tuples int) error {

@@ -156,7 +156,7 @@ func randomShape(rng *rand.Rand) (s shape) {
 			*p = rng.Float64() * 0.03
 		}
 	}
-	// Any branch is the slowest in some tuples.
+	// Each branch is the slowest one for some tuples.
 	least, scale := uint64(ms/20), 15
 	if one(3) { // often shorter than a bound
 		least, scale = 100, 6

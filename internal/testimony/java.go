@@ -10,8 +10,8 @@ import (
 )
 
 // OnlyJava makes all programs Java programs, with this number of writers on the shared channel.
-// The Javas that are here take turns. KillAtRandom then kills a program only after its first call,
-// because a JVM takes long to start. OnlyJava returns the names of the Javas.
+// They run on the Javas of this machine in turn. KillAtRandom then kills a program only after its
+// first call, because a JVM takes long to start. OnlyJava returns the names of the Javas.
 func (s *Stage) OnlyJava(writers int) (names string, err error) {
 	s.t.Helper()
 	kit, err := jvm.Build(s.t.TempDir())

@@ -81,7 +81,8 @@ func HostClocks(c vnode.Config, physical host.Clocks) (host.Clocks, error) {
 func Quantum_cycles(c vnode.CounterConfig, physical_cycles uint64) uint64 {
 	physical_cycles = max(physical_cycles, 1)
 	hi, lo := bits.Mul64(physical_cycles, uint64(max(c.Rate_2e40, 0)))
-	// The hundredth part covers the wander, which changes the rate by less than that. One cycle
-	// covers the rounding of this division, and one cycle covers the rounding of the reading.
+	// The hundredth part covers the wander, which changes the rate by less than a hundredth. One
+	// cycle covers the rounding of this division, and another cycle covers the rounding of the
+	// reading.
 	return max(c.Quantum_cycles, physical_cycles+(hi<<24|lo>>40)+physical_cycles/100+2)
 }

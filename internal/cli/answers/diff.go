@@ -121,8 +121,9 @@ func (o openedRuns) close() {
 	}
 }
 
-// openSides opens the runs of both sides. A run must not be given twice. Twice on one side, it
-// would make chance seem smaller than it is. On both sides, it would hide differences.
+// openSides opens the runs of both sides. No run may be given twice. If a run were given twice on
+// one side, chance would seem smaller than it is. If it were given on both sides, it would hide
+// differences.
 func openSides(before, after string) (opened openedRuns, err error) {
 	defer func() {
 		if err != nil {

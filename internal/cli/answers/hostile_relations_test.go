@@ -52,7 +52,7 @@ func (m mutator) relationBytes(rel []byte) []byte {
 			copy(a, slices.Clone(b))
 		}
 	}
-	// Either change all extents and readings of a train by the same offset, or single numbers.
+	// Either add the same offset to all extents and readings of a train, or change single numbers.
 	offset, all := m.wild(0), m.once(6)
 	for range 1 + m.IntN(4) {
 		b := choose(m, blocks)

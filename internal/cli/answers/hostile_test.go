@@ -296,9 +296,9 @@ func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path stri
 }
 
 // ownNames reports whether a node shares no point with other nodes, and logs each id at most once
-// at a point. Otherwise the node's logs change the answers about other nodes, for two reasons. Of a
-// tuple's events at one point, only the earliest is used, whichever node logged it. And an id that
-// is used again begins another tuple.
+// at a point. If this is false, the node's logs change the answers about other nodes, for two
+// reasons: of a tuple's events at one point, only the earliest is used, whichever node logged it,
+// and an id that is used again begins another tuple.
 func ownNames(logs, node string) (bool, error) {
 	entries, err := os.ReadDir(logs)
 	if err != nil {

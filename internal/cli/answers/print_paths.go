@@ -104,7 +104,8 @@ func printPattern(w io.Writer, number int, p *paths.Pattern, r analysis.Referenc
 // mostReasons is how many differences between slow and fast requests are printed.
 const mostReasons = 3
 
-// printSlower says what slow requests of a pattern waited for longer than fast ones.
+// printSlower names the calls of a pattern for which slow requests waited longer than fast
+// requests.
 func printSlower(w io.Writer, p *paths.Pattern, r analysis.Reference) {
 	type reason struct {
 		where string

@@ -179,8 +179,8 @@ func shareOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span) (text st
 // would be that of the row from end to end.
 const pastWords = ", direct"
 
-// The function past reports whether a span leads past other points of its path. A span does so if
-// other tuples took longer ways between the span's ends. Then the table also has a row from end to
+// The function past reports whether a span skips other points of its path. This is so if other
+// tuples passed further points between the span's ends. Then the table also has a row from end to
 // end, which describes all of these tuples.
 func past(a *analysis.Answer, l *analysis.Span) bool {
 	if l.Kind == "end-to-end" || l.Kind == "waiting" || l.Kind == "gap" {
@@ -279,7 +279,7 @@ func shortSpan(name string, characters int) string {
 	return shorten(from, first) + " → " + shorten(to, second) + rest
 }
 
-// shorten cuts the middle out of a text that has more than the given number of characters.
+// shorten removes the middle of a text that has more than the given number of characters.
 func shorten(text string, characters int) string {
 	all := []rune(text)
 	if len(all) <= characters {

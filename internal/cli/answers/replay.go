@@ -254,7 +254,8 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	if err != nil {
 		return err
 	}
-	// The pass sees a message that was received too early only if it was sent soon afterwards.
+	// The pass over the events notices that a message was received too early only if the message
+	// was sent soon afterwards. The analysis notices all such messages.
 	if n, named := answer.Backwards(); f.epsilon == 0 && n > r.Summary.Broken {
 		r.Summary.Broken, r.Summary.Named = n, named
 	}

@@ -138,8 +138,8 @@ func TestReplayChoosesByUTC(t *testing.T) {
 	}
 }
 
-// A message may be received so long before it was sent that no bound explains it. Such a message is
-// counted, named and marked on the page, however long the time between is.
+// A message may be received so long before it was sent that no bound explains this. Such a message
+// is counted, named and marked on the page, however long the time between receipt and sending is.
 func TestReplayMarksMessagesReceivedTooEarly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(24, 4))
 	nodes := simrun.Nodes(rng, 2)
@@ -179,8 +179,8 @@ func TestReplayMarksMessagesReceivedTooEarly(t *testing.T) {
 	}
 }
 
-// Where branches run side by side, one of them is nearly always quicker. That is no message from
-// one to the other.
+// Where branches run side by side, one of them is nearly always quicker. The replay must not
+// conclude that a message goes from the quicker one to the other.
 func TestReplayTakesNoMessageBetweenBranches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(24, 5))
 	var channels []simrun.Channel
@@ -234,8 +234,8 @@ func TestReplayTakesLinks(t *testing.T) {
 	}
 	dir = filepath.Join(dir, "links")
 	code, out, errs := cprof("replay", dir, "--epsilon", "1s")
-	// What is sent with number i is before what is received with number i or more: of 40·40 pairs,
-	// 40·39/2 are free. Of the 40·10 pairs with a write, 180 are free.
+	// Sending tuple i is before receiving any tuple with number i or more. So of the 40·40 pairs of
+	// these events, 40·39/2 are free. Of the 40·10 pairs with a write, 180 are free.
 	want := "free pairs        2,880 could" // 3·40·39/2 + 3·180
 	if code != 0 || !strings.Contains(out, want) {
 		t.Errorf("exit code %d, want %q: %s%s", code, want, out, errs)
@@ -253,8 +253,8 @@ func TestReplayTakesCapturedMessages(t *testing.T) {
 			Time: at + transfer + 100, ID: 1000 + i})
 	}
 	dir, _ := capturedRun(t, logged...)
-	// If clocks may differ by 1 s, time orders nothing. The pairs that are left free are those of
-	// an event of the server and a later one of the client.
+	// If clocks may differ by 1 s, time orders nothing. Each event of the server is then free with
+	// every later event of the client, and with no other event.
 	code, out, errs := cprof("replay", dir, "--epsilon", "1s", "--json")
 	var answer struct {
 		Summary struct{ Events, Free, Broken string }

@@ -70,8 +70,8 @@ func serve(ctx context.Context, paths []string, o analysis.Options, listen strin
 	if err != nil {
 		return command.Usagef("--listen %q: give an address and a port, as 127.0.0.1:7070", listen)
 	}
-	// The port is taken before the index is made: if the port is in use, nobody waits for an index
-	// in vain.
+	// The server opens its port before it makes the index, so that nobody waits for an index and
+	// then learns that the port is in use.
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		return fmt.Errorf("serve at %q: %w: choose another with --listen", listen, err)

@@ -28,7 +28,7 @@ these marks:
 
   !  suspect: the data contradict the declared wander, and the bound is an estimate
   ?  there is no bound yet
-  *  other nodes narrowed the bound, as the server's third_nodes allows
+  * other nodes narrowed the bound, if the server's key third_nodes allows this
   ~  old: a node is gone, or has another epoch
 
 --pairs lists everything that is known about each pair.

@@ -157,8 +157,8 @@ func printMarks(w io.Writer, marks []generator.Marked) {
 	}
 }
 
-// The function every calls the function show a few times a second, until the returned function is
-// called.
+// The function every calls the function show a few times a second, until the caller calls the
+// returned function stop.
 func every(show func()) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -132,7 +132,7 @@ func searchFigure(r generator.SearchResult) plot.Figure {
 	return f
 }
 
-// overLoad returns a line through the medians at each rate of the trials, which are sorted by rate.
+// overLoad returns a line through the medians at each rate. The trials must be sorted by rate.
 func overLoad(trials []generator.Trial, name string, of func(generator.Trial) float64) plot.Series {
 	s := plot.Series{Name: name, Kind: plot.Line}
 	for i := 0; i < len(trials); {

@@ -84,7 +84,7 @@ func findLogs(paths []string) ([]aLog, error) {
 			ring := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
 			segments = segments[len(ring):]
 			l := segmentsLog(ring[0], ring)
-			departed = l.take(ring[0], departed)
+			departed = l.claim(ring[0], departed)
 			logs = append(logs, l)
 		}
 		for len(departed) > 0 { // these logs have lost all of their files
@@ -94,7 +94,7 @@ func findLogs(paths []string) ([]aLog, error) {
 				return nil, fmt.Errorf("find logs in %q: %q: %s", path, d.Name, d.Reason)
 			}
 			l := segmentsLog(s, nil)
-			departed = l.take(s, departed)
+			departed = l.claim(s, departed)
 			logs = append(logs, l)
 		}
 	}
@@ -147,8 +147,8 @@ func departures(dir string) ([]logstore.Departure, error) {
 	return manifest.Check(dir)
 }
 
-// take adds to l.lacks the departures that are about the log of a segment, and returns all others.
-func (l *aLog) take(of logstore.Segment, all []logstore.Departure) (others []logstore.Departure) {
+// claim adds to l.lacks the departures that are about the log of a segment, and returns all others.
+func (l *aLog) claim(of logstore.Segment, all []logstore.Departure) (others []logstore.Departure) {
 	for _, d := range all {
 		s, ok := logstore.ParseSegment(d.Name)
 		if ok && s.Channel == of.Channel && s.Incarnation == of.Incarnation {

@@ -41,7 +41,8 @@ func orphan(t *testing.T, dir, name string, o handlers.Options,
 	return path
 }
 
-// Root looks for rings, and the programs run as another user: the command says where they are.
+// If root looks for rings and the programs run as another user, the command says where the rings
+// are.
 func TestRingListNamesOtherDirectories(t *testing.T) {
 	parent := t.TempDir()
 	own, other := filepath.Join(parent, "cloudprofiler-0"), filepath.Join(parent, "cloudprofiler-7")

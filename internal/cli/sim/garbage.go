@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Garbage is limited to a part of the size of all nodes' state, because almost all memory is state.
-// By default, Go would let garbage take as much memory as the state itself. While a simulation
-// runs, garbage may take more, as long as all memory together stays below plenty_bytes: then there
-// are fewer garbage collections, each of which reads the state of all nodes.
+// Garbage may take at most a part of the size of all nodes' state, because almost all memory is
+// state. By default, Go would let garbage take as much memory as the state itself. But as long as
+// all memory together stays below plenty_bytes, garbage may take more: then there are fewer garbage
+// collections, each of which reads the state of all nodes.
 const (
 	garbage_percent     = 30
 	mostGarbage_percent = 100
