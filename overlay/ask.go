@@ -12,10 +12,10 @@ type request struct {
 	then  step // nil: nothing
 }
 
-// A step is what a node does once a request was answered, or was repeated in vain. Its method take
-// gets ok: true if the answer was yes, and false if the answer was no or none came. A step is data,
-// so that a node's state can be stored.
-type step interface{ take(n *Node, ok bool) }
+// A step is what a node does after one of its requests was answered, or was repeated in vain. The
+// method proceed does it. Its parameter ok is true if the answer was yes, and false if the answer
+// was no or if none came. A step is data, so that a node's state can be stored.
+type step interface{ proceed(n *Node, ok bool) }
 
 // answered is a request that a node remembers. If the request comes again, it gets the same answer
 // and has no second effect.
@@ -26,9 +26,9 @@ type answered struct {
 	ok, ready bool
 }
 
-// recent has the requests that a node remembers. It takes little memory, because a simulation has
-// many nodes: it grows only if there are many requests within RecentLife, and then becomes empty
-// again.
+// recent has the requests that a node remembers. It must need little memory, because a simulation
+// has many nodes. So it grows only while there are many requests within RecentLife, and becomes
+// empty again afterwards.
 type recent struct {
 	all  []answered
 	next int // index of the oldest request
@@ -47,8 +47,8 @@ func (r *recent) find(from Name, id uint64) *answered {
 	return nil
 }
 
-// put remembers a request. If the oldest request is not needed any more, the new one takes its
-// place.
+// put remembers a request. The new request takes the place of the oldest one if the oldest one is
+// not needed any more.
 func (r *recent) put(a answered) {
 	if n := len(r.all); n > 8 && r.all[(r.next+n/2)%n].over(a.came) {
 		r.shrink(a.came)
@@ -91,7 +91,8 @@ func (a *answered) over(now uint32) bool { return now > a.came+uint32(RecentLife
 // retries returns the node's time in units of AskRetry.
 func (n *Node) retries() uint32 { return uint32(n.now / AskRetry) }
 
-// ask sends a request. Once it is answered, the step is taken.
+// ask sends a request. After the answer, or after the last try without an answer, the node proceeds
+// with the given step.
 func (n *Node) ask(to Name, id uint64, m Message, tries int, then step) {
 	r := &request{id: id, to: to, m: m, tries: tries - 1, due: n.now + AskRetry, then: then}
 	if len(n.asked) >= MaxAsked {
@@ -105,7 +106,7 @@ func (n *Node) ask(to Name, id uint64, m Message, tries int, then step) {
 
 func (r *request) done(n *Node, ok bool) {
 	if r.then != nil {
-		r.then.take(n, ok)
+		r.then.proceed(n, ok)
 	}
 }
 
@@ -143,8 +144,8 @@ func (n *Node) waiting(from Name, id uint64) int {
 	return slices.IndexFunc(n.asked, func(r *request) bool { return r.id == id && r.to == from })
 }
 
-// fresh reports whether a request is new. If it is new, the caller must answer it. If it is not,
-// fresh sends the earlier answer again.
+// fresh reports whether a request is new. The caller must answer a new request. If the request came
+// before, fresh sends the earlier answer again.
 func (n *Node) fresh(from Name, id uint64) (answered, bool) {
 	if a := n.seen.find(from, id); a != nil {
 		if a.ready {

@@ -83,9 +83,9 @@ type budget struct {
 	last        Time
 }
 
-// take reports whether the budget has room for one more walk. The result flood is true if the
+// spend reports whether the budget has room for one more walk. The result flood is true if the
 // sender has sent more walks than any honest node would.
-func (b *budget) take(now Time) (ok, flood bool) {
+func (b *budget) spend(now Time) (ok, flood bool) {
 	b.refill(now)
 	if b.abuse+1 > FloodFactor*WalksBurst {
 		return false, true
@@ -116,10 +116,10 @@ func (b budget) full(now Time) bool {
 // nothing. Nobody is blamed for using up the shared budget.
 func (n *Node) affords(from Name) bool {
 	if n.in(from) == nil && n.out(from) == nil {
-		ok, _ := n.strangers.take(n.now)
+		ok, _ := n.strangers.spend(n.now)
 		return ok
 	}
-	ok, flood := n.budgetOf(from).take(n.now)
+	ok, flood := n.budgetOf(from).spend(n.now)
 	if flood {
 		n.blame(from, TooManyWalks)
 	}

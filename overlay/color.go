@@ -144,17 +144,17 @@ type Result struct {
 	Fact    Fact // the fact that matches, as the node itself said
 	Visited int  // visits to nodes
 	// If no node was found, Missed is the probability that a node has the fact and was missed. This
-	// is an estimate. It uses how often the walks met hints of Origin, and hints of those
-	// neighbours of Origin that have facts. It assumes that the nodes on the way are honest. If
-	// Origin knows no node with facts, Missed is 1.
+	// probability is an estimate. It is computed from how often the walks met hints of Origin, and
+	// of those neighbours of Origin that have facts. It assumes that the nodes on the way are
+	// honest. If Origin knows no node with facts, Missed is 1.
 	Missed float64
 }
 
 // missed returns the probability that walks missed a node. The parameter known is the number of
 // nodes that the searching node knows to have facts. The parameter meetings is how often the walks
-// met hints of these nodes. The number of meetings with one node's hints has a Poisson
-// distribution, with the same unknown mean m for each node. The result's mean is
-// exp(-m·known/(known+1)), a little more than the truth, exp(-m).
+// met hints of these nodes. How often walks meet one node's hints has a Poisson distribution, with
+// the same unknown mean m for each node. The mean of the result is exp(-m·known/(known+1)), which
+// is a little more than the true probability exp(-m).
 func missed(known, meetings int) float64 {
 	if known == 0 {
 		return 1

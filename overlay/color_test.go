@@ -36,9 +36,9 @@ func (f *fleet) setFacts(m *member, facts ...Fact) {
 }
 
 // The mean length of a search is 1/Pr with Pr = 1 - (1-share)^B, as in the thesis that the package
-// comment names. share is the share of nodes with the fact, B = 57 is the number of nodes that hold
-// each hint, and d is the degree. But each step after the first brings only B(1-1/d) new hints,
-// because neighbours share some.
+// comment names. Here share is the share of nodes with the fact, and B = 57 is the number of nodes
+// that hold each hint. In fact, each step after the first brings only B(1-1/d) new hints, where d
+// is the degree, because neighbours hold some of the same hints.
 func TestSearchLengths(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)
@@ -114,7 +114,8 @@ func TestSearchOverLossyLinks(t *testing.T) {
 	})
 }
 
-// A search in vain among few nodes ends before it uses up the walks that they accept.
+// If a search among few nodes finds nothing, it ends before it has sent as many walks as the nodes
+// accept.
 func TestSearchAmongFewNodes(t *testing.T) {
 	seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
 		f := newFleet(t, r, 7)
@@ -157,7 +158,7 @@ func TestMissed(t *testing.T) {
 }
 
 // A neighbour makes up a million facts and owners. Its hints displace no hint that others sent. In
-// each half of an AdvertisePeriod, the node passes on at most MaxHintsVia of them.
+// each half of an AdvertisePeriod, the node passes on at most MaxHintsVia of the neighbour's hints.
 func TestMillionColors(t *testing.T) {
 	net := &nowhere{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
@@ -264,8 +265,8 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// gathered is a step that keeps the facts with which it was taken.
+// gathered is a step that records the fact with which it was called, or "" if there was none.
 type gathered struct{ got *[]Fact }
 
-func (g gathered) take(*Node, bool)        { *g.got = append(*g.got, "") }
+func (g gathered) proceed(*Node, bool)     { *g.got = append(*g.got, "") }
 func (g gathered) confirm(_ *Node, f Fact) { *g.got = append(*g.got, f) }

@@ -3,7 +3,7 @@ package overlay
 import "slices"
 
 // deal tries to give the origin of a walk an edge that the origin lacks. It reports whether a deal
-// began. If the deal then fails while the origin still waits, the walk goes on from this node.
+// began. If this deal fails while the origin still waits, the walk goes on from this node.
 //
 // A deal never gives a node more ends of edges than its degree. If a node dies in the middle of a
 // deal, or a message is lost for good, some node lacks an end. This node then sends a walk to find
@@ -15,8 +15,8 @@ func (n *Node) deal(s Seek) bool {
 	case s.Give != "":
 		return n.trade(s)
 	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.splice(s):
-		// Splice even if this node has free ends. The origin then gets an edge from this node and
-		// an edge to another one, not two edges with this node.
+		// This node splices even if it has free ends. The origin then gets an edge from this node
+		// and an edge to another node. Otherwise it would get two edges with this node.
 		return true
 	case s.Out && n.freeIns() > 0 && n.in(s.Origin) == nil && !slices.Contains(s.Outs, n.self):
 		n.takeFrom(s)
@@ -41,7 +41,7 @@ func (n *Node) takeFrom(s Seek) {
 // taken is the step after the Grant of takeFrom was answered.
 type taken struct{ from Name }
 
-func (t taken) take(n *Node, ok bool) {
+func (t taken) proceed(n *Node, ok bool) {
 	if !ok {
 		n.dropIn(t.from)
 	}
@@ -57,7 +57,7 @@ func (n *Node) linkTo(s Seek) {
 // linked is the step after the offer of linkTo was answered.
 type linked struct{ s Seek }
 
-func (l linked) take(n *Node, ok bool) {
+func (l linked) proceed(n *Node, ok bool) {
 	origin := l.s.Origin
 	n.offers--
 	n.seekSoon()
@@ -77,9 +77,9 @@ func (n *Node) offer(to Name, walk uint64, then step) {
 	n.ask(to, seq, Ping{Seq: seq, Walk: walk}, AskTries, then)
 }
 
-// spare returns an edge of this node that a deal can use, or nil if there is none. In the deal, the
-// walk's origin gets an edge to the node where the spare edge leads now. The spare edge then leads
-// to the node that the parameter in names.
+// spare returns an edge of this node that a deal can use, or nil if there is none. The deal gives
+// the walk's origin an edge to the node where the spare edge leads now, and redirects the spare
+// edge to the node in.
 func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 	if in == n.self || n.out(in) != nil {
 		return nil
@@ -128,7 +128,7 @@ type granted struct {
 	with Name // not empty: the node that accepted to be the edge's next end
 }
 
-func (g granted) take(n *Node, ok bool) {
+func (g granted) proceed(n *Node, ok bool) {
 	switch {
 	case ok && g.late:
 		n.handOver(g.o, g.to, n.now+GrantLife)
@@ -142,10 +142,9 @@ func (g granted) take(n *Node, ok bool) {
 	}
 }
 
-// join connects two nodes, of which one (a) lacks an out and the other (b) lacks an in. It uses an
-// edge from this node (x) to a third (v): a gets an edge to v, and x gets an edge to b. One of the
-// two nodes sent the walk, and this node has only a note of the other one. join first asks that
-// other node.
+// join connects two nodes: node a lacks an out, and node b lacks an in. It uses an edge from this
+// node (x) to a third (v): a gets an edge to v, and x gets an edge to b. One of a and b sent the
+// walk. The other one only left a note at this node, so join first asks the other one.
 func (n *Node) join(s Seek) bool {
 	for _, w := range n.wants {
 		if w.who == s.Origin || w.expires <= n.now || w.out == w.in {
@@ -158,7 +157,7 @@ func (n *Node) join(s Seek) bool {
 	return false
 }
 
-// joinIn does what join does, if the node in the note lacks an in.
+// joinIn is join for the case that the node in the note lacks an in.
 func (n *Node) joinIn(s Seek, w want) bool {
 	o := n.spare(s.Origin, s.Outs, w.who)
 	if o == nil {
@@ -177,7 +176,7 @@ type joiningIn struct {
 	walk uint64
 }
 
-func (j joiningIn) take(n *Node, ok bool) {
+func (j joiningIn) proceed(n *Node, ok bool) {
 	n.forget(j.walk)
 	if !ok {
 		j.o.next = ""
@@ -187,7 +186,7 @@ func (j joiningIn) take(n *Node, ok bool) {
 	n.grant(j.o, j.s.Origin, Grant{Walk: j.s.ID}, granted{o: j.o, to: j.s.Origin, with: j.who})
 }
 
-// joinOut does what join does, if the node in the note lacks an out.
+// joinOut is join for the case that the node in the note lacks an out.
 func (n *Node) joinOut(s Seek, w want) bool {
 	o := n.spare(w.who, w.outs, s.Origin)
 	if o == nil {
@@ -206,7 +205,7 @@ type joiningOut struct {
 	walk uint64
 }
 
-func (j joiningOut) take(n *Node, ok bool) {
+func (j joiningOut) proceed(n *Node, ok bool) {
 	n.forget(j.walk)
 	if !ok {
 		j.o.next = ""
@@ -222,7 +221,7 @@ type joinedOut struct {
 	who Name
 }
 
-func (j joinedOut) take(n *Node, ok bool) {
+func (j joinedOut) proceed(n *Node, ok bool) {
 	if ok {
 		n.handOver(j.o, j.who, 0)
 	} else {
@@ -243,9 +242,9 @@ func (n *Node) revoke(to, promised Name) {
 	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, nil)
 }
 
-// handOver gives the far end of one of this node's edges to another node. It tells the node at that
-// end that the edge now comes from the other node. Then it redirects this node's edge to the node
-// that the edge's field next names.
+// handOver gives away one of this node's edges: the node where the edge leads is told that the edge
+// now comes from another node. Then this node's out is redirected to the node in the field next of
+// the out.
 func (n *Node) handOver(o *out, to Name, until Time) {
 	id := n.random.Uint64()
 	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, handed{o, to, o.peer, until})
@@ -258,7 +257,7 @@ type handed struct {
 	until        Time
 }
 
-func (h handed) take(n *Node, ok bool) {
+func (h handed) proceed(n *Node, ok bool) {
 	if !ok {
 		n.revoke(h.to, h.promised)
 	}
@@ -315,8 +314,8 @@ func (n *Node) onGrant(from Name, m Grant) {
 	n.answer(a, true)
 }
 
-// giveFor completes a trade. It gives the other node an edge to the node where the offered edge of
-// this node leads. Then it redirects the offered edge to another node.
+// giveFor completes a trade. It gives the other node an edge to the node where this node's offered
+// edge leads. Then it redirects the offered edge to the node next.
 func (n *Node) giveFor(a answered, s *seek, next Name) {
 	o := n.out(s.give)
 	if o == nil || o.next != "" {
@@ -334,7 +333,7 @@ type given struct {
 	a answered // the Grant, which this node answers in this step
 }
 
-func (g given) take(n *Node, _ bool) {
+func (g given) proceed(n *Node, _ bool) {
 	n.redirect(g.o, g.o.next, clean, n.now+GrantLife)
 	g.o.promisedBy = g.a.from
 	n.answer(g.a, true)

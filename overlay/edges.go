@@ -7,8 +7,8 @@ type out struct {
 	peer Name
 	next Name // where the edge will lead if a deal about it succeeds; "" without a deal
 
-	// Before this time, the peer may deny that it has the edge, because it may not have heard of
-	// the edge yet. The time is 0 once the peer has confirmed the edge.
+	// Until this time, the peer may deny that it has the edge, because it may not have heard of the
+	// edge yet. The time is 0 once the peer has confirmed the edge.
 	until Time
 	// promisedBy is the node that granted the edge. That node is blamed if the edge turns out not
 	// to exist.
@@ -22,13 +22,13 @@ type out struct {
 	flag  flag
 }
 
-// told is what a peer has told about heat.
+// told is what a peer has said about heat.
 type told struct {
 	heats []Heat
 	until Time
 }
 
-// A flag says that an edge should be replaced, because the edge was not drawn from the whole fleet.
+// A flag says that an edge should be replaced, because its peer was not drawn from the whole fleet.
 type flag uint8
 
 const (
@@ -92,8 +92,8 @@ func (n *Node) pingAgain(o *out) {
 	n.send(o.peer, Ping{Seq: o.seq})
 }
 
-// addIn makes the node accept an edge from a peer, if it can. It reports whether the node has that
-// edge now.
+// addIn makes the node accept an edge from a peer, if the node has room for one. It reports whether
+// the node has that edge now.
 func (n *Node) addIn(peer Name) bool {
 	i := n.in(peer)
 	if i == nil {
@@ -132,7 +132,7 @@ func (n *Node) onPing(from Name, m Ping) {
 func (n *Node) onPong(from Name, m Pong) {
 	o := n.out(from)
 	if o == nil || o.seq != m.Seq {
-		// This may be the answer to a deal's offer of an edge.
+		// This pong may also be the answer to a deal's offer of an edge.
 		n.onAck(from, Ack{ID: m.Seq, OK: m.OK})
 		return
 	}
@@ -186,8 +186,8 @@ func (n *Node) tickEdges() {
 	}
 }
 
-// walkTo returns a random neighbour for a walk's next step, but not the neighbour that the
-// parameter avoid names. If there is no other neighbour, it returns "".
+// walkTo returns a random neighbour other than avoid, for a walk's next step. If there is no other
+// neighbour, it returns "".
 func (n *Node) walkTo(avoid Name) Name {
 	var room [2][MaxDegree]Name // so that this frequent function allocates nothing
 	sure, some := room[0][:0], room[1][:0]

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAnswersSaveTicks answers a ping. The node must not wake up at the time at which it would have
-// repeated the ping, and must still wake up for the next one.
+// TestAnswersSaveTicks answers a ping. The node must then not wake up when it would have repeated
+// the ping, but must still wake up for the next ping.
 func TestAnswersSaveTicks(t *testing.T) {
 	var sent nowhere
 	n, err := New(Config{Name: "a", Degree: 2, Random: rand.New(rand.NewPCG(1, 2)),

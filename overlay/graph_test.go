@@ -51,8 +51,9 @@ func TestGraphIsRegularAtAnySize(t *testing.T) {
 	}
 }
 
-// Nodes that start one after another, near each other, find each other soon. A walk among few nodes
-// comes back to its origin often, and must end before it uses up what its neighbours accept.
+// Nodes that start one soon after another find each other soon. Among few nodes, a walk often comes
+// back to its origin. It must end before its steps exceed the number of walks that the neighbours
+// accept.
 func TestFewNodesJoinSoon(t *testing.T) {
 	for _, n := range []int{3, 4, 6} {
 		seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
@@ -71,8 +72,8 @@ func TestFewNodesJoinSoon(t *testing.T) {
 	}
 }
 
-// A fleet of fewer than degree + 1 nodes is a complete graph. Its walks, which are all in vain,
-// cost little.
+// A fleet of fewer than degree + 1 nodes is a complete graph. All its walks are in vain, so they
+// must cost little.
 func TestFewNodesAreAllNeighbours(t *testing.T) {
 	seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
 		f := newFleet(t, r, 7)
@@ -146,10 +147,10 @@ func TestChurn(t *testing.T) {
 	})
 }
 
-// A heal says how a fleet recovered from damage. killed and joined are the seconds until the fleet
-// was whole again: after half of its nodes were killed, and after a cut ended. crossing is the
-// share of edges across a former cut. messages is the number of messages that each node sends in a
-// second while nothing is damaged.
+// A heal says how a fleet recovered from damage. The field killed is how many seconds the fleet
+// needed to become whole after half of its nodes were killed. The field joined is how many it
+// needed after a cut ended. The field crossing is the share of edges across a former cut. The field
+// messages is the number of messages that each node sends in a second while nothing is damaged.
 type heal struct{ killed, joined, crossing, messages float64 }
 
 func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {

@@ -13,19 +13,17 @@ type Heat struct {
 	Value uint64
 }
 
-// A Warm tells the nodes that have an edge to the sender how hot the sender and the nodes beyond it
-// are. For each kind of heat it has the sender's path heat: the maximum of the sender's own heat,
-// and of three quarters of each outgoing neighbour's path heat. So path heats grow along each path
-// to a node that is hotter than all others nearby.
-//
+// A Warm goes to the nodes that have an edge to the sender. It tells them how hot the sender and
+// the nodes beyond the sender are. For each kind of heat it has the sender's path heat. This is the
+// largest of the sender's own heat and of three quarters of each outgoing neighbour's path heat. So
+// path heats grow along each path to a node that is hotter than all others nearby.
 // In KELP, a path heat is instead a weighted sum of the node's own heat and its neighbours' path
-// heats. If all nodes are warm, such a sum hides a node that is only twice as hot. For the same
-// reason, nodes also tell small heats.
+// heats. If all nodes are warm, such a sum hides a node that is only twice as hot as the others.
 type Warm struct{ Heats []Heat }
 
-// A Climb is a walk to a node that is hot. By is the kind of heat. The walk first takes as many
-// random steps as Mix says. Then it goes to hotter and hotter neighbours, at most as often as Scan
-// says. It ends where no neighbour is hotter.
+// A Climb is a walk to a node that is hot. By is the kind of heat. The walk first takes Mix random
+// steps. Then it takes at most Scan steps, each to a hotter neighbour. It ends where no neighbour
+// is hotter.
 type Climb struct {
 	Origin    Name
 	ID        uint64 // chosen by Origin
@@ -89,8 +87,8 @@ func (o *out) heatsAt(now Time) []Heat {
 	return o.heats.heats
 }
 
-// heatScale is the factor of a node's own heat in the node's path heat. With this factor, small
-// heats reach far, too: a heat of 1 is felt 19 edges away.
+// heatScale is the factor by which a node's own heat is multiplied in its path heat. With this
+// factor, even small heats reach far: a heat of 1 is felt 19 edges away.
 const heatScale = 256
 
 func scaled(value uint64) uint64 { return min(value, math.MaxUint64/heatScale) * heatScale }
@@ -164,7 +162,7 @@ type Hot struct {
 	Value uint64
 }
 
-// climbs has the walks of one question.
+// climbs has the walks of one call of Climb.
 type climbs struct {
 	by    string
 	open  map[uint64]bool // walks that have not ended
@@ -189,8 +187,8 @@ func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
 	return nil
 }
 
-// climbBy sends a number of walks. The first one looks nearby. Walks that have not ended after the
-// given time are ignored.
+// climbBy sends a number of walks. The first one looks nearby. A walk that has not ended after the
+// given time is ignored.
 func (n *Node) climbBy(by string, count int, wait Time, done func([]Hot)) {
 	c := &climbs{by: by, open: map[uint64]bool{}, until: n.now + wait, done: done}
 	var walks []Climb
@@ -230,8 +228,9 @@ func (n *Node) climb(c Climb) {
 }
 
 // hotter returns a neighbour whose path heat is larger than this node's, so that each step leads
-// nearer to a hot node. The hotter a neighbour is, the likelier it is chosen, so that not all walks
-// meet. If no neighbour is hotter than this node itself, hotter returns "".
+// nearer to a hot node. The choice is random, so that not all walks end at the same node, but a
+// hotter neighbour is likelier to be chosen. If no neighbour is hotter than this node itself,
+// hotter returns "".
 func (n *Node) hotter(by string) Name {
 	own := heatOf(by, n.paths())
 	var all []*out

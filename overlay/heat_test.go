@@ -36,7 +36,7 @@ func (f *fleet) hottest(m *member, by string) (found []Hot) {
 	return found
 }
 
-// Among nodes that are all warm, walks find the hottest ones from anywhere, also over lossy links.
+// Even if all nodes are warm and links lose messages, walks from any node find the hottest ones.
 // When the hottest nodes have cooled down, walks no longer name them.
 func TestClimb(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
@@ -88,8 +88,8 @@ func TestClimb(t *testing.T) {
 	}
 }
 
-// A heat of 1 in a cold fleet is found from anywhere. Once it is gone, no node remembers it: the
-// nodes on a cycle do not keep each other warm.
+// In a cold fleet, a heat of 1 is found from anywhere. When that heat has become 0, no node
+// remembers it: the nodes on a cycle of edges do not keep each other warm.
 func TestSmallHeat(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)

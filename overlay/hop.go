@@ -31,7 +31,7 @@ type passed struct {
 	ways int
 }
 
-func (p passed) take(n *Node, ok bool) {
+func (p passed) proceed(n *Node, ok bool) {
 	if !ok {
 		n.passTo(p.w, "", p.to, p.ways-1)
 	}
@@ -42,8 +42,8 @@ func (n *Node) onHop(from Name, m Hop) {
 		return
 	}
 	if !n.affords(from) {
-		// Drop the walk, but answer as if it went on. Otherwise the sender would repeat it, which
-		// would only cost more.
+		// Drop the walk, but answer as if the walk went on. Otherwise the sender would repeat its
+		// message, which would only cost more.
 		n.send(from, Ack{ID: m.ID, OK: true})
 		return
 	}

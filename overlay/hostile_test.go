@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A lie is what a hostile node does with a message that it gets. The node then handles the message
-// like an ordinary node, unless the lie's function returns true.
+// A lie is what a hostile node does with a message that it gets. Afterwards the node handles the
+// message like an ordinary node, unless the function of the lie returned true.
 type lie struct {
 	name string
 	do   func(liar *member, from Name, m Message) bool
@@ -120,8 +120,8 @@ var lies = []lie{
 
 // maxRate is the largest number of messages a second that hostile nodes can make an honest node
 // send. An honest node accepts WalksPerSecond walks from each neighbour, and as many from all
-// strangers together. For each of these it sends two messages: the walk and an answer. It also
-// sends as many answers for walks that it drops, and its pings.
+// strangers together. For each accepted walk it sends two messages: the walk and an answer. It also
+// answers as many walks that it drops, and it sends pings.
 const maxRate = 4*WalksPerSecond*8 + 10
 
 // Six of 120 nodes are hostile, and a third of the others die. The honest nodes that are left must

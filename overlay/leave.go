@@ -1,7 +1,7 @@
 package overlay
 
-// Leave makes the node leave the graph: it connects its incoming to its outgoing neighbours. The
-// owner goes on calling Receive and Tick until Left returns true.
+// Leave makes the node leave the graph: the node connects its incoming to its outgoing neighbours.
+// The owner must go on calling Receive and Tick until Left returns true.
 func (n *Node) Leave(now Time) {
 	n.at(now)
 	if n.leaving {

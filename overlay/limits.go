@@ -13,11 +13,11 @@ const (
 	// trip around the earth.
 	PingRetry = 500 * time.Millisecond
 	// PingTries is the number of unanswered pings after which a node is considered gone. If links
-	// lose 5 % of all messages, a tenth of all round trips fail, and eight fail in a row once in
-	// 10⁸ times. That is less than once an hour in a fleet of 10,000 nodes.
+	// lose 5 % of all messages, a tenth of all round trips fail, and eight in a row fail once in
+	// 10⁸ times. In a fleet of 10,000 nodes this happens less than once an hour.
 	PingTries = 8
-	// Lease is how long a node believes in an incoming edge along which no ping arrives. By then
-	// the other end has died, or has repeated its ping eight times.
+	// Lease is how long a node believes in an incoming edge along which no ping arrives. After this
+	// time, the other end has died, or has repeated its ping eight times.
 	Lease = PingPeriod + PingRetry*PingTries + time.Second
 	// AskRetry is the time after which an unanswered request is repeated.
 	AskRetry = 250 * time.Millisecond
@@ -33,8 +33,9 @@ const (
 	// WalkLife is how long a node waits for a walk: SeekScan steps at 40 ms, and some repetitions.
 	WalkLife = 20 * time.Second
 	// AloneWait is how long a node that lacks edges in only one direction waits before it sends a
-	// walk. The two ends of an edge may notice a death five seconds apart. A node that lacks an
-	// edge in each direction is repaired by one short walk, so waiting often saves a long one.
+	// walk. When a neighbour dies, a node may lose its edge in one direction up to five seconds
+	// before the edge in the other. One short walk repairs an edge in each direction at once, so
+	// waiting often saves a long walk.
 	AloneWait = 4 * time.Second
 	// SeekPause is the longest pause after a walk in vain. The pause may grow to LostPause if walks
 	// get lost, perhaps because there are too many walks. It may grow to FewPause if there are few
@@ -70,11 +71,11 @@ const (
 	MaxMix  = 32
 	MaxScan = SeekScan
 	// SeekScan is how many further nodes the walk of a free end visits. If the walks of a free out
-	// and of a free in visit k nodes each, they miss each other with probability exp(-k²/n): 0.1 %
-	// for 10,000 nodes. A larger fleet needs several walks.
+	// and of a free in visit k of n nodes each, they miss each other with probability exp(-k²/n):
+	// 0.1 % for 10,000 nodes. In a larger fleet, an end may need several walks.
 	SeekScan = 256
 	// A walk ends after SeekRevisits visits to nodes where it has been before, if these are most of
-	// its visits. The fleet is then small.
+	// its visits: the fleet must then be small.
 	SeekRevisits = 8
 	// TradeScan is how many nodes a walk visits to find an edge to exchange. Almost every edge can
 	// be exchanged, unless the fleet is hardly larger than the degree.
@@ -83,8 +84,8 @@ const (
 	MaxAsked = 512
 	// A node remembers requests, so that it does not obey a repeated request twice. MaxRecent is
 	// the largest number of requests that it remembers. At the rate at which a node accepts walks,
-	// this number of requests comes in two seconds. RecentLife is how long a node remembers a
-	// request: twice the time in which the request is repeated.
+	// so many requests arrive in two seconds. RecentLife is how long a node remembers a request:
+	// twice the time during which its sender repeats the request.
 	MaxRecent  = 256
 	RecentLife = 2 * AskRetry * AskTries
 	// MaxWants is the largest number of notes that a node keeps about edges that other nodes lack.
@@ -100,18 +101,19 @@ const (
 	MaxLost  = 32
 	MaxKnown = 32
 	// WalksPerSecond and WalksBurst limit the walks that a node accepts from one neighbour, and
-	// those that it accepts from all strangers together. After half of a fleet died, a neighbour
-	// passes on two walks a second for ten seconds, and then fewer. So in the long run, walks cost
-	// a node at most WalksPerSecond × (degree + 1) messages a second, whatever others send.
+	// those that it accepts from all strangers together. So in the long run, walks cost a node at
+	// most WalksPerSecond × (degree + 1) messages a second, whatever others send. The limits leave
+	// room for repairs: after half of a fleet died, a neighbour passes on two walks a second for
+	// ten seconds, and then fewer.
 	WalksPerSecond = 4
 	WalksBurst     = 200
 	// If a node sends more than FloodFactor times as many walks as it may, it is blamed for a
-	// flood. The factor allows for honest nodes that pass on walks of other nodes' floods. Such
-	// walks are at most about as many as an honest node may send.
+	// flood. The factor protects honest nodes that pass on the walks of a flood: such a node sends
+	// at most about twice as many walks as it may.
 	FloodFactor = 4
-	// ShunAfter is the number of offences after which a node's neighbours give it up. They want no
-	// edge with it until ShunTime has passed since its last offence. A single false promise may be
-	// bad luck: perhaps the node died in the middle of a deal.
+	// ShunAfter is the number of offences after which a node's neighbours give the node up. They
+	// want no edge with it until ShunTime has passed since its last offence. A single offence is
+	// not enough, because it may be bad luck: perhaps the node died in the middle of a deal.
 	ShunAfter = 8
 	ShunTime  = 10 * time.Minute
 	// MaxFact is the largest size of a fact and of a pattern, in bytes. MaxFacts is the largest
@@ -149,9 +151,10 @@ const (
 	HeatPeriod = 20 * time.Second
 	HeatPause  = time.Second
 	HeatLife   = 3 * HeatPeriod
-	// HeatWalks is the number of walks of one question. HeatScan is the largest number of steps of
-	// each walk after the mixing. If no heat has moved since nodes told their path heats, no walk
-	// needs more steps than the graph's diameter, which is 7 among 10,000 nodes.
+	// HeatWalks is the number of walks of one call of Climb. HeatScan is the largest number of
+	// steps of each walk after its random steps. If the heats have not changed since nodes last
+	// told their path heats, no walk needs more steps than the graph's diameter, which is 7 for
+	// 10,000 nodes.
 	HeatWalks = 16
 	HeatScan  = 32
 	// TakeLease is how long a taker holds an item unless it renews the lease. TakeRenew is the time
@@ -159,7 +162,7 @@ const (
 	TakeLease = 20 * time.Second
 	TakeRenew = TakeLease / 3
 	// TakeWait is how long a taker waits for the walks of one climb if some get lost. A walk takes
-	// at most WalkSteps random steps, and then as many as the way to a hot node has.
+	// at most WalkSteps random steps, and then the steps to a hot node.
 	TakeWait = 3 * time.Second
 	// MaxItems is the largest number of items that a node has for takers. MaxHeld is the largest
 	// number of items that a node has taken or looks for.

@@ -72,7 +72,7 @@ func (n *Node) Meet(now Time, contacts []Name) {
 	}
 }
 
-// beginAgain returns a node at which a walk can start if there is no neighbour.
+// beginAgain returns a node at which a walk can start if this node has no neighbour.
 func (n *Node) beginAgain() Name {
 	return choose(n.random, slices.Concat(n.contacts, n.known.values, n.lost))
 }
@@ -91,8 +91,8 @@ func (n *Node) onAlive(from Name) {
 }
 
 // tickLost probes lost nodes and replaces flagged edges. From time to time, it replaces an edge
-// whose walk was lost once. It replaces edges that were made during a cut as soon as a node on the
-// other side answers. The walks for these edges begin at that node.
+// that was flagged because a walk had been lost. Edges that were flagged because of a cut are
+// replaced as soon as a node on the other side answers, by walks that begin at that node.
 func (n *Node) tickLost() {
 	if n.probeAt <= n.now {
 		n.probeAt = never

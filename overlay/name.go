@@ -20,7 +20,8 @@ const never Time = 1<<63 - 1
 
 // A Transport sends messages to other nodes. It may lose, delay, double and reorder them. It must
 // not call the node before Send returns, and nobody may change a message after Send. The transport
-// vouches for senders: Node.Receive gets the name of the node that really sent the message.
+// vouches for senders: the name that is passed to Node.Receive is that of the node that really sent
+// the message.
 type Transport interface {
 	Send(to Name, m Message)
 }

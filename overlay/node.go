@@ -104,7 +104,7 @@ func New(c Config) (*Node, error) {
 	return n, nil
 }
 
-// begin gives a new node edges that exist already, as if the last pings had come at random times.
+// begin gives a new node edges that exist already. It spreads the times of their pings at random.
 func (n *Node) begin(outs, ins []Name) {
 	all := make([]out, len(outs)) // side by side in memory
 	for i, name := range outs {
@@ -254,8 +254,8 @@ func (n *Node) wakeAt(t Time) { n.next = min(n.next, t) }
 
 func (n *Node) send(to Name, m Message) { n.transport.Send(to, m) }
 
-// soon returns a random time from now, within the given time. So nodes that notice something at the
-// same time do not all act at the same time.
+// soon returns a random moment between now and the given time from now. So nodes that notice
+// something at the same moment do not all act at the same moment.
 func (n *Node) soon(within Time) Time { return n.now + 1 + Time(n.random.Int64N(int64(within))) }
 
 // choose returns a random element, or the zero value if there is none.

@@ -8,11 +8,10 @@ import (
 // A queue carries work that many nodes make and few take. Each item stays at the node that made it
 // until a taker has finished it, so the death of a third node loses nothing. The number of items
 // that nobody holds is a kind of heat ([QueueHeat]), so climbs lead a taker to nodes with items.
-//
-// A taker gets an item by a Take, which the maker answers with a Given. The taker then holds the
-// item for TakeLease, or for longer if it renews the lease by a Keep. If the taker dies, the maker
-// gives the item to the next taker. A Keep with Done finishes the item. An item is finished only
-// once: the maker refuses a Keep from a node that has lost the item to another.
+// To get an item, a taker sends a Take, and the maker answers with a Given. The taker then holds
+// the item for TakeLease, or for longer if it renews the lease by a Keep. If the taker dies, the
+// maker gives the item to the next taker. A Keep with Done finishes the item. An item is finished
+// only once: the maker refuses a Keep from a node that has lost the item to another.
 type (
 	// A Take asks for an item of a queue. It is a request. If the receiver has no item for the
 	// sender, the answer is an Ack, and otherwise a Given.
@@ -229,9 +228,9 @@ func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
 	return nil
 }
 
-// takeWalks has the number of walks of each climb of a Take. The first climb only looks nearby, and
-// finds most items. The last climb is for the last items of a queue. More walks than these would
-// use up the number of walks that nodes accept.
+// takeWalks has the number of walks in each climb of a Take. The first climb only looks nearby, and
+// finds most items. The last climb is for the last items of a queue. With more walks, takers would
+// exceed the number of walks that nodes accept.
 var takeWalks = []int{1, 3, HeatWalks / 2}
 
 // takeOn asks the next node or, if all have been asked, climbs again.
@@ -265,9 +264,10 @@ type tookFrom struct {
 	maker Name
 }
 
-func (f tookFrom) take(n *Node, _ bool) { n.takeOn(f.t) }
+func (f tookFrom) proceed(n *Node, _ bool) { n.takeOn(f.t) }
 
-// onGiven takes only what this node asked for. An item that comes too late becomes free again.
+// onGiven accepts only items that this node asked for. An item that comes too late becomes free
+// again when its lease ends.
 func (n *Node) onGiven(from Name, m Given) {
 	i := n.waiting(from, m.ID)
 	if i < 0 || len(m.Item) > MaxFact {
@@ -305,16 +305,17 @@ func (n *Node) Finish(now Time, i Item, done bool, over func(finished bool)) {
 	}
 }
 
-// finished is the step after a Keep with Done was answered. renewed is the step after another Keep.
+// finished is the step after a Keep with Done was answered. renewed is the step after a Keep
+// without Done was answered.
 type (
 	finished struct{ over func(bool) }
 	renewed  struct{ id uint64 } // of the Take
 )
 
-func (f finished) take(_ *Node, ok bool) { f.over(ok) }
+func (f finished) proceed(_ *Node, ok bool) { f.over(ok) }
 
 // If a node cannot renew an item, it no longer holds the item.
-func (r renewed) take(n *Node, ok bool) {
+func (r renewed) proceed(n *Node, ok bool) {
 	if !ok {
 		n.held = without(n.held, func(h *held) bool { return h.take == r.id })
 	}

@@ -128,8 +128,8 @@ func (n *Node) visit(s Search) {
 }
 
 // visitHints looks at the hints that match. It asks their owners, one after the other, whether they
-// have a fact that matches. If no owner has one, the walk goes on to another node. The walk ends if
-// it has no steps left, if it has seen enough, or if this node has no neighbour.
+// have a fact that matches. If no owner has one, the walk goes on to another node. But the walk
+// ends here if it has no steps left, if it has seen enough, or if this node has no neighbour.
 func (n *Node) visitHints(s Search) {
 	for _, h := range n.hints {
 		if h.expires <= n.now || slices.Contains(s.Denied, h.owner) ||
@@ -148,13 +148,13 @@ func (n *Node) visitHints(s Search) {
 	n.pass(s, "")
 }
 
-// hinted is the step after the owner of a hint was asked.
+// hinted is the step after the owner of a hint has answered.
 type hinted struct {
 	s          Search
 	owner, via Name
 }
 
-func (h hinted) take(n *Node, _ bool) { h.confirm(n, "") }
+func (h hinted) proceed(n *Node, _ bool) { h.confirm(n, "") }
 
 func (h hinted) confirm(n *Node, fact Fact) {
 	if fact != "" {
@@ -211,13 +211,14 @@ func (n *Node) found(m Found) {
 	n.verify(m.Name, s.Pattern, AskTries, named{s, m.Name})
 }
 
-// A walk has found a node, and this node asks it for the fact. named is the step after its answer.
+// A walk of this node has found another node, and this node asks that node for the fact. named is
+// the step after the answer.
 type named struct {
 	s    *search
 	name Name
 }
 
-func (f named) take(n *Node, _ bool) { f.confirm(n, "") }
+func (f named) proceed(n *Node, _ bool) { f.confirm(n, "") }
 
 func (f named) confirm(n *Node, fact Fact) {
 	switch {
@@ -229,9 +230,9 @@ func (f named) confirm(n *Node, fact Fact) {
 	}
 }
 
-// A verified step follows a Verify. If the answer is a Confirm with a matching fact, the step's
-// method confirm is called. If the answer has no such fact, or there is no answer, its method take
-// is called.
+// A verified is the step after a Verify. If the answer is a Confirm with a matching fact, the
+// method confirm is called. If the answer has no such fact, or if there is no answer, the method
+// proceed is called.
 type verified interface {
 	step
 	confirm(n *Node, fact Fact)

@@ -91,8 +91,7 @@ func (n *Node) tickSeeks() {
 	}
 }
 
-// startSeek starts a walk. The parameter first names the node where the walk starts. If first is
-// empty, the walk starts at a neighbour.
+// startSeek starts a walk at the node first or, if first is empty, at a neighbour.
 func (n *Node) startSeek(out, in bool, give, first Name) {
 	if give == "" && (!n.joined || n.restarted || n.few) {
 		first = n.beginAgain() // there may be nodes that no walk from the neighbours reaches
@@ -180,9 +179,9 @@ func (n *Node) arrive(s Seek) {
 	}
 }
 
-// isolated reports whether this node must not deal, because it has no edges and has not found out
-// that there are few nodes. If such a node dealt, two nodes that join could begin a graph of their
-// own. Instead, the node passes walks on to nodes that it knows.
+// isolated reports whether this node must not deal, because it has no edges and does not know that
+// there are few nodes. If such nodes made deals, two nodes that join could begin a graph of their
+// own. An isolated node instead passes walks on to nodes that it knows.
 func (n *Node) isolated() bool { return len(n.outs) == 0 && len(n.contacts) > 0 && !n.few }
 
 // goOn leaves a note about a walk at this node. Then it sends the walk to the next node, or ends

@@ -21,8 +21,8 @@ type fleet struct {
 	maxDelay int // in ms; each message takes from 1 ms to maxDelay, so messages overtake each other
 	cut      bool
 	sent     int
-	// traitor handles a message that is for a liar. If it returns true, the liar's node does not
-	// get the message.
+	// traitor handles a message to a liar. If it returns true, the liar's Node does not get the
+	// message.
 	traitor func(to *member, from Name, m Message) bool
 }
 
@@ -86,7 +86,7 @@ func (f *fleet) add(contacts ...Name) *member {
 	return m
 }
 
-// watch makes sure that the node's Tick comes in time.
+// watch makes sure that the node's Tick is called in time.
 func (f *fleet) watch(m *member) {
 	at := max(m.node.Next(), f.now+time.Millisecond)
 	at = min(at, f.now+(slotCount-1)*time.Millisecond)
@@ -148,8 +148,8 @@ func (f *fleet) alive() (all []*member) {
 	return all
 }
 
-// missing counts the outgoing and incoming edges that living nodes lack, and those that only one
-// end knows.
+// missing counts the outgoing and incoming edges that living nodes lack, and the edges that only
+// one end knows.
 func (f *fleet) missing() int {
 	count := 0
 	for _, m := range f.alive() {

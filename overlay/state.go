@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// A Codec encodes messages, as package overlay/wire does. Its function Name gets a name that was
-// read, and returns the equal name that the node should keep. It returns false if no node has this
-// name.
+// A Codec encodes messages, as package overlay/wire does. Its function Name maps a name that was
+// read from a state to the equal string that the node should keep, which saves memory. It returns
+// false if no node has this name.
 type Codec struct {
 	Encode func(to []byte, m any) ([]byte, error)
 	Decode func(from []byte) (any, error)
@@ -51,8 +51,8 @@ func (n *Node) RestoreState(from []byte, c Codec) ([]byte, error) {
 	return s.b, nil
 }
 
-// sound reports whether a state that was read is within certain limits. Beyond these, a node could
-// work without end.
+// sound reports whether a state that was read is within limits that keep a node from working
+// without end.
 func (n *Node) sound() bool {
 	ways := slices.ContainsFunc(n.asked, func(r *request) bool {
 		p, ok := r.then.(passed)
@@ -65,7 +65,8 @@ func (n *Node) sound() bool {
 		n.known.next >= 0 && (n.known.next == 0 || n.known.next < len(n.known.values))
 }
 
-// coder writes values or reads them, so that one description of a state serves for both.
+// coder either writes values or reads them, so that one description of a state serves both
+// purposes.
 type coder struct {
 	b     []byte
 	reads bool
@@ -73,8 +74,8 @@ type coder struct {
 	err   error
 }
 
-// take returns the next bytes, or nil after an error.
-func (c *coder) take(count int) []byte {
+// next returns the next bytes, or nil after an error.
+func (c *coder) next(count int) []byte {
 	if c.err != nil || count < 0 || count > len(c.b) {
 		c.fail(ErrState)
 		return nil
@@ -101,15 +102,14 @@ func number[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](c *coder, v *T) {
 		return
 	}
 	*v = T(x)
-	c.take(size)
+	c.next(size)
 }
 
-// id reads or writes a random number. Such a number always takes 8 bytes, because it is rarely
-// small.
+// id reads or writes a random number. Such a number is rarely small, so it always occupies 8 bytes.
 func (c *coder) id(v *uint64) {
 	if !c.reads {
 		c.b = binary.LittleEndian.AppendUint64(c.b, *v)
-	} else if b := c.take(8); b != nil {
+	} else if b := c.next(8); b != nil {
 		*v = binary.LittleEndian.Uint64(b)
 	}
 }
@@ -139,7 +139,7 @@ func text[T ~string](c *coder, v *T) {
 	if !c.reads {
 		c.b = append(c.b, *v...)
 	} else {
-		*v = T(c.take(length))
+		*v = T(c.next(length))
 	}
 }
 
@@ -185,7 +185,7 @@ func message[T any](c *coder, m *T) {
 		c.b = append(c.b, b...)
 		return
 	}
-	b = c.take(length)
+	b = c.next(length)
 	if c.err != nil {
 		return
 	}
@@ -198,7 +198,7 @@ func message[T any](c *coder, m *T) {
 	*m = got
 }
 
-// walk reads or writes a walk, as a part of a Hop, because no other message carries one.
+// walk reads or writes a walk inside a Hop, because a walk is not a message itself.
 func walk[T Walk](c *coder, w *T) {
 	h := Hop{Walk: *w}
 	message(c, &h)
@@ -212,8 +212,8 @@ func walk[T Walk](c *coder, w *T) {
 	}
 }
 
-// state describes a node's state. Whoever adds a field to Node adds it here, too. A test fails if
-// the field is missing here.
+// state describes a node's state. A field that is added to Node must be added here, too. Otherwise
+// a test fails.
 func (n *Node) state(c *coder) {
 	for _, t := range []*Time{&n.now, &n.next, &n.seekAt, &n.repickAt, &n.probeAt, &n.seekPause,
 		&n.pausedUntil, &n.aloneSince, &n.advertiseAt, &n.warmAt, &n.warmedAt} {
@@ -441,8 +441,9 @@ func fields[T step](c *coder, s *step, of func(*T)) {
 	}
 }
 
-// end describes which edge a step is about: one of the node's outs, by its number from 1 on, or an
-// edge that the node no longer has.
+// end describes the edge that a step is about. If the edge is one of the node's outs, it is stored
+// as the number of that out, counted from 1. Otherwise the edge itself is stored, which the node no
+// longer has.
 func (n *Node) end(c *coder, o **out) {
 	i := slices.Index(n.outs, *o) + 1
 	number(c, &i)

@@ -12,7 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// texts is a codec for tests. It writes what a message prints, and remembers the message.
+// texts is a codec for tests. It writes the text that fmt prints for a message, and remembers which
+// message has that text.
 type texts map[string]any
 
 func (all texts) codec() Codec {
@@ -96,9 +97,9 @@ func stored(t testing.TB, n *Node, c Codec) *Node {
 	return again
 }
 
-// TestStoredNodesGoOn runs a fleet in which many things go wrong, twice. In one, all nodes are
-// stored and restored again and again. Both fleets must end in the same state, and each kind of
-// step must have been stored.
+// TestStoredNodesGoOn runs the same fleet twice, with many faults. In one of the two runs, all
+// nodes are stored and restored again and again. Both runs must end in the same state, and each
+// kind of step must have been stored.
 func TestStoredNodesGoOn(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	s := seed.Of(t)
@@ -161,8 +162,8 @@ func TestStoredNodesGoOn(t *testing.T) {
 	}
 }
 
-// TestEachStepIsStored stores each kind of step, about an edge that is there and about one that is
-// not.
+// TestEachStepIsStored stores each kind of step: with an edge that the node has, and with one that
+// it no longer has.
 func TestEachStepIsStored(t *testing.T) {
 	there, gone := &out{peer: "a", next: "b"}, &out{peer: "c", heats: &told{[]Heat{{"h", 7}}, 9}}
 	w := Seek{Origin: "o", ID: 3, Out: true, Outs: []Name{"p"}, Scan: 4, Revisits: 2}
@@ -200,8 +201,8 @@ func TestOpenSearchIsNotStored(t *testing.T) {
 	}
 }
 
-// TestStateBytes holds the bytes of a state. If they change, the state of agents in a checkpoint
-// needs a new version (sim/FORMAT.md).
+// TestStateBytes compares the bytes of a state with known ones. If the bytes change, the state of
+// agents in a checkpoint needs a new version (sim/FORMAT.md).
 func TestStateBytes(t *testing.T) {
 	n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
 		Transport: &nowhere{}, Outs: []Name{"a", "b"}, Ins: []Name{"c"}, Contacts: []Name{"d"}})

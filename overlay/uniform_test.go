@@ -24,9 +24,9 @@ func (f *fleet) next() [][]int {
 	return all
 }
 
-// deviation looks at walks of h steps from several starts. For each start it takes the
-// probabilities with which a walk ends at each node. It returns their standard deviation, relative
-// to their mean.
+// deviation says how unevenly walks of h steps end. For each of several starts, it computes the
+// probability of each node that a walk from the start ends there. It returns the standard deviation
+// of these probabilities, relative to their mean.
 func deviation(next [][]int, h, starts int) float64 {
 	n := len(next)
 	sum := 0.0
@@ -49,8 +49,8 @@ func deviation(next [][]int, h, starts int) float64 {
 	return math.Sqrt(sum / float64(n*starts))
 }
 
-// Walks mix as the model of a random regular graph says: the deviation is sqrt(n/d^h). The standard
-// error of this figure over 20 starts is 1 to 2 %.
+// The ends of walks become even as fast as in the model of a random regular graph: the deviation is
+// sqrt(n/d^h). The standard error of the deviation over 20 starts is 1 to 2 %.
 func TestWalksMix(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := grown(t, rand.New(rand.NewPCG(1, 0)), 1000)

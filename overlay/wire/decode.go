@@ -14,7 +14,7 @@ type reader struct {
 	failed bool
 }
 
-func (r *reader) take(n int) []byte {
+func (r *reader) next(n int) []byte {
 	if r.failed || len(r.b) < n {
 		r.failed = true
 		return make([]byte, n)
@@ -24,11 +24,11 @@ func (r *reader) take(n int) []byte {
 	return b
 }
 
-func (r *reader) byte() uint8    { return r.take(1)[0] }
-func (r *reader) short() int     { return int(binary.BigEndian.Uint16(r.take(2))) }
-func (r *reader) number() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
+func (r *reader) byte() uint8    { return r.next(1)[0] }
+func (r *reader) short() int     { return int(binary.BigEndian.Uint16(r.next(2))) }
+func (r *reader) number() uint64 { return binary.BigEndian.Uint64(r.next(8)) }
 
-func (r *reader) name() overlay.Name { return overlay.Name(r.take(int(r.byte()))) }
+func (r *reader) name() overlay.Name { return overlay.Name(r.next(int(r.byte()))) }
 
 // text reads a fact or a pattern.
 func (r *reader) text() string {
@@ -36,7 +36,7 @@ func (r *reader) text() string {
 	if n > overlay.MaxFact {
 		r.failed = true
 	}
-	return string(r.take(n))
+	return string(r.next(n))
 }
 
 // count reads the number of a list's elements. If the number is above limit, the reader fails.
@@ -153,7 +153,7 @@ func (r *reader) message(k kind) any {
 		m := Part{ID: r.number(), Offset: r.number(), Size: r.number()}
 		r.flags(&m.OK)
 		r.failed = r.failed || len(r.b) > MaxPart
-		m.Data = append([]byte(nil), r.take(len(r.b))...)
+		m.Data = append([]byte(nil), r.next(len(r.b))...)
 		return m
 	case kindQuestion:
 		return Question{}
@@ -161,7 +161,7 @@ func (r *reader) message(k kind) any {
 		if len(r.b) > MaxAnswer {
 			r.failed = true
 		}
-		return Answer{append([]byte(nil), r.take(len(r.b))...)}
+		return Answer{append([]byte(nil), r.next(len(r.b))...)}
 	}
 	r.failed = true
 	return nil

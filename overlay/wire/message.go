@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 )
 
-// A Question asks a node to describe itself, and an Answer does that. Both are sent in addition to
-// the messages of the graph. This package does not look into an answer.
+// A Question asks a node to describe itself, and an Answer contains the description. Both are sent
+// in addition to the messages of the graph. This package does not interpret answers.
 type (
 	Question struct{}
 	Answer   struct{ Body []byte }
@@ -231,7 +231,7 @@ func (w *writer) walking(m any) ([]byte, error) {
 	return w.b, nil
 }
 
-// own writes a message that is not the graph's.
+// own writes a message of this package, which is no message of the graph.
 func (w *writer) own(m any) ([]byte, error) {
 	switch m := m.(type) {
 	case Fetch:

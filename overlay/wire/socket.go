@@ -245,7 +245,7 @@ func (s *Socket) unseal(b []byte) (overlay.Name, any, error) {
 	if err != nil {
 		return "", nil, errSealed
 	}
-	if !p.window.take(counter) {
+	if !p.window.accepts(counter) {
 		return "", nil, errReplayed
 	}
 	p.verified = bytes.Clone(b[signatureAt:counterAt])
@@ -324,13 +324,13 @@ func sealer(shared []byte, from, to overlay.Name) cipher.AEAD {
 	return aead
 }
 
-// window remembers which of the last counters came, so that no datagram is taken twice.
+// window remembers which of the last counters arrived, so that no datagram is accepted twice.
 type window struct {
 	last uint64
 	came uint64 // bit i: the counter last − i came
 }
 
-func (w *window) take(counter uint64) bool {
+func (w *window) accepts(counter uint64) bool {
 	switch {
 	case counter == 0:
 		return false

@@ -276,7 +276,7 @@ func TestWindow(t *testing.T) {
 		want    bool
 	}{{0, false}, {1, true}, {1, false}, {3, true}, {2, true}, {2, false}, {70, true}, {6, false},
 		{7, true}, {7, false}, {69, true}, {1000, true}, {1000, false}, {999, true}, {70, false}} {
-		if got := w.take(step.counter); got != step.want {
+		if got := w.accepts(step.counter); got != step.want {
 			t.Errorf("counter %d: %v", step.counter, got)
 		}
 	}
