@@ -36,11 +36,11 @@ func (l *lane) order() {
 	l.deliveries = l.messages
 }
 
-// take gives the first event of a lane the captured messages that the lane's node had received
+// receive gives the first event of a lane the captured messages that the lane's node had received
 // before this event. For each message, let s be the last event that the sender logged before it
-// sent the message. This event s must have its stamp first. If s has no stamp yet, take returns the
+// sent the message. The event s must have a stamp first. If it has none yet, receive returns the
 // place of s, and false.
-func (p *pass) take(l *lane, place uint64) (at uint64, taken bool, err error) {
+func (p *pass) receive(l *lane, place uint64) (at uint64, taken bool, err error) {
 	for len(l.deliveries) > 0 {
 		g := p.at(place)
 		d := l.deliveries[0]

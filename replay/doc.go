@@ -11,10 +11,10 @@
 // order.
 //
 // # What is exact
-//
-// The order is exactly what causality and the intervals imply together: the event that receives a
-// message is not earlier than the event that sent it, so each of the two narrows the interval of
-// the other. An order of events is found if and only if causality and the intervals allow it.
+// The order is exactly what causality and the intervals imply together. They must be combined: an
+// event that receives a message is not earlier than the event that sent the message, so each of
+// these two events narrows the interval of the other. An order of events is found if and only if
+// causality and the intervals allow it.
 //
 // # What it does not do
 //

@@ -65,8 +65,8 @@ func (h *History) Before(i, j int) bool {
 	return h.Events[i].Before(&h.Events[j])
 }
 
-// Gather makes a history of a part of a run. The events outside the part still order the events
-// inside it.
+// Gather makes a history of a part of a run. Events outside the part are not in the history, but
+// orders that follow from them are kept.
 func (r *Run) Gather(ctx context.Context, part Part) (*History, *Summary, error) {
 	h := &History{Nodes: r.Nodes, Channels: r.Channels}
 	arrows := r.arrows(h)

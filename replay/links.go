@@ -130,8 +130,8 @@ func (l *links) makers(tuple uint64) (all []uint64) {
 	return all
 }
 
-// tellMade notes which events of the window are before a given event because of links: the given
-// event's tuple was made of the tuples of these events.
+// tellMade notes the events of the window that are before a given event because of links: the tuple
+// of the given event was made of the tuples of these events.
 func (p *pass) tellMade(g *place) {
 	from := p.run.makers[g.point]
 	if len(from) == 0 || len(p.run.links.made) == 0 {
@@ -140,7 +140,7 @@ func (p *pass) tellMade(g *place) {
 	for _, tuple := range p.run.links.makers(g.tuple) {
 		for c := p.heads[hash(tuple)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {
 			e := p.at(c - 1)
-			// An event that is surely later is of another tuple with the same id.
+			// An event that is surely later than g belongs to another tuple with the same id.
 			if e.tuple == tuple && e.Node != g.Node && e.Lo_cycles <= g.Hi_cycles &&
 				slices.Contains(from, e.point) {
 				g.told = append(g.told, c)

@@ -190,8 +190,8 @@ func (d Done) key() string {
 }
 
 // Sample draws an order. If the orders were counted, each order is equally likely, and exact is
-// true. If not, Sample begins with some order and exchanges neighbours at random, a limited number
-// of times. In this case nobody knows how near to uniform the result is.
+// true. If not, Sample begins with any order and exchanges neighbours at random, a limited number
+// of times. Then nobody knows whether all orders are about equally likely.
 func (c *Counted) Sample(rng *rand.Rand) (order []int, exact bool) {
 	d := c.of.Begin()
 	var front []int
@@ -257,7 +257,7 @@ func (o *Orders) End() Done {
 	return d
 }
 
-// Within reports whether a replay has taken an event.
+// Within reports whether a replay with the state d has taken an event.
 func (o *Orders) Within(event int, d Done) bool { return int32(o.place[event]) < d[o.lane[event]] }
 
 // Need says how many events of each lane are before an event. The caller must not change it.

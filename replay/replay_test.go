@@ -37,7 +37,8 @@ type job struct {
 	renamed  int             // from this point on, ids are larger by 100; 0: at no point
 }
 
-// link adds links and pairs of points that fit to what happened. Then it renames the tuples.
+// link adds links, and pairs of points, that agree with what happened. Then it gives the tuples
+// other ids.
 func (j *job) link(rng *rand.Rand) {
 	for range rng.IntN(3) {
 		j.made = append(j.made, [2]int{rng.IntN(4), rng.IntN(4)})
@@ -176,8 +177,9 @@ func (j *job) run(t testing.TB, points int) *Run {
 	return r
 }
 
-// truth returns what causality and time imply by definition: the transitive closure of three orders
-// together: those of each node's events, of the messages and of the intervals.
+// truth returns what causality and time imply by definition. This is the transitive closure of
+// three orders together: the order of each node's events, the order of the messages and the order
+// of the intervals.
 func (j *job) truth() [][]bool {
 	before := make([][]bool, len(j.all))
 	for i, e := range j.all {
@@ -354,9 +356,9 @@ func TestSamplesAreUniform(t *testing.T) {
 	}
 }
 
-// Suppose that a message was surely received before it was sent, wherever in their intervals the
-// two events happened. Then the summary counts and names it. In the history, its sending is
-// nevertheless before its receipt.
+// Suppose that the interval of a message's receipt ends before the interval of its sending begins.
+// Then the summary counts and names the message. In the history, the sending is nevertheless before
+// the receipt.
 func TestBrokenBoundIsNamed(t *testing.T) {
 	j := &job{nodes: 2, bounds: []bounded{{0, 10}, {10, 10}}}
 	j.events = [][]logstore.Event{{{Counter: 1000, ID: 7}}, {{Counter: 960, ID: 7}}}

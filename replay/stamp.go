@@ -23,11 +23,11 @@ type Event struct {
 	known []known
 }
 
-// A known belongs to an event. It says which events of one other node are before the event because
-// of messages: all those up to the field index. The last of them is not later than the field hi. If
-// hi is earlier than the event's interval, time alone proves the order, so the event has no known
-// for that node. Thus the list of an event's knowns is a replay clock with an epsilon of its own
-// for each pair of events.
+// A known belongs to an event e. It says which events of one other node are before e because of
+// messages: all events up to the field index. The last of them is not later than the field hi. If
+// hi is earlier than the interval of e, time alone proves the order, so e has no known for that
+// node. Thus the list of an event's knowns is a replay clock with a separate epsilon for each pair
+// of events.
 type known struct {
 	index uint64
 	hi    uint64
@@ -236,7 +236,7 @@ func (p *pass) grow() {
 // prepare returns true.
 func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
 	if len(l.deliveries) > 0 {
-		s, taken, err := p.take(l, at)
+		s, taken, err := p.receive(l, at)
 		switch {
 		case err != nil:
 			return false, err

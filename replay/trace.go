@@ -222,9 +222,9 @@ func (b bits) add(others bits) {
 }
 
 // Stamps returns a replay clock's stamp for each event of a history. epoch_cycles is the length of
-// an epoch, in cycles of the reference. Epochs are counted from the first event, because a counter
-// may show more than a stamp can hold. All processes have the same epsilon, so the stamps put more
-// pairs of events into an order than the history does.
+// an epoch, in cycles of the reference. Epochs are counted from the first event, because a
+// counter's reading may be too large for a stamp. All processes have the same epsilon, so the
+// stamps order more pairs of events than the history does.
 func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *clock.Epsilons) {
 	epoch_cycles = max(epoch_cycles, 1)
 	e := clock.Uniform(int64((epsilon_cycles + epoch_cycles - 1) / epoch_cycles))

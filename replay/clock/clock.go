@@ -129,10 +129,12 @@ func (c *Clock) keep(reached int64, n int) {
 
 // count merges what the clock and a received message know, if one of the two already knew the
 // greatest epoch. If one of the two already knew everything that both together know, count takes
-// over the counters of that one and adds this event. Otherwise the counters start again from 0.
+// over the counters of this one and adds the present event. Otherwise the counters start again from
+// 0.
 func (c *Clock) count(w *window, reached, epoch int64, m *Stamp) {
 	a, b, next := c.now.held, m.held, c.next
-	// mine: the process already knew all that is known now. theirs: the message did.
+	// mine says whether the process already knew everything that is known now. theirs says the same
+	// of the message.
 	mine, theirs := c.now.Max == reached, m.Max == reached
 	others := c.others[:0]
 	n := 0

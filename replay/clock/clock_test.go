@@ -75,8 +75,8 @@ func checkRun(t *testing.T, rng *rand.Rand, all []happened, n int, epsilon, skew
 	}
 }
 
-// Epsilons may differ for each process and change at an epoch. Causality is kept, and time orders
-// what it must.
+// Each process may have another epsilon, and epsilons may change at an epoch. Even so, causality is
+// kept, and events that are further apart than the epsilons are ordered by time.
 func TestEpsilonsOfProcessesAndWindows(t *testing.T) {
 	rng := seed.Random(t)
 	for range 5_000 {

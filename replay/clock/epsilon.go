@@ -49,8 +49,8 @@ func (e *Epsilons) Largest() (largest int64) {
 	return largest
 }
 
-// Floor returns what time alone tells about a process once an epoch was reached: every event of the
-// process up to this floor has happened.
+// Floor returns an epoch that follows from time alone. When the epoch reached was reached
+// somewhere, every event of the given process up to the floor had happened.
 func (e *Epsilons) Floor(process int, reached int64) int64 {
 	return e.at(reached).floor(uint32(process), reached)
 }

@@ -57,8 +57,8 @@ func TestFindsLostUpdate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two tellers must read before one of them writes. One of these tellers is c, which has no
-	// other events.
+	// Two tellers must read before one of them writes. One of the two is c, because c has no other
+	// events.
 	if len(f.Order) != 5 || f.Visible != 6 {
 		t.Fatalf("order %v with %d visible events", f.Order, f.Visible)
 	}

@@ -294,7 +294,8 @@ func (q *Question) holds(v *values) (bool, error) {
 	return value == types.True, nil
 }
 
-// order returns the events of a step, with those before them, in an order that may happen.
+// order returns the visible events of a step, and the events that must come before them, in a
+// possible order.
 func (s *search) order(to *step) (order []int) {
 	var visible []int
 	for at := to; at.before != nil; at = at.before {
