@@ -46,7 +46,8 @@ type Verdict string
 const (
 	// Consistent data do not refute the assumptions.
 	Consistent Verdict = "consistent"
-	// Suspect data refute the assumptions, or nearly do: the value is an estimate, not a bound.
+	// Suspect data refute the assumptions, or nearly refute them: the value is an estimate, not a
+	// bound.
 	Suspect Verdict = "suspect"
 )
 
@@ -182,7 +183,8 @@ type Span struct {
 	Verdict   Verdict         `json:"verdict"`
 	Count     int64           `json:"count"`
 	Suspect   int64           `json:"suspect"` // how many of Count are estimates
-	// Lacks says why the durations are not those of all tuples. Empty: they are.
+	// Lacks says why the durations are not those of all tuples. If it is empty, they are those of
+	// all tuples.
 	Lacks string `json:"lacks"`
 
 	// Percentiles has 0, 25, 50, 75 and 100, and others. It may be empty.

@@ -77,8 +77,8 @@ func randomBins(random *rand.Rand) []analysis.Bin {
 	return bins
 }
 
-// Whiskers lie around the box and within all durations. Only durations beyond the whiskers are
-// outliers.
+// The whiskers enclose the box, and lie within the range of all durations. Only durations beyond
+// the whiskers are outliers.
 func TestWhiskers(t *testing.T) {
 	bin := func(at int64, n uint64) analysis.Bin {
 		return analysis.Bin{Lo_cycles: at, Hi_cycles: at, Count: n}

@@ -240,7 +240,7 @@ func whiskers(s *Span, d *analysis.Durations) {
 }
 
 // densityOf turns lists of bins into one list of bins that are equally wide on a logarithmic axis.
-// Each value counts the same, from whichever list it comes. If one list has the low ends of
+// Each value counts equally, whichever list it comes from. If one list has the low ends of
 // intervals and another has the high ends, the result roughly shows how the middles of the
 // intervals are distributed.
 func densityOf(lists ...[]analysis.Bin) Density {

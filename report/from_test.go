@@ -35,8 +35,8 @@ func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
 	return answer, run
 }
 
-// Each tuple that took its whole path is counted once. That also holds for a path of one span, for
-// which the report has no end-to-end row.
+// Each tuple that took its whole path is counted once, even on a path of one span, for which the
+// report has no end-to-end row.
 func TestFromCountsWholeWays(t *testing.T) {
 	a, run := chain(t)
 	if n := From(a, run, "a test").Totals.Complete; n != 20000 {
@@ -429,8 +429,8 @@ func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 	}
 }
 
-// Parallel branches of a tuple are parallel steps. If a branch waited for another, its step says
-// so.
+// The page shows parallel branches of a tuple as parallel steps. If a branch waited for another,
+// its step says so.
 func TestBranchesAreStepsBesideEachOther(t *testing.T) {
 	a := &analysis.Answer{}
 	w := analysis.TuplePath{}

@@ -156,9 +156,9 @@ func (s *Service) name(hosts []string) {
 	s.Hosts = s.Hosts[:min(len(s.Hosts), maxHosts)]
 }
 
-// The function asks reports whether the sender of a pair is the program that asks. A program that
-// asks has another port for each connection, and the program that it asks always has the same port.
-// Without ports, the program that sent first is taken for the one that asks.
+// The function asks reports whether the sender of a pair is the client. A client has another port
+// for each connection, and a server always has the same port. Without ports, the program that sent
+// first is taken for the client.
 func asks(p, back *messages.Pair) bool {
 	if back == nil || back == p {
 		return true

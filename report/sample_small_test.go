@@ -80,8 +80,8 @@ func hostileData(seed uint64) *Data {
 	return d
 }
 
-// pastData has transfers that lead past operators. If short is true, only a few operators are left,
-// and the page draws the graph from left to right.
+// pastData has transfers that skip operators of the path. If short is true, the data have only a
+// few operators, and the page draws the graph from left to right.
 func pastData(short bool) *Data {
 	d := sampleData(sampleSeed)
 	past := slices.Clone(d.Spans)

@@ -287,8 +287,8 @@ func (s *sample) throughput() {
 	}
 }
 
-// truth is what virtual nodes would know of the sample. With related counters, errors use at most a
-// third of the bound. With return trips, they use up to all of it.
+// truth adds the truth that virtual nodes would know of the sample. With related counters, errors
+// are at most a third of the bound. With return trips, they may be as large as the bound.
 func (s *sample) truth() {
 	held := func(n int64, largest float64) Held {
 		h := Held{Held: n, Shares: make([]float64, 20), Largest: largest, Used_50: .05,

@@ -143,8 +143,8 @@ func (m *transfer) length() analysis.Interval {
 	return analysis.Interval{Lo_cycles: m.Transfer.Lo, Hi_cycles: m.Transfer.Hi}
 }
 
-// layMessage puts a captured message on the track of its two programs. A flow leads from the
-// instant at which the message was sent to the instant at which it was received.
+// layMessage puts a captured message on the track of the pair of its two programs. A flow leads
+// from the instant at which the message was sent to the instant at which it was received.
 func (t *trace) layMessage(m *transfer, r *analysis.Reference) {
 	since := int64(m.at.Mid() - t.zero)
 	begin_ns := r.Length_ns(analysis.Interval{Lo_cycles: since, Hi_cycles: since})

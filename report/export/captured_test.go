@@ -214,7 +214,7 @@ func TestOTLPHasMessages(t *testing.T) {
 	}
 }
 
-// A part of a run that flags choose is about tuples, so it has no messages.
+// Flags choose a part of a run by tuples, so such a part has no messages.
 func TestChosenPartHasNoMessages(t *testing.T) {
 	dir, _, _ := capturedRun(t)
 	for _, f := range []analysis.Filter{{Nodes: []string{"a"}}, {Channels: []string{"c"}},

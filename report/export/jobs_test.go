@@ -195,7 +195,7 @@ func relateBefore(t *testing.T, rng *rand.Rand, run string, a, b *simrun.Node) {
 	}
 }
 
-// pair is a row of durations, without its interval.
+// pair identifies a row of durations: all its columns except the interval.
 type pair struct {
 	ID, Way, FromWay, From, To, Kind, FromNode, ToNode string
 }

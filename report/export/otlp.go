@@ -417,8 +417,8 @@ func (w *otlp) traceID(id, copy uint64) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// spanID names a span within its trace. The root's name does not depend on its points: a span in
-// another trace can have a link to it without knowing them.
+// spanID names a span within its trace. The name of the root does not depend on the points of the
+// root, so that a span in another trace can have a link to the root without knowing its points.
 func spanID(trace string, d *analysis.DurationRow) string {
 	name := trace + " " + d.Kind
 	if d.Kind != endToEnd || !d.Whole {

@@ -81,8 +81,9 @@ func TestParquetRows(t *testing.T) {
 	unplaced, made := anEvent, aDuration
 	unplaced.Unplaced = true
 	made.Tuple, made.Origin, made.Made, made.Lo = 0, 8, 9, 1<<60
-	// The difference of these events is from 1 to 7. The duration is from −8 to 9. So the duration
-	// begins 9 before the difference begins, and ends 2 after the difference ends.
+	// The difference of these two events is an interval from 1 to 7. The interval of the duration
+	// is from −8 to 9. So its low end is 9 below that of the difference, and its high end is 2
+	// above.
 	narrow := aDuration
 	narrow.Tuple, narrow.Origin, narrow.Made = 0, 1, 2
 	narrow.Ends = [2]tscratio.Interval{{Lo: 100, Hi: 102}, {Lo: 103, Hi: 107}}

@@ -16,11 +16,11 @@ import (
 const traceTuples = 2000
 
 // trace writes tuples' paths in the form that Perfetto reads. Each node is a process, and each
-// instance of an operator on the node is a thread. A slice is a duration. A trace has only
-// instants, no intervals. So the length of a slice is the middle of the duration's interval, and
-// its annotations have the interval. Durations that lead from one instance to another have tracks
-// of their own. So do the durations of tuples from end to end. Flows lead from instance to
-// instance. Programs whose messages were captured are drawn like instances.
+// instance of an operator on the node is a thread. A slice is a duration. Perfetto knows no
+// intervals. So the length of a slice is the middle of the duration's interval, and the slice's
+// annotations have the interval. Durations that lead from one instance to another have tracks of
+// their own. So do the durations of tuples from end to end. Flows lead from instance to instance.
+// Programs whose messages were captured are drawn like instances.
 type trace struct {
 	w      *bufio.Writer
 	tuples joiner

@@ -75,7 +75,7 @@ func taking(t *testing.T, take func(context.Context, ptrace.Traces) error) consu
 	return c
 }
 
-// A collector is busy, then dies, and is started again. It gets each span once.
+// A collector is busy, then dies, and is started again. Nevertheless it gets each span once.
 func TestCollectorFailsForAWhile(t *testing.T) {
 	dir, address, other := forked(t), freeAddress(t), freeAddress(t)
 	sink := new(consumertest.TracesSink)
