@@ -68,8 +68,8 @@ func (c *Context) After(d Time, protocol, kind uint8, word uint64) {
 	}
 }
 
-// keep puts an event of the context's shard into the queue. An event that happens in this window is
-// not put there, but added to the turn of the context's node.
+// keep puts an event of the context's shard into the queue. But if the event happens in this
+// window, keep adds it to the turn of the context's node.
 func (c *Context) keep(e Event) {
 	if e.At > c.until.at || e.At == c.until.at && e.round >= c.until.round {
 		c.shard.queue.push(e)

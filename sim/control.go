@@ -26,7 +26,7 @@ type Schedule struct {
 	Only bool
 }
 
-// first returns the first time, not before the given one, at which the control runs. It returns
+// first returns the first time at or after the given one at which the control runs. It returns
 // Never if there is none.
 func (s Schedule) first(t Time) Time {
 	if s.Only {

@@ -37,7 +37,7 @@ type Event struct {
 // TimerKind is the kind of the timer that starts a node's cycle.
 const TimerKind = 0x7f
 
-// bulky marks an event that carries a value.
+// bulky is the bit in an event's kind that marks an event that carries a value.
 const bulky = 0x80
 
 // before reports whether an event comes before another one. Two events are never equal.

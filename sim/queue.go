@@ -131,7 +131,7 @@ func (r *ring) first() uint {
 	return 0
 }
 
-// take appends all events before a moment to a batch.
+// take moves all events before a moment to the end of a batch.
 func (q *queue) take(batch []Event, until moment) []Event {
 	for len(q.far) > 0 && q.far.next().before(until) {
 		batch = append(batch, q.far.pop())
@@ -140,7 +140,7 @@ func (q *queue) take(batch []Event, until moment) []Event {
 	return q.takeOf(&q.near, batch, until)
 }
 
-// takeOf appends a ring's events before a moment to a batch.
+// takeOf moves a ring's events before a moment to the end of a batch.
 func (q *queue) takeOf(r *ring, batch []Event, until moment) []Event {
 	for r.next().before(until) {
 		i := r.first()
@@ -222,7 +222,8 @@ type eventHeap []Event
 func (q *eventHeap) push(e Event) {
 	h := *q
 	if len(h) == cap(h) {
-		// Memory is scarce, and append would double the capacity. So grow the slice by a quarter.
+		// Memory is scarce, and append would double the capacity. So grow the slice only by a
+		// quarter.
 		grown := make(eventHeap, len(h), len(h)+len(h)/4+16)
 		copy(grown, h)
 		h = grown

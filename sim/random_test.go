@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestStreamsAreRandom counts how often each bit of a value is 1, and how often it differs from the
-// same bit of the next value, of the next node, and under the next seed.
+// TestStreamsAreRandom counts how often each bit of a value is 1. It also counts how often this bit
+// differs from the same bit of the next value, of the next node's value, and of the value under the
+// next seed.
 func TestStreamsAreRandom(t *testing.T) {
 	const nodes, values = 400, 100
 	pairs := map[string]func(node, drawn uint64) (a, b uint64){

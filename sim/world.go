@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// A Protocol is one kind of behaviour of all nodes, with their state for it. Receive is called for
-// each event of a node. It may change only the state of that node, because other workers may call
-// it for other nodes at the same time.
+// A Protocol is one kind of behaviour that all nodes have, with the state of each node for this
+// behaviour. Receive is called for each event of a node. It may change only the state of that node,
+// because other workers may call it for other nodes at the same time.
 type Protocol interface {
 	Receive(c *Context, e *Event)
 }
@@ -43,8 +43,8 @@ type Stateful interface {
 	Parts() []Part
 }
 
-// A Warmer reads some of the state that an event will need, and returns any number that depends on
-// it.
+// A Warmer reads some of the state that an event will need, so that the state is in the cache. It
+// returns any number that depends on this state, so that the compiler keeps the read.
 type Warmer interface {
 	Warm(e *Event) uint64
 }
@@ -120,8 +120,8 @@ type dying struct {
 	any         bool
 }
 
-// Deaths returns how many nodes died each second, on average. It returns false if nodes died at one
-// time only.
+// Deaths returns how many nodes died each second, on average. It returns false if all deaths were
+// at the same time.
 func (w *World) Deaths() (perSecond float64, ok bool) {
 	d := &w.dying
 	return float64(d.later) / (float64(d.last-d.first) / 1e9), d.last > d.first
@@ -316,9 +316,9 @@ func (w *World) Spare(n Node) {
 	w.spared[n] = true
 }
 
-// Kill makes a living node die. The node is given by its number among the living nodes, as for
-// Living. Its events no longer happen. Instead of a spared node, the living node with the next
-// number dies. If all are spared, none dies.
+// Kill makes a living node die, so its events no longer happen. The node is given by its number
+// among the living nodes, as for Living. If this node is spared, the next living node that is not
+// spared dies instead. If all are spared, none dies.
 func (w *World) Kill(i int) {
 	w.list()
 	for range len(w.spared) {

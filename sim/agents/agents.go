@@ -75,7 +75,7 @@ type agent struct {
 	n     sim.Node
 }
 
-// warming is an event. Parts of the state of its agent are being read from memory.
+// warming is an event for whose agent parts of the state are being fetched from memory.
 type warming struct {
 	a     *agent
 	graph *overlay.Node // nil: nothing is read
@@ -196,7 +196,7 @@ func (f *Fleet) Died(n sim.Node) {
 	s.first[n%sim.ShardNodes] = 0
 }
 
-// LeaveTrains says that another protocol decides when agents run trains.
+// LeaveTrains leaves it to another protocol to decide when agents run trains.
 func (f *Fleet) LeaveTrains() { f.idle = true }
 
 // Start makes a node an agent. The agent joins the graph through some members.
@@ -284,7 +284,7 @@ func (f *Fleet) Warm(e *sim.Event) uint64 {
 	return uint64(sum)
 }
 
-// before returns an event that was warmed the given number of steps ago.
+// before returns the event whose warming began the given number of steps ago.
 func (s *members) before(steps int) *warming {
 	return &s.warming[(s.warmed-uint(steps)*soon)%uint(len(s.warming))]
 }

@@ -39,8 +39,9 @@ func (g graph) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	})
 }
 
-// permutation returns a permutation that leads no node to itself, or to a node to which an earlier
-// permutation leads it. It draws any permutation, and swaps wrong elements with random others.
+// permutation returns a permutation that leads no node to itself, and no node to a place where an
+// earlier permutation leads the same node. It draws any permutation, and swaps wrong elements with
+// random others.
 func (g graph) permutation(earlier [][]sim.Node, n int, s *sim.Stream) []sim.Node {
 	to := make([]sim.Node, n)
 	for i := range to {

@@ -169,7 +169,7 @@ func died(w *sim.World) string {
 	return "no churn"
 }
 
-// missed says whether the bounds contain the truth: all of them do, or so many miss it.
+// missed says in words whether all bounds contain the truth, or how many do not.
 func missed(outside uint64) string {
 	switch outside {
 	case 0:

@@ -289,7 +289,7 @@ func TestInject(t *testing.T) {
 				return
 			default:
 			}
-			// The protocol has number 0. One of its events causes one more event at most, so a few
+			// The protocol has number 0. Each of its events causes at most one more event, so a few
 			// are enough.
 			m, err := nc.Request("sim.inject.0.inject.0", e, 20*time.Millisecond)
 			switch {

@@ -2,7 +2,7 @@ package cluster
 
 // A simulation may end only when no process has work and no work is on its way. The report of a
 // process that it is idle is no proof, because work may reach the process later. So the leader asks
-// all processes to prepare. A prepared process accepts no work, and what it refuses stays with the
+// all processes to prepare. A prepared process accepts no work. Work that it refuses stays with the
 // sender. The leader ends the simulation only if all processes prepare while they have neither work
 // nor unanswered messages.
 

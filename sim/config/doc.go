@@ -1,10 +1,9 @@
 // Package config reads configurations in PeerSim's syntax, and computes their values.
-//
 // A line is a key and a value. A component is declared by a key such as protocol.avg, whose value
 // is the name of its class, and has parameters such as protocol.avg.step. A number may be an
-// expression that uses other keys. Braces stand on lines of their own. They put the key above the
-// braces in front of the keys between the braces. order.X sets the order of the components of kind
-// X, and include.X chooses some of them. range.X names a key and several values. The file then
+// expression that uses other keys. Braces stand on lines of their own. The key above an opening
+// brace is put in front of each key between the braces. order.X sets the order of the components of
+// kind X, and include.X chooses some of them. range.X names a key and several values. The file then
 // stands for one simulation with each value.
 //
 // Beyond PeerSim, a number may have a unit of time (10ms), which stands for nanoseconds.

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// place is a number that a node has for its whole life, such as its router. It is computed from the
-// node's number, so it needs no memory.
+// place returns a number that a node has for its whole life, such as the number of its router. It
+// computes this number from the node's number, so no memory is needed.
 func place(w *sim.World, n sim.Node, seed uint64) sim.Stream {
 	return sim.NewStream(w.Seed^seed, uint64(n))
 }

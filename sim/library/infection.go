@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// infection spreads: a node that gets it passes it on to random neighbours. The node stops when it
-// has got the infection too often.
+// infection spreads: a node that gets it passes it on to random neighbours. A node that has got the
+// infection too often stops passing it on.
 type infection struct {
 	count  sim.Column[uint32]
 	links  sim.Linkable

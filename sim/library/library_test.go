@@ -235,7 +235,7 @@ func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 		var events uint64
 		for _, k := range workers {
 			out, digest, counts := run(t, randomised(t, n), k)
-			// How long all messages take together does not depend on workers, either.
+			// The total delay of all messages does not depend on the number of workers, either.
 			digest += fmt.Sprint(counts.LocalDelay+counts.RemoteDelay, counts.Local+counts.Remote)
 			if first == "" {
 				first = out + digest
@@ -257,7 +257,7 @@ func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 }
 
 // TestTies lets many messages reach a node at the same moment. Their order must not depend on which
-// workers had the senders.
+// workers ran the senders.
 func TestTies(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarAnyNumberOfWorkersGivesTheSame runs the same code side by side")
 	const text = `network.size 9000

@@ -75,7 +75,7 @@ func randomPeer(c *sim.Context, links sim.Linkable) (sim.Node, bool) {
 }
 
 // averageED computes the average with messages: a node sends its value to another node, and gets
-// the value that the other node had before.
+// back the value that the other node had until then.
 type averageED struct {
 	values
 	links sim.Linkable

@@ -109,8 +109,7 @@ func link(c *sim.Context, links sim.Linkable, k int) {
 	}
 }
 
-// distinct appends k different random numbers below n to a list. It never draws the number that is
-// to be left out.
+// distinct appends k different random numbers below n to a list. It never draws the number without.
 func distinct(to []int, s *sim.Stream, k, without, n int) []int {
 	if k*4 < n {
 	next:
@@ -287,7 +286,7 @@ func newFromFile(b *Builder, key string) any {
 	return &p
 }
 
-// randNI adds links to a node that has joined: to k random other nodes.
+// randNI links a node that has joined to k random other nodes.
 type randNI struct {
 	links sim.Linkable
 	k     int
@@ -300,7 +299,7 @@ func newRandNI(b *Builder, key string) any {
 
 func (p *randNI) Init(c *sim.Context) { link(c, p.links, min(p.k, c.World().Size()-1)) }
 
-// starNI adds a link to a node that has joined: to the first node.
+// starNI links a node that has joined to the first node.
 type starNI struct{ links sim.Linkable }
 
 func newStarNI(b *Builder, key string) any {

@@ -182,7 +182,8 @@ func (k *clients) beat(c *sim.Context, a *client) {
 	}
 }
 
-// tellNeighbours tells the server which nodes the node probes, unless it knows that.
+// tellNeighbours tells the server which nodes the node probes, unless the server knows them
+// already.
 func (k *clients) tellNeighbours(c *sim.Context, a *client) {
 	if !a.member {
 		return

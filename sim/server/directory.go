@@ -28,7 +28,8 @@ func makeDirectory() (dir string, lock *os.File, err error) {
 		if lock = lockDirectory(dir); lock != nil {
 			return dir, lock, nil
 		}
-		// Another process has taken the new directory for one that was left.
+		// Another process has removed the new directory, because it took it for one that a killed
+		// process left.
 	}
 	return "", nil, errors.Join(errors.New("make a temporary directory for the server"), err)
 }

@@ -96,7 +96,7 @@ func (o ordered) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
 	return 0, false
 }
 
-// wait is a transport for what a node will do itself, after some time.
+// wait is a transport for events that a node posts for itself, to happen after some time.
 type wait sim.Time
 
 func (w wait) Delay(*sim.Context, sim.Node) (sim.Time, bool) { return sim.Time(w), true }

@@ -26,8 +26,8 @@ const (
 	entryMatrix = 4
 )
 
-// note adds an entry to the log. A server decides the same if it is told the same at the same
-// times. So the log is the server's state in a checkpoint.
+// note adds an entry to the log. If a server gets the same messages at the same times, it makes the
+// same decisions. So a checkpoint stores the log as the server's state.
 func (o *office) note(kind byte, from sim.Node, l *letter) {
 	o.log = append(o.log, kind)
 	o.log = binary.LittleEndian.AppendUint64(o.log, uint64(o.now))
@@ -43,7 +43,7 @@ func (o *office) note(kind byte, from sim.Node, l *letter) {
 	o.log = log
 }
 
-// repeat gives a new server everything that another server was given.
+// repeat gives a new server all messages and times in the log of another server.
 func (o *office) repeat(log []byte) error {
 	o.cx, o.log = nil, slices.Clone(log)
 	for len(log) > 0 {

@@ -81,7 +81,8 @@ func (t *truth) counter(n sim.Node, epoch uint32) counter {
 
 func (c *counter) at(t sim.Time) uint64 { return c.of.At(t) + c.jump }
 
-// when returns the last time before a given end at which the counter shows no more than a reading.
+// when returns the last time before a given end at which the counter is not above the given
+// reading.
 func (c *counter) when(reading uint64, end sim.Time) sim.Time {
 	low := sim.Time(0)
 	for low+1 < end {
