@@ -30,8 +30,8 @@ type Client struct {
 	closing sync.Once
 	changed chan struct{} // wakes the probing goroutine; has room for one element
 
-	// busy is a lock with room for one element. A goroutine that runs a train holds it, because two
-	// trains at once would disturb each other.
+	// busy is a channel with room for one element, which serves as a lock. A goroutine that runs a
+	// train holds the lock, because two trains at once would disturb each other.
 	busy    chan struct{}
 	probers map[proberKey]*prober // used only by the goroutine that holds busy
 
@@ -192,9 +192,9 @@ func (c *Client) renewNeighbours() {
 	c.accept()
 }
 
-// Accept gives the client secrets besides the one from which Key derives keys. From now on the
-// client answers probes whose keys are derived from these secrets. The secrets of an earlier call
-// stay valid for a moment, so that trains under way can finish.
+// Accept gives the client secrets in addition to the one from which Key derives keys. From now on
+// the client also answers probes whose keys are derived from these secrets. The secrets of an
+// earlier call stay valid for a moment, so that trains under way can finish.
 func (c *Client) Accept(secrets []minrtt.Secret) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

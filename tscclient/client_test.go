@@ -175,12 +175,12 @@ func TestResetsAndEpochs(t *testing.T) {
 	}
 }
 
-// If the kernel's clock, by which it stamps packets, is set during a train, only that train is
+// The kernel stamps packets by its clock. If this clock is set during a train, only that train is
 // lost.
 func TestAClockThatIsSet(t *testing.T) {
 	a := startNode(t, "a", nil)
-	// A client calls Steps at the beginning and at the end of a train. The clock of this test is
-	// set between the next two calls.
+	// A client calls Steps at the beginning and at the end of a train. If set is true, the clock of
+	// this test is set between the next two calls.
 	var set atomic.Bool
 	set.Store(true)
 	b := startNode(t, "b", func(c *Config) {
@@ -347,8 +347,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A client refuses a peer if, by the peer's stamps, answers leave before their probes arrive. The
-// error names the peer, and the client keeps nothing of the train.
+// A client refuses a peer whose stamps say that an answer left before its probe arrived. The error
+// names the peer, and the client keeps nothing of the train.
 func TestALiarIsRefusedByName(t *testing.T) {
 	a := startNode(t, "a", nil)
 	liar := startNode(t, "liar", func(c *Config) {

@@ -66,7 +66,7 @@ func (l *Link) Offer(ctx context.Context, run string, collectors []string) error
 	return nil
 }
 
-// mayTake is asked by the graph before it gives an item away.
+// mayTake reports whether the graph may give an item away.
 func (g *graph) mayTake(_ string, taker overlay.Name) bool {
 	g.offers.mu.Lock()
 	defer g.offers.mu.Unlock()
@@ -104,16 +104,17 @@ func (l *Link) Take(ctx context.Context) (w Work, ok bool, err error) {
 	return Work{card.Node, i.Text, *i}, err == nil, err
 }
 
-// Finish says whether all logs were fetched. If they were not, another collector should fetch them.
-// Finish reports whether this collector is the one that finished the work.
+// Finish ends the work. The caller says whether it has fetched all logs (done). If it has not,
+// another collector should fetch them. Finish reports whether this collector is the one that
+// finished the work.
 func (l *Link) Finish(ctx context.Context, w Work, done bool) (bool, error) {
 	return question(ctx, l, func(answer func(bool, error)) {
 		l.graph.node.Finish(l.graph.now(), w.item, done, func(ok bool) { answer(ok, nil) })
 	})
 }
 
-// fetchRetry is the time after which a node is asked again for what did not come. fetchTries is the
-// largest number of such requests in a row without a new part of the file.
+// fetchRetry is the time after which a node is asked again for the bytes that did not arrive.
+// fetchTries is the largest number of such requests in a row without a new part of the file.
 const (
 	fetchRetry = 300 * time.Millisecond
 	fetchTries = 20

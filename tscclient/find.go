@@ -32,7 +32,7 @@ const Incomplete = "facts=incomplete"
 
 // Find looks for a node with a fact that matches a pattern of package path. In a graph, the search
 // goes from node to node, without the server. If it finds no node, Missed is the probability that
-// it missed one with the fact. Without a graph, only this node's facts are known: if none of these
+// it missed one with the fact. Without a graph, Find knows only this node's facts. If none of them
 // matches, the error wraps ErrNoGraph.
 func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
 	f, err := question(ctx, l, func(answer func(Finding, error)) { l.graph.find(pattern, answer) })
@@ -42,7 +42,7 @@ func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
 	return f, nil
 }
 
-// question lets the graph's goroutine begin to answer a question, and waits for the answer.
+// question makes the graph's goroutine begin to answer a question, and waits for the answer.
 func question[T any](ctx context.Context, l *Link, begin func(answer func(T, error))) (T, error) {
 	type answered struct {
 		value T

@@ -38,8 +38,8 @@ func (g *members) find(l *Link, pattern string, want func(Finding) bool) Finding
 	}
 }
 
-// liar is a member of the graph with edges like any other member. But it says that another node,
-// the victim, has whatever anybody looks for. It takes no honest part in searches.
+// liar is a member of the graph with edges like any other member. But it answers every search
+// falsely: it says that another node, the victim, has what the search looks for.
 type liar struct {
 	socket *wire.Socket
 	node   *overlay.Node

@@ -133,7 +133,7 @@ func (g *graph) run() {
 		case ask := <-g.questions:
 			ask()
 		case d := <-g.incoming:
-			g.take(d)
+			g.handle(d)
 		case <-timer.C:
 		}
 		if leaving && (g.node == nil || g.node.Left()) {
@@ -185,9 +185,9 @@ func (g *graph) order(m *control.Graph) error {
 	}
 }
 
-// obey joins the graph, or takes the order's contacts. The server sends an order after each
-// registration, which may have changed how the node describes itself. In that case the nodes that
-// probe this one are told.
+// obey joins the graph, or adds the order's contacts to the known ones. The server sends an order
+// after each registration. A registration may change how the node describes itself. In that case
+// obey tells the nodes that probe this one.
 func (g *graph) obey(m *control.Graph) {
 	contacts := make([]overlay.Name, len(m.Contacts))
 	for i, c := range m.Contacts {
@@ -229,8 +229,8 @@ func equalTargets(x, y control.Target) bool {
 	return bytes.Equal(a, b)
 }
 
-// take handles a datagram of another member.
-func (g *graph) take(d datagram) {
+// handle handles a datagram of another member.
+func (g *graph) handle(d datagram) {
 	if g.node == nil {
 		return
 	}
@@ -270,7 +270,7 @@ func (g *graph) answer(to overlay.Name) {
 	g.socket.SendAny(to, wire.Answer{Body: body})
 }
 
-// learn takes the description of a neighbour.
+// learn stores how a neighbour describes itself.
 func (g *graph) learn(from overlay.Name, body []byte) {
 	var t control.Target
 	card, err := wire.ParseName(from)

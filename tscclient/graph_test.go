@@ -29,8 +29,9 @@ func newMembers(t *testing.T, s *testServer, nodes, degree, pace int) *members {
 	g := &members{t: t, links: map[string]*Link{}, nodes: map[string]*testNode{},
 		trains: map[[2]string]int{}}
 	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
-	// The server answers nobody while a node starts, which takes long on a busy machine. A node
-	// that registered again meanwhile would be taken for the one that starts.
+	// The server answers nobody while a node starts, which takes long on a busy machine. Nodes must
+	// not give the server up meanwhile: a node that registered again would be mistaken for the one
+	// that starts.
 	s.dead = hang
 	var contacts []string
 	for i := range nodes {
@@ -61,8 +62,8 @@ func (g *members) order(name string, degree int, contacts []string) *control.Gra
 		Signature: g.issuer.Sign(overlay.Name(name)), Contacts: contacts}
 }
 
-// pace makes the graph's periods of seconds short. It is small enough that a node on a busy machine
-// still answers in time.
+// pace is how much faster than real time the graph's periods pass in these tests. It is small
+// enough that a node on a busy machine still answers in time.
 const pace = 4
 
 // hang is how long a test waits for nodes to find each other. It is long, because on a busy machine

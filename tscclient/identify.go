@@ -18,8 +18,9 @@ type Identity struct {
 	Node   tscratio.Node
 	Report host.Report
 
-	// RealtimeStep is an argument of minrtt.SystemClock. It returns how much later than a stamp of
-	// the kernel the true time may be, or the reason why such a stamp proves nothing.
+	// RealtimeStep is an argument of minrtt.SystemClock. The true time may be later than a stamp of
+	// the kernel. RealtimeStep returns the largest such delay, or the reason why a stamp of the
+	// kernel proves nothing.
 	RealtimeStep func() (step_ns uint32, err error)
 
 	kept     Kept

@@ -228,7 +228,7 @@ func (l *Link) keep() {
 	}
 }
 
-// lasting reports whether a server refused for a reason that stays until a person removes it.
+// lasting reports whether a server refused for a reason that only a person can remove.
 func lasting(err error) bool {
 	var refused *control.RefusedError
 	if !errors.As(err, &refused) {
@@ -349,8 +349,8 @@ func (l *Link) alive(w *control.Welcome) error {
 func (l *Link) receive() {
 	defer l.running.Done()
 	orders := make(chan struct{}, maxOrders)
-	// For each kind of order that stays in force (see holds), newest has a channel. It is closed
-	// when the newest order of the kind has been carried out and answered.
+	// For each kind of order that stays in force (see holds), the map newest has a channel. The
+	// channel is closed when the newest order of the kind has been carried out and answered.
 	newest := map[control.Kind]chan struct{}{}
 	for {
 		in, err := l.control.Receive(l.ctx)

@@ -208,7 +208,8 @@ func (p *pairs) makeRoom() {
 				stalest, stale = k, key
 			}
 		}
-		// If none of the last max/2 trains was the pair's, its epoch ended or its peer left.
+		// If none of the last max/2 trains belongs to the pair, then its epoch ended or its peer
+		// left.
 		if p.added-stalest.added > uint64(p.max)/2 {
 			p.forgotten += uint64(stalest.pair.Trains())
 			delete(p.known, stale)

@@ -37,8 +37,8 @@ func newReports(transmit func(context.Context, *control.Trains) error) *reports 
 	return &reports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
 }
 
-// answer reports a batch that an order requested. First it sends all reports with smaller numbers,
-// because an acknowledgement concerns all reports up to a number. If that fails, the new report
+// answer reports a batch that an order requested. An acknowledgement concerns all reports up to a
+// number, so answer first sends all reports with smaller numbers. If that fails, the new report
 // waits with the others, and the order gets no answer.
 func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()) {
 	r.sending.Lock()
@@ -110,8 +110,8 @@ func (r *reports) makeRoom() {
 }
 
 // send makes reports of all collected trains, and sends the waiting reports in order until sending
-// fails. While nobody would take the reports (listening is false), it does nothing. In that time,
-// only the method collect makes reports, of maxCollected trains each.
+// fails. If nobody would receive the reports (listening is false), it does nothing. Meanwhile only
+// the method collect makes reports, of maxCollected trains each.
 func (r *reports) send(ctx context.Context, listening bool) {
 	if !listening {
 		return

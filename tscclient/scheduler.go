@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Budget limits the trains that a client runs on its own. The client saves what it does not use, up
-// to the budget of one second. So in any period, it exceeds a limit by at most these savings and
-// one train.
+// Budget limits the trains that a client runs on its own. The client saves the unused part of its
+// budget, up to the budget of one second. So in any period, it exceeds a limit by at most these
+// savings and one train.
 type Budget struct {
 	// TrainsPerSecond is the limit for all peers together. If it is 0, there are no trains.
 	TrainsPerSecond float64
 
-	// CPUShare is the part of one core that the node's own trains may use. It counts the CPU time
-	// of the thread that runs them. It does not count the time for answers to other nodes, because
-	// the budgets of these nodes limit that time. If it is 0, there is no limit.
+	// CPUShare is the part of one core that the node's own trains may use. It limits the CPU time
+	// of the thread that runs the trains. It does not limit the time for answers to other nodes,
+	// because the budgets of these nodes do. If CPUShare is 0, there is no limit.
 	CPUShare float64
 
 	// BytesPerSecond limits the bytes that the node's own trains send and receive, with IP and UDP
@@ -118,8 +118,8 @@ type turn struct {
 	interval time.Duration
 }
 
-// balance is the amount of one limit that may still be spent. It grows with time. One train may
-// take it below zero, because the cost of a train is known only at its end.
+// balance is how much of one limit may still be spent. It grows with time. One train may make it
+// negative, because the cost of a train is known only at its end.
 type balance struct {
 	perSecond, most, have float64
 	limited               bool

@@ -12,7 +12,7 @@ import (
 // clock says with what packets prove. If they contradict each other, the client no longer uses the
 // clock with that peer, and drops everything that it gathered with the clock.
 
-// sharedClock is what a pair has to do with a clock that its nodes share.
+// sharedClock is the part of a pair that concerns a clock that its nodes share.
 type sharedClock struct {
 	// packets has the trains of known.recent, but only what the packets prove without the clock. It
 	// is nil as long as the pair has no meetings.

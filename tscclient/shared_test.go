@@ -138,8 +138,8 @@ func TestSharedClockNarrows(t *testing.T) {
 	}
 }
 
-// A device that lies is found as soon as its lie exceeds what the packets allow. From then on
-// nothing that it said is left, and bounds are true.
+// A device that lies is found as soon as its lie exceeds what the packets allow. Then everything
+// that the device said is dropped, so bounds are true.
 func TestLyingClockIsRefused(t *testing.T) {
 	r := seed.Random(t)
 	for name, lie := range map[string]func(at uint64) float64{
@@ -172,7 +172,7 @@ func flag(set bool) float64 {
 	return 0
 }
 
-// The clock is named to the people who can correct it.
+// A clock that was refused is named, so that people can correct it.
 func TestRefusedClockIsNamed(t *testing.T) {
 	c := &Client{config: Config{Node: fakeNode("a"),
 		Clock: minrtt.Clock{Shared: &minrtt.SharedClock{Name: "host 17"}}}}
