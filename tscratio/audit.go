@@ -15,24 +15,25 @@ type Audit struct {
 	// disagreement accuses nobody, because any of its nodes may be wrong.
 	Accused []string
 
-	// Liars are nodes with several disagreements that have only this node in common. The node that
-	// explains the most disagreements comes first. The list is empty if one node is in every
-	// disagreement. For each listed node, either the node itself is wrong, or at least leastAlone
-	// other nodes are wrong.
+	// Liars are nodes, each of which has several disagreements that have only this node in common.
+	// The node that explains the most disagreements comes first. The list is empty if one node is
+	// in every disagreement. For each listed node, either the node itself is wrong, or at least
+	// leastAlone other nodes are wrong.
 	Liars []string
 }
 
 const (
-	// leastAlone is the number of disagreements that must have only one node in common before this
-	// node is accused.
+	// leastAlone is how many disagreements must have only one node in common before this node is
+	// accused.
 	leastAlone = 3
 
 	// If fewer than one in leastShare of a node's comparisons are disagreements, the node is not
 	// accused: many paths over an honest node also lead over a liar.
 	leastShare = 3
 
-	// maxCycles limits how many relations are compared with paths over several third nodes. That is
-	// done only for relations that fewer than two paths over a single third node can check.
+	// maxCycles limits how many relations are compared with paths over several third nodes. Only a
+	// relation with fewer than two paths over a single third node is compared with such longer
+	// paths.
 	maxCycles = 1000
 )
 
@@ -71,8 +72,8 @@ func (c *Closure) Audit(readings int) Audit {
 	return out
 }
 
-// cycles compares relations with the lightest path over several nodes. If there are many relations,
-// it takes a sample.
+// cycles compares each relation with the lightest path over several nodes. If there are many
+// relations, it takes a sample of them.
 func (a *auditor) cycles(sparse [][2]int) {
 	if len(sparse) == 0 {
 		return
@@ -166,9 +167,9 @@ func (a *auditor) liars() (named []string) {
 // agreeing returns how many paths over third nodes must agree about one end of a translated
 // reading. direct has the interval of the direct relation, if there is one; thirds has the
 // intervals of all paths. With ThirdAgreed, the number starts at 2, or higher in a fleet whose
-// paths often contradict each other. Each given path that contradicts the others adds 1, but the
-// number does not rise above the number of paths. In a fleet where it starts above 2, it is at
-// least 3, so two paths alone are never believed.
+// paths often contradict each other. It grows by 1 for each given path that contradicts the others,
+// but not above the number of paths. If it started above 2, it is always at least 3, so two paths
+// alone are never believed.
 func (c *Closure) agreeing(direct, thirds []Interval) int {
 	n := c.third.needed()
 	if c.third != ThirdAgreed || len(thirds) < n {
@@ -178,9 +179,9 @@ func (c *Closure) agreeing(direct, thirds []Interval) int {
 	return max(min(n, 3), min(n+contradicted(direct, thirds), len(thirds)))
 }
 
-// contradicted returns how many of the paths over third nodes must be false, at least. Without
-// these paths, all remaining intervals, and the interval of the direct relation if there is one,
-// have a value in common.
+// contradicted returns the least number of paths over third nodes that must be false: the smallest
+// number of paths without which all other intervals have a value in common. The interval of the
+// direct relation, if there is one, is among these other intervals.
 func contradicted(direct, thirds []Interval) int {
 	within := Interval{0, math.MaxUint64}
 	if direct != nil {
@@ -219,9 +220,8 @@ const (
 
 // agreement returns how many paths must agree in a fleet like this one. A lie that is not much
 // larger than the bounds contradicts nothing, so agreeing does not notice it. Such lies are assumed
-// to be as frequent as larger lies. So agreement counts how often the paths of random pairs
-// contradict each other. It takes pairs without a direct relation. If there is no such pair, two
-// paths must agree.
+// to be as frequent as larger lies. So agreement counts how often the paths of random pairs without
+// a direct relation contradict each other. If there is no such pair, two paths must agree.
 func (l *longerPaths) agreement(c *Closure) int {
 	l.doubted.Do(func() {
 		r := rand.New(rand.NewPCG(1, uint64(len(c.names))))

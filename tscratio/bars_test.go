@@ -12,10 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// scenarios are networks. Each has a limit for the median half-width of the bounds that follow from
-// its trains. Trains of six exchanges run twice a second, at w = 1 ppm, quantum 1 and slack 0. Each
-// limit is a tenth above the measured figure. So the test also fails if a change makes true bounds
-// wider.
+// scenarios are networks. Each has a limit for the median half-width of its bounds, if trains of
+// six exchanges run twice a second, at w = 1 ppm, quantum 1 and slack 0. Each limit is a tenth
+// above the measured figure. So the test also fails if a change makes true bounds wider.
 var scenarios = []struct {
 	network  string
 	limit_us float64
@@ -148,11 +147,11 @@ func TestBarHalfTheWander(t *testing.T) {
 			relations), Figure: float64(suspect), Unit: "relations"})
 }
 
-// TestBarMoreThanTheWander lets the true wander exceed the declared one. Then the answer to a query
-// may be false without being marked as suspect. The test reports how many such answers each factor
-// gives. In some networks, the wander moves readings by more than the bound. There, a factor of
-// five or more must give no such answer. In the other networks, constraints cannot show what
-// happens between two of them (docs/accuracy.md).
+// TestBarMoreThanTheWander lets the true wander exceed the declared one by several factors. Then
+// the answer to a query may be false without being marked as suspect. The test reports how many
+// such answers each factor gives. In networks where the wander moves readings by more than the
+// bound, a factor of five or more must give no such answer. In the other networks, no constraint
+// shows what the wander does between two constraints (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {
@@ -300,9 +299,9 @@ func TestBarStepsAreNamed(t *testing.T) {
 			steps), Figure: float64(late), Unit: "steps"})
 }
 
-// TestBarHour takes a relation that an hour of trains gave. It limits the cost of a translation,
-// for readings in order and in random order. It also limits how many of the hour's constraints are
-// left after pruning.
+// TestBarHour uses a relation from an hour of trains. It limits the cost of a translation, for
+// readings in order and in random order. It also limits how many constraints of this hour remain
+// after pruning.
 func TestBarHour(t *testing.T) {
 	reps := 5
 	if proof.Begin(t) == proof.Full {

@@ -26,8 +26,8 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 // batchRows is the largest number of durations that one call finds.
 const batchRows = 512
 
-// alike finds durations by the method of the first pair's segment, from the first pair on. It
-// returns the number of durations found.
+// alike finds durations from the first pair on, by the method that the segment of the first pair
+// needs. It returns the number of durations found.
 func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	s := w.segment(xs[0])
 	if s.state != fast {
@@ -92,10 +92,10 @@ func grown[T any](buffer *[]T, n int) []T {
 }
 
 // narrowed intersects the durations from [Ways.along] with the durations that follow from
-// translating both events to the reference. So a duration never contradicts those translations. If
-// the events cannot be translated, or their translations have another verdict than the durations,
-// the durations stay unchanged. narrowed returns how many durations, counted from the first, are
-// final. If it returns 0, the caller asks the closure for the first duration.
+// translating both events to the reference. So a duration never contradicts the translations of its
+// events. If the events cannot be translated, or if their translations have another verdict than
+// the durations, the durations stay unchanged. The result is how many durations, counted from the
+// first, are final. If the result is 0, the caller asks the closure for the first duration.
 func (w *Ways) narrowed(s *waySegment, verdict Verdict, xs, ys []uint64, elapsed []Elapsed) int {
 	if len(xs) == 0 {
 		return 0

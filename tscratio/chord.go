@@ -77,10 +77,9 @@ type scratch struct{ lower, upper []point }
 
 // steepest returns the steepest chord that leads from a point in the slice first to a later point
 // in the slice second. Both slices must be sorted by c. It also reports whether there is any chord.
-//
-// It improves one chord step by step, as Newton's method does. Among all chords, the one that rises
-// most above the current slope is steeper than the current chord. When no chord rises above the
-// current slope, the current slope is the largest.
+// It improves one chord step by step, as Newton's method does. In each step, it takes the chord
+// that rises most above a line with the slope of the current chord. That chord is steeper than the
+// current one. When no chord rises above the line, the current chord is the steepest.
 func steepest(first, second []point) (chord, bool) {
 	if len(first) == 0 || len(second) == 0 || first[0].c >= second[len(second)-1].c {
 		return chord{}, false
@@ -130,8 +129,8 @@ func (c chords) least() Wander {
 }
 
 // merge joins the chords of two sets of constraints: it returns the steepest and the flattest of
-// all. The rates of both sets must have the same mean. Chords that lead from one set to the other
-// are ignored.
+// all. The rates of both sets must vary around the same mean. Chords that lead from one set to the
+// other are ignored.
 func (c chords) merge(d chords) chords {
 	if product(c.steepest.rise, d.steepest.run).less(product(d.steepest.rise, c.steepest.run)) {
 		c.steepest = d.steepest
@@ -142,8 +141,8 @@ func (c chords) merge(d chords) chords {
 	return c
 }
 
-// shorter returns the chord whose ends are closer together. If an assumption is broken, the break
-// most likely lies between these ends.
+// shorter returns the chord whose ends are closer together. If an assumption is broken, it is most
+// likely broken between these ends.
 func (c chords) shorter() chord {
 	if c.steepest.run < c.flattest.run {
 		return c.steepest
@@ -161,9 +160,10 @@ const leastWindowsApart = 16
 // the longer windows.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
-// eachWindow calls a function with windows around some of the given places (evidence.places). It
-// also passes the length of each window, as a multiple of Assumptions.Window, which is the length
-// for which the wander is assumed. Neighbouring windows overlap, so some places can be left out.
+// eachWindow calls a function with windows around some of the given places (evidence.places).
+// Neighbouring windows overlap, so some places can be left out. eachWindow also passes the length
+// of each window as a multiple of Assumptions.Window, which is the length for which the wander is
+// assumed.
 func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64)) {
 	for _, length := range leastWindows {
 		last := uint64(0)

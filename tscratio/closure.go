@@ -20,14 +20,14 @@ var ErrNoPath = errors.New("no relation")
 type ThirdNodes uint8
 
 const (
-	// ThirdAgreed moves an end of an interval inward only to a value that two third nodes prove
-	// independently. If at most one node lies, in any manner, only that node's own relations become
-	// wrong. Where paths contradict each other, more of them must agree: see Closure.agreeing. This
-	// is the default.
+	// ThirdAgreed is the default. It moves an end of an interval inward only to a value that two
+	// third nodes prove independently. If at most one node lies, in any manner, only that node's
+	// own relations become wrong. Where paths contradict each other, more of them must agree: see
+	// Closure.agreeing.
 	ThirdAgreed ThirdNodes = iota
 
-	// ThirdAny narrows each interval by all that any third node proves. It gives the narrowest
-	// intervals, but every value rests on every node.
+	// ThirdAny narrows each interval by everything that any third node proves. Its intervals are
+	// the narrowest, but then every value rests on every node.
 	ThirdAny
 
 	// ThirdNone never narrows. However many nodes lie, each lie affects only the liar's own
@@ -70,10 +70,10 @@ func (t ThirdNodes) needed() int {
 
 // Closure relates the nodes of a fleet over third nodes. If φ_AB is the function from B's counter
 // to A's, then φ_AC ∘ φ_CB, over any third node C, bounds φ_AB just as a direct relation does. The
-// intersection of all such intervals is narrower than each. ThirdNodes selects the third nodes to
-// believe. Two nodes without a direct relation are also related by longer paths, of which no two
-// have a third node in common. Any number of goroutines may use a Closure, whose answers never
-// change.
+// intersection of all such intervals is narrower than each of them. ThirdNodes selects the third
+// nodes to believe. Nodes without a direct relation are also related by longer paths. No two of
+// these paths have a third node in common. Any number of goroutines may use a Closure, whose
+// answers never change.
 //
 // A path is consistent if all of its relations are consistent. The closure uses other paths only if
 // the consistent paths do not suffice, and marks their results as suspect.
@@ -265,15 +265,15 @@ func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	return closed, nil
 }
 
-// told is a path, and the interval into which the path translates a reading.
+// told is a path, and the interval to which the path translates a reading.
 type told struct {
 	path
 	at Interval
 }
 
-// settled contains the paths on which each end of a value rests: the direct relation, or the paths
-// over as many third nodes as must agree. The last path of an end gives the outermost end, which is
-// the end of the value.
+// settled contains the paths on which each end of a value rests: the direct relation, or as many
+// paths over third nodes as must agree. Among these, the last path is the one with the outermost
+// end, which becomes the end of the value.
 type settled struct {
 	lo, hi  []told
 	verdict Verdict

@@ -180,8 +180,8 @@ func TestDurationsHoldTruth(t *testing.T) {
 	})
 }
 
-// TestSameNodeCountsQuantumAndSlack takes readings that differ by as much as cores and steps of the
-// counter allow.
+// TestSameNodeCountsQuantumAndSlack uses readings that differ from the truth by as much as core
+// slack and quantum allow.
 func TestSameNodeCountsQuantumAndSlack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	f := newFleet(rng, 2, 30, 100*PPB, 1000, 3000)
@@ -455,8 +455,8 @@ func TestCountersNearTheirEnds(t *testing.T) {
 	}
 }
 
-// A duration of decades, which a made-up counter may give, takes no more work than one of half a
-// day. The result contains the truth, or the duration is refused.
+// A made-up counter may give a duration of decades. Computing it takes no more work than a duration
+// of half a day. The result contains the truth, or the duration is refused.
 func TestDurationOfCenturies(t *testing.T) {
 	const years = uint64(1) << 61 // in cycles: 24 years
 	p := must(NewPair(Node{Name: "a", Nominal_hz: 3e9, Quantum_cycles: 1},

@@ -63,7 +63,7 @@ func (c Contradiction) String() string {
 }
 
 // RefutedError is returned if twice the smallest wander that the constraints allow exceeds
-// MaxWander. A relation would need twice the smallest wander. But the pair has dropped the
+// MaxWander. A relation would have to use this doubled wander. But the pair may have dropped
 // constraints that matter only for a wander above MaxWander.
 type RefutedError struct {
 	Least, Max     Wander
@@ -223,7 +223,7 @@ func (g *polygon) limit(lo, hi slope) {
 func (p *Pair) Check() *Contradiction { return p.CheckLast(1) }
 
 // CheckLast looks for a contradiction that the given number of last trains, or the train before
-// them, caused. It costs about as much as one Check. It sees only the trains that lie within
+// them, caused. It costs about as much as one Check. It looks only at trains that lie within
 // 2·Window before the end of the last train.
 func (p *Pair) CheckLast(trains int) *Contradiction {
 	n := len(p.trains)
@@ -246,7 +246,8 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 		}
 		begin, end = min(begin, newest.b.Lo), max(end, newest.b.Hi)
 	}
-	// Any window of the stated length can show a contradiction. This one ends with the last train.
+	// Any window of the stated length can show a contradiction. The window here ends with the last
+	// train.
 	within := Interval{down(end, 2*p.B.cycles(p.Declared.Window)), up(end, maxError_cycles*2)}
 	oldest := n
 	for oldest > 0 && p.trains[oldest-1].b.Hi >= within.Lo {

@@ -44,7 +44,7 @@
 //   - readings that two cores of a node give at one moment differ by at most its core slack;
 //   - a counter that reads c has counted at least c and at most c + its quantum;
 //   - each stamp's interval contains the true reading, and no epoch is broken. For stamps that the
-//     kernel took, this rests on what StampsAssumed lists.
+//     kernel took, this needs what StampsAssumed lists.
 //
 // If a value rests on third nodes, the same is assumed of these nodes. ThirdNodes says how many of
 // them may break the assumptions without making the bound wrong. By default, one of them may, in
@@ -69,9 +69,9 @@
 //     The line is a chord on the outer side of a convex or concave function (relate.go);
 //   - w_min is rounded down (chord.go).
 //
-// ErrBeyondLimit and ErrOutOfRange refuse what cannot be answered. ErrBeyondLimit is for a reading
-// or a rate so far from the constraints that the wander allows any value. ErrOutOfRange is for a
-// reading from before the other counter began, and for a duration that does not fit 64 bits.
+// Some questions have no answer. If a reading or a rate is so far from the constraints that the
+// wander allows any value, the error is ErrBeyondLimit. If a reading is from before the other
+// counter began, or if a duration does not fit 64 bits, the error is ErrOutOfRange.
 //
 // Floating point is used only for display.
 package tscratio

@@ -18,9 +18,9 @@ func (r *Relation) Between(x, y uint64) (Elapsed, error) {
 
 // SameNode returns the duration between two events that both have readings of From's counter, in
 // cycles of Into.
-//
-// For a short duration, multiplying it by the rate gives the narrower interval. For a long one,
-// translating both ends does. The result is the intersection of both intervals.
+// There are two methods: to multiply the difference by the rate, and to translate both readings.
+// The first gives the narrower interval for a short duration, the second for a long one. The result
+// is the intersection of both intervals.
 func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	for _, y := range []uint64{first, second} {
 		if !r.limits.Contains(y) {
@@ -92,7 +92,8 @@ const (
 	// reference. Therefore only ThirdAny allows this.
 	ThroughReference
 
-	// ByClosure: like Direct or ThroughReference, but translations also use third nodes.
+	// ByClosure: the duration was found like Direct or ThroughReference, but the translations also
+	// use third nodes.
 	ByClosure
 )
 

@@ -180,9 +180,9 @@ func firstFrom(fs []fact, b uint64) int {
 	return i
 }
 
-// seen is a polygon (polygon.go) whose origin is at y: each distance is measured from y. Each
-// reading of the node to translate into is relative to the field anchor. One seen is reused for
-// many windows.
+// seen is a polygon (polygon.go) whose origin is at y: each distance is measured from y. The
+// readings of the node to translate into are stored relative to the field anchor. One seen is
+// reused for many windows.
 type seen struct {
 	polygon
 	y, anchor uint64
@@ -225,10 +225,10 @@ func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 	return len(s.lower) > 0 && len(s.upper) > 0
 }
 
-// relative returns a − anchor for a constraint of the given kind. This distance may be too large to
-// compute with. If a smaller distance loosens the constraint, the largest usable distance is
-// returned instead. If a smaller distance would tighten the constraint, the result is false, and
-// the constraint is not used.
+// relative returns a − anchor for a constraint of the given kind. If this distance is too large to
+// compute with, there are two cases. If a smaller distance loosens the constraint, relative returns
+// the largest usable distance. If a smaller distance would tighten the constraint, it returns
+// false, and the constraint must not be used.
 func relative(kind Kind, a, anchor uint64) (int64, bool) {
 	d, ok := difference(a, anchor)
 	switch {
@@ -275,10 +275,10 @@ func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 }
 
 // solveAll fills s with the constraints of all trains, measured from y. Use it only if the wander
-// is 0. Then the rate is constant in each window. Windows overlap, so it is the same rate in all of
-// them, and one polygon serves for every window. If the result is true, the caller must solve this
-// polygon. The result is false if the trains span too many cycles to compute with, or if one of the
-// two kinds of constraints is missing.
+// is 0. Then the rate is constant in each window, and because windows overlap, it is the same rate
+// in all of them. So one polygon serves for every window. If the result is true, the caller must
+// solve this polygon. The result is false if the trains span too many cycles to compute with, or if
+// one of the two kinds of constraints is missing.
 func (e *evidence) solveAll(s *seen, y uint64) bool {
 	all := e.all()
 	s.k = windowsFor(all.Width(), e.window_cycles)

@@ -58,8 +58,8 @@ func (p *Pair) Encode() []byte {
 	return appendBlock(out, end)
 }
 
-// version returns the lowest version that can store the pair. So programs that know no shared
-// clocks read the pairs for which none was used.
+// version returns the lowest version that can store the pair. So a program that does not know
+// shared clocks can still read a pair that used none.
 func (p *Pair) version() uint32 {
 	for i := range p.trains {
 		if p.trains[i].stamps.Shared > 0 {
@@ -307,7 +307,7 @@ func (p *Pair) checkTrain(t *train) error {
 	return nil
 }
 
-// fields is the part of a payload that is not yet decoded. Each method takes one field off the
+// fields is the part of a payload that is not yet decoded. Each method removes one field from the
 // front and reports whether the field was there.
 type fields []byte
 

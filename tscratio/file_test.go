@@ -78,7 +78,8 @@ func TestEncodeBytes(t *testing.T) {
 	}
 }
 
-// A pair that rests on a shared clock says so. One that does not is stored in the earlier version.
+// A pair that rests on a shared clock says so when it is stored. A pair that rests on none is
+// stored in the earlier version.
 func TestEncodeSharedClock(t *testing.T) {
 	p := smallPair(t)
 	plain := p.Encode()
@@ -272,8 +273,8 @@ func FuzzRelate(f *testing.F) {
 	})
 }
 
-// evaluate calls every method of a pair. The results may be false, because the constraints are, but
-// no method may panic or return an invalid interval.
+// evaluate calls every method of a pair. The constraints may be false, so the results may be false,
+// too. But no method may panic or return an invalid interval.
 func evaluate(t *testing.T, p *Pair) {
 	p.Check()
 	p.Prune()

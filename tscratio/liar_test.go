@@ -14,8 +14,8 @@ import (
 var honest = network{base: 3, jitter: 1}
 
 // claimed is the amount by which a liar shortens a packet's delay in either direction, in the
-// liar's cycles. The peer sees nothing that contradicts this. But relations that rest on the liar
-// become narrower than the truth allows.
+// liar's cycles. The peer sees nothing that contradicts the lie. But relations that rest on the
+// liar become narrower than the truth allows.
 const claimed = 5000
 
 // lie shifts the stamps of one node, and shortens the delay between it and its peer.
@@ -32,8 +32,8 @@ func (e *Exchange) lie(starter bool, off int64) {
 	}
 }
 
-// withLiar measures all pairs of the liar again. A function says by how much the liar's stamps for
-// each peer are false.
+// withLiar measures all pairs of the liar again. The function returns, for each peer, by how much
+// the liar's stamps for that peer are false.
 func (f *fleet) withLiar(t *testing.T, liar int, seconds float64, lie func(peer int) int64) {
 	t.Helper()
 	for peer := range f.clocks {
@@ -140,8 +140,8 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 						ref := rng.IntN(len(f.clocks))
 						if from == into {
 							// There is one exception. If both events are on one node, the duration
-							// would rest only on this node's relation to the reference. So the liar
-							// must not be the reference.
+							// rests only on the relation of this node and the reference. So the
+							// liar must not be the reference.
 							ref = from
 						}
 						later := at + uint64(rng.Float64()*2000*microsecond)
@@ -295,8 +295,8 @@ func TestAuditNamesLiar(t *testing.T) {
 	}
 }
 
-// Two nodes that were not measured with each other need two third nodes that were measured with
-// both.
+// Two nodes that were not measured with each other can be related only if two third nodes were
+// measured with both.
 func TestAgreementNeedsTwo(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 0))
 	f := newFleet(rng, 4, 8, 1*PPM, 1, 0)

@@ -46,8 +46,8 @@ func TestContradictionsOfLiars(t *testing.T) {
 	}
 }
 
-// Two liars whose lies are only as large as the bounds contradict nobody. Other liars show that
-// this fleet has liars. So two paths that agree are not believed.
+// If the lies of two liars are only as large as the bounds, these liars contradict nobody. But the
+// lies of others show that this fleet has liars. So two paths that agree are not enough.
 func TestHiddenLiarsAreOutvoted(t *testing.T) {
 	const seconds = 8
 	rng := seed.Random(t)
@@ -121,8 +121,8 @@ func TestAccused(t *testing.T) {
 	}
 }
 
-// Several liars are named, and nobody else: among nodes that were all measured with each other, and
-// among nodes of which few have a third node in common.
+// Several liars are named, and nobody else. This holds if all nodes were measured with each other,
+// and also if few pairs of nodes have a third node in common.
 func TestSeveralLiarsAreNamed(t *testing.T) {
 	const seconds = 4
 	for _, test := range []struct{ nodes, degree, liars int }{{10, 9, 2}, {12, 11, 3}, {90, 14, 4},

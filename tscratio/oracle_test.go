@@ -215,9 +215,9 @@ func TestWideEqualsBig(t *testing.T) {
 	}
 }
 
-// TestWanderOverCoversChain checks Wander.over, the wander of a lengthened window, against the
-// numbers in the proof of Wander.over: from one window to the next, the mean moves by the factor
-// (1+w)/(1−w).
+// TestWanderOverCoversChain checks Wander.over, which returns the wander of a longer window. It
+// computes the numbers in the proof of Wander.over: from one window to the next, the mean moves by
+// the factor (1+w)/(1−w).
 func TestWanderOverCoversChain(t *testing.T) {
 	one := big.NewRat(1, 1)
 	for _, w := range []Wander{1, PPB, PPM, 100 * PPM, 10_000 * PPM, 60_000 * PPM} {

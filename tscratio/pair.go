@@ -96,8 +96,8 @@ type Pair struct {
 type reading struct{ b, a uint64 }
 
 // train contains the constraints of packets that were exchanged back to back. A window uses all
-// constraints of a train or none of them. So if one constraint of a train implies another one of
-// the same train, the train may drop the implied one.
+// constraints of a train or none of them. So a constraint that another constraint of the same train
+// implies may be dropped.
 type train struct {
 	exchanges uint32 // complete exchanges in the train
 	gathered  uint32 // constraints before pruning; 0 if the train's file does not say
@@ -209,8 +209,9 @@ func (n Node) Wider(m Node) Node {
 
 // Describe adds another description of one of the pair's nodes. From now on the larger quantum and
 // the larger core slack apply, to earlier trains too. The nominal rate of the new description
-// replaces the earlier one, because no bound rests on it. If no node of the pair has the name and
-// the epoch of the description, nothing changes. Describe reports whether the pair changed.
+// replaces the earlier nominal rate, because no bound rests on the nominal rate. If no node of the
+// pair has the name and the epoch of the description, nothing changes. Describe reports whether the
+// pair changed.
 func (p *Pair) Describe(n Node) (changed bool) {
 	for _, own := range []*Node{&p.A, &p.B} {
 		if own.Name != n.Name || own.Epoch != n.Epoch {

@@ -25,9 +25,10 @@ var ErrExtrapolated = errors.New("reading is not between the anchors")
 // PaperRelation is immutable.
 type PaperRelation struct {
 	// lower and upper are two lines. If φ, the function from B's counter to A's, has a constant
-	// rate, it lies between them. In the paper, each stamp of an answerer is a single reading. For
-	// anchors of this kind, equation (4) is the mean of the lines. Half of the distance between the
-	// lines would be a bound, but the paper's bound (7) is the same everywhere.
+	// rate, φ lies between them. In the paper, each stamp of an answerer is a single reading. For
+	// anchors of this kind, equation (4) is the mean of the two lines. Half of the distance between
+	// the lines would be a bound for each reading, but the paper uses one bound (7) for all
+	// readings.
 	lower, upper line
 
 	from, to uint64   // the readings of B for which the lines are proven
@@ -163,10 +164,10 @@ func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 	return PaperValue{p.mid(b), p.E(), p.gap(b)}, nil
 }
 
-// WanderedBound returns, for reading y, a bound that stays true if the rate wanders by w, in A
-// cycles. The bound is e plus the most by which the rate can have moved the line since the nearer
-// anchor. In the middle between two anchors that are T apart it is largest, e + w·T/2. If y does
-// not lie between the anchors, the error wraps ErrExtrapolated.
+// WanderedBound returns a bound for reading y that stays true if the rate wanders by w, in A
+// cycles. The bound is e plus the most by which the wander can have moved the line since the nearer
+// anchor. In the middle between two anchors that are T apart, the bound is largest: e + w·T/2. If y
+// does not lie between the anchors, the error wraps ErrExtrapolated.
 func (p PaperRelation) WanderedBound(y uint64, w Wander) (*big.Rat, error) {
 	v, err := p.Value(y)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"math/big"
 )
 
-// The product shows only how the paper translates readings. Its durations and its bound outside the
-// anchors are here, to compare with.
+// The product contains only the paper's translation of readings. This file has the paper's
+// durations, and its bound outside the anchors, so that tests can compare them with ours.
 
 // TightInterval returns Centre ± Tight as counter values, rounded outward.
 func (v PaperValue) TightInterval() (Interval, error) { return intervalOf(v.ends(v.Tight)) }
@@ -15,9 +15,9 @@ func (v PaperValue) TightInterval() (Interval, error) { return intervalOf(v.ends
 func (v PaperValue) Elapsed() (Elapsed, error) { return spanOf(v.ends(v.Paper)) }
 
 // TranslateGrown does what Translate does, but for any reading. Outside the anchors the errors of
-// both anchors add up, and the bound grows to (|1−λ| + |λ|)·e. λ is the reading's place relative to
-// the anchors: 0 at the first anchor, 1 at the second. This bound covers the error of the line, but
-// not a rate that moves.
+// both anchors add up, and the bound grows to (|1−λ| + |λ|)·e. Here λ is the reading's place
+// relative to the anchors: 0 at the first anchor, 1 at the second. This bound covers the error of
+// the line, but not a rate that moves.
 func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	if v, err := p.Value(y); err == nil {
 		return v.Interval()

@@ -149,9 +149,9 @@ type longerPaths struct {
 	known     map[[2]int][]path
 }
 
-// add returns the given paths over one third node, and more paths over several, up to maxDisjoint
-// in all. If no two of the given paths have a third node in common, no two of the returned paths
-// have one.
+// add returns the given paths over one third node, and more paths over several third nodes, up to
+// maxDisjoint in all. If no two of the given paths have a third node in common, then no two of the
+// returned paths do.
 func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 	if len(over) >= maxDisjoint {
 		return over
@@ -248,8 +248,8 @@ type frontiers struct {
 	lighter []int
 }
 
-// reach has the last relation and the weight of the lightest known way from the start of a search
-// to a node.
+// reach describes the lightest known path from the start of a search to a node: its last relation
+// and its weight.
 type reach struct {
 	by     *Relation // the last relation that a path crosses
 	weight float64
@@ -331,7 +331,7 @@ func (w waiting) before(x waiting) bool {
 	return w.weight < x.weight || w.weight == x.weight && w.node < x.node
 }
 
-// push and pop do what the functions of container/heap do. Those would allocate memory for each
+// push and pop do what the functions of container/heap do, but without allocating memory for each
 // path.
 func (f *frontiers) push(side int, w waiting) {
 	h := append(f.waiting[side], w)
@@ -373,11 +373,11 @@ func (c *Closure) link() {
 	}
 }
 
-// weigh gives every relation its weight: the width of its intervals in the middle of the readings
-// that it translates, in nanoseconds. Weights add up along a path, as widths do. A relation that
-// covers less time than others weighs more, because a path can be used only for times that all of
-// its relations cover. Suspect relations weigh so much that a path contains one only if there is no
-// other path.
+// weigh gives every relation its weight: the width, in nanoseconds, of its interval for the middle
+// one of the readings that it translates. Weights add up along a path, as widths do. A relation
+// that covers less time than others weighs more, because a path can be used only for times that all
+// of its relations cover. Suspect relations weigh so much that a path contains one only if there is
+// no other path.
 func (c *Closure) weigh() {
 	c.link()
 	longest_s := 0.0

@@ -90,8 +90,9 @@ func (f *fleet) checkDuration(
 	}
 }
 
-// widest returns how wide a duration of 2 ms on one node may be: quantum and slack of the node, and
-// the error of a rate over a few third nodes. Translating both events would make it wider.
+// widest returns how wide the interval of a duration of 2 ms on one node may be: quantum and slack
+// of the node, and the error of a rate over a few third nodes. The test fails if both events were
+// translated, which gives a wider interval.
 func (f *fleet) widest(nodes [3]int) uint64 {
 	const rate = 2_000_000 * 7 / 2 / 10_000 // 100 ppm of 2 ms at 3.5 GHz
 	return 4*uint64(f.clocks[nodes[0]].node.error_cycles()) + rate
@@ -138,7 +139,7 @@ func TestLongerPathsAreDisjoint(t *testing.T) {
 	}
 }
 
-// lightest finds the path of the smallest weight, however many nodes it leads over.
+// lightest finds the path of the smallest weight, even if that path leads over many nodes.
 func TestLightestPath(t *testing.T) {
 	rng := seed.Random(t)
 	for range 50 {

@@ -15,8 +15,8 @@ package tscratio
 // rounded outward. So each result contains the range that rational arithmetic would give, and
 // exceeds it by less than one cycle.
 
-// point is a constraint seen from y. c is the distance of the constraint's reading of B from y,
-// with the wander added. a is the constraint's reading of A minus seen.anchor.
+// point is a constraint relative to y. The field c is the distance of the constraint's reading of B
+// from y, with the wander added. The field a is the constraint's reading of A minus seen.anchor.
 type point struct{ c, a int64 }
 
 // slope is a rate num/den with den > 0, and the two points, one of each hull, on which a line of
@@ -85,12 +85,12 @@ func turn(p, q, r point) int {
 
 // solve finds the extreme rates and reports whether any line is feasible. If it reports false, the
 // caller must not use the polygon's rates. Both hulls must contain points.
-//
 // For a rate r, the feasible p range from max(a − r·c) over the lower points to min(a − r·c) over
 // the upper points. The second value minus the first is a concave function of r, and its roots are
 // the extreme rates. Newton's method, started outside of the roots, reaches the nearer root without
-// passing it. The function is piecewise linear, so finitely many steps suffice. Each step's rate is
-// the slope of the line through the two points on which the lines of the previous step rested.
+// passing it. The function is piecewise linear, so finitely many steps suffice. The rate of each
+// step is the slope of the line through two points: those on which the lines of the previous step
+// rested.
 func (g *polygon) solve() bool {
 	l, u := g.lower, g.upper
 
@@ -155,7 +155,7 @@ func (g *polygon) solve() bool {
 // lies above all lower points. The search starts at index i and moves by step.
 func restLower(l []point, i, step int, num, den int64) int {
 	for j := i + step; j >= 0 && j < len(l); i, j = j, j+step {
-		// If a − r·c grows from i to j, the line rests on a point further on.
+		// If a − r·c grows from i to j, the line rests on j or on a point after j.
 		if !product(num, l[j].c-l[i].c).less(product(l[j].a-l[i].a, den)) {
 			break
 		}

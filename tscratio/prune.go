@@ -11,9 +11,9 @@ const pruneWindows = 8
 
 // Prune drops constraints that change no answer, and returns the number of dropped constraints. In
 // every window of up to 8 times the stated length whose wander is at most MaxWander, answers stay
-// the same to the cycle. In other windows answers stay true. w_min is the largest of the wanders
-// that single windows prove. In windows of up to 8 times the stated length, the proven wander stays
-// the same, too, if it is at most MaxWander.
+// the same to the cycle. In other windows answers stay true. The wander that such a window proves
+// also stays the same, if it is at most MaxWander. (w_min is the largest of the wanders that single
+// windows prove.)
 //
 // Prune may drop a lower constraint i if the same train has some j with
 //
@@ -133,10 +133,9 @@ func atLeast(a, a2 uint64, d int64, rates RateInterval) bool {
 	return have >= 0 || uint64(-have) <= slack
 }
 
-// provenRates returns a rate interval for each train. Take any window that contains the train, is
-// at most 8 times the stated length, and in which the wander is at most MaxWander. The interval
-// includes all rates in the polygon of that window. If nothing is proven for a train, its interval
-// is zero.
+// provenRates returns a rate interval for each train. The interval includes all rates in the
+// polygon of any window that contains the train, that is at most 8 times the stated length, and in
+// which the wander is at most MaxWander. If nothing is proven for a train, its interval is zero.
 //
 // Proof. Let a window around y reach H to either side, and let it contain a train whose readings
 // reach from x to z. If y ≤ z, the window also contains every other train within [z − H, z]. If y >
@@ -213,10 +212,10 @@ next:
 	return proven
 }
 
-// rateBetween returns the interval of the rate that two trains prove. The arguments are the anchors
-// of the earlier train, then the anchors of the later one. The parameter apart is the uncertainty
-// of the distance between two readings of B. If the anchors prove no upper limit, rateBetween
-// reports false.
+// rateBetween returns the interval in which two trains prove the rate to lie. The arguments are the
+// anchors of the earlier train, then the anchors of the later one. The parameter apart is the
+// uncertainty of the distance between two readings of B. If the anchors prove no upper limit of the
+// rate, rateBetween reports false.
 func rateBetween(lower, upper, laterLower, laterUpper reading, apart uint64) (RateInterval, bool) {
 	var r RateInterval
 	rise, run := down(laterLower.a, upper.a), up(down(laterLower.b, upper.b), apart)

@@ -153,7 +153,7 @@ func TestRelationsAtTheEnds(t *testing.T) {
 				readings = append(readings, s[1]+n)
 			}
 		}
-		// y + offset is the true count of a, if the sum lies between 0 and 2⁶⁴ − 1.
+		// The true count of a is y + offset, if this sum lies between 0 and 2⁶⁴ − 1.
 		offset := starts[0][0] - starts[0][1]
 		answers := 0
 		for _, y := range readings {

@@ -195,15 +195,15 @@ func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 	return Elapsed{lo, hi}, nil
 }
 
-// maxSteps is the largest number of steps into which a duration is cut. Steps are W long (half of a
-// stated window) up to a duration of maxSteps·W, which is half a day if W is 10 s. A longer
-// duration is cut into longer steps, so that even a duration of decades is computed quickly. Such
-// durations occur if a program makes up the counters that it logs.
+// maxSteps is the largest number of steps into which a duration is cut. A duration of up to
+// maxSteps·W, which is half a day if W is 10 s, is cut into steps that are W long (half of a stated
+// window). A longer duration is cut into longer steps, so that even a duration of decades is
+// computed quickly. Such a duration occurs if a program logs made-up counter readings.
 const maxSteps = 4096
 
-// Let the first node count length cycles, forwards or backwards from its reading y. passed returns
-// the smallest and the largest number of cycles that the second node counts meanwhile. It adds up
-// one step after another, each at the rate of the knot nearest to the step's middle.
+// passed returns the smallest and the largest number of cycles that the second node counts while
+// the first node counts length cycles, forwards or backwards from its reading y. It adds up steps.
+// For each step it uses the rate of the knot nearest to the step's middle.
 func (r *rates) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {

@@ -16,10 +16,10 @@ func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 	return p.RelateNewest(into, w, len(p.trains))
 }
 
-// RelateNewest does what Relate does, but only solves the time of the newest trains. That takes
-// less time and memory. Earlier readings are translated as far as the extrapolation limit allows,
-// and their bounds are wider than those of Relate. All trains within a window of a reading still
-// count.
+// RelateNewest does what Relate does, but solves the linear programme only for the time of the
+// newest trains, which takes less time and memory. Earlier readings are translated as far as the
+// extrapolation limit allows, and their bounds are wider than those of Relate. All trains within a
+// window of a reading still count.
 func (p *Pair) RelateNewest(into Side, w Wander, trains int) (*Relation, error) {
 	r, err := p.evidence(into).relate(w, trains)
 	if err != nil {
@@ -62,9 +62,9 @@ func (e *evidence) relate(w Wander, trains int) (*Relation, error) {
 }
 
 // relation computes the relation for the wander w, or for twice the smallest wander (least) if that
-// is larger. The smallest wander was searched in a sample of windows only, so the constraints
-// around a knot may still refute r.Wander. In that case the result has a larger value for the
-// smallest wander (more), and the caller tries again.
+// is larger. The smallest wander was searched only in a sample of windows, so the constraints
+// around a knot may still refute r.Wander. In that case relation returns a larger smallest wander
+// (more), with which the caller tries again.
 func (e *evidence) relation(
 	places []uint64, w, least Wander,
 ) (r *Relation, more Wander, err error) {
@@ -120,10 +120,10 @@ func (e *evidence) places(domain Interval) []uint64 {
 
 // fill solves the linear programme of the window around each place, if there is such a window, and
 // makes the pieces. If the constraints at one place refute r.Wander, it stops and returns a larger
-// wander. The true wander is at least as large.
+// wander, which is at most the true wander.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
-	// If the distance of a reading from a knot exceeds reach, the knot does not translate the
-	// reading: the wander would allow any value, or the numbers would be too large.
+	// A knot does not translate a reading at a distance above reach: the wander would allow any
+	// value, or the numbers would be too large.
 	reach := down(r.Wander.reach(r.window_cycles), e.from.Quantum_cycles)
 	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
 	var ys []uint64
@@ -190,9 +190,10 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 }
 
 // reached looks at the readings between a knot and its neighbour on one side. It returns the
-// largest distance from the knot at which the knot still translates a reading. half is half of the
-// distance between the two knots: a reading beyond it is nearer to the neighbour. If apart is true,
-// knots between the two were left out. Then the extrapolation limit applies instead of reach.
+// largest distance from the knot at which the knot still translates a reading. The parameter half
+// is half of the distance between the two knots, because readings further away are nearer to the
+// neighbour. If apart is true, knots between the two were left out. Then the extrapolation limit
+// also applies.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -215,8 +216,8 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return
 	}
-	// ends contains distances from s.y. Between two successive ends one wander applies. moved[i] is
-	// the most by which the wander moves readings at ends[i].
+	// The slice ends contains distances from s.y. Between two successive ends, a single wander
+	// applies. moved[i] is the most by which the wander moves readings at the distance ends[i].
 	var ends, moved []uint64
 	var d, m uint64
 	for k := s.k; d < distance; k++ {

@@ -40,12 +40,11 @@ func (v Verdict) String() string {
 
 // Relation maps readings of From's counter to cycles of Into's counter, as intervals. It is
 // immutable; any number of goroutines may use it.
-//
-// Its bounds are true under five conditions. The relative rate of the two counters stays within
-// Wander of its mean in any window of the declared length. The cores of each node agree within its
+// Its bounds are true under five conditions. In any window of the declared length, the relative
+// rate of the two counters stays within Wander of its mean. The cores of each node agree within its
 // core slack. Each counter moves in steps of at most its quantum. Each stamp's interval contains
 // the true reading. No epoch is broken. If the verdict is Suspect, the data refute the declared
-// wander, or nearly do, and the bounds are estimates.
+// wander, or nearly do, and the bounds are only estimates.
 type Relation struct {
 	From, Into     Node
 	Declared       Assumptions
@@ -111,7 +110,8 @@ func (r *Relation) index() {
 		r.buckets[j] = int32(i)
 	}
 	r.buckets[n] = int32(len(r.starts) - 1)
-	// Appending left unused memory at the end, and relations may stay for long.
+	// Appending has left unused memory at the end of these slices. They are copied without it,
+	// because relations may stay in memory for long.
 	r.starts, r.pieces = slices.Clone(r.starts), slices.Clone(r.pieces)
 	r.knots = slices.Clone(r.knots)
 }
@@ -187,7 +187,8 @@ func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.Qua
 func (n Node) readings(c Interval) Interval { return Interval{down(c.Lo, n.Quantum_cycles), c.Hi} }
 
 // otherCore returns the values that any core of the node may have shown when one core showed a
-// value in c. A relation already includes this difference.
+// value in c. Do not apply it to a result of a relation, because a relation already includes this
+// difference.
 func (n Node) otherCore(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles)}
 }

@@ -154,8 +154,8 @@ func TestRelateRefuses(t *testing.T) {
 	}
 }
 
-// TestNoWanderWhereThereIs declares a constant rate, but the true rate drifts. The drift is too
-// slow to show in one window.
+// TestNoWanderWhereThereIs declares a constant rate although the true rate drifts, too slowly to
+// show in one window.
 func TestNoWanderWhereThereIs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	x := newWorld(rng, 600, drift(), 1500*PPT, 10*time.Second, 1, 0)
@@ -174,10 +174,10 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 
 // TestFalseIsSuspect lets the true wander be a multiple of the declared one, and counts the answers
 // that are false and not marked as suspect. In networks with narrow bounds, a wander of five or
-// more times the declared one must give no such answer: within a window it moves readings by more
-// than the bound. In the other networks, packets may take longer in one direction. Then the
-// constraints may mislead although they agree with a constant rate, and no proof can reveal that.
-// So the test only reports the number of such answers there.
+// more times the declared one must give no such answer, because within a window it moves readings
+// by more than the bound. In the other networks, packets may take longer in one direction. There,
+// constraints may agree with a constant rate although the rate moves, and no proof can reveal that.
+// So for these networks the test only reports the number of such answers.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string

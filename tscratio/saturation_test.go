@@ -94,7 +94,7 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 		t.Errorf("scaled over the gap: %v, %v", got, err)
 	}
 
-	// A segment of Ways must not store a rate for the time between the ends either.
+	// A segment of Ways must not store a rate for this time either.
 	var s waySegment
 	if s.hold(r.rates(), at(1000), window); s.from <= s.to {
 		t.Errorf("a segment holds the rate %v in the middle of the gap", s.rate)

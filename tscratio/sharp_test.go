@@ -8,8 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// In other tests, the network's delay hides a broken rule. These tests remove the delay: a bound is
-// then as narrow as its rules allow, and the truth lies close to an end of the interval.
+// In other tests, the network's delay makes bounds so wide that a mistake in their computation may
+// not show. These tests have a network without delay. There, bounds are as narrow as they can be,
+// and the truth lies close to an end of the interval.
 
 func TestSharpQuantumAndSlack(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
@@ -70,8 +71,8 @@ func TestSharpWander(t *testing.T) {
 			if len(r.Contradictions) > 0 {
 				t.Errorf("contradicts a wander of %v: %v", w, r.Contradictions[0])
 			}
-			// The relation must contain the truth at w itself. Relate would use twice w_min if that
-			// is more, and so hide a broken rule.
+			// The relation must contain the truth for the wander w itself. Relate would use twice
+			// w_min if that is more, which would hide a mistake.
 			r = proven(t, p, into, w)
 			if bad := x.outside(t, r, 20_000/seed.Share(), 0, 120); bad > 0 {
 				t.Errorf("into %s: %d outside", r.Into.Name, bad)

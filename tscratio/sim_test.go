@@ -47,8 +47,8 @@ func newClock(node Node, start uint64, hz float64, deviation []float64) *clock {
 }
 
 func (c *clock) forward(whole, part, rate, ticks uint64) (uint64, uint64) {
-	// rate·ticks/2³² is in units of 2⁻³² cycles, since a tick is 2⁻³² s. The division drops a
-	// remainder. That is no error: the truth of this clock is defined by this code.
+	// A tick is 2⁻³² s, so rate·ticks/2³² is in units of 2⁻³² cycles. The division drops a
+	// remainder. This is no error, because this code defines the truth of the clock.
 	hi, lo := bits.Mul64(rate, ticks)
 	v := hi<<32 | lo>>32
 	part += v & (1<<clockBits - 1)
@@ -134,8 +134,8 @@ func temperatureStep(rng *rand.Rand, n int) []float64 {
 	return d
 }
 
-// square switches between the extremes at random moments. No rate can move more within a given
-// wander.
+// square switches between the two extremes at random moments. For a given wander, no rate can move
+// more.
 func square(rng *rand.Rand, n int) []float64 {
 	d := make([]float64, n)
 	v, left := 1.0, 0
@@ -195,8 +195,8 @@ func newWorld(
 		return &world{a: newClock(nodeA, startA, hzA, mA), b: newClock(nodeB, startB, hzB, mB),
 			rng: rng, seconds: seconds}
 	}
-	// The wander is nearly proportional to the scale. So after two rounds it is near w, and a last
-	// step brings it below w.
+	// The wander is nearly proportional to the scale. So after two rounds the wander is near w, and
+	// a last step brings it below w.
 	for range 3 {
 		if got := build(scale).wander(window); got > 0 {
 			scale *= float64(w) * 1e-12 / got

@@ -2,10 +2,11 @@ package tscratio
 
 import "fmt"
 
-// A closure computes each answer from all paths. View and Ways give many answers of one kind. They
-// cut the readings into segments. For each segment they evaluate all paths once, in the segment's
-// middle. Afterwards they use only the paths that were narrowest there. The intervals of View and
-// Ways contain the truth too, and are at most a little wider than the closure's.
+// A closure computes each answer from all paths. View and Ways are faster ways to many answers of
+// one kind. They cut the readings into segments. For each segment they evaluate all paths once, in
+// the segment's middle. In the rest of the segment they use only the paths that were narrowest in
+// its middle. The intervals of View and Ways also contain the truth, and are at most a little wider
+// than the closure's.
 
 const (
 	viewSegments   = 4096 // the largest number of segments
@@ -165,9 +166,9 @@ func (s *viewSegment) count(start Interval) (Interval, bool) {
 	return i, ok && i.Valid()
 }
 
-// allow returns the smallest interval that contains the intervals of all given paths. As many paths
-// are given as must agree, so at least one of them is true. It is not known which one, so the
-// result must contain all of them.
+// allow returns the smallest interval that contains the intervals of all given paths. The caller
+// gives as many paths as must agree, so at least one of them is true. Nobody knows which one is
+// true, so the result must contain all of them.
 func allow(paths []crossings, c Interval) (Interval, bool) {
 	all, ok := paths[0].count(c)
 	for _, p := range paths[1:] {

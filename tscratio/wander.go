@@ -31,12 +31,13 @@ func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 // Proof. Let r be the mean rate of the stated window that has the same centre as the long window.
 // The stated window reaches W to either side, and the long window reaches k·W. So n = ⌈(k−1)/2⌉
 // further windows of length 2W, laid end to end, lead from the stated window to the edge of the
-// long one. Neighbouring windows share a reading. At that reading the rate is within w of the means
-// of both windows. So from one window to the next the mean grows or shrinks by a factor of at most
-// (1+w)/(1−w), and at the edge the rate is at most r·(1+w)ⁿ⁺¹/(1−w)ⁿ. That is r·(1 + (2n+1)·w + …)
-// with 2n + 1 ≤ k + 1 < 2k for k > 1. The excess of 2·k·w over (2n+1)·w is at least (k−1)·w. This
-// excess covers the terms of higher order while 2·k·w ≤ 1/4. Below, the rate is at least
-// r·(1−w)ⁿ⁺¹/(1+w)ⁿ ≥ r·(1 − (2n+1)·w), because (1−w)/(1+w) ≥ 1 − 2w.
+// long one. Each of these windows shares a reading with the next. At this shared reading the rate
+// is within w of the means of both windows. So from one window to the next the mean grows or
+// shrinks by a factor of at most (1+w)/(1−w), and at the edge the rate is at most
+// r·(1+w)ⁿ⁺¹/(1−w)ⁿ. That is r·(1 + (2n+1)·w + …) with 2n + 1 ≤ k + 1 < 2k for k > 1. The excess of
+// 2·k·w over (2n+1)·w is at least (k−1)·w. This excess covers the terms of higher order while 2·k·w
+// ≤ 1/4. Below, the rate is at least r·(1−w)ⁿ⁺¹/(1+w)ⁿ ≥ r·(1 − (2n+1)·w), because (1−w)/(1+w) ≥ 1
+// − 2w.
 //
 // So all rates in the long window are within r·(1 ± 2·k·w). Therefore r is among the rates of the
 // long window's polygon (polygon.go), which allows this wander.
@@ -90,5 +91,5 @@ func (w Wander) fraction() fraction {
 	return fraction(q)
 }
 
-// of returns the wander over d cycles, which is f·d, rounded up to a whole cycle.
+// of returns f·d, the wander over d cycles, rounded up to a whole cycle.
 func (f fraction) of(d uint64) uint64 { return scaleUp(d, uint64(f), fractionBits) }

@@ -135,9 +135,9 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// The difference of two events that are translated to the reference always has a bound of more than
-// narrow_cycles. So it cannot narrow a duration on one node if the rate's error over the duration
-// is at most narrow_cycles.
+// If two events are translated to the reference, the bound of their difference is always more than
+// narrow_cycles. So this difference cannot narrow a duration on one node if the rate's error over
+// the duration is at most narrow_cycles.
 const narrow_cycles = 32
 
 // scale does what rates.scale does, with the segment's rate. If that rate is not valid for the
@@ -245,8 +245,8 @@ func (v *View) byClosure(y uint64) bool {
 	return y >= v.base && y <= v.last && v.segment(y).one == nil
 }
 
-// hold stores the rate around y, and the readings for which it is valid. These readings lie within
-// a distance from y: the given reach, plus the longest duration.
+// hold stores the rate around y, and the limits of the readings for which the rate is valid. Their
+// distance from y is the given reach, plus the longest duration.
 func (s *waySegment) hold(r *rates, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
 	reach += r.window_cycles / 4

@@ -23,8 +23,8 @@ type wide struct {
 
 func product(x, y int64) wide {
 	hi, lo := bits.Mul64(uint64(x), uint64(y))
-	// The unsigned product treats a negative x as x + 2⁶⁴, and so is too large by y·2⁶⁴. The same
-	// holds for a negative y.
+	// The unsigned product treats a negative x as x + 2⁶⁴, so the product is too large by y·2⁶⁴.
+	// The same holds for a negative y.
 	return wide{int64(hi) - (x >> 63 & y) - (y >> 63 & x), lo}
 }
 
