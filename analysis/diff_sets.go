@@ -72,8 +72,7 @@ func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
 //   - if branches meet at the span's end (joins), all earlier points, which show whether a tuple
 //     waited there,
 //   - for a whole path, the points before its first point and after its last one. They show whether
-//     a tuple
-//     began and ended at the span's ends.
+//     a tuple began and ended at the span's ends.
 func (a *Answer) decide(c Change, joins bool) []string {
 	names := []string{c.From, c.To}
 	for i := range a.Spans {
