@@ -47,6 +47,10 @@ server run one after the other.`,
 			if every < 0 {
 				return command.Usagef("--every %v: want a positive time", every)
 			}
+			if o.Keep = o.Simulation != ""; o.Keep && o.URL == "" {
+				return command.Usagef("--name %s: it needs --server: the server that the command "+
+					"starts keeps nothing", o.Simulation)
+			}
 			text, err := plainfile.Read(args[0], maxConfiguration)
 			if err != nil {
 				return fmt.Errorf("read configuration: %w", err)
@@ -75,7 +79,9 @@ server run one after the other.`,
 				}()
 				o.URL = server.ClientURL()
 			}
-			o.Simulation = fmt.Sprintf("s%d-%d", os.Getpid(), time.Now().UnixNano())
+			if !o.Keep {
+				o.Simulation = fmt.Sprintf("s%d-%d", os.Getpid(), time.Now().UnixNano())
+			}
 			o.Command = func(part string) (*exec.Cmd, error) {
 				c, err := reexec.Command(clusterProcess, part)
 				if err == nil {
@@ -101,6 +107,8 @@ server run one after the other.`,
 	f := cmd.Flags()
 	f.IntVar(&o.Processes, "processes", 2, "how many processes share the nodes")
 	f.StringVar(&o.URL, "server", "", "URL of a NATS server with JetStream (default: start one)")
+	f.StringVar(&o.Simulation, "name", "", "name of the simulation, of letters, digits and "+
+		"hyphens: if it fails, the next one of this name goes on from its last checkpoint")
 	f.DurationVar(&every, "every", 0, "simulated time between two checkpoints; 0: none")
 	f.BoolVar(&o.Balance, "balance", false, "at checkpoints, move shards from busy processes")
 	f.IntVar(&o.Restarts, "restarts", 3, "how often processes may die")

@@ -168,6 +168,39 @@ func TestBarKills(t *testing.T) {
 		proof.Bar{Name: "results that kills changed", Figure: float64(different), Unit: "results"})
 }
 
+// TestKeep lets a simulation fail after a checkpoint. The next simulation of the same name goes on
+// from there, and leaves nothing.
+func TestKeep(t *testing.T) {
+	seed.NotUnderRace(t, "TestBarKills restarts processes from checkpoints, too")
+	url := serve(t)
+	o := options(t, url, "keep", 2, small...)
+	digest, out := alone(t, o)
+	o.Every, o.Keep = sim.Time(300*time.Millisecond), true
+	var begun []bool
+	o.Progress = func(what string, l *Leader) {
+		switch what {
+		case "started":
+			begun = append(begun, l.saved == nil)
+		case "saved":
+			if len(begun) == 1 {
+				_ = l.processes[1].Process.Kill()
+			}
+		}
+	}
+	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "died") {
+		t.Fatalf("a process was killed: %v", err)
+	}
+	o.Processes = 3
+	for range 2 {
+		if r := run(t, o); r.Digest != digest || r.Out != out {
+			t.Errorf("another result:\n%s\nwant\n%s", r.Out, out)
+		}
+	}
+	if fmt.Sprint(begun) != "[true false true]" {
+		t.Errorf("simulations that started at the beginning: %v", begun)
+	}
+}
+
 // TestDetach changes the number of processes while a simulation runs.
 func TestDetach(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarKills restarts processes from checkpoints, too")
@@ -328,6 +361,10 @@ func TestWrongConfigurations(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+	}
+	_, err := Run(context.Background(), Options{URL: url, Simulation: "two words", Processes: 1})
+	if err == nil || !strings.Contains(err.Error(), `"two words": want a name of letters`) {
+		t.Error(err)
 	}
 }
 

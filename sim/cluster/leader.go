@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -48,6 +49,9 @@ type Options struct {
 	Command func(part string) (*exec.Cmd, error)
 	// Progress is called when something happens. It is told what: "started", "saved" or "died".
 	Progress func(what string, l *Leader)
+	// Keep keeps the checkpoints if the simulation fails. The next simulation of this name then
+	// goes on from the last one.
+	Keep bool
 	// Restarts is how often a process may die. A process that detaches does not count.
 	Restarts int
 }
@@ -88,10 +92,15 @@ func (l *Leader) Leave() error {
 	return l.nc.Publish(fmt.Sprintf("sim.%s.%d.leave.%d", l.o.Simulation, l.epoch, l.count-1), nil)
 }
 
+var simulationName = regexp.MustCompile(`^[0-9A-Za-z-]+$`)
+
 // Run waits for its turn, runs a simulation and returns its result.
 func Run(ctx context.Context, o Options) (r Result, err error) {
 	if o.Processes < 1 || o.Processes > 1024 {
 		return r, fmt.Errorf("run %q: %d processes: want 1 to 1024", o.Simulation, o.Processes)
+	}
+	if !simulationName.MatchString(o.Simulation) {
+		return r, fmt.Errorf("run %q: want a name of letters, digits and hyphens", o.Simulation)
 	}
 	nc, err := nats.Connect(o.URL, nats.Timeout(patience))
 	if err != nil {
@@ -114,7 +123,15 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 		Bucket: bucket(o.Simulation)}); err != nil {
 		return r, fmt.Errorf("make a place for checkpoints: %w", err)
 	}
-	defer func() { err = errors.Join(err, js.DeleteObjectStore(bucket(o.Simulation))) }()
+	defer func() {
+		if err == nil || !o.Keep || l.saved == nil {
+			err = errors.Join(err, l.kv.Purge(noted(o.Simulation)),
+				js.DeleteObjectStore(bucket(o.Simulation)))
+		}
+	}()
+	if err := l.recall(); err != nil {
+		return r, err
+	}
 	for restarts := 0; ; l.epoch++ {
 		r, err = l.once(ctx)
 		r.Restarts = restarts
@@ -285,12 +302,30 @@ func (l *Leader) whole(number, count int) error {
 	if err != nil {
 		return err
 	}
-	if _, err := l.kv.Put("checkpoint."+l.o.Simulation, b); err != nil {
+	if _, err := l.kv.Put(noted(l.o.Simulation), b); err != nil {
 		return fmt.Errorf("note checkpoint %d: %w", number, err)
 	}
 	l.progress("saved")
 	if l.wanted != l.count {
 		return errDetach
+	}
+	return nil
+}
+
+// noted is the key that says which checkpoint of a simulation is the last whole one.
+func noted(simulation string) string { return "checkpoint." + simulation }
+
+// recall finds the checkpoint that a failed simulation of the same name has left.
+func (l *Leader) recall() error {
+	e, err := l.kv.Get(noted(l.o.Simulation))
+	if errors.Is(err, nats.ErrKeyNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(e.Value(), &l.saved)
+	}
+	if err != nil {
+		return fmt.Errorf("find the last checkpoint: %w", err)
 	}
 	return nil
 }

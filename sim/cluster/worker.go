@@ -152,7 +152,7 @@ func (w *work) run(ctx context.Context) (err error) {
 	if w.s.Cycles > 0 {
 		return errors.New("the cycle engine runs in one process: use simulation.endtime")
 	}
-	js, err := w.nc.JetStream(nats.MaxWait(patience))
+	js, err := w.nc.JetStream(nats.MaxWait(storePatience))
 	if err != nil {
 		return err
 	}
@@ -315,8 +315,13 @@ func (w *work) save() error {
 		w.number = w.p.Restart.Number
 	}
 	w.number++
-	if _, err := w.objects.PutBytes(object(w.number, w.p.Process), b.Bytes()); err != nil {
-		return fmt.Errorf("save checkpoint: %w: the last whole one is kept", err)
+	_, err := w.objects.PutBytes(object(w.number, w.p.Process), b.Bytes())
+	if errors.Is(err, nats.ErrTimeout) {
+		err = fmt.Errorf("the server has not stored it within %v, perhaps because its disk is full",
+			storePatience)
+	}
+	if err != nil {
+		return fmt.Errorf("save checkpoint %d: %w", w.number, err)
 	}
 	if err := w.tell(report{Kind: "saved", Number: w.number, Of: w.link.count}); err != nil {
 		return err
