@@ -379,6 +379,9 @@ func (p *program) learn(rounds, draws int) {
 		x.merge(p.x, forget)
 		for _, s := range p.sharers {
 			s.rescore()
+			if third := rounds / 3; round >= third {
+				s.survey(round%third == 0)
+			}
 			for range draws {
 				s.draw()
 				s.teach(x, 1/float64(draws))

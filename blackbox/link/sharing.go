@@ -24,10 +24,11 @@ type sharing struct {
 
 	pinned []bool // the only candidate of the call is its cause
 	// active has, for each call, the owners that had a chance when they were last tried.
-	active  [][]int32
-	touched []bool // requests whose scripts changed since
-	turn    int
-	best    float64 // the best change that was tried
+	active   [][]int32
+	surveyed bool   // active is known
+	touched  []bool // requests whose scripts changed since
+	turn     int
+	best     float64 // the best change that was tried
 
 	// had[c] says for how many draws each owner had the call c. had is nil while draws are not
 	// counted.
@@ -87,6 +88,7 @@ func (s *sharing) survey(all bool) {
 		}
 	}
 	clear(s.touched)
+	s.surveyed = true
 }
 
 // explore tries all changes that give a call to another request.
@@ -119,12 +121,12 @@ func (s *sharing) explore(c, to int32) {
 	}
 }
 
-// draw tries to change the owner of each call. While draws are counted, it rarely tries owners that
-// had no chance in the survey.
+// draw tries to change the owner of each call. After a survey, it rarely tries owners that had no
+// chance in the survey.
 func (s *sharing) draw() {
 	s.turn++
 	for c, active := range s.active {
-		full := (s.had == nil || (s.turn+c)%rarely == 0) && !s.pinned[c]
+		full := (!s.surveyed || (s.turn+c)%rarely == 0) && !s.pinned[c]
 		if full {
 			active = s.candidates[c]
 		}
