@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
@@ -49,7 +50,7 @@ func (a *Agent) facts() []string {
 	var channels []string
 	for _, r := range a.drainer.Stats().Rings {
 		if r.Alive && r.SetAside == nil {
-			channels = append(channels, "channel="+r.Channel.String())
+			channels = append(channels, channel.FactChannel+r.Channel.String())
 		}
 	}
 	slices.Sort(channels)

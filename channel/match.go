@@ -16,6 +16,18 @@ func MatchName(pattern, name string) bool {
 	return Match(pattern, name)
 }
 
+// MatchFact reports whether a pattern matches a fact that a node says about itself, such as
+// "role=worker". Facts that begin with FactChannel name channels: MatchName compares them.
+func MatchFact(pattern, fact string) bool {
+	if strings.HasPrefix(fact, FactChannel) {
+		return MatchName(pattern, fact)
+	}
+	return Match(pattern, fact)
+}
+
+// FactChannel is the beginning of a fact that names a channel that a program has open.
+const FactChannel = "channel="
+
 // CheckPattern returns an error if no channel's name can match a pattern, because of a character.
 func CheckPattern(pattern string) error {
 	if i := strings.IndexFunc(pattern, notInPattern); i >= 0 {

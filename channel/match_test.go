@@ -37,6 +37,27 @@ func TestMatchName(t *testing.T) {
 	}
 }
 
+// In facts that name channels, a pattern means the same as in a handler table.
+func TestMatchFact(t *testing.T) {
+	for _, test := range []struct {
+		pattern, fact string
+		want          bool
+	}{
+		{"channel=parser/start", "channel=parser#7/start", true},
+		{"channel=parser*", "channel=parser#7/start", true},
+		{"channel=parser#8/*", "channel=parser#7/start", false},
+		{"*/start", "channel=parser/start", true},
+		{"role=worker", "role=worker#7/", false},
+		{"role=worker#7", "role=worker#7", true},
+		{"role=w*", "role=worker/a", true},
+		{"kernel=6.?.*", "kernel=6.1.0-44", true},
+	} {
+		if got := MatchFact(test.pattern, test.fact); got != test.want {
+			t.Errorf("MatchFact(%q, %q) = %v", test.pattern, test.fact, got)
+		}
+	}
+}
+
 // Match agrees with a second implementation, which uses a regular expression.
 func TestMatch(t *testing.T) {
 	const alphabet = "ab*?"

@@ -3,7 +3,6 @@ package overlay
 import (
 	"fmt"
 	"math"
-	"path"
 	"slices"
 )
 
@@ -126,17 +125,19 @@ func (n *Node) holds(owner Name) bool {
 		func(h hint) bool { return h.owner == owner && h.expires > n.now })
 }
 
-// match returns the first fact that matches, or "".
-func match(pattern string, facts []Fact) Fact {
+// matching returns the first fact that matches, or "".
+func (n *Node) matching(pattern string, facts []Fact) Fact {
 	for _, f := range facts {
-		if ok, err := path.Match(pattern, string(f)); ok && err == nil {
+		if n.match(pattern, string(f)) {
 			return f
 		}
 	}
 	return ""
 }
 
-func matches(pattern string, facts []Fact) bool { return match(pattern, facts) != "" }
+func (n *Node) matches(pattern string, facts []Fact) bool {
+	return n.matching(pattern, facts) != ""
+}
 
 // A Result is the answer to a search. If Name is empty, no node was found.
 type Result struct {

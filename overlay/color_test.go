@@ -106,7 +106,7 @@ func TestSearchOverLossyLinks(t *testing.T) {
 		f.run(HintLife + AdvertisePeriod)
 		for _, m := range f.nodes {
 			for _, h := range m.node.hints {
-				if matches("role=gold", h.facts) {
+				if m.node.matches("role=gold", h.facts) {
 					t.Fatalf("%s still has %+v", m.name, h)
 				}
 			}
@@ -210,7 +210,7 @@ func TestNoFacts(t *testing.T) {
 // A node searches for a fact that it does not have. It never finds itself, whatever a liar says.
 func TestFoundByALiar(t *testing.T) {
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
-		Transport: &nowhere{}})
+		Transport: &nowhere{}, Match: begins})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestFoundByALiar(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	net := &nowhere{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
-		Transport: net})
+		Transport: net, Match: begins})
 	if err != nil {
 		t.Fatal(err)
 	}

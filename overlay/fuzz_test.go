@@ -146,7 +146,7 @@ func FuzzNode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, all []byte) {
 		net := &nowhere{}
 		n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
-			Transport: net, Contacts: []Name{"a"}})
+			Transport: net, Match: begins, Contacts: []Name{"a"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,10 @@ type Config struct {
 	Transport Transport
 	Contacts  []Name // members through which the node joins; empty on the first node
 
+	// Match says whether a pattern matches a fact. If Match is nil, a pattern matches only the
+	// equal fact.
+	Match func(pattern, fact string) bool
+
 	// MayTake says whether a node may take items of this node's queues. If MayTake is nil, each
 	// node may.
 	MayTake func(queue string, taker Name) bool
@@ -58,6 +62,7 @@ type Node struct {
 	contacts []Name
 	leaving  bool
 
+	match       func(pattern, fact string) bool
 	facts       []Fact
 	hints       []hint
 	advertiseAt Time
@@ -99,7 +104,10 @@ func New(c Config) (*Node, error) {
 	}
 	n := &Node{self: c.Name, degree: c.Degree, random: c.Random, transport: c.Transport,
 		seekPause: SeekPause, aloneSince: never, contacts: slices.Clone(c.Contacts),
-		mayTake: c.MayTake}
+		match: c.Match, mayTake: c.MayTake}
+	if n.match == nil {
+		n.match = func(pattern, fact string) bool { return pattern == fact }
+	}
 	n.begin(c.Outs, c.Ins)
 	return n, nil
 }

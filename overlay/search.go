@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"fmt"
-	"path"
 	"slices"
 )
 
@@ -56,13 +55,13 @@ type search struct {
 	done   func(Result)
 }
 
-// Search looks for a node with a fact that matches a pattern of package path, such as
-// "channel=parser/[0-9]*". It calls the function done once, either before it returns or in a later
-// call of Receive or Tick. The node in the result has confirmed the fact itself.
+// Search looks for a node with a fact that matches a pattern, as [Config].Match says. It calls the
+// function done once, either before it returns or in a later call of Receive or Tick. The node in
+// the result has confirmed the fact itself.
 func (n *Node) Search(now Time, pattern string, done func(Result)) error {
 	n.at(now)
-	if _, err := path.Match(pattern, ""); err != nil || len(pattern) > MaxFact {
-		return fmt.Errorf("search for %q: not a pattern of at most %d bytes", pattern, MaxFact)
+	if len(pattern) > MaxFact {
+		return fmt.Errorf("search for %q: need a pattern of at most %d bytes", pattern, MaxFact)
 	}
 	if len(n.searches) >= MaxSearches {
 		return fmt.Errorf("search for %q: %d searches are open already", pattern, MaxSearches)
@@ -120,7 +119,7 @@ func (n *Node) visit(s Search) {
 			}
 		}
 	}
-	if matches(s.Pattern, n.facts) {
+	if n.matches(s.Pattern, n.facts) {
 		n.report(s, n.self)
 		return
 	}
@@ -133,7 +132,7 @@ func (n *Node) visit(s Search) {
 func (n *Node) visitHints(s Search) {
 	for _, h := range n.hints {
 		if h.expires <= n.now || slices.Contains(s.Denied, h.owner) ||
-			!matches(s.Pattern, h.facts) || len(s.Denied) >= MaxDenied {
+			!n.matches(s.Pattern, h.facts) || len(s.Denied) >= MaxDenied {
 			continue
 		}
 		n.verify(h.owner, s.Pattern, HopTries, hinted{s, h.owner, h.via})
@@ -200,7 +199,7 @@ func (n *Node) found(m Found) {
 		return
 	}
 	if m.Name == n.self { // a liar may name the node that searches
-		if fact := match(s.Pattern, n.facts); fact != "" {
+		if fact := n.matching(s.Pattern, n.facts); fact != "" {
 			n.endSearch(s, Result{Name: n.self, Fact: fact, Visited: s.Visited})
 		} else {
 			n.searchOn(s)
@@ -253,7 +252,7 @@ func (n *Node) onConfirm(from Name, m Confirm) {
 	r := n.asked[i]
 	v, ok := r.m.(Verify)
 	then, _ := r.then.(verified)
-	if ok && then != nil && matches(v.Pattern, []Fact{m.Fact}) {
+	if ok && then != nil && n.matches(v.Pattern, []Fact{m.Fact}) {
 		n.asked = slices.Delete(n.asked, i, i+1)
 		then.confirm(n, m.Fact)
 	}
@@ -262,7 +261,7 @@ func (n *Node) onConfirm(from Name, m Confirm) {
 // onVerify changes nothing, so a Verify that comes again does no harm.
 func (n *Node) onVerify(from Name, m Verify) {
 	if len(m.Pattern) <= MaxFact {
-		if fact := match(m.Pattern, n.facts); fact != "" {
+		if fact := n.matching(m.Pattern, n.facts); fact != "" {
 			n.send(from, Confirm{ID: m.ID, Fact: fact})
 			return
 		}

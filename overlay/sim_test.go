@@ -3,6 +3,7 @@ package overlay
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -70,10 +71,16 @@ func (f *fleet) post(at Time, e event) {
 	f.slots[i] = append(f.slots[i], e)
 }
 
+// begins is how these tests match: a pattern that ends with * matches what begins with the rest.
+func begins(pattern, fact string) bool {
+	start, any := strings.CutSuffix(pattern, "*")
+	return any && strings.HasPrefix(fact, start) || pattern == fact
+}
+
 func (f *fleet) add(contacts ...Name) *member {
 	m := &member{fleet: f, name: Name(fmt.Sprintf("n%06d", len(f.nodes))), half: len(f.nodes) % 2}
 	node, err := New(Config{Name: m.name, Degree: f.degree, Transport: m, Contacts: contacts,
-		Random: rand.New(rand.NewPCG(f.random.Uint64(), 0))})
+		Random: rand.New(rand.NewPCG(f.random.Uint64(), 0)), Match: begins})
 	if err != nil {
 		f.t.Fatal(err)
 	}

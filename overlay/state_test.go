@@ -47,7 +47,7 @@ func same(a, b reflect.Value, path string) error {
 		for i := range a.NumField() {
 			name := a.Type().Field(i).Name
 			switch name {
-			case "random", "transport", "mayTake": // the owner restores these
+			case "random", "transport", "match", "mayTake": // the owner restores these
 				continue
 			}
 			if err := same(a.Field(i), b.Field(i), path+"."+name); err != nil {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
 // MaxEvents is the largest number of events in a History. With this number of events on 64 nodes,
@@ -19,7 +20,7 @@ var ErrTooMany = errors.New("too many events")
 type Part struct {
 	From_cycles, To_cycles uint64      // of the reference; if To is 0, neither has an effect
 	Nodes                  []string    // names without epochs; empty: all nodes
-	Channels               []string    // patterns of path.Match; empty: all channels
+	Channels               []string    // patterns of channel.MatchName; empty: all
 	IDs                    [][2]uint64 // pairs of ids, ends included; empty: all ids
 	First                  int         // at most how many events, the first ones; 0: all
 }
@@ -32,8 +33,7 @@ func (p *Part) has(e *Event, name, node string) bool {
 		return false
 	}
 	if len(p.Channels) > 0 && !slices.ContainsFunc(p.Channels, func(pattern string) bool {
-		is, _ := path.Match(pattern, name)
-		return is
+		return channel.MatchName(pattern, name)
 	}) {
 		return false
 	}

@@ -377,6 +377,19 @@ func TestBrokenBoundIsNamed(t *testing.T) {
 }
 
 // If two messages wait for each other, the error names both.
+// A pattern of channels means the same here as in a handler table.
+func TestPartOfChannels(t *testing.T) {
+	for pattern, want := range map[string]bool{
+		"parser*": true, "parser/start": true, "parser#7/*": true, "*rt": true,
+		"parser": false, "parser#8/start": false,
+	} {
+		part := Part{Channels: []string{"other/*", pattern}}
+		if got := part.has(&Event{}, "parser#7/start", "a"); got != want {
+			t.Errorf("%q chooses parser#7/start: %v", pattern, got)
+		}
+	}
+}
+
 func TestCycleIsAnError(t *testing.T) {
 	j := &job{nodes: 2, bounds: []bounded{{50, 50}, {50, 50}}}
 	j.events = [][]logstore.Event{

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
@@ -30,10 +30,10 @@ const factsEvery = 5 * time.Second
 // A node that has more facts than the graph carries also says the fact Incomplete.
 const Incomplete = "facts=incomplete"
 
-// Find looks for a node with a fact that matches a pattern of package path. In a graph, the search
-// goes from node to node, without the server. If it finds no node, Missed is the probability that
-// it missed one with the fact. Without a graph, Find knows only this node's facts. If none of them
-// matches, the error wraps ErrNoGraph.
+// Find looks for a node with a fact that matches a pattern, as channel.MatchFact says. In a graph,
+// the search goes from node to node, without the server. If it finds no node, Missed is the
+// probability that it missed one with the fact. Without a graph, Find knows only this node's facts.
+// If none of them matches, the error wraps ErrNoGraph.
 func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
 	f, err := question(ctx, l, func(answer func(Finding, error)) { l.graph.find(pattern, answer) })
 	if err != nil {
@@ -77,12 +77,7 @@ func (g *graph) find(pattern string, answer func(Finding, error)) {
 	fail := func(err error) { answer(Finding{}, err) }
 	if g.node == nil {
 		for _, f := range g.ownFacts() {
-			ok, err := path.Match(pattern, string(f))
-			if err != nil {
-				fail(err)
-				return
-			}
-			if ok {
+			if channel.MatchFact(pattern, string(f)) {
 				answer(Finding{Node: g.link.client.Node().Name, Fact: string(f), Visited: 1}, nil)
 				return
 			}

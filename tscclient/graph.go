@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
@@ -198,7 +199,7 @@ func (g *graph) obey(m *control.Graph) {
 		_, _ = cryptorand.Read(seed[:]) // never fails
 		node, err := overlay.New(overlay.Config{Name: g.socket.Name(), Degree: m.Degree,
 			Random: rand.New(rand.NewChaCha8(seed)), Transport: g.socket, Contacts: contacts,
-			MayTake: g.mayTake})
+			Match: channel.MatchFact, MayTake: g.mayTake})
 		if err != nil {
 			g.link.config.Log.Warn("node does not join the graph", "why", err)
 			return

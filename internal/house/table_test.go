@@ -70,7 +70,7 @@ var table = map[string]room{
 	"runs": {2, of("logstore", "tscratio", "internal/journal", "internal/plainfile"),
 		of(sys, yaml)},
 	"sharedclock": {2, of("asm", "minrtt"), of(sys)},
-	"tscclient": {2, of("asm", "minrtt", "tscratio", "control", "host", "overlay",
+	"tscclient": {2, of("asm", "channel", "minrtt", "tscratio", "control", "host", "overlay",
 		"overlay/wire"), of(sys)},
 
 	"blackbox/capture": {3, of("asm", "handlers", "blackbox", "internal/plainfile"),

@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
@@ -27,8 +28,9 @@ these facts:
   channel=NAME         a channel that a program has open now
   facts=incomplete     the node has more facts than the 31 that it can say
 
-PATTERN is a whole fact. In it, * stands for any text without a slash, ? for one character, and
-[a-z] for one of these. The command asks this node's agent, which asks other nodes without the
+PATTERN is a whole fact. In it, * stands for any text, also with a slash, and ? for one character.
+If a channel's name in PATTERN has no #, it means all instances of that operator, as in a handler
+table. The command asks this node's agent, which asks other nodes without the
 server. The node that is found has confirmed the fact itself. In fleets of up to 30 nodes (the
 server's setting all_pairs), the agent knows only the facts of its own node.
 
@@ -40,8 +42,8 @@ Exit code 3: no node is found.`,
 			"'kernel=6.1.*' | jq -r .node",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := path.Match(args[0], ""); err != nil {
-				return command.Usagef("find %q: %w: close each [", args[0], err)
+			if err := checkFact(args[0]); err != nil {
+				return err
 			}
 			local, err := agent.Connect(dir)
 			if err != nil {
@@ -66,6 +68,20 @@ Exit code 3: no node is found.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
+}
+
+// checkFact returns why no fact can match a pattern, or nil.
+func checkFact(pattern string) error {
+	if !strings.ContainsAny(pattern, "=*") {
+		return command.Usagef("find %q: a fact has a key: give KEY=VALUE, such as role=worker",
+			pattern)
+	}
+	if name, is := strings.CutPrefix(pattern, channel.FactChannel); is {
+		if err := channel.CheckPattern(name); err != nil {
+			return command.Usagef("find: %w", err)
+		}
+	}
+	return nil
 }
 
 // surely is the smallest probability that is printed. The estimate is not good enough for smaller

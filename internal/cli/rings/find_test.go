@@ -55,11 +55,16 @@ func TestFind(t *testing.T) {
 			t.Errorf("exit code %d, %v, %s%s", code, err, out, errs)
 		}
 	}
-	if code, _, errs := cprof("find", "--rings", dir, "role=["); code != 2 ||
-		!strings.Contains(errs, "close each [") {
-		t.Errorf("no pattern: exit code %d, %s", code, errs)
+	for pattern, want := range map[string]string{
+		"worker":             "give KEY=VALUE",
+		"channel=par[a-z]/*": `no channel's name has "["`,
+	} {
+		if code, _, errs := cprof("find", "--rings", dir, pattern); code != 2 ||
+			!strings.Contains(errs, want) {
+			t.Errorf("find %q: exit code %d, %s", pattern, code, errs)
+		}
 	}
-	if code, _, errs := cprof("find", "--rings", dir, "other"); code != 1 ||
+	if code, _, errs := cprof("find", "--rings", dir, "role=other"); code != 1 ||
 		!strings.Contains(errs, "asked for") {
 		t.Errorf("refused: exit code %d, %s", code, errs)
 	}
