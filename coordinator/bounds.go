@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -22,7 +23,10 @@ type PairRequest struct {
 type PairAnswer struct {
 	At   time.Time  `json:"at"` // when the answer's relations were copied from the server's data
 	Pair PairStatus `json:"pair"`
-	Hops []Hop      `json:"hops"` // the measured relations of the paths of Pair
+	// Ago_ns says about how long before the question the node From showed Pair.Reading_cycles. It
+	// is 0 if the relations reach to the question. Otherwise they end earlier.
+	Ago_ns int64 `json:"ago_ns"`
+	Hops   []Hop `json:"hops"` // the measured relations of the paths of Pair
 	// Why is the reason why the two nodes of a large fleet are measured with each other. It is ""
 	// if they are not.
 	Why string `json:"why,omitempty"`
@@ -32,9 +36,11 @@ type PairAnswer struct {
 type Hop struct {
 	From     string  `json:"from"`
 	Into     string  `json:"into"`
-	Bound_ns float64 `json:"bound_ns"` // half-width without other nodes
+	Bound_ns float64 `json:"bound_ns"` // half-width at the newest train, without other nodes
+	Age_ns   int64   `json:"age_ns"`   // time from the newest train to the question
 	Verdict  string  `json:"verdict"`
-	Why      string  `json:"why,omitempty"` // as in PairAnswer
+	GivenUp  bool    `json:"given_up,omitempty"` // as in PairStatus
+	Why      string  `json:"why,omitempty"`      // as in PairAnswer
 }
 
 // An answer about one pair rests on the last evaluation of the fleet. The fleet is evaluated again
@@ -82,7 +88,7 @@ func (m *Matrix) lacks(r PairRequest) bool {
 func (q question) pairOf(m *Matrix, r PairRequest) {
 	var a PairAnswer
 	q.c.background(func() (err error) {
-		a, err = m.pair(r)
+		a, err = m.pair(r, q.c.now())
 		return err
 	}, func(err error) {
 		if err != nil {
@@ -112,10 +118,11 @@ func (s *Server) beside(in control.Incoming) bool {
 	default:
 		return false // too many at once: the question must wait in the core's queue
 	}
+	now := time.Now()
 	s.answers.Go(func() {
 		defer func() { <-s.answering }()
 		q := question{s.core, in, ask} // this uses only what never changes in the core
-		if a, err := m.pair(r); err != nil {
+		if a, err := m.pair(r, now); err != nil {
 			q.refuse(control.NotFound, err)
 		} else {
 			q.reply(a)
@@ -130,7 +137,9 @@ func (s *Server) beside(in control.Incoming) bool {
 	return true
 }
 
-func (m *Matrix) pair(r PairRequest) (a PairAnswer, err error) {
+// pair answers a question that was asked at the time now. A zero time stands for the middle of the
+// newest train of the node From.
+func (m *Matrix) pair(r PairRequest, now time.Time) (a PairAnswer, err error) {
 	for _, name := range []string{r.From, r.Into} {
 		known := func(n NodeStatus) bool { return n.Name == name }
 		if !slices.ContainsFunc(m.Nodes, known) {
@@ -141,17 +150,24 @@ func (m *Matrix) pair(r PairRequest) (a PairAnswer, err error) {
 		return a, fmt.Errorf("pair %q with itself: name two nodes", r.From)
 	}
 	a.At, a.Why = m.At, m.why(r.From, r.Into)
-	if p := m.measured(r.From, r.Into); p != nil {
+	later := max(0, int64(now.Sub(m.At)))
+	p := m.measured(r.From, r.Into)
+	if p != nil && !p.Old {
 		a.Pair = *p
-	} else if a.Pair, err = m.related(r); err != nil {
+	}
+	switch err := m.relate(&a, r, now); {
+	case err != nil && p == nil:
 		return a, fmt.Errorf("pair %q with %q: %w", r.From, r.Into, err)
+	case err != nil: // it was true once
+		a.Pair, a.Ago_ns = *p, p.Age_ns+later
 	}
 	for _, path := range []tscratio.Path{a.Pair.LoPath, a.Pair.HiPath} {
 		for i := 1; i < len(path); i++ {
 			h := Hop{From: path[i-1], Into: path[i]}
 			h.Why = m.why(h.From, h.Into)
 			if p := m.measured(h.From, h.Into); p != nil {
-				h.Bound_ns, h.Verdict = p.Direct_ns, p.Verdict
+				h.Bound_ns, h.Verdict, h.GivenUp = p.Direct_ns, p.Verdict, p.GivenUp
+				h.Age_ns = p.Age_ns + later
 			}
 			if !slices.Contains(a.Hops, h) {
 				a.Hops = append(a.Hops, h)
@@ -172,23 +188,36 @@ func (m *Matrix) measured(from, into string) *PairStatus {
 	return &m.Pairs[i]
 }
 
-// related relates two nodes through others.
-func (m *Matrix) related(r PairRequest) (p PairStatus, err error) {
+// relate relates two nodes at the time of the question, by all paths between them. If the relations
+// do not reach that far, it relates them at the newest train of the node From.
+func (m *Matrix) relate(a *PairAnswer, r PairRequest, now time.Time) error {
 	if m.closure == nil {
-		return p, tscratio.ErrNoPath
+		return tscratio.ErrNoPath
 	}
-	reading := m.readings[r.From]
+	hz := func(name string) float64 {
+		i := slices.IndexFunc(m.Nodes, func(n NodeStatus) bool { return n.Name == name })
+		return float64(m.Nodes[i].Nominal_hz)
+	}
+	last, ago := m.readings[r.From], time.Duration(0)
+	age := max(0, now.Sub(last.at))
+	reading := last.reading + uint64(age.Seconds()*hz(r.From))
 	closed, err := m.closure.Translate(r.From, r.Into, reading)
-	if err != nil {
-		return p, err
+	if errors.Is(err, tscratio.ErrBeyondLimit) {
+		reading, ago = last.reading, age
+		closed, err = m.closure.Translate(r.From, r.Into, reading)
 	}
-	i := slices.IndexFunc(m.Nodes, func(n NodeStatus) bool { return n.Name == r.Into })
-	return PairStatus{
-		From: r.From, Into: r.Into, Reading_cycles: reading,
-		Lo_cycles: closed.Lo, Hi_cycles: closed.Hi, LoPath: closed.LoPath, HiPath: closed.HiPath,
-		Bound_ns: float64(closed.HalfWidth()) / float64(m.Nodes[i].Nominal_hz) * 1e9,
-		Verdict:  closed.Verdict.String(),
-	}, nil
+	if err != nil {
+		return err
+	}
+	p := &a.Pair
+	if p.Verdict == "" || p.GivenUp {
+		p.Verdict = closed.Verdict.String()
+	}
+	a.Ago_ns = int64(ago)
+	p.From, p.Into, p.Reading_cycles = r.From, r.Into, reading
+	p.Lo_cycles, p.Hi_cycles, p.LoPath, p.HiPath = closed.Lo, closed.Hi, closed.LoPath, closed.HiPath
+	p.Bound_ns = float64(closed.HalfWidth()) / hz(r.Into) * 1e9
+	return nil
 }
 
 // sampledPairs is the number of random pairs of a large fleet whose bounds a matrix lists.
@@ -206,7 +235,7 @@ func (m *Matrix) sample() {
 	}
 	for range sampledPairs {
 		a, b := names[rand.IntN(len(names))], names[rand.IntN(len(names))]
-		if p, err := m.pair(PairRequest{a, b}); err == nil && p.Pair.Hi_cycles != 0 {
+		if p, err := m.pair(PairRequest{a, b}, time.Time{}); err == nil && p.Pair.Hi_cycles != 0 {
 			m.SampledBounds_ns = append(m.SampledBounds_ns, p.Pair.Bound_ns)
 		}
 	}

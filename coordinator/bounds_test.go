@@ -1,9 +1,12 @@
 package coordinator
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // In a large fleet, the server computes the bound of any pair on demand. The bound is true, and
@@ -83,5 +86,116 @@ func TestPairsAreEvaluatedOnce(t *testing.T) {
 	}
 	if !strings.Contains(f.refused(AskPair, PairRequest{"n00", "n09"}), "not known") {
 		t.Error("an unknown node is known")
+	}
+}
+
+// askAll asks for the bounds of all pairs, and compares them with the truth. Each bound must be about
+// the present. It returns how many of the bounds rest on edges that were given up.
+func (f *fleet) askAll() (givenUp int) {
+	f.t.Helper()
+	for from, x := range f.clients {
+		for into := range f.clients {
+			if from == into {
+				continue
+			}
+			a := answered[PairAnswer](f.t, f.ask(AskPair, PairRequest{from, into}))
+			p := a.Pair
+			if truth, ok := f.holds(p); !ok {
+				f.t.Errorf("%s into %s: [%d, %d], the truth is %d", from, into, p.Lo_cycles,
+					p.Hi_cycles, truth)
+			}
+			const second_cycles = 2_600_000_000
+			if now := x.counter(f.time); a.Ago_ns != 0 || p.Reading_cycles > now+second_cycles ||
+				p.Reading_cycles+second_cycles < now {
+				f.t.Errorf("%s into %s: the answer is about the reading %d, %d ns ago, and now "+
+					"it is %d", from, into, p.Reading_cycles, a.Ago_ns, now)
+			}
+			if slices.ContainsFunc(a.Hops, func(h Hop) bool { return h.GivenUp }) {
+				givenUp++
+			}
+		}
+	}
+	return givenUp
+}
+
+// settled waits until each edge of a large fleet is measured.
+func (f *fleet) settled() {
+	f.t.Helper()
+	f.wantGraph(time.Minute)
+	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
+}
+
+// If nodes join, others give up edges to make room. The relations of these edges are used as long
+// as they say something about the present, and no bound that rests on them is false. Ten minutes
+// later they are forgotten, but a run has all their trains.
+func TestAnswersFromEdgesGivenUp(t *testing.T) {
+	f := largeFleet(t, 12)
+	f.settled()
+	f.openRun("r")
+	f.run(10*time.Second, nil)
+	before := f.core.edges()
+	for _, name := range []string{"x", "y", "z"} {
+		f.join(name)
+		f.clients[name].asMember()
+		f.clients[name].connect()
+	}
+	f.settled()
+	f.run(20*time.Second, nil)
+	var givenUp [][2]string
+	for _, p := range before {
+		if !slices.Contains(f.core.edges(), p) {
+			givenUp = append(givenUp, p)
+		}
+	}
+	if n := f.askAll(); n == 0 || len(givenUp) < 3 {
+		t.Errorf("%d bounds rest on given up edges, which are %v", n, givenUp)
+	}
+	age := func(d time.Duration) { // as if the edges had been given up earlier
+		for _, p := range givenUp {
+			f.core.pairs[f.core.current[p]].at = f.now().Add(-d)
+		}
+	}
+	age(2 * f.config.Assumptions.ExtrapolationLimit)
+	f.run(5*time.Second, nil)
+	if n := f.askAll(); n > 0 {
+		t.Errorf("%d bounds rest on edges that were given up long ago", n)
+	}
+	age(keptGivenUp - 2*time.Minute)
+	f.run(time.Minute, nil)
+	for _, p := range givenUp {
+		if !f.core.measured(p) {
+			t.Errorf("%v is forgotten too early", p)
+		}
+	}
+	age(keptGivenUp)
+	f.run(65*time.Second, nil)
+	f.askAll()
+	for _, p := range givenUp {
+		if kept := f.core.pairs[pairKey{p[0], p[1], "e1", "e1"}]; f.core.measured(p) ||
+			kept == nil || kept.live.Trains() > 0 {
+			t.Errorf("%v is not forgotten, or the run lacks it", p)
+		}
+	}
+	f.ask(AskStopRun, nil)
+	if !f.run(10*time.Minute, func() bool { return f.core.run == nil }) {
+		t.Fatalf("the run is %s", f.phase())
+	}
+	relations, _ := f.readRun().Relations()
+	for _, p := range givenUp {
+		if f.core.pairs[pairKey{p[0], p[1], "e1", "e1"}] != nil {
+			t.Errorf("%v is kept after the run", p)
+		}
+		if !slices.ContainsFunc(relations, func(r *tscratio.Pair) bool {
+			return r.A.Name == p[0] && r.B.Name == p[1] && r.Trains() >= 8
+		}) {
+			t.Errorf("the run lacks trains of %v", p)
+		}
+	}
+	f.restart()
+	f.run(20*time.Second, nil)
+	for _, p := range givenUp {
+		if f.core.measured(p) {
+			t.Errorf("%v is known again", p)
+		}
 	}
 }

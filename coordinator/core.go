@@ -89,6 +89,7 @@ type core struct {
 
 	acks    map[control.Peer]uint64 // by peer: the highest report to acknowledge once it is on disk
 	flushed time.Time
+	forgot  time.Time // when pairs that were given up were last forgotten
 }
 
 // A pending is a request whose answer has not arrived.
@@ -312,4 +313,5 @@ func (c *core) flush() {
 		}
 	}
 	clear(c.acks)
+	c.forgetGivenUp()
 }

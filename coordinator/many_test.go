@@ -145,8 +145,8 @@ func TestPairsBesideTheCore(t *testing.T) {
 	}
 	for range 20 {
 		if a, err := pair("n0001", "n0002"); err != nil || !a.At.Equal(first.At) ||
-			a.Pair.Bound_ns != first.Pair.Bound_ns {
-			t.Errorf("%+v, %v, want %+v", a, err, first)
+			a.Pair.Bound_ns < first.Pair.Bound_ns {
+			t.Errorf("%+v, %v, after %+v", a, err, first)
 		}
 	}
 	if _, err := pair("n0001", "n0001"); !errors.Is(err, control.ErrRefused) {
@@ -220,7 +220,8 @@ func BenchmarkManyPairs(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for b.Loop() {
 		from, into := r.IntN(1000), r.IntN(1000)
-		_, err := m.pair(PairRequest{fmt.Sprintf("n%04d", from), fmt.Sprintf("n%04d", into)})
+		request := PairRequest{fmt.Sprintf("n%04d", from), fmt.Sprintf("n%04d", into)}
+		_, err := m.pair(request, m.At)
 		if err != nil && from != into {
 			b.Fatal(err)
 		}

@@ -32,9 +32,15 @@ type Matrix struct {
 	SampledBounds_ns []float64 `json:"sampled_bounds_ns,omitempty"`
 
 	closure  *tscratio.Closure // nil: no pair is related
-	readings map[string]uint64 // by node: its counter in the middle of its newest train
+	readings map[string]moment // by node: the middle of its newest train
 	took     time.Duration     // how long it took to evaluate
 	reasons  map[[2]string]string
+}
+
+// A moment is a reading of a node's counter, and about when the counter showed it.
+type moment struct {
+	reading uint64
+	at      time.Time
 }
 
 // NodeStatus is the state of a node.
@@ -84,7 +90,8 @@ type PairStatus struct {
 	Trains         uint64        `json:"trains,string"`
 	Exchanges      uint64        `json:"exchanges,string"`
 	Lost           uint64        `json:"lost,string"`
-	Old            bool          `json:"old,omitempty"` // a node is gone, or has another epoch now
+	Old            bool          `json:"old,omitempty"`      // a node is gone, or has another epoch now
+	GivenUp        bool          `json:"given_up,omitempty"` // they no longer measure each other
 	RoundTrip      *RoundTrip    `json:"round_trip,omitempty"`
 	Unhealthy      string        `json:"unhealthy,omitempty"`
 }
@@ -148,6 +155,8 @@ type pairCopy struct {
 	pair                         // without live and fresh
 	trained       *tscratio.Pair // a copy of live; nil: the pair was evaluated already
 	old           bool
+	givenUp       bool
+	stale         bool // given up so long ago that it says nothing about the present
 	neverMeasured bool
 }
 
@@ -174,6 +183,7 @@ func (c *core) fleetCopy() *fleetCopy {
 		}
 		s.matrix.Nodes = append(s.matrix.Nodes, status)
 	}
+	s.matrix.reasons = c.reasons()
 	for _, names := range sortedPairs(c.current) {
 		p := c.pairs[c.current[names]]
 		a, b := c.nodes[names[0]], c.nodes[names[1]]
@@ -184,9 +194,10 @@ func (c *core) fleetCopy() *fleetCopy {
 		}
 		k.old = a == nil || b == nil || !a.alive() || !b.alive() ||
 			a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
+		k.givenUp = s.large && !k.old && s.matrix.reasons[names] == ""
+		k.stale = k.givenUp && now.Sub(p.at) > c.config.Assumptions.ExtrapolationLimit
 		s.pairs = append(s.pairs, k)
 	}
-	s.matrix.reasons = c.reasons()
 	s.addNeverMeasured(c)
 	return s
 }
@@ -291,8 +302,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 		hz[n.Name] = float64(n.Nominal_hz)
 	}
 	var all []*tscratio.Relation
-	m.readings = map[string]uint64{}
-	newest := map[string]time.Time{}
+	m.readings = map[string]moment{}
 	for i := range s.pairs {
 		runtime.Gosched() // so that questions wait for the evaluation of one pair at most
 		k := &s.pairs[i]
@@ -314,13 +324,13 @@ func (s *fleetCopy) evaluate() *Matrix {
 			}
 			k.evaluated.err, k.trained = err, nil
 		}
-		if k.old || k.evaluated.err != nil {
+		if k.old || k.stale || k.evaluated.err != nil {
 			continue
 		}
 		all = append(all, k.evaluated.into, k.evaluated.from)
 		for node, reading := range map[string]uint64{k.key.a: k.readA, k.key.b: k.readB} {
-			if newest[node].Before(k.at) {
-				newest[node], m.readings[node] = k.at, reading
+			if m.readings[node].at.Before(k.at) {
+				m.readings[node] = moment{reading, k.at}
 			}
 		}
 	}
@@ -381,7 +391,7 @@ func (s *fleetCopy) status(
 ) PairStatus {
 	p := PairStatus{
 		From: from, Into: into, Verdict: "none",
-		Trains: k.trains, Exchanges: k.exchanges, Lost: k.lost, Old: k.old,
+		Trains: k.trains, Exchanges: k.exchanges, Lost: k.lost, Old: k.old, GivenUp: k.givenUp,
 	}
 	if k.neverMeasured {
 		p.Unhealthy = "never measured"
@@ -421,7 +431,7 @@ func (s *fleetCopy) status(
 	p.Bound_ns, p.Lo_cycles, p.Hi_cycles = p.Direct_ns, direct.Lo, direct.Hi
 	p.LoPath = tscratio.Path{from, into}
 	p.HiPath = p.LoPath
-	if closure != nil && !k.old {
+	if closure != nil && !k.old && !k.stale {
 		if closed, err := closure.Translate(from, into, reading); err == nil {
 			p.Bound_ns, p.Lo_cycles, p.Hi_cycles = ns(closed.Interval), closed.Lo, closed.Hi
 			p.LoPath, p.HiPath = closed.LoPath, closed.HiPath

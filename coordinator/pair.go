@@ -115,6 +115,40 @@ func (c *core) forget(key pairKey) {
 	}
 }
 
+// keptGivenUp is how long the server keeps a pair whose nodes do not measure each other any more. In
+// a large fleet, nodes replace neighbours that die, so there are ever more such pairs.
+const keptGivenUp = 10 * time.Minute
+
+// forgetGivenUp forgets, in a large fleet, pairs that were given up long ago. It does this once a
+// minute. A run has all trains of such a pair already, but the pair's counters may still be
+// described anew. So a pair that the run uses stays, without trains, until the run is complete.
+func (c *core) forgetGivenUp() {
+	now := c.now()
+	if now.Sub(c.forgot) < time.Minute || !c.large() {
+		return
+	}
+	c.forgot = now
+	edges := map[[2]string]bool{}
+	for _, names := range c.edges() {
+		edges[names] = true
+	}
+	for _, names := range sortedPairs(c.current) {
+		key := c.current[names]
+		p := c.pairs[key]
+		if edges[names] || p.dirty || now.Sub(p.at) < keptGivenUp {
+			continue
+		}
+		delete(c.current, names)
+		if err := c.drop(key); err != nil {
+			c.log.Error("forget a pair whose nodes do not measure each other", "error", err)
+		}
+		empty, err := tscratio.NewPair(p.live.A, p.live.B, p.live.Declared)
+		if err == nil && p.inRun {
+			c.pairs[key] = &pair{key: key, live: empty, inRun: true, version: p.version + 1}
+		}
+	}
+}
+
 // trainOf converts a reported train into a train of package tscratio.
 func trainOf(t control.Train, met []minrtt.Meeting, by tscratio.Starter) tscratio.Train {
 	kernel := uint32(t.KernelStamps)

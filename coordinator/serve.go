@@ -252,5 +252,6 @@ func (v *Virtual) Related(a, b string) bool {
 	return v.core.nodes[a] != nil && v.core.nodes[b] != nil && v.core.measured(names)
 }
 
-// Pair says how exactly readings of one node can be translated into cycles of another.
-func (m *Matrix) Pair(r PairRequest) (PairAnswer, error) { return m.pair(r) }
+// Pair says how exactly readings of one node can be translated into cycles of another, in
+// the middle of the newest train of the node From.
+func (m *Matrix) Pair(r PairRequest) (PairAnswer, error) { return m.pair(r, time.Time{}) }

@@ -204,6 +204,9 @@ func (c *core) restore() error {
 		}
 	}
 	for key, p := range c.pairs {
+		if p.live.Trains() == 0 { // only a run needed it
+			continue
+		}
 		if now, ok := c.current[key.names()]; !ok || c.pairs[now].at.Before(p.at) {
 			c.current[key.names()] = key
 		}
