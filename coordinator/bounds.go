@@ -26,7 +26,11 @@ type PairAnswer struct {
 	// Ago_ns says about how long before the question the node From showed Pair.Reading_cycles. It
 	// is 0 if the relations reach to the question. Otherwise they end earlier.
 	Ago_ns int64 `json:"ago_ns"`
-	Hops   []Hop `json:"hops"` // the measured relations of the paths of Pair
+	// NewestBound_ns is the half-width at the newest train of the node From. This train was
+	// reported NewestAge_ns before the question. Since then, the bound has grown.
+	NewestBound_ns float64 `json:"newest_bound_ns"`
+	NewestAge_ns   int64   `json:"newest_age_ns"`
+	Hops           []Hop   `json:"hops"` // the measured relations of the paths of Pair
 	// Why is the reason why the two nodes of a large fleet are measured with each other. It is ""
 	// if they are not.
 	Why string `json:"why,omitempty"`
@@ -160,6 +164,7 @@ func (m *Matrix) pair(r PairRequest, now time.Time) (a PairAnswer, err error) {
 		return a, fmt.Errorf("pair %q with %q: %w", r.From, r.Into, err)
 	case err != nil: // it was true once
 		a.Pair, a.Ago_ns = *p, p.Age_ns+later
+		a.NewestBound_ns, a.NewestAge_ns = p.Bound_ns, a.Ago_ns
 	}
 	for _, path := range []tscratio.Path{a.Pair.LoPath, a.Pair.HiPath} {
 		for i := 1; i < len(path); i++ {
@@ -198,24 +203,29 @@ func (m *Matrix) relate(a *PairAnswer, r PairRequest, now time.Time) error {
 		i := slices.IndexFunc(m.Nodes, func(n NodeStatus) bool { return n.Name == name })
 		return float64(m.Nodes[i].Nominal_hz)
 	}
-	last, ago := m.readings[r.From], time.Duration(0)
+	last := m.readings[r.From]
 	age := max(0, now.Sub(last.at))
-	reading := last.reading + uint64(age.Seconds()*hz(r.From))
-	closed, err := m.closure.Translate(r.From, r.Into, reading)
-	if errors.Is(err, tscratio.ErrBeyondLimit) {
-		reading, ago = last.reading, age
-		closed, err = m.closure.Translate(r.From, r.Into, reading)
+	newest, err := m.closure.Translate(r.From, r.Into, last.reading)
+	if err == nil {
+		a.NewestBound_ns = float64(newest.HalfWidth()) / hz(r.Into) * 1e9
+		a.NewestAge_ns = int64(age)
 	}
-	if err != nil {
-		return err
+	reading := last.reading + uint64(age.Seconds()*hz(r.From))
+	closed, errNow := m.closure.Translate(r.From, r.Into, reading)
+	if errors.Is(errNow, tscratio.ErrBeyondLimit) && err == nil {
+		reading, closed, errNow = last.reading, newest, nil
+		a.Ago_ns = int64(age)
+	}
+	if errNow != nil {
+		return errNow
 	}
 	p := &a.Pair
 	if p.Verdict == "" || p.GivenUp {
 		p.Verdict = closed.Verdict.String()
 	}
-	a.Ago_ns = int64(ago)
 	p.From, p.Into, p.Reading_cycles = r.From, r.Into, reading
-	p.Lo_cycles, p.Hi_cycles, p.LoPath, p.HiPath = closed.Lo, closed.Hi, closed.LoPath, closed.HiPath
+	p.Lo_cycles, p.Hi_cycles = closed.Lo, closed.Hi
+	p.LoPath, p.HiPath = closed.LoPath, closed.HiPath
 	p.Bound_ns = float64(closed.HalfWidth()) / hz(r.Into) * 1e9
 	return nil
 }

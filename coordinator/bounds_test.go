@@ -89,8 +89,8 @@ func TestPairsAreEvaluatedOnce(t *testing.T) {
 	}
 }
 
-// askAll asks for the bounds of all pairs, and compares them with the truth. Each bound must be about
-// the present. It returns how many of the bounds rest on edges that were given up.
+// askAll asks for the bounds of all pairs, and compares them with the truth. Each bound must be
+// about the present. It returns how many of the bounds rest on edges that were given up.
 func (f *fleet) askAll() (givenUp int) {
 	f.t.Helper()
 	for from, x := range f.clients {

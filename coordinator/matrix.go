@@ -90,8 +90,8 @@ type PairStatus struct {
 	Trains         uint64        `json:"trains,string"`
 	Exchanges      uint64        `json:"exchanges,string"`
 	Lost           uint64        `json:"lost,string"`
-	Old            bool          `json:"old,omitempty"`      // a node is gone, or has another epoch now
-	GivenUp        bool          `json:"given_up,omitempty"` // they no longer measure each other
+	Old            bool          `json:"old,omitempty"`      // a node is gone, or in another epoch
+	GivenUp        bool          `json:"given_up,omitempty"` // no longer measured
 	RoundTrip      *RoundTrip    `json:"round_trip,omitempty"`
 	Unhealthy      string        `json:"unhealthy,omitempty"`
 }

@@ -115,8 +115,8 @@ func (c *core) forget(key pairKey) {
 	}
 }
 
-// keptGivenUp is how long the server keeps a pair whose nodes do not measure each other any more. In
-// a large fleet, nodes replace neighbours that die, so there are ever more such pairs.
+// keptGivenUp is how long the server keeps a pair whose nodes do not measure each other any more.
+// In a large fleet, nodes replace neighbours that die, so there are ever more such pairs.
 const keptGivenUp = 10 * time.Minute
 
 // forgetGivenUp forgets, in a large fleet, pairs that were given up long ago. It does this once a
@@ -144,7 +144,7 @@ func (c *core) forgetGivenUp() {
 		}
 		empty, err := tscratio.NewPair(p.live.A, p.live.B, p.live.Declared)
 		if err == nil && p.inRun {
-			c.pairs[key] = &pair{key: key, live: empty, inRun: true, version: p.version + 1}
+			c.pairs[key] = &pair{key: key, live: empty, version: p.version + 1, inRun: true}
 		}
 	}
 }

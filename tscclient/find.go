@@ -32,6 +32,8 @@ const Incomplete = "facts=incomplete"
 
 // Find looks for a node with a fact that matches a pattern, as channel.MatchFact says. In a graph,
 // the search goes from node to node, without the server. If it finds no node, Missed is the
+// Find looks for a node with a fact that matches a pattern, as channel.MatchFact says. In a graph,
+// the search goes from node to node, without the server. If it finds no node, Missed is the
 // probability that it missed one with the fact. Without a graph, Find knows only this node's facts.
 // If none of them matches, the error wraps ErrNoGraph.
 func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {

@@ -11,11 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// The job runs again where "cprof place" wants it.
-func TestPlacedDemo(t *testing.T) {
-	if proof.Begin(t) != proof.Full {
-		t.Skip("TestDemo asks for a placement: here the job also runs in it")
-	}
+// The job runs again where "cprof place" wants it. TestDemo only asks for a placement.
+func TestBarPlacedDemo(t *testing.T) {
+	proof.Begin(t)
 	o := options(t)
 	o.Tuples, o.Exchanges = 600, 5
 	o.Keep = filepath.Join(t.TempDir(), "kept")
@@ -29,12 +27,18 @@ func TestPlacedDemo(t *testing.T) {
 			t.Errorf("%s ran on node %s, want %v", c.Name, c.Node, p.Actors[stage])
 		}
 	}
+	missed := 0
 	for _, r := range []*Result{before, p.After} {
-		if checked, _, outside := r.Checked(); checked < 10*o.Tuples || outside != 0 ||
-			r.Lost != 0 || !r.Consistent() {
-			t.Errorf("%d durations, %d outside, %d lost", checked, outside, r.Lost)
+		checked, _, outside := r.Checked()
+		missed += outside
+		if checked < 10*o.Tuples || r.Lost != 0 || !r.Consistent() {
+			t.Errorf("%d durations, %d lost", checked, r.Lost)
 		}
 	}
+	proof.Check(t, proof.Bar{
+		Name:   "demo before and after it is placed: durations whose bounds miss the truth",
+		Figure: float64(missed), Unit: "durations",
+	})
 	if len(p.Changes) != 2 || p.Changes[0].Percent != 50 ||
 		strings.Contains(p.Changes[0].Why, "lacks") {
 		t.Errorf("the end-to-end latency changed by %+v", p.Changes)

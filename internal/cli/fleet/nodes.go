@@ -34,9 +34,11 @@ these marks:
 --pairs lists everything that is known about each pair.
 
 In a fleet of more than 30 nodes, a summary replaces the matrix: what is unhealthy, the distribution
-of the bounds, and the pairs with the largest. With the names of two nodes, nodes shows how exactly
-readings of the first can be translated into cycles of the second, and the measured pairs on which
-that rests. --svg then draws the distribution.
+of the bounds, and the pairs with the largest. --svg then draws the distribution.
+
+With the names of two nodes, nodes shows how exactly readings of the first can be translated into
+cycles of the second at this moment, and the measured pairs on which that rests. --svg then draws
+the paths over these pairs.
 
 Exit code 3: something is unhealthy; the last lines say what.`,
 		Example: `  cprof nodes
@@ -44,7 +46,8 @@ Exit code 3: something is unhealthy; the last lines say what.`,
   cprof nodes --pairs
   cprof nodes --sweep
   cprof nodes --json | jq '.pairs[] | select(.bound_ns > 10000)'
-  cprof nodes --svg matrix.svg`,
+  cprof nodes --svg matrix.svg
+  cprof nodes alpha beta --svg path.svg`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -61,7 +64,7 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 				}
 			}
 			if len(args) == 2 {
-				return showPair(cmd, link, args[0], args[1], asJSON)
+				return showPair(cmd, link, args[0], args[1], asJSON, svg)
 			}
 			var m coordinator.Matrix
 			if err := ask(cmd.Context(), link, coordinator.AskNodes, nil, &m); err != nil {
@@ -99,8 +102,8 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.Flags().BoolVar(&table, "pairs", false, "list every pair instead of the matrix")
 	cmd.Flags().BoolVar(&sweep, "sweep", false, "measure all pairs first, and wait for the result")
-	cmd.Flags().StringVar(&svg, "svg", "", "write to this file the matrix as a heat map, or\n"+
-		"the distribution of bounds of a large fleet")
+	cmd.Flags().StringVar(&svg, "svg", "", "write to this file the matrix as a heat map, the\n"+
+		"distribution of bounds of a large fleet, or the paths of a pair")
 	return cmd
 }
 

@@ -28,7 +28,7 @@ func writeMany(out io.Writer, m *coordinator.Matrix) {
 	}
 	var worst []coordinator.PairStatus
 	for _, p := range m.Pairs {
-		if p.Hi_cycles == 0 || p.Old {
+		if p.Hi_cycles == 0 || p.Old || p.GivenUp {
 			continue
 		}
 		if p.From < p.Into {
@@ -86,7 +86,7 @@ type distribution struct {
 func distributions(m *coordinator.Matrix) []distribution {
 	var bounds []float64
 	for _, p := range m.Pairs {
-		if p.Hi_cycles != 0 && !p.Old {
+		if p.Hi_cycles != 0 && !p.Old && !p.GivenUp {
 			bounds = append(bounds, p.Bound_ns)
 		}
 	}
@@ -124,14 +124,22 @@ func distributionFigure(m *coordinator.Matrix) plot.Figure {
 	}
 }
 
-// showPair shows the bound of one pair, and the relations on which it rests.
-func showPair(cmd *cobra.Command, link *control.Client, from, into string, asJSON bool) error {
+// showPair shows the bound of one pair, and the relations on which it rests. If svg names a file,
+// it also draws them.
+func showPair(
+	cmd *cobra.Command, link *control.Client, from, into string, asJSON bool, svg string,
+) error {
 	var a coordinator.PairAnswer
 	request := coordinator.PairRequest{From: from, Into: into}
 	if err := ask(cmd.Context(), link, coordinator.AskPair, request, &a); err != nil {
 		return err
 	}
 	p, out := a.Pair, cmd.OutOrStdout()
+	if svg != "" {
+		if err := command.WriteWhole(svg, []byte(pathImage(&a))); err != nil {
+			return fmt.Errorf("write the paths of a pair: %w", err)
+		}
+	}
 	switch {
 	case asJSON:
 		if err := printJSON(cmd, a); err != nil {
@@ -140,24 +148,49 @@ func showPair(cmd *cobra.Command, link *control.Client, from, into string, asJSO
 	case p.Hi_cycles == 0:
 		fmt.Fprintf(out, "%s into %s: no bound yet: %s\n", from, into, command.Line(p.Unhealthy))
 	default:
-		fmt.Fprintf(out, "%s into %s: ± %s µs, %s\n", from, into, boundText(p.Bound_ns), p.Verdict)
-		fmt.Fprintf(out, "when %s showed %d, %s was in [%d, %d]\n", from, p.Reading_cycles, into,
-			p.Lo_cycles, p.Hi_cycles)
-		fmt.Fprintf(out, "lower end by %s\n", strings.Join(p.LoPath, " → "))
-		fmt.Fprintf(out, "upper end by %s\n", strings.Join(p.HiPath, " → "))
-		if a.Why != "" {
-			fmt.Fprintf(out, "the two are measured with each other: %s\n", command.Line(a.Why))
-		}
-		fmt.Fprintln(out)
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		for _, h := range a.Hops {
-			fmt.Fprintf(w, "  %s\tinto %s\t± %s µs\t%s\t%s\n", h.From, h.Into,
-				boundText(h.Bound_ns), h.Verdict, command.Line(h.Why))
-		}
-		w.Flush()
+		writePair(out, &a)
 	}
 	if p.Verdict != "consistent" {
 		return fmt.Errorf("%s with %s is not consistent: %w", from, into, command.ErrPartial)
 	}
 	return nil
+}
+
+// pairText sums up the answer about a pair.
+func pairText(a *coordinator.PairAnswer) string {
+	bounds := fmt.Sprintf("± %s µs now, and ± %s µs %s ago", boundText(a.Pair.Bound_ns),
+		boundText(a.NewestBound_ns), ago(a.NewestAge_ns))
+	if a.Ago_ns > 0 {
+		bounds = fmt.Sprintf("± %s µs %s ago, and unknown now", boundText(a.Pair.Bound_ns),
+			ago(a.Ago_ns))
+	}
+	return fmt.Sprintf("%s into %s: %s, %s", a.Pair.From, a.Pair.Into, bounds, a.Pair.Verdict)
+}
+
+// hopText says how exact one relation is, and how old.
+func hopText(h coordinator.Hop) []string {
+	text := []string{"± " + boundText(h.Bound_ns) + " µs", h.Verdict, ago(h.Age_ns) + " old"}
+	if h.GivenUp {
+		text[2] += ", given up"
+	}
+	return text
+}
+
+func writePair(out io.Writer, a *coordinator.PairAnswer) {
+	p := &a.Pair
+	fmt.Fprintln(out, pairText(a))
+	fmt.Fprintf(out, "when %s showed %d, %s was in [%d, %d]\n", p.From, p.Reading_cycles, p.Into,
+		p.Lo_cycles, p.Hi_cycles)
+	fmt.Fprintf(out, "lower end by %s\n", strings.Join(p.LoPath, " → "))
+	fmt.Fprintf(out, "upper end by %s\n", strings.Join(p.HiPath, " → "))
+	if a.Why != "" {
+		fmt.Fprintf(out, "the two are measured with each other: %s\n", command.Line(a.Why))
+	}
+	fmt.Fprintln(out, "\nthis rests on measured pairs, with the bounds of their newest trains:")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, h := range a.Hops {
+		fmt.Fprintf(w, "  %s\tinto %s\t%s\t%s\n", h.From, h.Into,
+			strings.Join(hopText(h), "\t"), command.Line(h.Why))
+	}
+	w.Flush()
 }

@@ -1,12 +1,14 @@
 package fleet
 
 import (
+	"encoding/xml"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // A fleet of a thousand nodes is summed up in a screen of text, what is unhealthy first.
@@ -63,6 +65,52 @@ func TestManyNodesFitOnAScreen(t *testing.T) {
 	}
 	if strings.Index(text, "fault 0") > strings.Index(text, "median") {
 		t.Error("faults do not come first")
+	}
+}
+
+// A pair is shown, and drawn, with the paths on which it rests.
+func TestPairWithItsPaths(t *testing.T) {
+	a := &coordinator.PairAnswer{
+		NewestBound_ns: 900, NewestAge_ns: 7e9,
+		Pair: coordinator.PairStatus{From: "a", Into: "b", Bound_ns: 2000, Hi_cycles: 9,
+			Reading_cycles: 5, Lo_cycles: 7, Verdict: "consistent",
+			LoPath: tscratio.Path{"a", "x<", "b"}, HiPath: tscratio.Path{"a", "y", "z", "b"}},
+		Hops: []coordinator.Hop{
+			{From: "a", Into: "x<", Bound_ns: 700, Age_ns: 2e9, Verdict: "consistent"},
+			{From: "x<", Into: "b", Bound_ns: 800, Age_ns: 3e9, Verdict: "consistent"},
+			{From: "a", Into: "y", Bound_ns: 300, Age_ns: 4e9, Verdict: "suspect"},
+			{From: "y", Into: "z", Bound_ns: 400, Age_ns: 30e9, Verdict: "consistent",
+				GivenUp: true},
+			{From: "z", Into: "b", Bound_ns: 500, Age_ns: 5e9, Verdict: "consistent",
+				Why: "tuples of run tuesday"},
+		},
+	}
+	var out strings.Builder
+	writePair(&out, a)
+	for _, want := range []string{
+		"a into b: ± 2.00 µs now, and ± 0.90 µs 7s ago, consistent\n",
+		"when a showed 5, b was in [7, 9]\n",
+		"lower end by a → x< → b\nupper end by a → y → z → b\n",
+		"  y   into z   ± 0.40 µs  consistent  30s old, given up",
+		"  z   into b   ± 0.50 µs  consistent  5s old             tuples of run tuesday\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+	image := pathImage(a)
+	if err := xml.Unmarshal([]byte(image), new(struct{})); err != nil {
+		t.Errorf("%v in %s", err, image)
+	}
+	if n := strings.Count(image, "<line"); n != 5 || strings.Count(image, `class="x"`) != 2 ||
+		strings.Count(image, "<circle") != 7 || !strings.Contains(image, "x&lt;") {
+		t.Errorf("%d lines in %s", n, image)
+	}
+	a.Ago_ns, a.Pair.HiPath = 70e9, a.Pair.LoPath
+	image = pathImage(a)
+	if strings.Count(image, "<line") != 2 || !strings.Contains(image, "both ends") ||
+		!strings.Contains(image, "± 2.00 µs 1m10s ago, and unknown now") {
+		t.Errorf("one path: %s", image)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
@@ -79,4 +80,63 @@ func heatMap(m *coordinator.Matrix) string {
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
+}
+
+// pathImage draws the paths on which the bound of a pair rests, as one self-contained SVG image: a
+// row of nodes for each path. A dashed line is a relation that is not consistent, or was given up.
+func pathImage(a *coordinator.PairAnswer) string {
+	type row struct {
+		name string
+		path tscratio.Path
+	}
+	rows := []row{{"lower end", a.Pair.LoPath}, {"upper end", a.Pair.HiPath}}
+	if slices.Equal(a.Pair.LoPath, a.Pair.HiPath) {
+		rows = []row{{"both ends", a.Pair.LoPath}}
+	}
+	const step, high, left, top = 190, 110, 110, 90
+	most := max(len(a.Pair.LoPath), len(a.Pair.HiPath), 3)
+	width, height := 2*left+(most-1)*step, top+len(rows)*high
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" `+
+		`viewBox="0 0 %[1]d %[2]d" role="img">`+"\n", width, height)
+	b.WriteString(`<style>svg{background:#fff;font:12px sans-serif}text{fill:#222}` +
+		`line{stroke:#0072b2;stroke-width:2}.x{stroke:#d55e00;stroke-dasharray:6 4}` +
+		`.m{text-anchor:middle}circle{fill:#0072b2}` +
+		`@media(prefers-color-scheme:dark){svg{background:#111}text{fill:#ddd}}</style>` + "\n")
+	title := html.EscapeString(pairText(a))
+	fmt.Fprintf(&b, "<title>%s</title>\n", title)
+	fmt.Fprintf(&b, `<text x="10" y="20">%s</text>`+"\n", title)
+	fmt.Fprintf(&b, `<text x="10" y="38">%s; each line is a measured pair, with the bound of its `+
+		`newest train</text>`+"\n", html.EscapeString(a.At.UTC().Format("2006-01-02 15:04:05 UTC")))
+	for r, row := range rows {
+		y := top + r*high
+		fmt.Fprintf(&b, `<text x="10" y="%d">%s</text>`+"\n", y+4, row.name)
+		for i, node := range row.path {
+			x := left + i*step
+			if i > 0 {
+				at := slices.IndexFunc(a.Hops, func(h coordinator.Hop) bool {
+					return h.From == row.path[i-1] && h.Into == node
+				})
+				if at >= 0 {
+					drawHop(&b, a.Hops[at], x-step, x, y)
+				}
+			}
+			fmt.Fprintf(&b, `<circle cx="%d" cy="%d" r="6"/><text class="m" x="%[1]d" y="%[3]d">`+
+				"%[4]s</text>\n", x, y, y-14, html.EscapeString(node))
+		}
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+func drawHop(b *strings.Builder, h coordinator.Hop, x1, x2, y int) {
+	class := ""
+	if h.GivenUp || h.Verdict != tscratio.Consistent.String() {
+		class = ` class="x"`
+	}
+	fmt.Fprintf(b, `<line%s x1="%d" y1="%d" x2="%d" y2="%[3]d"/>`+"\n", class, x1+6, y, x2-6)
+	for i, text := range hopText(h) {
+		fmt.Fprintf(b, `<text class="m" x="%d" y="%d">%s</text>`+"\n", (x1+x2)/2, y+16+15*i,
+			html.EscapeString(text))
+	}
 }

@@ -72,7 +72,11 @@ Exit code 3: no node is found.`,
 
 func printHot(w io.Writer, h agent.HotAnswer) error {
 	if len(h.Nodes) == 0 {
-		_, err := fmt.Fprintf(w, "none: no node says that it has any %s\n", h.By)
+		what := map[string]string{
+			tscclient.HeatBound: "it measures a peer", agent.HeatRingFill: "a ring holds events",
+			agent.HeatDropped: "a program dropped events",
+		}
+		_, err := fmt.Fprintf(w, "none: no node says that %s\n", what[h.By])
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -44,7 +44,7 @@ func TestHot(t *testing.T) {
 			"n1       ± 12.345µs\n" + `longer\u001b  ± 7ns` + "\n"},
 		{"dropped", []agent.HotNode{{Node: "n1", Value: 12_345}}, 0, "n1  12,345 dropped\n"},
 		{"ring-fill", []agent.HotNode{{Node: "n1", Value: 45}}, 0, "n1  45 %\n"},
-		{"dropped", nil, 3, "none: no node says that it has any dropped\n"},
+		{"dropped", nil, 3, "none: no node says that a program dropped events\n"},
 	} {
 		nodes = tc.nodes
 		code, out, errs := cprof("hot", "--rings", dir, "--by", tc.by)

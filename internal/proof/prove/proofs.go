@@ -60,6 +60,8 @@ var proofs = []listed{
 		"-run", "^TestBar", "./overlay"}},
 	{name: "Placement of jobs", command: []string{"go", "test", "-count=1", "-timeout=60m",
 		"-run", "^TestBar", "./placement"}},
+	{name: "A job before and after it is placed", command: []string{"go", "test", "-count=1",
+		"-timeout=30m", "-run", "^TestBarPlaced", "./examples/demo"}},
 	{name: "A fleet that is watched", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBar", "./watch"}},
 	{name: "A program on one machine", command: []string{"go", "test", "-count=1", "-run",
