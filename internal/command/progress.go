@@ -29,6 +29,9 @@ func NewProgress(w io.Writer) *Progress {
 	return &Progress{w: file}
 }
 
+// Shows reports whether the output is a terminal.
+func (p *Progress) Shows() bool { return p.w != nil }
+
 // Show replaces the line.
 func (p *Progress) Show(format string, args ...any) {
 	if p.w == nil {

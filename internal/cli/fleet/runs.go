@@ -271,6 +271,7 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 	p := command.NewProgress(cmd.ErrOrStderr())
 	defer p.Done()
 	said := map[string]bool{}
+	slow := slowWait{since: time.Now()}
 	err = poll(cmd.Context(), func() (bool, error) {
 		status = nil
 		if err := ask(cmd.Context(), link, coordinator.AskRun, nil, &status); err != nil {
@@ -290,6 +291,9 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 					status.Away[node].Local().Format(time.TimeOnly))
 			}
 		}
+		if !p.Shows() && slow.news(time.Now(), string(status.Phase)) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "run %s: %s\n", name, status.Phase)
+		}
 		if status.Sweep != nil {
 			p.Show("run %s: %s, %d of %d pairs", name, status.Phase, status.Sweep.Complete,
 				status.Sweep.Pairs)
@@ -301,6 +305,23 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 		return until(status), nil
 	})
 	return status, err
+}
+
+// A slowWait says when a command that waits should print what it waits for, although its output is
+// no terminal: after slowAfter, and then whenever it waits for something else.
+type slowWait struct {
+	since time.Time
+	last  string
+}
+
+const slowAfter = 2 * time.Second
+
+func (s *slowWait) news(now time.Time, what string) bool {
+	if now.Sub(s.since) < slowAfter || what == s.last {
+		return false
+	}
+	s.last = what
+	return true
 }
 
 // waitForSweep makes the server measure all pairs, and waits for the end.
