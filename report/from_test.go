@@ -93,6 +93,24 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 	}
 }
 
+// The page lists what operators say about clocks and stamps among the assumptions.
+func TestFromListsWhatOperatorsSay(t *testing.T) {
+	a, run := chain(t)
+	before := len(From(a, run, "a test").Assumptions)
+	a.Nodes[0].Facts = map[string]string{"shared_clock": "host-17", "hardware_stamps": "eth0"}
+	after := From(a, run, "a test").Assumptions
+	for _, want := range []Assumption{
+		{Name: "shared clock of " + a.Nodes[0].Name, Value: "as an operator says",
+			Means: "host-17"},
+		{Name: "hardware stamps of " + a.Nodes[0].Name, Value: "as an operator says",
+			Means: "eth0"},
+	} {
+		if len(after) != before+2 || !slices.Contains(after, want) {
+			t.Errorf("%+v is not among %+v", want, after)
+		}
+	}
+}
+
 func TestFromShowsTheAnswer(t *testing.T) {
 	a, run := chain(t)
 	d := From(a, run, "a test")

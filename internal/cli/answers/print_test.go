@@ -154,6 +154,32 @@ func TestAnswerOutput(t *testing.T) {
 	}
 }
 
+// An answer names the nodes whose bounds rest on what only an operator says.
+func TestAnswerNamesWhatOperatorsSay(t *testing.T) {
+	a := printedAnswer()
+	facts := map[string]string{"shared_clock": "host-17, within 0 ns", "hardware_stamps": "eth0"}
+	wants := []string{"bounds of A also rest on a clock: host-17, within 0 ns",
+		"bounds of A also rest on hardware stamps: eth0"}
+	for _, said := range []bool{false, true} {
+		if said {
+			a.Nodes[0].Facts = facts
+		}
+		for _, show := range []shown{{run: "tuesday"}, {run: "tuesday", verbose: true}} {
+			var out strings.Builder
+			if err := printAnswer(&out, a, show); err != nil {
+				t.Fatal(err)
+			}
+			text := strings.Join(strings.Fields(out.String()), " ")
+			for _, want := range wants {
+				if strings.Contains(text, want) != said {
+					t.Errorf("verbose %v, said %v: want %q in\n%s", show.verbose, said, want,
+						out.String())
+				}
+			}
+		}
+	}
+}
+
 // All lines fit on a screen, whatever a finding, a missing part or a reason says, and however long
 // names are. Notes are printed only if asked for.
 func TestFindingsFitOnTheScreen(t *testing.T) {
