@@ -49,7 +49,7 @@ func Clocks() (clocks []Clock, left []string) {
 		clocks = append(clocks, c)
 	}
 	if len(devices) == 0 {
-		left = append(left, "no PTP clock (/dev/ptp*): neither a network card nor the "+
+		left = append(left, "no PTP clock (/dev/ptp*): neither a network interface nor the "+
 			"hypervisor offers one")
 	}
 	return clocks, left
@@ -87,7 +87,7 @@ func openPTP(device string) (Clock, error) {
 	name := strings.TrimSpace(string(text))
 	c := Clock{
 		Name: device + " (" + name + ")", Kind: Independent, Step_ns: 50, Close: f.Close,
-		Why: "a network card's clock, with a crystal of its own, unless something steers it",
+		Why: "a network interface's clock, with a crystal of its own, unless something steers it",
 	}
 	if strings.Contains(name, "KVM") || strings.Contains(name, "hyperv") ||
 		strings.Contains(name, "vmclock") {
