@@ -25,6 +25,7 @@
 // Some tuples are made of others, as the result of a window is. Logged links name these others.
 // Links are followed in rounds, from the tuples that were made of no others to those that were made
 // of them. Each round joins ids by partition, as described above (lineage.go).
+//
 // A return trip consists of a tuple's transfer to another node and of the acknowledgement's
 // transfer back (package returntrip). Return trips are joined separately (returns.go), because
 // their channels are not points of the program. The bounds that return trips, the paper's method

@@ -40,6 +40,7 @@ var goCalls = []struct{ row, symbol, jumps string }{
 // time from the call's first instruction until all instructions before the reading have executed.
 // after is the time from the reading until the call's last instruction has executed. The uops leave
 // out the reading.
+//
 // The figures have limits. The models know no cache misses, and no forwarding from a store to a
 // load of the same address. A store counts as executed when its address and data are known, because
 // the models disagree about when a store ends. The reading itself is left out, because the models

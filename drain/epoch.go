@@ -9,6 +9,7 @@ import (
 // All rows of a segment were logged in one epoch, which the segment names. The drainer reads the
 // rows of a block from the ring, and then looks up the present epoch. If this is still the log's
 // epoch, the rows were logged in that epoch.
+//
 // If the epoch is new, nobody knows in which of the two epochs the rows of the block, and all other
 // rows that are now in the ring, were logged. All of these rows go to a segment with an epoch that
 // is named after both epochs. There is no relation for such an epoch. After these rows, the log

@@ -8,6 +8,7 @@ import (
 // A queue carries work that many nodes make and few take. Each item stays at the node that made it
 // until a taker has finished it, so the death of a third node loses nothing. The number of items
 // that nobody holds is a kind of heat ([QueueHeat]), so climbs lead a taker to nodes with items.
+//
 // To get an item, a taker sends a Take, and the maker answers with a Given. The taker then holds
 // the item for TakeLease, or for longer if it renews the lease by a Keep. If the taker dies, the
 // maker gives the item to the next taker. A Keep with Done finishes the item. An item is finished

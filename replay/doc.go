@@ -11,6 +11,7 @@
 // order.
 //
 // # What is exact
+//
 // The order is exactly what causality and the intervals imply together. They must be combined: an
 // event that receives a message is not earlier than the event that sent the message, so each of
 // these two events narrows the interval of the other. An order of events is found if and only if

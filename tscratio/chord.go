@@ -77,6 +77,7 @@ type scratch struct{ lower, upper []point }
 
 // steepest returns the steepest chord that leads from a point in the slice first to a later point
 // in the slice second. Both slices must be sorted by c. It also reports whether there is any chord.
+//
 // It improves one chord step by step, as Newton's method does. In each step, it takes the chord
 // that rises most above a line with the slope of the current chord. That chord is steeper than the
 // current one. When no chord rises above the line, the current chord is the steepest.

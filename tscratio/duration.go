@@ -18,6 +18,7 @@ func (r *Relation) Between(x, y uint64) (Elapsed, error) {
 
 // SameNode returns the duration between two events that both have readings of From's counter, in
 // cycles of Into.
+//
 // There are two methods: to multiply the difference by the rate, and to translate both readings.
 // The first gives the narrower interval for a short duration, the second for a long one. The result
 // is the intersection of both intervals.

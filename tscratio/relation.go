@@ -40,6 +40,7 @@ func (v Verdict) String() string {
 
 // Relation maps readings of From's counter to cycles of Into's counter, as intervals. It is
 // immutable; any number of goroutines may use it.
+//
 // Its bounds are true under five conditions. In any window of the declared length, the relative
 // rate of the two counters stays within Wander of its mean. The cores of each node agree within its
 // core slack. Each counter moves in steps of at most its quantum. Each stamp's interval contains

@@ -261,6 +261,7 @@ type taker struct {
 
 // drain passes the reports of the programs to a taker, at most limit sightings of each ring. It
 // returns true if there may be more.
+//
 // A thread may have used the rings of several processors, so its messages may come in the wrong
 // order. But all messages with stamps until complete_ns have come.
 func (k *kernel) drain(limit int, to taker) (more bool, complete_ns uint64, err error) {

@@ -30,6 +30,7 @@ const (
 
 // arrived is the program of hookArrived. It notes the moment in the socket's entry, where the
 // program of hookReceived finds it. So an arrival needs no report.
+//
 // The program also notes which bytes have come since the previous arrival. If there is no previous
 // arrival, it knows these bytes only if the present packet is the first one with data.
 func (w writer) arrived() asm.Instructions {

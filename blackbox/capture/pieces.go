@@ -299,6 +299,7 @@ func (w *writer) description() {
 }
 
 // stream stores a sequence number of a stream and the number of bytes before it. R0 is the socket.
+//
 // Packets may change the two values between the reads. If they did, the program reads again, but
 // only a limited number of times.
 func (w *writer) stream(toSequence, toBytes, sequence, bytes int16) {

@@ -12,6 +12,7 @@ import (
 // the caller's, and nobody knows how these clocks differ. But a program often does the same thing
 // after nearly the same time. So the lags between two kinds of events crowd in a narrow range. The
 // place of this range shows how the two clocks differ.
+//
 // align computes an offset for each callee's clock and subtracts this offset from the moments of
 // that clock. Afterwards no event comes before its cause, at least among the kinds of events with
 // the narrowest ranges. align uses only differences of moments, so the result does not depend on

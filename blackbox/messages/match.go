@@ -317,6 +317,7 @@ func ordered(calls []end) []end {
 }
 
 // exact reports for each call whether its bytes are exactly known.
+//
 // If the place of a call in the stream is not sure, the logged place may be too late, by the bytes
 // that other threads sent or received in between. But suppose that no message was lost, and that
 // from some call on all calls follow each other without a gap or an overlap. Then none of their

@@ -157,6 +157,7 @@ func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 // KillAtPoint makes drainers of the rings kill themselves while programs log. For each n in times
 // it calls start, which must start a drainer that dies when it reaches a fault point for the n-th
 // time.
+//
 // KillAtPoint also kills a program while about every second drainer runs. If drainers reach the
 // point only when a program has ended, set the argument ended: then KillAtPoint kills a program
 // while each drainer runs. It returns how many drainers reached the point. Because machines may be
