@@ -45,6 +45,7 @@
 // actor is an operator.
 //
 // # What is assumed
+//
 // Events with equal ids belong to one tuple. If an id occurs again at the point where it first
 // occurred, another tuple begins there. At any other point the repeated event is a duplicate, and
 // the earliest event is used. Where branches of a tuple meet, the last event is used. If an event

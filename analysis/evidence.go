@@ -139,6 +139,7 @@ const leastSure = 100
 
 // precedes reports whether tuples pass p before q. If tuples pass p and q in both orders, the
 // points are parallel, and the method returns false.
+//
 // If a tuple has several events at each of two points, its first events usually show the order.
 // They belong together even if a later event is a repetition, or if a repetition was lost. But at a
 // point where branches meet, the first event belongs to the fastest branch, and the last event
