@@ -52,8 +52,8 @@ type GenRow struct {
 
 // Beside compares a repetition of the row schedule with a loop that sends nothing, on the same core
 // right before and after. It has the share of tuples that were late in the repetition, and the
-// share that would have been late in the loop. The loop shows how much the machine itself disturbs
-// a schedule.
+// share of tuples that would have been late in the loop. The loop shows how much the machine itself
+// disturbs a schedule.
 type Beside struct {
 	Late_percent, Loop_percent float64
 }

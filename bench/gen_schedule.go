@@ -19,9 +19,9 @@ import (
 // receiver to pause for some milliseconds.
 const scheduleQueue = 50_000
 
-// onSchedule sends from a core of the sender's own: all other threads of this process keep to the
-// other cores. If this process may, the sender has priority over everything else on its core. The
-// rate is half of the highest rate that the same setup reaches.
+// onSchedule sends from a core that the sender has for itself: all other threads of this process
+// keep to the other cores. If this process has the right, the sender gets priority over everything
+// else on its core. The rate is half of the highest rate that the same setup reaches.
 func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 	// A thread that calls C gives up its P (a processor of the Go runtime), and needs a free P when
 	// it returns. If there are more Ps than cores, one is free.
@@ -81,10 +81,10 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 
 // maxLoop_percent limits how much the machine itself may disturb a valid repetition. Right before
 // and after the repetition, a loop that only reads the counter may be late for at most this share
-// of its time. After a pause of the machine, a sender at half of its full rate is late with the
-// tuples of the pause. Until it has caught up, it is late with the same number of tuples again. So
-// at this limit, the machine alone makes 0.5 % of the tuples late, which is half of what a sender
-// may send late. Above the limit, the machine counts as not idle.
+// of its time. After a pause of the machine, a sender at half of its full rate sends the tuples of
+// the pause late. Until it has caught up, it sends the same number of tuples late again. So at this
+// limit, the machine alone makes 0.5 % of the tuples late, which is half of what a sender may send
+// late. Above the limit, the machine counts as not idle.
 const maxLoop_percent = 0.25
 
 // mayRealtime reports whether this process may give threads priority over all others.

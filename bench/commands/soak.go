@@ -20,6 +20,7 @@ import (
 )
 
 // These are the bars of a soak.
+//
 // Memory: if a daemon wrongly keeps something for every tuple, it keeps at least an id or a
 // pointer, which has 8 bytes. The bar is half of these 8 bytes: 4 bytes a tuple. In addition, the
 // bar allows for the trains that daemons rightly keep. The coordinator keeps the newest trains of
@@ -29,6 +30,7 @@ import (
 // whose memory takes longer to settle than a soak lasts, so the bar of such a process is higher. If
 // the process wrongly kept the events that it logs, it would keep at least two events for each
 // tuple, which take 32 bytes. The bar is half of these 32 bytes: 16 bytes a tuple.
+//
 // Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
 // of the surrounding ten seconds. If other load delays these trains, the bound may be 1.5 times as
 // wide. The bound of the hour's second half must not be more than a tenth wider than the bound of

@@ -127,8 +127,8 @@ func (w *watched) counter(i int, at time.Duration) uint64 {
 	return uint64(origin+i<<20) + uint64(at.Seconds()*physical_hz*(1+drift))
 }
 
-// now returns the time of the fleet, which passes more slowly than that of the machine if Slower
-// says so.
+// now returns the time of the fleet. If Slower is above 1, it passes more slowly than the time of
+// the machine.
 func (w *watched) now() time.Duration { return time.Since(w.began) / time.Duration(w.o.Slower) }
 
 // send sends a message. If the node is closing, or the server is away, the message is lost.

@@ -363,7 +363,7 @@ func (w *watched) evaluate(ctx context.Context) error {
 }
 
 // askNothing asks a question that the server refuses without a search, and notes how long the
-// answer takes. This is the time that the crowded machine and the link take.
+// answer takes: the time that the crowded machine and the link need.
 func (w *watched) askNothing(ctx context.Context, took *[]time.Duration) error {
 	name := w.nodeName(0)
 	began := time.Now()
@@ -485,8 +485,8 @@ func (w *watched) joinAll(ctx context.Context) error {
 	})
 }
 
-// neighboursOf returns the nodes that a node measures: those at fixed random distances from it, so
-// that each is measured by as many as it measures.
+// neighboursOf returns the nodes that a node measures: those at fixed random distances from it. So
+// each node is measured by as many nodes as it measures.
 func (w *watched) neighboursOf(i int) (names []string) {
 	r := rand.New(rand.NewPCG(w.o.Seed, 2))
 	var steps []int

@@ -1,7 +1,7 @@
-// Package simulate measures package sim with the experiments of DIPS (Fernandes, 2011). It corrects
-// three things. The observer runs equally often for any number of workers. The drift of the mean is
-// printed next to the variance. In E2, all workers have equally many nodes, so that the expected
-// share of local messages is exact.
+// Package simulate measures package sim with the experiments of DIPS (Fernandes, 2011). It differs
+// from DIPS in three ways. The observer runs equally often for any number of workers. The drift of
+// the mean is printed next to the variance. In E2, all workers have equally many nodes, so that the
+// expected share of local messages is exact.
 //
 // In DIPS, E3 compares the delays of local and remote messages, because bundles lengthen the delay
 // of remote ones. Here the delay of a message is simulated, and does not depend on the receiver's
