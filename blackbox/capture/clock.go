@@ -13,6 +13,7 @@ import (
 // The programs in the kernel cannot read the counter. They read CLOCK_MONOTONIC, which the kernel
 // computes from the counter. The type clocks converts such stamps to readings of the counter,
 // because all other stamps are readings of the counter.
+//
 // A bracket is a reading of the clock between two readings of the counter. Between two brackets the
 // clock's rate stays within ±wander of some value, so the rate is within 2·wander of its mean
 // between the two brackets. So at a stamp, the counter is near the straight line through the two

@@ -27,6 +27,7 @@
 // when the call ended, but not when the call began.
 //
 // # Tracepoints only
+//
 // The eBPF programs use tracepoints. Programs at the entry of functions (fentry) may be cheaper,
 // and on older kernels they would show when a call begins. But no machine on which the package was
 // tested accepts such programs, or has kprobes. An untested program in the kernel is a risk for its

@@ -55,6 +55,7 @@ func from(sequence uint32, bytes uint64) stream {
 }
 
 // place returns the position of a message's first byte. It reports whether the position is sure.
+//
 // If the beginning of a call was not seen, the kernel only says which position the stream had at
 // the end of the call. Then place subtracts the message's length from that position. The result is
 // sure only if the message then directly follows the previous one. Otherwise other threads may have

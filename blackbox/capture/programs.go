@@ -55,6 +55,7 @@ const (
 
 // begin is the program of hookBegin. A call passes the hook once for each part of a large message.
 // The program only notes the first pass.
+//
 // If another thread took this thread's entry, the program recognises the first pass in another way:
 // the message is one piece of memory, and the kernel has taken no byte of it yet.
 func (w writer) begin() asm.Instructions {
