@@ -25,6 +25,7 @@ import (
 // collectors is killed as soon as it has collected some logs. Even so, the run has all logs of all
 // other agents, complete. The run names the logs of the collector that died, and only these, as
 // missing.
+//
 // In a young graph, collectors may not find every node, and the server itself fetches the logs that
 // they do not find. So the test repeats the run until the collectors have found all nodes.
 func TestCollectors(t *testing.T) {
