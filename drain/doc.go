@@ -14,6 +14,7 @@
 // continues after it. No other state is stored.
 //
 // # Cost
+//
 // Memory: [WorkerBytes] for each worker, and the shared memory of the rings. Each ring takes some
 // kilobytes, and 64 bytes for each block of its log that is not yet in an index. There are at most
 // about 4,000 such blocks. Memory does not grow with the number of waiting records: if the disk is

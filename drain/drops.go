@@ -61,6 +61,7 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 
 // mayHaveBeenFull reports whether the program may have found the ring's table of ranges full since
 // it began its newest range. begun is the number of ranges that the program has begun in total.
+//
 // The table has room for DropsSize ranges. So when the program began its newest range, the drainer
 // had released at least begun − DropsSize ranges. Since then, the table was full only while the
 // drainer had released exactly this number of ranges. The ring shows the number of released ranges.
