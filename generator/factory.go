@@ -27,9 +27,9 @@ type FactoryOptions[T any] struct {
 	// If Workers is 0, the receiving thread itself decodes. Then only different connections decode
 	// in parallel.
 	Workers int
-	// Queue is the number of buckets that may wait for the consumer of each connection. Just as
-	// many may wait for the connection's workers. While a queue is full, the connection waits, and
-	// FullQueues counts how often. 0 means 64.
+	// Queue is the number of buckets that may wait for the consumer of each connection. The same
+	// number may wait for the connection's workers. While a queue is full, the connection waits,
+	// and FullQueues counts how often. 0 means 64.
 	Queue int
 }
 

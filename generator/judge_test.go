@@ -36,7 +36,7 @@ func TestJudgeLeavesOutTheWarmUp(t *testing.T) {
 	}
 }
 
-// If a trial was cut because the engine was far behind, the rate is not sustained, whatever the
+// If a trial ended early because the engine was far behind, the rate is not sustained, whatever the
 // samples show.
 func TestJudgeTakesNoCutTrialForSustained(t *testing.T) {
 	o, _ := simulated{serve: constantly(1e9)}.observe(

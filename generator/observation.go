@@ -133,8 +133,8 @@ func judge(o Observation, l limits) Verdict {
 		return (end - begin) / (span.Seconds() * 2 / 3)
 	}
 	v.BacklogGrowth = growth(Sample.backlog)
-	// A growth by the tuples of one millisecond is noise: a sample, or the engine, may have been
-	// delayed for that long.
+	// If the backlog grows by no more than the tuples of one millisecond, that is noise: a sample,
+	// or the engine, may have been delayed for a millisecond.
 	noise := max(10, o.Rate*1e-3) / (span.Seconds() * 2 / 3)
 	allowed := max(l.growth*o.Rate, noise)
 	unsent := growth(func(s Sample) float64 { return float64(s.Due) - float64(s.Sent) })
@@ -184,7 +184,7 @@ func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 }
 
 // A stall has at least this length, and at least this many tuples were due in it. At a low rate,
-// few tuples are due, so it means nothing that none comes out for a while.
+// few tuples are due, so a time in which none comes out proves nothing.
 const (
 	shortestStall = 5 * time.Millisecond
 	stallTuples   = 10

@@ -48,8 +48,9 @@ func TestSenderAccountsForWhatAPacerNotes(t *testing.T) {
 		before uint64
 		want   Lateness
 	}{
-		// 40 tuples become due in the 40 µs that the cause lasts. Another 26 become due until the
-		// sender has caught up: sending a tuple takes 0.5 µs and a few looks at the clock.
+		// 40 tuples become due in the 40 µs that the cause lasts. Another 26 tuples become due
+		// until the sender has caught up: sending a tuple takes 0.5 µs, and each of a few looks at
+		// the clock takes a step of the clock.
 		"paused":     {40_000, paused, Lateness{Late: 66, Stalled: 66, CatchingUp: 26}},
 		"slow":       {40_000, slow, Lateness{Late: 66, Busy: 66, CatchingUp: 26}},
 		"not so bad": {9_000, 0, Lateness{}},
@@ -186,11 +187,10 @@ func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 	}
 }
 
-// sendRealtime sends for three seconds with priority on its core. It returns two values. The first
-// (late) is a time: a fiftieth of the tuples were sent at least that late. The second is the share
-// of offers that the thread made with priority. If the kernel stops a thread for 50 ms of each
-// second, the thread sends a twentieth of its tuples late, and four fifths of these by more than 10
-// ms.
+// sendRealtime sends for three seconds with priority on its core. The first result is the delay
+// that a fiftieth of the tuples reached or exceeded. The second result is the share of offers that
+// the thread made with priority. If the kernel stops a thread for 50 ms of each second, the thread
+// sends a twentieth of its tuples late, and four fifths of these by more than 10 ms.
 func sendRealtime(t *testing.T, rate float64) (late time.Duration, share float64) {
 	may := ownCores(t)
 	var offers, first int

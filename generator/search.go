@@ -346,8 +346,8 @@ const confirming = "confirm"
 // sureShare returns a share of trials: with 95 % confidence, at least this share succeeds at the
 // confirmed rate. The argument confirmed is the number of trials that were made at that rate, all
 // with success. The argument attempts is the number of rates that the search began to confirm. Each
-// attempt is another chance to succeed by luck. So attempt m may err only in one of 20·m·(m+1)
-// cases. The sum of 1/(20·m·(m+1)) over all m is 1/20.
+// attempt is another chance to succeed by luck. So the probability that attempt m is wrong must be
+// at most 1/(20·m·(m+1)). The sum of these probabilities over all m is 1/20.
 func sureShare(confirmed, attempts int) float64 {
 	if confirmed == 0 {
 		return 0
@@ -382,11 +382,11 @@ func (b *bracket) learn(rate float64, v Verdict) {
 }
 
 // The method next returns the rate to try within the bracket. Without a hint, this is the middle.
-// With a hint, the engine's limit is near the hint. A rate that exceeds the limit by no more than
-// growth is still sustained. So the sustained rates probably end at hint·(1+growth), which is
-// called the edge here. The method first tries one rate on each side of the edge. These two rates
-// are so close that the search ends if one is sustained and the other is not. After that, it moves
-// away from the edge in steps that double, but never beyond the middle of the bracket.
+// With a hint, the engine's limit is near the hint. A rate that exceeds the limit by at most the
+// share growth still counts as sustained. So the sustained rates probably end at hint·(1+growth),
+// which is called the edge here. The method first tries one rate on each side of the edge. These
+// two rates are so close that the search ends if one is sustained and the other is not. After that,
+// it moves away from the edge in steps that double, but never beyond the middle of the bracket.
 func (b *bracket) next(resolution, growth float64) float64 {
 	middle := math.Sqrt(b.lo * b.hi)
 	if b.hint == 0 {

@@ -178,7 +178,8 @@ func TestSearchFindsKnownLimits(t *testing.T) {
 	}
 }
 
-// A search must not report a rate that a short trial sustained and a long trial did not.
+// If a rate is sustained in a short trial but not in a long trial, a search must not report this
+// rate.
 func TestSearchForgetsWhatIsNotConfirmed(t *testing.T) {
 	// The queue stays short for three seconds, then grows.
 	engine := simulated{serve: func(at time.Duration, rate, _ float64) float64 {

@@ -61,8 +61,8 @@ type SenderOptions struct {
 	// thread T. nil opens no channel.
 	Log *handlers.Options
 
-	// IDs makes the ids of a thread. If it is nil, the ids come from handlers.OpenIDs, in the
-	// directory of Log.
+	// IDs returns the source of a thread's ids. If IDs is nil, the ids come from handlers.OpenIDs,
+	// in the directory of Log.
 	IDs func(thread int) (IDSource, error)
 
 	// Notice is called as soon as a mark is first made, from any goroutine. It may be nil.

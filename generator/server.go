@@ -31,9 +31,9 @@ type Server struct {
 // maxWaiting is the largest number of tuples that may wait in a server. The server refuses more.
 const maxWaiting = 4 << 20
 
-// tokenSpan limits the bucket while no tuple waits: the bucket then has at most the tokens of this
-// time. In a trial, an overload shows only after these tokens are used up. So fewer tokens make the
-// limit sharper.
+// tokenSpan limits the bucket while no tuple waits: then the bucket has at most the tokens that are
+// added in this time. In a trial, an overload shows only after these tokens are used up. So with
+// fewer tokens, the server's limit is sharper.
 const tokenSpan = time.Millisecond
 
 // ParseServer reads bucket:RATE or bucket:RATE,stall:DURATION/PERIOD.

@@ -17,8 +17,8 @@ const (
 	// a trial shows nothing about the engine.
 	generatorRetries = 2
 	// busyRetries is how often a rate is tried again if this machine was so busy that it sent
-	// tuples late: the engine may have been delayed, too. While a rate is confirmed, no trial is
-	// repeated. Otherwise only failures would get a second try, which would favour success.
+	// tuples late: the engine may have been delayed, too. While a rate is being confirmed, no trial
+	// is repeated: only failures would get a second try, which would favour success.
 	busyRetries = 1
 )
 
