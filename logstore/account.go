@@ -46,9 +46,9 @@ type Account struct {
 	Dropped map[Reason]uint64
 }
 
-// Whole reports whether nothing is damaged, all segments fit together, and no row is lost: each row
-// that is known to have been written was read, or a Drop accounts for it. Only the end of the log
-// can show that nothing more was written: see Then.
+// Whole reports whether nothing is damaged, all segments fit together, and no row is lost. No row
+// is lost if each row that is known to have been written was read, or if a Drop accounts for it.
+// Only the end of the log can show that nothing more was written: see Then.
 func (r *Report) Whole() bool {
 	for _, a := range r.Rows {
 		if len(a.Missing) > 0 {
@@ -148,8 +148,8 @@ func (t tracker) known(kind Kind, shard int, next uint64) {
 }
 
 // The method accept notes that a block with these rows was read. It returns the range of rows that
-// no earlier block contained. If there are several such ranges, which no writer causes, the method
-// accept returns the first.
+// no earlier block contained. No writer causes several such ranges. If there are several
+// nevertheless, the method accept returns the first.
 func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	s := t.of(kind, shard)
 	read := Range{max(first, s.from), first + uint64(rows)}

@@ -47,8 +47,8 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	}
 	var word uint64
 	var used uint
-	// Each round needs the word of the previous round. Therefore this loop adds two values to the
-	// word in each round, and needs fewer rounds.
+	// Each round must wait for the word of the previous round. Therefore this loop adds two values
+	// to the word in each round, which halves the number of rounds.
 	for ; w <= packLimit/2 && len(values) >= 2; values = values[2:] {
 		v := values[:2:2]
 		word |= ((v[0]-base)&mask | (v[1]-base)&mask<<(w&63)) << (used & 63)

@@ -59,8 +59,8 @@ func (b Break) String() string {
 // ring in one directory, in order. Each segment says to which part of the log it belongs, which
 // segment was before it, and what follows it. CheckChain reads the beginning and the end of each
 // segment. Segments of version 1 do not contain this information. So if the first segment of the
-// list is of version 1, CheckChain cannot tell whether earlier segments are gone. The same is true
-// of the last segment and later ones.
+// list is of version 1, CheckChain cannot tell whether earlier segments are gone. If the last
+// segment of the list is of version 1, CheckChain cannot tell whether later segments are gone.
 func CheckChain(segments []Segment) ([]Break, error) {
 	var breaks []Break
 	var before link

@@ -144,7 +144,7 @@ func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 			return e.appendBases(out, bases)
 		}
 	}
-	if e.merged.take(values) {
+	if e.merged.split(values) {
 		asMerged := e.merged.cost_bits() + e.shapeOf(e.merged.counts).cost_bits
 		if asMerged < min(asFrames, asDelta, asPlain) {
 			return e.appendMerged(dst)
@@ -220,7 +220,7 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 		}
 	}
 	// Under this condition, all differences are multiples of quantum, none is negative, and their
-	// sum wraps around at most once. If it wraps, the last value is below the first.
+	// sum wraps around at most once. If the sum wraps, the last value is below the first.
 	if any <= math.MaxInt64/quantum/uint64(column.rows) && last >= words[0] {
 		return d, words[0], last
 	}
@@ -259,9 +259,9 @@ func exactInverse(divisor uint64) (inverse uint64, shift int) {
 }
 
 // framePhase guesses the phase of a column's frames: the index at which a frame begins, modulo the
-// length of a frame. It looks for each index with this property: all values before it are below all
-// values from it on. It returns the most frequent phase of these indices. If several are equally
-// frequent, it returns the smallest.
+// length of a frame. A frame may begin at an index if all values before the index are below all
+// values from the index on. framePhase returns the most frequent phase of all such indices. If
+// several phases are equally frequent, it returns the smallest of them.
 func framePhase(values []uint64) int {
 	const look = 16 * frameLength
 	v := values[:min(look, len(values))]

@@ -68,7 +68,7 @@ func (e *columnEncoder) incompressible(column columnView) bool {
 
 // differences returns the differences between neighboring values of a column in units of quantum,
 // and the smallest and the largest of them as signed numbers. If a difference is not a multiple of
-// quantum, a number outside of ±2^63/quantum stands for it (see exactInverse).
+// quantum, a number outside of ±2^63/quantum takes its place (see exactInverse).
 func (e *columnEncoder) differences(column columnView, quantum uint64) (
 	d []uint64, least, most int64) {
 	e.numbers = slices.Grow(e.numbers[:0], column.rows)[:column.rows-1]
@@ -100,9 +100,9 @@ func (e *columnEncoder) differences(column columnView, quantum uint64) (
 	return d, least, most
 }
 
-// packedShape returns a shape in which few numbers have high parts. The shape has up to 2 low bits
-// more than nearly all numbers of the sample need. sample is sorted as signed numbers. All numbers
-// lie between least and most.
+// packedShape returns a shape in which few numbers have high parts. Nearly all numbers of the
+// sample fit into the shape's low bits, and up to 2 of these bits are to spare. sample is sorted as
+// signed numbers. All numbers lie between least and most.
 func packedShape(sample []uint64, least, most int64) shape {
 	n := len(sample)
 	base := sample[n/50]

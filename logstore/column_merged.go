@@ -16,9 +16,9 @@ type merged struct {
 	counts  []uint64     // distance of each value from the previous value of its source
 }
 
-// take splits a column by source. If there is only one source, or too many, splitting is useless
-// and the method take returns false.
-func (m *merged) take(values []uint64) bool {
+// split splits a column by source. If there is only one source, or too many, splitting is useless,
+// and split returns false.
+func (m *merged) split(values []uint64) bool {
 	clear(m.slots[:])
 	m.last, m.before = m.last[:0], m.before[:0]
 	m.sources = slices.Grow(m.sources[:0], len(values))[:len(values)]
@@ -35,8 +35,8 @@ func (m *merged) take(values []uint64) bool {
 			if len(m.last) == maxSources {
 				return false
 			}
-			// Pretend that the value before this source's first one was lower by one. Then, if the
-			// source counts by one, all its distances are equal.
+			// Assume that this source's first value follows a value that is lower by one. Then, if
+			// the source counts by one, all distances of the source are equal.
 			before := v&^countMask | (v-1)&countMask
 			m.last, m.before = append(m.last, before), append(m.before, before)
 			at = uint16(len(m.last))
