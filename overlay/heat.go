@@ -17,6 +17,7 @@ type Heat struct {
 // the nodes beyond the sender are. For each kind of heat it has the sender's path heat. This is the
 // largest of the sender's own heat and of three quarters of each outgoing neighbour's path heat. So
 // path heats grow along each path to a node that is hotter than all others nearby.
+//
 // In KELP, a path heat is instead a weighted sum of the node's own heat and its neighbours' path
 // heats. If all nodes are warm, such a sum hides a node that is only twice as hot as the others.
 type Warm struct{ Heats []Heat }
