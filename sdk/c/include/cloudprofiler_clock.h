@@ -12,10 +12,10 @@
  *	cp_stamp_read(&received, 100, message, bytes);
  *	cp_clock_receive(&clock, epoch, &received);
  *
- * A stamp here holds only processes that were heard of within epsilon, and at most CP_CLOCK_HELD of
- * them. The numbers of these processes may be as large as you like. A program with more processes
- * may define a larger CP_CLOCK_HELD, up to 65536, before it includes this header. Nothing allocates
- * or locks. One thread at a time may use a clock.
+ * A stamp here holds only processes about which something became known within the last epsilon
+ * epochs, and at most CP_CLOCK_HELD of them. The numbers of these processes may be as large as you
+ * like. A program with more processes may define a larger CP_CLOCK_HELD, up to 65536, before it
+ * includes this header. Nothing allocates or locks. One thread at a time may use a clock.
  */
 #ifndef CLOUDPROFILER_CLOCK_H
 #define CLOUDPROFILER_CLOCK_H
@@ -34,7 +34,8 @@ extern "C" {
 /* The largest number of bytes of a stamp. */
 #define CP_STAMP_BYTES (40 + (4 + 2 * 8) * CP_CLOCK_HELD)
 
-/* What a process knew at an event: the greatest epoch of all, and of each process that it holds. */
+/* What a process knew at an event: the greatest epoch of all processes, and that of each process
+ * that the stamp holds. */
 typedef struct {
 	int64_t max;
 	size_t held;                     /* how many processes are held */
@@ -173,7 +174,7 @@ static inline int cp_clock_receive(cp_clock *c, int64_t epoch, const cp_stamp *m
 	cp_stamp next;
 	if (!fine)
 		c->broken++;
-	/* Did the process already know all that is known now, and did the message? */
+	/* mine: the process already knew everything that is known now. theirs: the message did. */
 	while ((mine || theirs) && cp_merge_next(&g)) {
 		int64_t x = cp_max64(floor, g.x), y = cp_max64(floor, g.y), z = cp_max64(x, y);
 		if (g.process == c->process)

@@ -106,7 +106,7 @@ struct call {
 struct call cp_begin(int fd, int way);
 void cp_end(int fd, struct call *c, int way, ssize_t bytes, const void *data);
 
-/* cp_peer returns the cookie of the other end of a UNIX socket. 0: not known. */
+/* cp_peer returns the cookie of the other end of a UNIX socket, or 0 if it is not known. */
 uint64_t cp_peer(int fd);
 
 /*

@@ -101,8 +101,8 @@ __attribute__((constructor)) static void begin(void)
 }
 
 /*
- * put logs a description: parts of 7 bytes, one a record. It returns false if the description is
- * not logged. Then the ring may have counted it as dropped.
+ * put logs a description: parts of 7 bytes, one in each record. It returns false if the description
+ * is not logged. In that case, the ring may have counted the description as dropped.
  */
 static bool put(uint64_t kind, uint64_t thread, uint64_t connection, uint8_t *bytes, size_t n,
 		uint64_t at)
@@ -253,7 +253,7 @@ static uint32_t checksum(const uint8_t *data, uint64_t bytes)
 
 /*
  * look returns true if nothing waits for the receiver of a UNIX socket's data. It asks the kernel
- * only in some calls after a description.
+ * only during the first few calls after a description, and otherwise returns false.
  */
 static bool look(int fd, struct socket_seen *s, int way)
 {
@@ -268,7 +268,7 @@ static bool look(int fd, struct socket_seen *s, int way)
 
 /*
  * log_message logs the message of a call, after the descriptions that it needs. If a description
- * finds no room, the ring has counted that, and the message is not logged.
+ * finds no room, the ring counts the description as dropped, and the message is not logged.
  */
 static void log_message(int fd, const struct call *c, int way, uint64_t position, uint64_t bytes,
 			uint64_t flags)

@@ -43,9 +43,9 @@ static void extend(struct drop_range *range, uint64_t counter, bool alone)
 }
 
 /*
- * The function drop counts one event as dropped. It notes the event's place in the sequence and its
- * counter in a range. It writes the range before it counts the event. So a program that dies in
- * between leaves an empty range. The count is right, whatever the ranges say.
+ * The function drop counts one event as dropped. It notes the event's place in the sequence and the
+ * event's counter in a range. It writes the range before it counts the event, so a program that
+ * dies in between leaves an empty range. The count is always right, even if the ranges are not.
  *
  * With many writers, a signal handler may interrupt this function anywhere. Before it continues,
  * other calls of it may have run completely (see drop_in_turn). So it replaces only values that it
@@ -124,8 +124,8 @@ static void drop_in_turn(struct shard *s, uint64_t counter)
 	if (in_turn)
 		leave_turn(interrupted);
 	/*
-	 * Set this before the turn is taken. A handler in between then finds that this thread does
-	 * not have the turn yet, and does not give it up.
+	 * Set at_drops before taking the turn. A handler in between then finds that this thread does
+	 * not have the turn yet, and does not give the turn up.
 	 */
 	at_drops = s;
 	HANDLERS_SEE_IT();

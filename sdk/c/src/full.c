@@ -17,9 +17,9 @@
 #define YIELDS 100
 
 /*
- * If a yield takes longer than SLOW_YIELD_NS, another program that computes has the core. The next
- * yield would take as long, and a hundred of them longer than STALL_NS. So the thread then sleeps
- * instead of yielding. Its first sleeps are shorter than such a yield.
+ * If a yield takes longer than SLOW_YIELD_NS, another program is computing on the core. The next
+ * yield would take as long, and a hundred such yields would take longer than STALL_NS. So the
+ * thread then sleeps instead of yielding. Its first sleeps are shorter than such a yield.
  */
 #define SLOW_YIELD_NS UINT64_C(100000)
 
@@ -74,8 +74,8 @@ bool *cp_lost_drainer(const char *dir)
 }
 
 /*
- * refresh reads the head again, and returns the tail at which there may be no room. A valid drainer
- * never moves the head past the tail or back. refresh ignores such a head.
+ * refresh reads the head again, and returns the tail at which there may be no room. It ignores a
+ * head that is past the tail or has moved back, because a valid drainer never writes such a head.
  */
 static uint64_t refresh(struct channel *c, struct shard *s)
 {

@@ -1,9 +1,9 @@
 /*
- * A restartable sequence is a piece of code that ends with one store. Suppose that the kernel stops
- * a thread in the sequence: to run another thread, to deliver a signal, or to move the thread to
- * another core. Then the thread leaves the sequence without that store. So a thread can change what
- * belongs to its core without a locked operation. glibc 2.35 or later registers every thread with
- * the kernel for this (man 2 rseq).
+ * A restartable sequence is a piece of code that ends with one store. If the kernel stops a thread
+ * in the sequence, to run another thread, to deliver a signal, or to move the thread to another
+ * core, then the thread leaves the sequence without that store. So a thread can change what belongs
+ * to its core without a locked operation. glibc 2.35 or later registers every thread with the
+ * kernel for this (man 2 rseq).
  */
 #ifndef CP_RESTART_H
 #define CP_RESTART_H

@@ -413,7 +413,7 @@ static void test_cancellation(void)
 	cp_ids_close(ids);
 }
 
-/* While the file cannot be written, calls fail. They make no id twice. */
+/* While the file cannot be written, calls fail. No call makes an id that another call has made. */
 static void test_file_that_cannot_be_written(void)
 {
 	begin();

@@ -107,8 +107,8 @@ static void end_wait(void) { STORE(((struct channel *)channel)->lost, true); }
 
 /*
  * If other programs want the core, each yield gives it to all of them first. A call that only
- * yielded would use up its waiting time, and would notice late that there is room. So a call soon
- * sleeps.
+ * yields would use up its waiting time, and would notice late that there is room. So a call must
+ * soon sleep.
  */
 static void test_call_sleeps_where_yields_are_slow(void)
 {
@@ -367,7 +367,8 @@ static void test_handler_while_settings_change(void)
 }
 
 /*
- * hold reserves the cells of a channel, or takes its turns, like a thread that never continues.
+ * hold reserves the cells of a channel, or takes the turns of its shards, like a thread that never
+ * continues.
  */
 static void hold(cp_channel *hot, bool cells, const void *dropper)
 {

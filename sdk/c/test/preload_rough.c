@@ -1,8 +1,8 @@
 /*
- * A program that is rough with its sockets: threads open and close without pause, signal handlers
- * send, processes fork, vfork and exec, descriptors are duplicated. It prints how many calls sent
- * and received something. With the capture's library, the logs must have the same number of
- * messages.
+ * This program treats its sockets roughly: threads open and close them without pause, signal
+ * handlers send, processes fork, vfork and exec, and descriptors are duplicated. It prints how many
+ * calls sent and received something. With the capture's library, the logs must have the same number
+ * of messages.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -176,7 +176,7 @@ METHOD(jlong, wordAddress), jlong channel)
 
 /*
  * adopt makes the channel use its newest settings. It stores their switching word, the number of
- * the handler, and the two numbers of a handler that thins out.
+ * the handler, and the two numbers of a handler that keeps only some events.
  */
 METHOD(void, adopt), jlong channel, jlongArray settings)
 {
@@ -260,7 +260,8 @@ METHOD(void, retire), jlong channel)
 	UNUSED;
 	disown(channel_at(channel));
 	cp_retire(channel_at(channel));
-	/* If the loader goes away before free, only memory is lost. So it needs no owner now. */
+	/* From now on the channel needs no owner: if the loader goes away before free, only memory is
+	 * lost. */
 }
 
 METHOD(void, free), jlong channel)

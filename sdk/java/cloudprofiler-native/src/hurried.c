@@ -1,7 +1,8 @@
 #include "hurried.h"
 #include "channel.h"
 
-/* gave_up ends a hurry. It reports whether a call gave up since the hurry began. */
+/* gave_up ends the time in which calls must not wait. It reports whether a call gave up in this
+ * time. */
 static int gave_up(void)
 {
 	int result = cp_hurry == CP_GAVE_UP;

@@ -94,7 +94,7 @@ public final class ReplayClock {
         if (!fine) {
             broken++;
         }
-        // Did the process already know all that is known now, and did the message?
+        // mine: the process already knew everything that is known now. theirs: the message did.
         merge.begin(now, m, epsilon, process);
         while ((mine || theirs) && merge.next()) {
             long x = Math.max(floor, merge.x);

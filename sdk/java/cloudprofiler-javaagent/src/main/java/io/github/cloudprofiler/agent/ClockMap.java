@@ -12,7 +12,7 @@ final class ClockMap {
     private static final int TRIES = 16;
     private static final int MOST_LOOKS = 1024;
 
-    /** The clock showed ns at some moment when the counter was between lo and hi. */
+    /** At some moment, the clock showed ns and the counter was between lo and hi. */
     private record Look(long ns, long lo_cycles, long hi_cycles) {
         double mid_cycles() {
             return (hi_cycles - lo_cycles) / 2.0;

@@ -7,7 +7,7 @@ import java.util.List;
  * What a joinpoint passes to its advice, such as {@code this.queue.size()}, {@code $1.id} or {@code
  * ($1 as com.example.Tuple).getId()}. {@code $1} is the method's first argument, {@code return} is
  * its result, and {@code state} is what the advice keeps in the object. An expression has only
- * fields, methods without arguments, and casts, because it must not do work.
+ * fields, methods without arguments, and casts, so that it does little work.
  */
 sealed interface Expression {
     /** this, $1 and so on, return, state. */

@@ -8,11 +8,12 @@ import java.util.regex.Pattern;
 /**
  * Reads what the JVM logs of its safepoints, and says when each began and ended.
  *
- * <p>The line of a safepoint is written after its end, and has no stamp of the end. But it has the
- * exact length of the safepoint, and the exact time since the previous safepoint. So the safepoints
- * of a JVM are a chain, and only the position of the whole chain is not known. Each line bounds
- * this position: its safepoint ended before the line's stamp, and began after the stamp of an
- * earlier line of the VM's thread. So the lines together show where the chain is.
+ * <p>The line of a safepoint is written after its end, and has no stamp of the end. But the line
+ * has the exact length of the safepoint, and the exact time since the previous safepoint. So the
+ * safepoints of a JVM are a chain, and only the position of the whole chain in time is not known.
+ * Each line bounds this position: the line's safepoint ended before the line's stamp, and began
+ * after the stamp of an earlier line of the VM's thread. So all lines together show where the chain
+ * is.
  */
 final class PauseLines {
     /** The lines to log. Their decorator is a stamp: the JVM's own nanoTime. */

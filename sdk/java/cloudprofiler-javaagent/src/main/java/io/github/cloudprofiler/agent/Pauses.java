@@ -14,7 +14,7 @@ import java.util.List;
  * its own log of safepoints into memory, and a thread turns it into events (FORMAT.md).
  */
 final class Pauses {
-    /** The last word of the channel's name, by which the analysis knows it. */
+    /** The last word of the channel's name, by which the analysis recognises the channel. */
     static final String POINT = "jvm-pauses";
 
     private static final long PERIOD_MS = 20;
@@ -108,7 +108,8 @@ final class Pauses {
         if (before == 0) {
             held_since_ns = now_ns;
         }
-        // The first pauses wait until later ones show more exactly when they were.
+        // The first pauses are logged only when later pauses have shown more exactly when the first
+        // ones were.
         if (last || log.width_ns() <= WIDE_NS || now_ns - held_since_ns > PATIENCE_NS) {
             waiting.addAll(log.pauses());
         }

@@ -27,7 +27,8 @@ final class Weaver implements ClassFileTransformer {
             for (Joinpoint j : s.joinpoints()) {
                 List<JoinpointSet> of =
                         setsOf.computeIfAbsent(j.internalName(), n -> new ArrayList<>());
-                // Without contains: the first equals of a record class takes tens of milliseconds.
+                // This does not call contains, because the first call of equals of a record class
+                // takes tens of milliseconds.
                 if (of.isEmpty() || of.get(of.size() - 1) != s) {
                     of.add(s);
                 }
@@ -73,7 +74,7 @@ final class Weaver implements ClassFileTransformer {
 
     /**
      * Returns whether a set fits a loader. It holds no lock, because it calls the loader, which may
-     * wait for another thread that also weaves. At worst, both threads find out the same.
+     * wait for another thread that also weaves. At worst, both threads do the same work.
      */
     private boolean fits(JoinpointSet set, ClassLoader loader, ClassFacts facts) {
         for (Object o = unloaded.poll(); o != null; o = unloaded.poll()) {

@@ -110,7 +110,7 @@ public final class FlinkAdvice {
                 o.task.sent(id);
             }
         } else if (kind == Kind.FOREIGN && !o.uncounted[subpartition]) {
-            // A job of the DataSet interface: it gives bare records to the same writer.
+            // This is a job of the DataSet interface, which gives bare records to the same writer.
             o.uncount(subpartition);
             Say.once("flink: tasks of the DataSet interface write bare records, which have no ids");
         }

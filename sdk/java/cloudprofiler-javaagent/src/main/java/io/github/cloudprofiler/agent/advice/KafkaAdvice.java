@@ -10,9 +10,9 @@ import java.util.Set;
 
 /**
  * A record of Kafka has a place: topic, partition and offset. The consumer knows the place. The
- * producer learns it when a broker acknowledges the record. So the producer notes when it was asked
- * to send the record, and logs that moment when the acknowledgement comes. A record that is not
- * acknowledged is not logged.
+ * producer learns the place only when a broker acknowledges the record. So the advice notes when
+ * the program asked the producer to send the record, and logs this moment when the acknowledgement
+ * comes. A record that is not acknowledged is not logged.
  */
 public final class KafkaAdvice {
     private KafkaAdvice() {}

@@ -49,7 +49,7 @@ public final class UserAdvice {
         return INSTANCES.computeIfAbsent(name, n -> Points.open(n, true, d.keep));
     }
 
-    /** Logs an id to a channel of open. */
+    /** Logs an id to a channel that open returned. */
     public static void logTo(Object channel, long id) {
         Channel c = (Channel) channel;
         if (c.keeps(id)) {
