@@ -1,4 +1,5 @@
 // Package config reads configurations in PeerSim's syntax, and computes their values.
+//
 // A line is a key and a value. A component is declared by a key such as protocol.avg, whose value
 // is the name of its class, and has parameters such as protocol.avg.step. A number may be an
 // expression that uses other keys. Braces stand on lines of their own. The key above an opening
