@@ -85,6 +85,7 @@ func turn(p, q, r point) int {
 
 // solve finds the extreme rates and reports whether any line is feasible. If it reports false, the
 // caller must not use the polygon's rates. Both hulls must contain points.
+//
 // For a rate r, the feasible p range from max(a − r·c) over the lower points to min(a − r·c) over
 // the upper points. The second value minus the first is a concave function of r, and its roots are
 // the extreme rates. Newton's method, started outside of the roots, reaches the nearer root without
