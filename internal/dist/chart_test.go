@@ -33,6 +33,7 @@ func TestBarChart(t *testing.T) {
 		"imagePullPolicy=Seldom": "imagePullPolicy: Unsupported value",
 		"user=-3":                "must be between 0 and 2147483647",
 		"server.storage=20Gx":    "quantities must match",
+		"agent.namePod=true":     "Additional property namePod is not allowed",
 	} {
 		out, err := render(setting)
 		if err == nil || !strings.Contains(out, want) {
