@@ -106,27 +106,37 @@ func (b *builder) protoMessage(raw []byte) (all []*span, ok bool) {
 		}
 		about := otlpAttributes(of)
 		place := b.placeOf(about["service.name"], about)
-		for _, p := range parts {
-			if p.number != 2 {
-				continue
-			}
-			scope, isMessage := fields(p.bytes)
+		scopes, isMessage := submessages(parts, 2)
+		if !isMessage {
+			return nil, false
+		}
+		for _, scope := range scopes {
+			spans, isMessage := submessages(scope, 2)
 			if !isMessage {
 				return nil, false
 			}
-			for _, s := range scope {
-				if s.number != 2 {
-					continue
-				}
-				one, isMessage := fields(s.bytes)
-				if !isMessage {
-					return nil, false
-				}
+			for _, one := range spans {
 				all = append(all, protoSpan(one).span(place))
 			}
 		}
 	}
 	return all, ok
+}
+
+// submessages divides all fields of a number, which must be messages, into their own fields. It
+// returns false if the bytes of one are not a message.
+func submessages(of []field, number uint64) (all [][]field, ok bool) {
+	for _, f := range of {
+		if f.number != number {
+			continue
+		}
+		one, ok := fields(f.bytes)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, one)
+	}
+	return all, true
 }
 
 func protoSpan(all []field) *otlpSpan {

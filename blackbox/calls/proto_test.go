@@ -84,6 +84,14 @@ func TestNoProto(t *testing.T) {
 		}
 		newBuilder().protoFile(raw)
 	}
+	for _, broken := range []string{
+		"\x0a\x05\x12\x03\x12\x01\xff", // a span that is not a message
+		"\x0a\x03\x12\x01\xff",         // a list of spans that is not a message
+	} {
+		if newBuilder().protoFile([]byte(broken)) {
+			t.Errorf("%q counts as a request with spans", broken)
+		}
+	}
 	name := filepath.Join(t.TempDir(), "x.pb")
 	if err := os.WriteFile(name, []byte("\x1f\x00\xff image"), 0o600); err != nil {
 		t.Fatal(err)
