@@ -291,13 +291,7 @@ func (c *Capture) account(counts Stats, err error) {
 
 // put gives a record to the ring.
 func (c *Capture) put(events [2]blackbox.Event, err error) bool {
-	if err != nil {
-		return false
-	}
-	for _, e := range events {
-		c.channel.LogAt(e.Counter_cycles, e.ID)
-	}
-	return true
+	return c.describe(events[:], err)
 }
 
 // write gives a message to the ring, and before it the descriptions that the message needs.
