@@ -138,7 +138,7 @@ func delayOf(text string, ratio float64) (sim.Time, error) {
 	return 0, fmt.Errorf("%q is not a delay: want 0 or more", text)
 }
 
-// eachLine calls f for each line of a file, except empty ones.
+// eachLine calls f for each line of a file, except empty ones and comments (#).
 func eachLine(path string, f func(line string) error) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -189,6 +190,34 @@ func TestErrors(t *testing.T) {
 	_, err := Build(parse(t, "c", "network.size 1"), Options{})
 	if err == nil || !strings.Contains(err.Error(), `key "simulation.endtime" is missing`) {
 		t.Errorf("without an end: %v", err)
+	}
+}
+
+// WireFromFile links each node to its neighbours in the file, but to no more than k of them.
+func TestWireFromFile(t *testing.T) {
+	const text = "network.size 4\nsimulation.cycles 1\nprotocol.link IdleProtocol\n" +
+		"init.w WireFromFile\ninit.w.protocol link\ninit.w.k 2\ninit.w.file links.txt\n" +
+		"control.d DegreeStats\ncontrol.d.protocol link\ncontrol.d.method list\n"
+	build := func(links string) (*Simulation, *bytes.Buffer) {
+		dir, out := t.TempDir(), new(bytes.Buffer)
+		if err := os.WriteFile(filepath.Join(dir, "links.txt"), []byte(links), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Build(parse(t, "c", text), Options{Dir: dir, Out: out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, out
+	}
+	s, out := build("# node, neighbours\n\n0 1 2 3\n 2 0\n  # a comment\n3 1 2\n")
+	err := s.Run(context.Background())
+	if got, want := out.String(), "control.d: 2 0 1 2\n"; err != nil || got != want {
+		t.Errorf("%q, %v: want the degrees %q", got, err, want)
+	}
+	s, _ = build("0 1\n\n1 4\n")
+	want := `links.txt:3: "4" is not a node: want 0 to 3`
+	if err := s.Run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a link to node 4 of 0 to 3: %v, want %s", err, want)
 	}
 }
 

@@ -1,10 +1,9 @@
 package library
 
 import (
-	"bufio"
 	"fmt"
 	"math"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -227,7 +226,7 @@ func newBA(b *Builder, key string) any {
 				if i > k {
 					to = ends[s.Int(len(ends))]
 				}
-				if !contains(picked, to) {
+				if !slices.Contains(picked, to) {
 					picked = append(picked, to)
 				}
 			}
@@ -241,47 +240,26 @@ func newBA(b *Builder, key string) any {
 	return &p
 }
 
-func contains(all []uint32, one uint32) bool {
-	for _, x := range all {
-		if x == one {
-			return true
-		}
-	}
-	return false
-}
-
 // newFromFile reads the links from a file: in each line a node and its neighbours.
 func newFromFile(b *Builder, key string) any {
 	p := b.wiring(key)
 	path := b.Path(key + ".file")
 	most := int(b.File.Int(key+".k", 1, math.MaxInt32, math.MaxInt32))
 	p.draw = func(w *sim.World, _ *sim.Stream, link func(from, to int)) error {
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		lines := bufio.NewScanner(file)
-		lines.Buffer(nil, 1<<24)
-		for line := 1; lines.Scan(); line++ {
-			fields := strings.Fields(lines.Text())
-			if len(fields) == 0 || fields[0][0] == '#' {
-				continue
-			}
+		return eachLine(path, func(line string) error {
 			var nodes []int
-			for _, text := range fields {
+			for _, text := range strings.Fields(line) {
 				n, err := strconv.Atoi(text)
 				if err != nil || n < 0 || n >= w.Size() {
-					return fmt.Errorf("%s:%d: %q is not a node: want 0 to %d", path, line, text,
-						w.Size()-1)
+					return fmt.Errorf("%q is not a node: want 0 to %d", text, w.Size()-1)
 				}
 				nodes = append(nodes, n)
 			}
 			for _, to := range nodes[1 : min(len(nodes)-1, most)+1] {
 				link(nodes[0], to)
 			}
-		}
-		return lines.Err()
+			return nil
+		})
 	}
 	return &p
 }
