@@ -117,19 +117,10 @@ type Transport interface {
 
 // Send sends a message to another node, or from the node to itself.
 func (c *Context) Send(t Transport, to Node, protocol, kind uint8, word uint64) {
-	d, ok := t.Delay(c, to)
+	e, ok := c.message(t, to, protocol, kind, word)
 	if !ok {
 		return
 	}
-	if int(to) >= c.w.joined {
-		c.Fail("protocol %d sends to node %d, which does not exist", protocol, to)
-		return
-	}
-	e, ok := c.event(d, to, protocol, kind, word)
-	if !ok {
-		return
-	}
-	c.k.sent(to, d)
 	if s := shardOf(to); s != c.shard.index {
 		c.k.post(s, e, nil)
 	} else {
@@ -140,25 +131,33 @@ func (c *Context) Send(t Transport, to Node, protocol, kind uint8, word uint64) 
 // SendValue sends a message that carries a value. The receiver gets the value from Take. The sender
 // must no longer change it.
 func (c *Context) SendValue(t Transport, to Node, protocol, kind uint8, value any) {
-	d, ok := t.Delay(c, to)
+	e, ok := c.message(t, to, protocol, kind|bulky, 0)
 	if !ok {
 		return
 	}
-	if int(to) >= c.w.joined {
-		c.Fail("protocol %d sends to node %d, which does not exist", protocol, to)
-		return
-	}
-	e, ok := c.event(d, to, protocol, kind|bulky, 0)
-	if !ok {
-		return
-	}
-	c.k.sent(to, d)
 	if s := shardOf(to); s != c.shard.index {
 		c.k.post(s, e, value)
 	} else {
 		e.Word = c.shard.keep(value)
 		c.keep(e)
 	}
+}
+
+// message makes the event of a message's arrival. It returns false if the message never arrives.
+func (c *Context) message(t Transport, to Node, protocol, kind uint8, word uint64) (Event, bool) {
+	d, ok := t.Delay(c, to)
+	if !ok {
+		return Event{}, false
+	}
+	if int(to) >= c.w.joined {
+		c.Fail("protocol %d sends to node %d, which does not exist", protocol, to)
+		return Event{}, false
+	}
+	e, ok := c.event(d, to, protocol, kind, word)
+	if ok {
+		c.k.sent(to, d)
+	}
+	return e, ok
 }
 
 // Take returns the value that an event carries, or nil. It may only be called once for an event.
