@@ -198,16 +198,22 @@ func analyzeRun(ctx context.Context, path string, o analysis.Options,
 	return analyzeOpen(ctx, dir, o, stderr)
 }
 
-// analyzeOpen analyzes an open run. If the run has a record of the truth, as runs of virtual nodes
-// do, analyzeOpen compares everything with it.
-func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
-	stderr io.Writer) (*analysis.Answer, error) {
+// readyOptions completes options for an open run, and checks which part of the run they choose. If
+// the run has a record of the truth, as runs of virtual nodes do, the analysis compares everything
+// with it.
+func readyOptions(dir *runs.Directory, o *analysis.Options) error {
 	counters, missing := truth.Of(dir)
 	if counters != nil {
 		o.Truth = counters.Truth
 	}
 	dir.Run.Missing = append(dir.Run.Missing, missing...)
-	if err := checkChosen(dir, &o.Filter); err != nil {
+	return checkChosen(dir, &o.Filter)
+}
+
+// analyzeOpen analyzes an open run.
+func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
+	stderr io.Writer) (*analysis.Answer, error) {
+	if err := readyOptions(dir, &o); err != nil {
 		return nil, err
 	}
 	line := command.NewProgress(stderr)

@@ -1,7 +1,6 @@
 package answers
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -27,11 +26,7 @@ func exportPaths(cmd *cobra.Command, dir *runs.Directory, o analysis.Options, wh
 	}
 	slowest := max(o.Slowest, 0)
 	o.Slowest = -1
-	answer, err := analyzeOpen(cmd.Context(), dir, o, cmd.ErrOrStderr())
-	if err != nil && !errors.Is(err, errOnlyMessages) {
-		return err
-	}
-	want, err := which.options(answer.Reference, &o)
+	answer, want, err := which.analyze(cmd, dir, o)
 	if err != nil {
 		return err
 	}

@@ -61,11 +61,7 @@ these. cprof export --paths writes them for other programs.`,
 				return err
 			}
 			defer dir.Close()
-			answer, err := analyzeOpen(cmd.Context(), dir, o, cmd.ErrOrStderr())
-			if err != nil && !errors.Is(err, errOnlyMessages) {
-				return err
-			}
-			want, err := which.options(answer.Reference, &o)
+			answer, want, err := which.analyze(cmd, dir, o)
 			if err != nil {
 				return err
 			}
@@ -138,6 +134,18 @@ func (f *pathFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.method, "method", link.Methods[0].Name(),
 		"method that finds causes: "+strings.Join(methodNames(), ", "))
 	command.CompleteFlag(cmd, "method", command.CompleteValues(methodNames()))
+}
+
+// analyze analyzes an open run, and returns which paths the flags choose. A run may have messages
+// alone.
+func (f *pathFlags) analyze(cmd *cobra.Command, dir *runs.Directory, o analysis.Options) (
+	answer *analysis.Answer, want paths.Options, err error) {
+	answer, err = analyzeOpen(cmd.Context(), dir, o, cmd.ErrOrStderr())
+	if err != nil && !errors.Is(err, errOnlyMessages) {
+		return nil, want, err
+	}
+	want, err = f.options(answer.Reference, &o)
+	return answer, want, err
 }
 
 // changed names a flag for paths that was given.

@@ -16,7 +16,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/explore"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
-	"github.com/cloudprofiler/cloudprofiler/internal/truth"
 	"github.com/cloudprofiler/cloudprofiler/report"
 )
 
@@ -130,12 +129,7 @@ func prepare(ctx context.Context, path string, o analysis.Options,
 		return nil, err
 	}
 	defer dir.Close()
-	counters, missing := truth.Of(dir)
-	if counters != nil {
-		o.Truth = counters.Truth
-	}
-	dir.Run.Missing = append(dir.Run.Missing, missing...)
-	if err := checkChosen(dir, &o.Filter); err != nil {
+	if err := readyOptions(dir, &o); err != nil {
 		return nil, err
 	}
 	line := command.NewProgress(stderr)
