@@ -164,23 +164,33 @@ func (n *Node) joinIn(s Seek, w want) bool {
 		return false
 	}
 	o.next = w.who
-	n.offer(w.who, w.walk, joiningIn{o, s, w.who, w.walk})
+	n.offer(w.who, w.walk, joiningIn{joining{o, s, w.who, w.walk}})
 	return true
 }
 
-// joiningIn is the step after the offer of joinIn was answered.
-type joiningIn struct {
+// joining is what a join remembers until the node in the note has answered.
+type joining struct {
 	o    *out
 	s    Seek
-	who  Name
+	who  Name // the node in the note, and its walk
 	walk uint64
 }
 
-func (j joiningIn) proceed(n *Node, ok bool) {
+// agreed forgets the note, and returns the answer. After a refusal the walk goes on.
+func (j joining) agreed(n *Node, ok bool) bool {
 	n.forget(j.walk)
 	if !ok {
 		j.o.next = ""
 		n.goOn(j.s)
+	}
+	return ok
+}
+
+// joiningIn is the step after the offer of joinIn was answered.
+type joiningIn struct{ joining }
+
+func (j joiningIn) proceed(n *Node, ok bool) {
+	if !j.agreed(n, ok) {
 		return
 	}
 	n.grant(j.o, j.s.Origin, Grant{Walk: j.s.ID}, granted{o: j.o, to: j.s.Origin, with: j.who})
@@ -193,23 +203,15 @@ func (n *Node) joinOut(s Seek, w want) bool {
 		return false
 	}
 	o.next = s.Origin
-	n.grant(o, w.who, Grant{Walk: w.walk}, joiningOut{o, s, w.who, w.walk})
+	n.grant(o, w.who, Grant{Walk: w.walk}, joiningOut{joining{o, s, w.who, w.walk}})
 	return true
 }
 
 // joiningOut is the step after the Grant of joinOut was answered.
-type joiningOut struct {
-	o    *out
-	s    Seek
-	who  Name
-	walk uint64
-}
+type joiningOut struct{ joining }
 
 func (j joiningOut) proceed(n *Node, ok bool) {
-	n.forget(j.walk)
-	if !ok {
-		j.o.next = ""
-		n.goOn(j.s)
+	if !j.agreed(n, ok) {
 		return
 	}
 	n.offer(j.s.Origin, j.s.ID, joinedOut{j.o, j.who})

@@ -346,6 +346,13 @@ const (
 	stepHinted     = 10
 )
 
+func (n *Node) joining(c *coder, j *joining) {
+	n.end(c, &j.o)
+	walk(c, &j.s)
+	c.name(&j.who)
+	c.id(&j.walk)
+}
+
 // step describes what follows a request.
 func (n *Node) step(c *coder, s *step) {
 	kind := stepNone
@@ -386,19 +393,9 @@ func (n *Node) step(c *coder, s *step) {
 			c.name(&t.with)
 		})
 	case stepJoiningIn:
-		fields(c, s, func(t *joiningIn) {
-			n.end(c, &t.o)
-			walk(c, &t.s)
-			c.name(&t.who)
-			c.id(&t.walk)
-		})
+		fields(c, s, func(t *joiningIn) { n.joining(c, &t.joining) })
 	case stepJoiningOut:
-		fields(c, s, func(t *joiningOut) {
-			n.end(c, &t.o)
-			walk(c, &t.s)
-			c.name(&t.who)
-			c.id(&t.walk)
-		})
+		fields(c, s, func(t *joiningOut) { n.joining(c, &t.joining) })
 	case stepJoinedOut:
 		fields(c, s, func(t *joinedOut) {
 			n.end(c, &t.o)

@@ -168,7 +168,8 @@ func TestEachStepIsStored(t *testing.T) {
 	there, gone := &out{peer: "a", next: "b"}, &out{peer: "c", heats: &told{[]Heat{{"h", 7}}, 9}}
 	w := Seek{Origin: "o", ID: 3, Out: true, Outs: []Name{"p"}, Scan: 4, Revisits: 2}
 	for _, s := range []step{nil, taken{"a"}, linked{w}, granted{there, "b", true, "c"},
-		granted{o: gone, to: "b"}, joiningIn{there, w, "q", 8}, joiningOut{gone, w, "q", 9},
+		granted{o: gone, to: "b"}, joiningIn{joining{there, w, "q", 8}},
+		joiningOut{joining{gone, w, "q", 9}},
 		joinedOut{there, "q"}, handed{gone, "x", "y", 77}, given{there, answered{from: "z", id: 5}},
 		passed{w, "u", 3}, passed{Search{Origin: "o", Pattern: "*"}, "u", 1},
 		hinted{Search{Origin: "o"}, "v", "w"}} {
