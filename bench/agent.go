@@ -383,18 +383,11 @@ func startAgent(command []string, rings, state string) (*agentProcess, error) {
 	}
 	args := append(command[1:len(command):len(command)], rings, state)
 	p := &agentProcess{cmd: exec.Command(command[0], args...)}
-	p.cmd.Stderr = os.Stderr
-	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
+	in, out, err := startPiped(p.cmd)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
+	p.in = in
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("start an agent: it did not say that it drains: %w", err)

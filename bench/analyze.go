@@ -210,16 +210,8 @@ func (r *AnalyzeResult) duck(ctx context.Context, dir string, o AnalyzeOptions,
 	}
 	cmd := exec.CommandContext(ctx, python, "-c", duckJoin)
 	cmd.Dir = filepath.Join(run, "exports")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	in, out, err := startPiped(cmd)
 	if err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start DuckDB: %w", err)
 	}
 	defer func() {

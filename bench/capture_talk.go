@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -30,16 +28,11 @@ type talker struct {
 
 func startTalker(ctx context.Context, command []string) (*talker, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	in, out, err := startPiped(cmd)
 	if err != nil {
 		return nil, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	return &talker{cmd, in, json.NewDecoder(bufio.NewReader(out))}, cmd.Start()
+	return &talker{cmd, in, json.NewDecoder(out)}, nil
 }
 
 func (t *talker) ask(o talkOrder) (r talkReport, err error) {

@@ -205,16 +205,11 @@ type taker struct {
 
 func startTaker(ctx context.Context, cmd *exec.Cmd, rings string) (*taker, error) {
 	cmd.Env = append(os.Environ(), ring.DirectoryVariable+"="+rings)
-	cmd.Stderr = os.Stderr
-	orders, err := cmd.StdinPipe()
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	answers, err := cmd.StdoutPipe()
+	orders, answers, err := startPiped(cmd)
 	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(ctx.Err(), cmd.Start()); err != nil {
 		return nil, err
 	}
 	return &taker{cmd, orders, bufio.NewScanner(answers)}, nil

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -304,25 +303,30 @@ func startWorker(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	in, err := cmd.StdinPipe()
+	in, out, err := startPiped(cmd)
 	if err != nil {
 		return nil, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	w := &worker{cmd, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out)), in}
+	w := &worker{cmd, json.NewEncoder(in), json.NewDecoder(out), in}
 	context.AfterFunc(ctx, func() { in.Close() })
 	if err := w.in.Encode(setup); err != nil {
 		w.stop()
 		return nil, err
 	}
 	return w, nil
+}
+
+// startPiped starts a command, and returns its input and its output. Its errors go to this
+// process's errors.
+func startPiped(cmd *exec.Cmd) (in io.WriteCloser, out io.Reader, err error) {
+	if in, err = cmd.StdinPipe(); err != nil {
+		return nil, nil, err
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		return nil, nil, err
+	}
+	cmd.Stderr = os.Stderr
+	return in, out, cmd.Start()
 }
 
 // stop ends the worker, by force if necessary.
