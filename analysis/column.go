@@ -56,10 +56,4 @@ func (c Column) present() []int64 {
 }
 
 // empty is a column without any value.
-func empty(bins int) Column {
-	c := make(Column, bins)
-	for i := range c {
-		c[i] = None
-	}
-	return c
-}
+func empty(bins int) Column { return slices.Repeat(Column{None}, bins) }

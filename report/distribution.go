@@ -299,10 +299,5 @@ func (f *from) over(bins []analysis.BinDurations) []Over {
 	return over
 }
 
-func none(n int) Column {
-	c := make(Column, n)
-	for i := range c {
-		c[i] = None
-	}
-	return c
-}
+// none is a column without any value.
+func none(n int) Column { return slices.Repeat(Column{None}, n) }
