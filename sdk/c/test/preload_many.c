@@ -13,16 +13,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static unsigned long sent, received;
+#include "must.h"
 
-#define MUST(x) do { if ((x) < 0) { perror(#x); exit(1); } } while (0)
+static unsigned long sent, received;
 
 static void say(int from, int to)
 {
 	char b = 'x';
 
-	MUST(write(from, &b, 1));
-	MUST(read(to, &b, 1));
+	MUST(write(from, &b, 1) >= 0);
+	MUST(read(to, &b, 1) >= 0);
 	sent++;
 	received++;
 }
@@ -40,10 +40,10 @@ static int pass(const int two[2], int fd)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof fd);
 	memcpy(CMSG_DATA(c), &fd, sizeof fd);
-	MUST(sendmsg(two[0], &m, 0));
+	MUST(sendmsg(two[0], &m, 0) >= 0);
 	sent++;
 	m.msg_controllen = sizeof control;
-	MUST(recvmsg(two[1], &m, 0));
+	MUST(recvmsg(two[1], &m, 0) >= 0);
 	received++;
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
 	return fd;
@@ -58,17 +58,17 @@ int main(int argc, char **argv)
 	int listener, two[2];
 	long connections = argc > 1 ? atol(argv[1]) : 0;
 
-	MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, two));
-	MUST(listener = socket(AF_INET, SOCK_STREAM, 0));
-	MUST(bind(listener, (struct sockaddr *)&at, sizeof at));
-	MUST(listen(listener, 8));
-	MUST(getsockname(listener, (struct sockaddr *)&at, &length));
+	MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, two) >= 0);
+	MUST((listener = socket(AF_INET, SOCK_STREAM, 0)) >= 0);
+	MUST(bind(listener, (struct sockaddr *)&at, sizeof at) >= 0);
+	MUST(listen(listener, 8) >= 0);
+	MUST(getsockname(listener, (struct sockaddr *)&at, &length) >= 0);
 	for (long i = 0; i < connections; i++) {
 		int client, server, passed;
-		MUST(client = socket(AF_INET, SOCK_STREAM, 0));
-		MUST(setsockopt(client, SOL_SOCKET, SO_LINGER, &now, sizeof now));
-		MUST(connect(client, (struct sockaddr *)&at, sizeof at));
-		MUST(server = accept(listener, NULL, NULL));
+		MUST((client = socket(AF_INET, SOCK_STREAM, 0)) >= 0);
+		MUST(setsockopt(client, SOL_SOCKET, SO_LINGER, &now, sizeof now) >= 0);
+		MUST(connect(client, (struct sockaddr *)&at, sizeof at) >= 0);
+		MUST((server = accept(listener, NULL, NULL)) >= 0);
 		say(client, server);
 		passed = pass(two, server);
 		close(server);
@@ -76,15 +76,15 @@ int main(int argc, char **argv)
 		close(client);
 		close(passed);
 	}
-	MUST(getrlimit(RLIMIT_NOFILE, &limit));
+	MUST(getrlimit(RLIMIT_NOFILE, &limit) >= 0);
 	limit.rlim_cur = limit.rlim_max;
-	MUST(setrlimit(RLIMIT_NOFILE, &limit));
+	MUST(setrlimit(RLIMIT_NOFILE, &limit) >= 0);
 	long pairs = (long)(limit.rlim_cur < 1000000 ? limit.rlim_cur : 1000000) / 2 - 50;
 	if (pairs > connections / 2)
 		pairs = connections / 2;
 	int(*all)[2] = calloc((size_t)pairs, sizeof *all);
 	for (long i = 0; i < pairs; i++)
-		MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, all[i]));
+		MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, all[i]) >= 0);
 	for (long i = 0; i < pairs; i++)
 		say(all[i][0], all[i][1]);
 	printf("%lu %lu\n", sent, received);

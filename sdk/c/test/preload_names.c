@@ -8,13 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			perror(#condition);                                                        \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "must.h"
 
 /* talk connects to an address, where it listens itself, and sends one byte. */
 static void talk(struct in_addr to)
@@ -24,11 +18,11 @@ static void talk(struct in_addr to)
 	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
 	char c = 0;
 
-	CHECK(bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 1) == 0);
-	CHECK(getsockname(listener, (struct sockaddr *)&at, &length) == 0);
-	CHECK(connect(client, (struct sockaddr *)&at, sizeof at) == 0);
+	MUST(bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 1) == 0);
+	MUST(getsockname(listener, (struct sockaddr *)&at, &length) == 0);
+	MUST(connect(client, (struct sockaddr *)&at, sizeof at) == 0);
 	int server = accept(listener, NULL, NULL);
-	CHECK(send(client, &c, 1, 0) == 1 && recv(server, &c, 1, 0) == 1);
+	MUST(send(client, &c, 1, 0) == 1 && recv(server, &c, 1, 0) == 1);
 	close(listener);
 	close(client);
 	close(server);
@@ -39,15 +33,15 @@ int main(void)
 	struct addrinfo *found;
 	struct in_addr number;
 
-	CHECK(getaddrinfo("db.example", NULL, NULL, &found) == 0);
+	MUST(getaddrinfo("db.example", NULL, NULL, &found) == 0);
 	talk(((struct sockaddr_in *)(void *)found->ai_addr)->sin_addr);
 	struct hostent *host = gethostbyname("cache.example");
-	CHECK(host != NULL);
+	MUST(host != NULL);
 	memcpy(&number, host->h_addr_list[0], 4);
 	talk(number);
-	CHECK(getaddrinfo("127.0.0.4", NULL, NULL, &found) == 0); /* not a name */
+	MUST(getaddrinfo("127.0.0.4", NULL, NULL, &found) == 0); /* not a name */
 	talk(((struct sockaddr_in *)(void *)found->ai_addr)->sin_addr);
-	CHECK(getaddrinfo("nothing.example", NULL, NULL, &found) != 0);
+	MUST(getaddrinfo("nothing.example", NULL, NULL, &found) != 0);
 	printf("%d\n", getpid());
 	return 0;
 }

@@ -14,15 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROUNDS = 100, MOST = 400 };
+#include "must.h"
 
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			perror(#condition);                                                        \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+enum { ROUNDS = 100, MOST = 400 };
 
 static int talks;
 
@@ -47,12 +41,12 @@ static void serve(int fd)
 		struct iovec v = {b, sizeof b};
 		struct msghdr m = {.msg_name = &from, .msg_namelen = length, .msg_iov = &v,
 				   .msg_iovlen = 1};
-		CHECK(recvmsg(fd, &m, 0) > 0);
+		MUST(recvmsg(fd, &m, 0) > 0);
 		size_t n = fill(b, 1000 + i);
 		if (m.msg_namelen == 0)
-			CHECK(write(fd, b, n) == (ssize_t)n);
+			MUST(write(fd, b, n) == (ssize_t)n);
 		else
-			CHECK(sendto(fd, b, n, 0, (struct sockaddr *)&from, m.msg_namelen) ==
+			MUST(sendto(fd, b, n, 0, (struct sockaddr *)&from, m.msg_namelen) ==
 			      (ssize_t)n);
 	}
 }
@@ -68,7 +62,7 @@ static void ask(int fd, const struct sockaddr *to, socklen_t length)
 		ssize_t sent = to != NULL  ? sendto(fd, b, n, 0, to, length)
 			       : i % 2 > 0 ? sendmsg(fd, &m, 0)
 					   : send(fd, b, n, 0);
-		CHECK(sent == (ssize_t)n && read(fd, b, sizeof b) > 0);
+		MUST(sent == (ssize_t)n && read(fd, b, sizeof b) > 0);
 	}
 }
 
@@ -81,9 +75,9 @@ static void talk(int client, int server, const struct sockaddr *to, socklen_t le
 	int listens = 0;
 	socklen_t size = sizeof listens;
 
-	CHECK(getsockopt(server, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0);
+	MUST(getsockopt(server, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0);
 	pid_t child = fork();
-	CHECK(child >= 0);
+	MUST(child >= 0);
 	if (child == 0) {
 		close(client);
 		serve(listens ? accept(server, NULL, NULL) : server);
@@ -92,12 +86,12 @@ static void talk(int client, int server, const struct sockaddr *to, socklen_t le
 	close(server);
 	if (listens) {
 		client = socket(AF_UNIX, SOCK_STREAM, 0);
-		CHECK(connect(client, to, length) == 0);
+		MUST(connect(client, to, length) == 0);
 		to = NULL;
 	}
 	ask(client, to, length);
 	int status;
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	MUST(waitpid(child, &status, 0) == child && status == 0);
 	close(client);
 }
 
@@ -105,7 +99,7 @@ static int bound(const struct sockaddr *at, socklen_t length)
 {
 	int fd = socket(at->sa_family, SOCK_DGRAM, 0);
 
-	CHECK(fd >= 0 && bind(fd, at, length) == 0);
+	MUST(fd >= 0 && bind(fd, at, length) == 0);
 	return fd;
 }
 
@@ -117,7 +111,7 @@ int main(void)
 	socklen_t length = sizeof at, named = offsetof(struct sockaddr_un, sun_path) + 16;
 
 	for (int i = 0; i < 3; i++, talks++) {
-		CHECK(socketpair(AF_UNIX, kinds[i], 0, two) == 0);
+		MUST(socketpair(AF_UNIX, kinds[i], 0, two) == 0);
 		talk(two[0], two[1], NULL, 0);
 	}
 	/* UDP: first the client does not connect its socket, and then it does. */
@@ -125,9 +119,9 @@ int main(void)
 		at.sin_port = 0;
 		int server = bound((struct sockaddr *)&at, sizeof at);
 		int client = bound((struct sockaddr *)&at, sizeof at);
-		CHECK(getsockname(server, (struct sockaddr *)&at, &length) == 0);
+		MUST(getsockname(server, (struct sockaddr *)&at, &length) == 0);
 		if (connects)
-			CHECK(connect(client, (struct sockaddr *)&at, sizeof at) == 0);
+			MUST(connect(client, (struct sockaddr *)&at, sizeof at) == 0);
 		talk(client, server, connects ? NULL : (struct sockaddr *)&at, sizeof at);
 	}
 	/* Datagrams between UNIX sockets with abstract names, and a stream to a listener. */
@@ -138,7 +132,7 @@ int main(void)
 	talks++;
 	int listener = socket(AF_UNIX, SOCK_STREAM, 0);
 	snprintf(mine.sun_path + 1, 15, "l%d", (int)getpid());
-	CHECK(bind(listener, (struct sockaddr *)&mine, named) == 0 && listen(listener, 1) == 0);
+	MUST(bind(listener, (struct sockaddr *)&mine, named) == 0 && listen(listener, 1) == 0);
 	talk(-1, listener, (struct sockaddr *)&mine, named);
 	talks++;
 	printf("%d\n", talks * 2 * ROUNDS);
