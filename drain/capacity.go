@@ -34,7 +34,8 @@ const (
 	// Each ring needs two descriptors, one for its file and one for its log, and a mapping.
 	filesOfRing = 2
 	mapsOfRing  = 1
-	// The drainer keeps this many free for everything else, but at most a quarter of the limit.
+	// The drainer keeps this many descriptors and mappings free for everything else, but at most a
+	// quarter of the kernel's limit.
 	filesReserve = 512
 	mapsReserve  = 8192
 

@@ -1,9 +1,9 @@
 package minrtt
 
-// HardwareClock is the clock by which a network interface stamps packets. The interface stamps a
-// packet that leaves after the kernel does, and a packet that arrives before the kernel does. So
-// its stamp is a further constraint: at this moment, a packet that leaves was still in the node, or
-// a packet that arrives was already there.
+// HardwareClock is the clock by which a network interface stamps packets. The interface stamps an
+// outgoing packet later than the kernel stamps it, and an incoming packet earlier than the kernel.
+// So the stamp of the interface is a further constraint: at the moment of this stamp, an outgoing
+// packet was still in the node, or an incoming packet was already in the node.
 //
 // No train proves that such stamps are true. So a node uses no hardware stamps unless an operator
 // says the following about them:

@@ -145,7 +145,8 @@ func TestTrainsAreAppended(t *testing.T) {
 	}
 }
 
-// A journal whose blocks do not fit together never leads in circles.
+// If a block of the journal names itself or a place without a block, Complete does not loop: it
+// reports the relations as missing.
 func TestHostileJournal(t *testing.T) {
 	for name, change := range map[string]func(d *Draft){
 		"a block that names itself": func(d *Draft) {

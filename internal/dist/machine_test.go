@@ -105,8 +105,8 @@ func (m *machine) run(dir, block string) string {
 	return out
 }
 
-// network connects machines by a bridge that is in the first one. Their addresses are 192.0.2.1,
-// 192.0.2.2, and so on.
+// network connects the machines by a bridge in the first machine. The addresses of the machines are
+// 192.0.2.1, 192.0.2.2, and so on.
 func network(t *testing.T, machines []*machine) {
 	t.Helper()
 	hub := machines[0]
