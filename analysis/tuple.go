@@ -171,7 +171,8 @@ func (w *gatherer) missed(p *plan) {
 
 // mayEnd is called for a tuple that shares its id with another tuple, so the events and links found
 // under this id may belong to the other tuple. At each rank where the tuple may have ended, mayEnd
-// adds 1 to the field guessed. Where the tuple was not counted as ended, it also adds 1 to the field perhaps.
+// adds 1 to the field guessed. Where the tuple was not counted as ended, mayEnd also adds 1 to the
+// field perhaps.
 func (w *gatherer) mayEnd(mask, ended uint64) {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
