@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -145,8 +146,7 @@ func (s *Server) beside(in control.Incoming) bool {
 // newest train of the node From.
 func (m *Matrix) pair(r PairRequest, now time.Time) (a PairAnswer, err error) {
 	for _, name := range []string{r.From, r.Into} {
-		known := func(n NodeStatus) bool { return n.Name == name }
-		if !slices.ContainsFunc(m.Nodes, known) {
+		if m.node(name) == nil {
 			return a, fmt.Errorf("node %q is not known: \"cprof nodes\" shows the nodes", name)
 		}
 	}
@@ -182,6 +182,16 @@ func (m *Matrix) pair(r PairRequest, now time.Time) (a PairAnswer, err error) {
 	return a, nil
 }
 
+// node returns a node, or nil if no node has that name.
+func (m *Matrix) node(name string) *NodeStatus {
+	i, ok := slices.BinarySearchFunc(m.Nodes, name,
+		func(n NodeStatus, name string) int { return strings.Compare(n.Name, name) })
+	if !ok {
+		return nil
+	}
+	return &m.Nodes[i]
+}
+
 func (m *Matrix) why(a, b string) string { return m.reasons[[2]string{min(a, b), max(a, b)}] }
 
 // measured returns what is known of two nodes that were measured with each other, or nil.
@@ -199,10 +209,7 @@ func (m *Matrix) relate(a *PairAnswer, r PairRequest, now time.Time) error {
 	if m.closure == nil {
 		return tscratio.ErrNoPath
 	}
-	hz := func(name string) float64 {
-		i := slices.IndexFunc(m.Nodes, func(n NodeStatus) bool { return n.Name == name })
-		return float64(m.Nodes[i].Nominal_hz)
-	}
+	hz := func(name string) float64 { return float64(m.node(name).Nominal_hz) }
 	last := m.readings[r.From]
 	age := max(0, now.Sub(last.at))
 	newest, err := m.closure.Translate(r.From, r.Into, last.reading)
