@@ -28,15 +28,18 @@ func (learnt) Name() string { return "learnt" }
 const defaultWindow = 6000
 
 const (
-	rounds     = 30          // of learning in the first window
-	learnDraws = 6           // draws in each of these rounds
-	moreRounds = 6           // of learning in each later window
-	moreDraws  = 1           // draws in each of these rounds
-	draws      = 120         // draws from which probabilities are computed
-	mostOpen   = 96          // candidates that a call may have
-	firstSays  = 0.55        // weight of the better one of two models
-	longest_ns = int64(1e15) // limits the length of requests from which the margin is computed
-	forget     = 0.5         // weight of earlier experience in each window
+	rounds     = 30  // of learning in the first window
+	learnDraws = 6   // draws in each of these rounds
+	moreRounds = 6   // of learning in each later window
+	moreDraws  = 1   // draws in each of these rounds
+	draws      = 120 // draws from which probabilities are computed
+	mostOpen   = 96  // candidates that a call may have
+	// mostSurveyed limits the candidates of a call, on average, among which a survey chooses while
+	// the model is learnt.
+	mostSurveyed = 16
+	firstSays    = 0.55        // weight of the better one of two models
+	longest_ns   = int64(1e15) // limits the length of requests from which the margin is computed
+	forget       = 0.5         // weight of earlier experience in each window
 )
 
 func (l learnt) Link(seen *calls.Seen) []Link {
@@ -167,6 +170,15 @@ func (p *program) crowded() bool {
 		}
 	}
 	return candidates > many*n
+}
+
+// load returns how many candidates a call has on average.
+func (s *sharing) load() float64 {
+	n := 0
+	for _, open := range s.candidates {
+		n += len(open)
+	}
+	return float64(n) / float64(max(len(s.candidates), 1))
 }
 
 // score returns the logarithm of the probability of the last window's sharing.
@@ -379,7 +391,9 @@ func (p *program) learn(rounds, draws int) {
 		x.merge(p.x, forget)
 		for _, s := range p.sharers {
 			s.rescore()
-			if third := rounds / 3; round >= third {
+			// If calls have very many candidates, no survey of a model that still changes says
+			// which of them have a chance.
+			if third := rounds / 3; round >= third && s.load() < mostSurveyed {
 				s.survey(round%third == 0)
 			}
 			for range draws {
