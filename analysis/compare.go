@@ -43,7 +43,7 @@ type Method struct {
 	// true: proven, under the assumptions that the answer names; false: only claimed
 	Proven bool   `json:"proven"`
 	Absent string `json:"absent,omitempty"` // why there are no values
-	// what the method measures, if that differs from the other methods
+	// what the method measures, if it is not what the other methods measure
 	About string `json:"about,omitempty"`
 
 	// Held says how the method's values compare with the truth. It is absent where the truth is not

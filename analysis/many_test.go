@@ -35,8 +35,8 @@ func TestOneIDForAll(t *testing.T) {
 	}
 }
 
-// Somebody may choose many ids that share one hash. They are joined like other ids: each with its
-// own events, and without a comparison of every two.
+// Somebody may deliberately choose many ids that have the same hash. Each id must still get its own
+// events and no others, without a comparison of every pair of ids.
 func TestIDsOfOneHash(t *testing.T) {
 	const n = 60_000
 	w := &gatherer{}

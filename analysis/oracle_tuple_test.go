@@ -197,8 +197,8 @@ func (o *oracle) mayLack(passed []string, p, q string) bool {
 	})
 }
 
-// merges returns the points at which at least half of the ids with branches have several events. It
-// sets crowded.
+// merges returns the points at which at least half of the ids whose tuples branch have several
+// events. It also sets the field o.crowded.
 func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 	passed, several := map[string]int{}, map[string]int{}
 	all, more, again := map[string]int{}, map[string]int{}, 0

@@ -27,7 +27,8 @@ type CaptureOptions struct {
 	Progress func(row string)
 }
 
-// CaptureRow says what a capture costs, or what it found. Figures of pairs are medians.
+// CaptureRow says what a capture costs, or what it found. A figure that was measured in pairs of
+// turns, without and with a capture, is the median over the pairs.
 type CaptureRow struct {
 	Name   string
 	Absent string // why the row was not measured; "": it was

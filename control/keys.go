@@ -327,7 +327,8 @@ func (d *keyDirectory) readKey(path string) (Key, error) {
 	return key, err
 }
 
-// keysAge is the greatest age of the list if no file was added or removed.
+// keysAge is how long the list is used before the directory is read again. If a file was added or
+// removed, the directory is read at once.
 const keysAge = time.Second
 
 func (d *keyDirectory) list() ([]Key, error) {

@@ -6,9 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// counter counts the events in a cell of the ring. A log call does not read the CPU's counter. The
-// drainer reads that counter, once for the cells of all counting channels with the same period.
-// Nobody resets the cell.
+// counter is the handler that only counts events: a cell of the ring holds the count. A log call
+// does not read the CPU's counter. Instead, the drainer reads the CPU's counter once for the cells
+// of all counting channels with the same period. Nobody resets the cell.
 var counter = handler{
 	prepare: func(_ channel.Settings, many bool) adopted {
 		if many {

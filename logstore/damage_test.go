@@ -150,8 +150,9 @@ var harms = map[string]func(h *harm){
 	"emptied": func(h *harm) { h.write(h.any(), nil) },
 }
 
-// damagedLogs writes two logs of random length in several runs: each log moves from one run's
-// directory to the next, and ends in the last. It returns the rows of the first log, by directory.
+// damagedLogs writes two logs of random length. Each log extends over several runs: it begins in
+// the first run's directory, continues in each next one, and ends in the last. What was written
+// stays in its directory. damagedLogs returns the rows of the first log, by directory.
 func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map[rowKey]rowValue {
 	rows := make([]map[rowKey]rowValue, len(dirs))
 	for d := range dirs {

@@ -27,7 +27,7 @@ type HardwareClock struct {
 	Read func() (before_ns, clock_ns, after_ns int64, ok bool)
 }
 
-// hardwareEnd contains the readings of a HardwareClock in a train up to now.
+// hardwareEnd contains the readings of a HardwareClock that a train has taken so far.
 type hardwareEnd struct {
 	opening [maxBrackets]bracket
 	length  uint8

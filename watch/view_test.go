@@ -228,7 +228,7 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 	}
 }
 
-// keep drops sampled events: it keeps the last of every group of the given size.
+// keep thins out the sampled events: of every group of the given size, it keeps only the last.
 func keep(m *control.Sample, one int) {
 	for i := range m.Channels {
 		c := &m.Channels[i]

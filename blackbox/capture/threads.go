@@ -73,8 +73,8 @@ func (w writer) woke() asm.Instructions {
 	return w.to
 }
 
-// wakingCalls are other system calls that wake threads. write and writev also write to eventfds and
-// pipes.
+// wakingCalls are the system calls, besides futex, that wake threads. write and writev are among
+// them because a thread may wait for an eventfd or a pipe.
 var wakingCalls = []int32{
 	unix.SYS_WRITE, unix.SYS_WRITEV, unix.SYS_FUTEX_WAKE, unix.SYS_FUTEX_REQUEUE,
 }

@@ -85,7 +85,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, j.id)
 }
 
-// work runs jobs. It answers one of four at once, as if from a cache.
+// work runs jobs. It answers every fourth job without asking another service, as if from a cache.
 func (g *gateway) work() {
 	for j := range g.jobs {
 		id, _ := strconv.Atoi(j.id)
@@ -109,8 +109,8 @@ func (g *gateway) work() {
 	}
 }
 
-// ask asks pool over a connection that no other request uses meanwhile. It returns the number of
-// the answer's last message.
+// ask sends a request to the service "pool", and waits for the answer. Until it comes, no other
+// request uses the connection. ask returns the number of the answer's last message.
 func (g *gateway) ask(id string, cause int) int {
 	c := <-g.idle
 	defer func() { g.idle <- c }()

@@ -177,7 +177,8 @@ func (s *Soak) Checked() (durations, between, outside int) {
 	return durations, between, outside
 }
 
-// idRange is the range of the counts in the ids that one program on one node made.
+// Each id contains a rising number, its count. idRange has the lowest and the highest count among
+// the ids that one program on one node made.
 type idRange struct{ first, last uint64 }
 
 // idPeriods finds the period in which an id was made. It assumes that programs make ids at a steady

@@ -7,10 +7,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// These are true cycles. In a run of Captured, each transfer takes Transfer_cycles. For the last
-// Waited_cycles of a transfer, the message waits at the receiver. During Busy_cycles of this wait,
-// the receiver does something else. TCP sends one message again, Resending_cycles after its
-// beginning.
+// These lengths are in cycles of the true time, not of a node's counter. In a run of Captured, each
+// transfer takes Transfer_cycles. For the last Waited_cycles of a transfer, the message waits at
+// the receiver. During Busy_cycles of this wait, the receiver does something else. TCP sends one
+// message again, Resending_cycles after the transfer of this message began.
 const (
 	Transfer_cycles, Waited_cycles = 26_000, 9_000
 	Busy_cycles, Resending_cycles  = 4_000, 12_000

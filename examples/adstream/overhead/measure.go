@@ -266,8 +266,8 @@ func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) 
 
 // eventsOf returns the number of log calls in all instances, whatever became of the events. There
 // are two calls for each tuple that the source sent or another instance took, and two for each
-// window. There is one more for each tuple of a source with a rate, and one (its link) for each
-// view that was counted.
+// window. If the source has a rate, it makes one more call for each tuple. Each view that was
+// counted adds one call, which links the view to its window.
 func eventsOf(actors map[string]job.Counts, scheduled bool) uint64 {
 	sum := 2 * actors["source#0"].Sent
 	if scheduled {

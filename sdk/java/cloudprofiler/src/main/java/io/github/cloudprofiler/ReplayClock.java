@@ -376,7 +376,7 @@ public final class ReplayClock {
         return 64 - Long.numberOfLeadingZeros(v);
     }
 
-    /** Numbers of a few bits in little-endian words. */
+    /** Packs numbers of a few bits each into little-endian words, and unpacks them. */
     private static final class Words {
         final byte[] bytes;
         private int at;
