@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// greedy places one operator after another. It chooses the node where the latency up to the
-// operator, plus the limit of the time after it, is smallest. It returns an error if no node has
-// enough free cores for an operator.
+// greedy places one operator after another. For each operator it adds two times: the latency up to
+// the operator, and the lower limit of the time after it. It chooses the node where this sum is
+// smallest. It returns an error if no node has enough free cores for an operator.
 func (p *Problem) greedy(l *limits, order []int) (Placement, error) {
 	at := make(Placement, len(p.order))
 	for v := range at {
@@ -45,8 +45,8 @@ func (p *Problem) greedy(l *limits, order []int) (Placement, error) {
 	return at, nil
 }
 
-// leftOn returns how many of the free cores of node i operator v and others may use together. The
-// result is in steps (levels), rounded up.
+// leftOn converts free cores of node i, which operator v and others may use together, into steps
+// (levels) of the node's cores. It rounds up.
 func (l *limits) leftOn(v, i int, free float64) int {
 	steps := levels
 	if l.cores[i] > 0 {

@@ -25,7 +25,8 @@ type Operator struct {
 	Nodes     []int   // the nodes where the operator may run; nil: all
 }
 
-// Edge says that one operator sends tuples to another. Both are given by their indices.
+// Edge says that one operator sends tuples to another. From and To are the indices of the two
+// operators.
 type Edge struct{ From, To int }
 
 // Node is a machine on which operators can run.
@@ -46,7 +47,7 @@ type Job struct {
 	Latency [][]Range
 }
 
-// Placement gives the node of each operator. Both are indices.
+// Placement has, for the index of each operator, the index of the operator's node.
 type Placement []int
 
 // These limits bound memory and time.

@@ -15,11 +15,11 @@ const levels = 24
 // others on the same node: with those from which it gets tuples, or with those to which it sends
 // tuples. The tuples may pass through further operators on the node.
 //
-// The limits are computed along the edges. An operator on the same node adds its work, but no
-// latency, and uses some of the cores. If the cores do not suffice for all, some operators must be
-// elsewhere. Their tuples then take at least the latency from the best node of each operator. The
-// true time may be longer: the best node of one operator may be too full, or may be bad for another
-// operator.
+// The limits are computed from operator to operator, along the edges. An operator on the same node
+// adds its work, but no latency, and uses some of the cores. If the cores do not suffice for all,
+// some operators must be on other nodes. The tuples of such an operator take at least the latency
+// from the node that is best for it. The true time may be longer: the best node of one operator may
+// be too full, or may be bad for another operator.
 type limits struct {
 	p      *Problem
 	nodes  [][]int   // by operator: the nodes that it may still use, ascending

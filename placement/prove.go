@@ -38,8 +38,8 @@ type choice struct {
 	done, end float64
 }
 
-// place places the operators from the kth on. Its last parameter is the limit of the operators
-// before the kth.
+// place places the operators from the kth on. The parameter limit is a lower limit of the
+// end-to-end latency, which follows from where the operators before the kth are.
 func (q *branches) place(k int, limit float64) bool {
 	p := q.p
 	if k == len(p.order) {

@@ -22,7 +22,8 @@ var shapes = map[string]func(r *rand.Rand, j *Job){
 			}
 		}
 	},
-	// A tree: many sources at given nodes, and joins of two down to one sink.
+	// A tree: many sources on given nodes. Each other operator gets the tuples of two operators,
+	// until only one operator is left, the sink.
 	"joins": func(r *rand.Rand, j *Job) {
 		j.Edges = nil
 		ops := len(j.Operators)
@@ -82,7 +83,7 @@ var shapes = map[string]func(r *rand.Rand, j *Job){
 
 // TestBarShapes places jobs of other shapes, with 200 operators on 1,000 nodes. For dense jobs and
 // for nodes that are nearly full, the limit is further away from the placement than 5 %, as
-// docs/placement.md says. The test allows such jobs a little more than what is reached today.
+// docs/placement.md says. For such jobs, the test accepts a distance a little larger than today's.
 func TestBarShapes(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("TestBarPlacement has a small job")

@@ -14,7 +14,7 @@ type Answer struct {
 	Exact bool
 }
 
-// Gap returns how far the latency that was found is above the limit, as a part of the limit.
+// Gap returns how far the latency that was found is above the limit, divided by the limit.
 func (a Answer) Gap() float64 {
 	if a.Exact {
 		return 0
@@ -31,7 +31,8 @@ type Effort struct {
 	Choices  int // how many choices of a node the proof looks at
 }
 
-// DefaultEffort takes a few seconds for 200 operators on 1,000 nodes, and much less for small jobs.
+// With DefaultEffort, Solve takes a few seconds for 200 operators on 1,000 nodes, and much less for
+// small jobs.
 func DefaultEffort() Effort {
 	return Effort{Changes: 1_500_000, Searches: 2, Raises: 4, Choices: 40_000_000}
 }
@@ -95,8 +96,9 @@ func (p *Problem) finish(
 	return p.prove(l, at, latency, choices)
 }
 
-// raise returns a higher limit, if it can show that no placement has a latency below that limit.
-// Each time, it tries the middle between the limit and the known latency.
+// raise returns a higher limit, if it can show that no placement has a latency below that limit. It
+// tries this the given number of times, each time with the middle between the limit and the known
+// latency.
 func (p *Problem) raise(l *limits, limit, latency float64, times int) float64 {
 	for range times {
 		if goal := (limit + latency) / 2; p.impossible(l, goal) {

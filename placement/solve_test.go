@@ -14,8 +14,9 @@ import (
 )
 
 // bruteForce returns the smallest end-to-end latency of all placements. If detail is true, it also
-// returns the smallest latency with each operator on each node. It builds each placement operator
-// by operator. It gives up a placement only if its operators do not fit.
+// returns, for each operator and each node, the smallest latency of the placements that put this
+// operator on this node. It builds each placement operator by operator. It gives up a placement
+// only if a node has too few cores.
 func bruteForce(p *Problem, detail bool) (best float64, through [][]float64) {
 	best = math.Inf(1)
 	for range p.order {
@@ -82,9 +83,9 @@ func problem(t testing.TB, r *rand.Rand, ops, nodes int) *Problem {
 
 func equal(x, y float64) bool { return math.Abs(x-y) <= 1e-9*max(x, y) }
 
-// For small jobs, Solve finds the same latency as a test of all placements. No lower limit is above
-// the best latency: neither a limit of an operator on a node, nor a raised limit. The proof alone
-// also finds the best placement.
+// For small jobs, Solve finds the smallest latency of all placements. No lower limit is above this
+// latency: neither the limit for an operator on a node, nor the limit after raise. The function
+// prove alone, without a search before it, also finds the best placement.
 func TestSolveSmallJobs(t *testing.T) {
 	r := seed.Random(t)
 	for k := range 150 {

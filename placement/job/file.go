@@ -32,7 +32,8 @@ const (
 
 // File is what a job file says.
 type File struct {
-	// Job has no latencies until Connect is called. Each instance is an operator of its own.
+	// Job has no latencies until Connect is called. Each instance of an operator is a separate
+	// operator in Job.
 	Job placement.Job
 
 	// Now says where the operators run today. It is nil if the file does not say it.
@@ -57,10 +58,10 @@ func Read(path string, fleet func() ([]placement.Node, error)) (*File, error) {
 	return Parse(text, path, fleet)
 }
 
-// Parse reads a job. Errors contain the file's name. If the file lists no nodes, the function fleet
-// returns them; if fleet is nil, too, one large node takes the place of all that the file names. If
-// the file has mistakes, the returned error joins one error for each mistake, up
-// to maxFindings. Each of these errors has a line number and wraps ErrFile.
+// Parse reads a job. Errors contain the file's name. If the file lists no nodes, Parse gets them
+// from the function fleet. If fleet is nil, too, Parse assumes one large node, and every name of a
+// node in the file means that node. If the file has mistakes, the returned error joins one error
+// for each mistake, up to maxFindings. Each of these errors has a line number and wraps ErrFile.
 func Parse(text []byte, name string, fleet func() ([]placement.Node, error)) (*File, error) {
 	p := parser{name: name, file: &File{}, instances: map[string][]int{}, node: map[string]int{},
 		fleet: fleet}
