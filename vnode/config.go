@@ -54,7 +54,7 @@ const (
 	Temperature Shape = "temperature"
 )
 
-// Step is a jump of the counter. A negative step models a reset: the counter goes back there.
+// Step is a jump of the counter. A negative step, with which the counter goes back, models a reset.
 type Step struct {
 	At        uint64 `json:"at,string"`
 	By_cycles int64  `json:"by_cycles,string"`
@@ -69,8 +69,8 @@ type RealtimeConfig struct {
 	Steps       []RealtimeStep `json:"steps,omitempty"`
 }
 
-// Adjustment sets frequency and tick, from a time on. Before the first adjustment the frequency is
-// 0 and the tick 10,000.
+// Adjustment says which frequency and tick (see adjtimex) the clock has from a time on. Before the
+// first adjustment the frequency is 0 and the tick 10,000.
 type Adjustment struct {
 	At_ns   int64 `json:"at_ns,string"`
 	Freq    int64 `json:"freq"`

@@ -262,7 +262,8 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 			}
 		}
 	}
-	// The result can be computed by hand: at half speed, a quantum of 10 becomes 5 readings.
+	// This result can be computed by hand. Counter b runs half as fast as counter a. So while a
+	// shows one reading, for its quantum of 10 cycles, b shows 5 readings.
 	_, ta := both(t, CounterConfig{Start: 0, Quantum_cycles: 10,
 		Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
 	tb, err := NewTruth(CounterConfig{Start: 100, Rate_2e40: -1 << 39, Quantum_cycles: 1,

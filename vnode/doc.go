@@ -1,10 +1,10 @@
 // Package vnode makes virtual nodes. A virtual node has a counter and a CLOCK_REALTIME that are
 // known functions of the machine's physical counter and clock.
 //
-// Nodes on one machine share one counter and one clock. So an error in the mathematics that relates
-// two counters would cancel out there and stay unseen. A virtual node has clocks of its own. They
-// differ from the physical clocks as another machine's clocks do, and the truth about them is known
-// exactly:
+// Real nodes on one machine share one counter and one clock. So with such nodes, a test would not
+// see an error in the mathematics that relates two counters. A virtual node has clocks of its own.
+// They differ from the physical clocks as another machine's clocks do, and the truth about them is
+// known exactly:
 //
 //	Counter    offset of up to 64 bits, rate, wander of the rate, steps, quantum
 //	Realtime   offset, frequency and tick changes, slews, steps; the matching answers of adjtimex
@@ -28,8 +28,8 @@
 //	       modulo 2^64
 //	reading = V - V mod Quantum
 //
-// wander(t) is piecewise linear between knots. The distance of two knots is a power of two of
-// cycles, so the integral is exact in integers. Before the first knot wander(t) has its first
+// wander(t) is piecewise linear between knots. The number of cycles from one knot to the next is a
+// power of two, so the integral is exact in integers. Before the first knot wander(t) has its first
 // value, and after the last knot its last value. V never goes back, except at a negative step,
 // which models a reset of the counter.
 //

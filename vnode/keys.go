@@ -12,8 +12,8 @@ import (
 )
 
 // checkKeys reads a configuration that is valid JSON, with values of the right types. It returns an
-// error for the first key that is unknown, or whose number is not in quotes though the format wants
-// that. The error names the key's line and, for an unknown key, the nearest known key.
+// error for the first key that is unknown, or whose number lacks the quotes that the format
+// demands. The error names the key's line and, for an unknown key, the nearest known key.
 func checkKeys(text []byte) error {
 	k := keys{json.NewDecoder(bytes.NewReader(text)), text}
 	return k.value(reflect.TypeFor[Config](), "")

@@ -57,8 +57,9 @@ func randomCounter(r *rand.Rand) CounterConfig {
 }
 
 // halveLimit halves the wander's limit until the configuration is valid. The limit is for the
-// change within a window, but a slow wave changes little in a short window. Scaling this small
-// change up to a large limit would make the whole wave leave the allowed range.
+// change of the rate within a window, and the wave is scaled until its change reaches the limit.
+// But a slow wave changes little in a short window. With a large limit, it would be scaled so much
+// that the rate leaves the allowed range.
 func halveLimit(c *CounterConfig) {
 	for {
 		if _, err := knots(*c); err == nil {

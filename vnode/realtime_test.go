@@ -227,7 +227,8 @@ func TestWhatAdjtimexSays(t *testing.T) {
 	}
 }
 
-// The clock moves as adjtimex says. Stamps are converted under this assumption.
+// The virtual clock moves at the rate that Timex reports. The product assumes this of a clock when
+// it converts stamps.
 func TestTheClockMovesAsAdjtimexSays(t *testing.T) {
 	r := seed.Random(t)
 	for range 2000 / seed.Share() {

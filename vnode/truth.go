@@ -238,8 +238,8 @@ func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 }
 
 // Translate returns the readings that the other counter shows while this counter shows the given
-// reading. It splits the time where the other counter steps. For each part, the result contains all
-// readings from the first to the last.
+// reading. If the other counter steps in this time, Translate splits the time there. For each part
+// of the time, the result contains all readings from the first to the last.
 func (t *Truth) Translate(reading uint64, other *Truth) []Span {
 	var spans []Span
 	for _, s := range t.Instants(reading) {
