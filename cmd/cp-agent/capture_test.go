@@ -68,7 +68,7 @@ func capturingAgent(t *testing.T, server, names string, args ...string) (*exec.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The agent finds the names of addresses in the place of /etc/hosts.
+	// The agent looks up the names of addresses in /etc/hosts. So the test mounts this file there.
 	hosts := filepath.Join(dir, "hosts")
 	if err := os.WriteFile(hosts, []byte(names), 0o644); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestPrivilegedCapture(t *testing.T) {
 	}
 }
 
-// runCLI runs cprof as root, to whom an agent of another user does not answer.
+// runCLI runs cprof as root. An agent that runs as another user does not answer root.
 func runCLI(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, complaints bytes.Buffer
@@ -157,8 +157,8 @@ func runCLI(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// recordRun makes a run in which a client and a server converse, and returns the number of calls
-// that sent.
+// recordRun makes a run in which a client and a server converse. It returns how many system calls
+// of the two sent something.
 func recordRun(t *testing.T, server string, star *netns.Star) (sent int) {
 	t.Helper()
 	link, err := control.Dial(control.ClientConfig{Server: server})
@@ -234,7 +234,8 @@ func checkRun(t *testing.T, run string, sent int) {
 			t.Errorf("%+v", p)
 		}
 	}
-	// The server of this test has the same name, and exchanges some messages with the agent.
+	// All programs of this test have the same name. So the count also includes some messages
+	// between tsc-server and the agent.
 	const control = 200
 	if matched > uint64(sent)+control || matched+lost < uint64(sent) {
 		t.Errorf("%d messages matched, %d lost, %d sent: %+v", matched, lost, sent, m)

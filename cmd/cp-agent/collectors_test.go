@@ -26,8 +26,9 @@ import (
 // other agents, complete. The run names the logs of the collector that died, and only these, as
 // missing.
 //
-// In a young graph, collectors may not find every node, and the server itself fetches the logs that
-// they do not find. So the test repeats the run until the collectors have found all nodes.
+// Shortly after the nodes have started, the collectors may not find every node. Then the server
+// itself fetches the logs of the nodes that they do not find. So the test repeats the run until the
+// collectors have found all nodes.
 func TestCollectors(t *testing.T) {
 	const records, shared = 5000, 100
 	nodes, kill := 5, false

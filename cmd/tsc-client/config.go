@@ -105,7 +105,7 @@ func (c *config) check() error {
 	return err
 }
 
-// A plan is what a valid config means for the packages that do the work.
+// A plan contains the values of a valid config, in the types of the packages that do the work.
 type plan struct {
 	client   tscclient.Config // without Node and Clock, which are measured later
 	commands *control.ServerConfig
