@@ -38,8 +38,8 @@ func (l *lane) order() {
 
 // receive gives the first event of a lane the captured messages that the lane's node had received
 // before this event. For each message, let s be the last event that the sender logged before it
-// sent the message. The event s must have a stamp first. If it has none yet, receive returns the
-// place of s, and false.
+// sent the message. The event s must have its stamp before receive can use it. If it has none yet,
+// receive returns the place of s, and false.
 func (p *pass) receive(l *lane, place uint64) (at uint64, taken bool, err error) {
 	for len(l.deliveries) > 0 {
 		g := p.at(place)

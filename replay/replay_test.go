@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// bounded translates readings with a bound. The clock of its node is wrong by error.
+// bounded is a translator for a node whose clock is ahead by error, less bound. Each interval that
+// it returns is 2·bound wide.
 type bounded struct{ error, bound uint64 }
 
 func (b bounded) Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error) {
@@ -376,7 +377,6 @@ func TestBrokenBoundIsNamed(t *testing.T) {
 	}
 }
 
-// If two messages wait for each other, the error names both.
 // A pattern of channels means the same here as in a handler table.
 func TestPartOfChannels(t *testing.T) {
 	for pattern, want := range map[string]bool{

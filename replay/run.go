@@ -47,7 +47,8 @@ type Options struct {
 	Messages []Message
 
 	// Epsilon_cycles replaces the proven bounds of the nodes' clocks: any two clocks may differ by
-	// this number of cycles. It serves comparisons. With 0, the proven bounds apply.
+	// this number of cycles. It is for comparisons with clocks that have only one epsilon. With 0,
+	// the proven bounds apply.
 	Epsilon_cycles uint64
 }
 

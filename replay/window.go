@@ -180,7 +180,7 @@ func (p *pass) free(e *place) {
 
 func (p *pass) finish() error { return p.retire(true) }
 
-// unreadHeap has the lanes with events that are not in the window.
+// unreadHeap has the lanes that still have events to read into the window.
 type unreadHeap []*lane
 
 func (h unreadHeap) Len() int           { return len(h) }
@@ -193,7 +193,8 @@ func (h *unreadHeap) Pop() any {
 	return last
 }
 
-// readyHeap has the lanes with events in the window that wait for nothing.
+// readyHeap has the lanes whose first event in the window need not wait for the stamp of another
+// event.
 type readyHeap pass
 
 func (h *readyHeap) lo(i int) uint64    { return (*pass)(h).at(h.ready[i].queue[0]).Lo_cycles }

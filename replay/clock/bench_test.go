@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// operations are the operations on clocks of 64 processes whose stamps hold 4 processes each.
+// operations returns the operations of clocks of 64 processes, each by its name. Each stamp holds
+// the epochs of 4 processes.
 func operations(tb testing.TB) map[string]func() {
 	e := Uniform(1000)
 	make4 := func(process int, others ...int) *Clock {

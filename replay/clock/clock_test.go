@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// With good clocks and with bad ones, causality is kept, and the stamps are those of the dense
-// algorithms.
+// Causality is kept, even if clocks differ by more than epsilon. The stamps are those of the second
+// implementation (dense).
 func TestCausalityIsKept(t *testing.T) {
 	rng := seed.Random(t)
 	runs := 20_000
@@ -145,7 +145,8 @@ func TestStampsThatHoldNothing(t *testing.T) {
 	}
 }
 
-// A receiver whose clock is more than epsilon behind the sender's is counted.
+// If a receiver's clock is more than epsilon behind the sender's, Receive returns false and Broken
+// counts the event.
 func TestBrokenBoundIsCounted(t *testing.T) {
 	e := Uniform(10)
 	a, b := New(0, e), New(1, e)

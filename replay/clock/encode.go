@@ -22,8 +22,8 @@ const (
 	maxBits    = 56
 	widthShift = maxBits
 	listShift  = 63
-	// maxHeld is the largest number of processes that a stamp may hold. It limits the memory that a
-	// foreign stamp can demand.
+	// maxHeld is the largest number of processes that a stamp may hold. It limits the memory that
+	// Decode allocates for a stamp from another program.
 	maxHeld = 1 << 16
 )
 

@@ -23,7 +23,8 @@ var update = flag.Bool("update", false, "write testdata/conformance.txt")
 
 const conformance = "testdata/conformance.txt"
 
-// The clocks in C and Java pass the same script: internal/conformance and ReplayClockTest run it.
+// The clock gives the results in the file testdata/conformance.txt. The clocks in C and Java must
+// give the same results: internal/conformance and ReplayClockTest check them.
 func TestConformance(t *testing.T) {
 	if *update {
 		if err := os.WriteFile(conformance, script(), 0o644); err != nil {
@@ -39,7 +40,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// crowd is the stamp of a message that holds 100 processes.
+// crowd returns, in hexadecimal, a stamp that holds the epochs of 100 processes.
 func crowd(now int64, e *Epsilons) string {
 	s := Stamp{Max: now}
 	for p := range uint32(100) {
@@ -52,7 +53,8 @@ func crowd(now int64, e *Epsilons) string {
 	return hex.EncodeToString(b)
 }
 
-// script makes random operations, and writes each with its result.
+// script makes random operations on clocks. It returns a text that has each operation with its
+// result.
 func script() []byte {
 	rng := rand.New(rand.NewPCG(24, 4))
 	var out bytes.Buffer
@@ -161,8 +163,8 @@ func TestBadStamps(t *testing.T) {
 	}
 }
 
-// The bytes are exact, with a distinct value in each field. The first stamp is that of the thesis'
-// Figure 4.3, in which the first process's bit is 0 and an offset takes 4 bits.
+// Each stamp is encoded as exactly these bytes. Each field has a distinct value. The first stamp is
+// that of the thesis' Figure 4.3, in which the first process's bit is 0 and an offset takes 4 bits.
 func TestBytes(t *testing.T) {
 	e := Uniform(15)
 	for _, c := range []struct {

@@ -16,7 +16,8 @@ type window struct {
 	least   []int64 // no floor in this window is below least
 }
 
-// Uniform returns one epsilon for all processes and times, at least 1.
+// Uniform returns Epsilons in which all processes have the same epsilon at all times. The epsilon
+// is at least 1.
 func Uniform(epochs int64) *Epsilons {
 	return &Epsilons{windows: []window{{uniform: max(epochs, 1)}}}
 }
@@ -49,8 +50,8 @@ func (e *Epsilons) Largest() (largest int64) {
 	return largest
 }
 
-// Floor returns an epoch that follows from time alone. When the epoch reached was reached
-// somewhere, every event of the given process up to the floor had happened.
+// Floor returns what time alone proves about a process. When some process had come to the epoch
+// reached, every event of the given process with an epoch up to Floor had happened.
 func (e *Epsilons) Floor(process int, reached int64) int64 {
 	return e.at(reached).floor(uint32(process), reached)
 }

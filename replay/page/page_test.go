@@ -47,7 +47,8 @@ func TestPageHasTheOrderOfTheHistory(t *testing.T) {
 	if back.Title != "</script><b>" || back.Timed {
 		t.Errorf("title %q, timed %v", back.Title, back.Timed)
 	}
-	// This is how the page reads Need. The order must be the same.
+	// Read Need as the page does. The result must say the same as the history about which event is
+	// before which.
 	n := len(h.Nodes)
 	last, count := make([][]int, n), make([]int, n)
 	place := make([]int, len(h.Events))

@@ -18,8 +18,8 @@
 //
 // Search finds an order of as few events as possible. Some events change no state and cannot make
 // the condition true. Search does not permute them. Such an event is taken only if it must come
-// before an event that is permuted (partial-order reduction). Where two orders lead to the same
-// events and the same states, the search goes on with one of them.
+// before an event that is permuted (partial-order reduction). If the beginnings of two orders have
+// the same events and lead to the same states, the search goes on with only one of them.
 //
 // The package does not work out which event is before which: package replay does.
 package question

@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay"
 )
 
-// lost are the states of the lost update: each teller reads a balance, and writes it back with a
-// deposit added.
+// lost has the states that show a lost update. Each teller reads a balance, and writes it back with
+// a deposit added. If two tellers read the same balance, one deposit is lost.
 var lost = []string{
 	`balance = 0 then event.point == "write" ? seen[event.node] + event.value : balance`,
 	`seen by node = 0 then event.point == "read" ? balance : seen[event.node]`,
