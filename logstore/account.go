@@ -47,8 +47,9 @@ type Account struct {
 }
 
 // Whole reports whether nothing is damaged, all segments fit together, and no row is lost. No row
-// is lost if each row that is known to have been written was read, or if a Drop accounts for it.
-// Only the end of the log can show that nothing more was written: see Then.
+// is lost if every row that is known to have been written was read, or is accounted for by a Drop.
+// A log that is not sealed may have had more rows: only a sealed end (see End) shows that there
+// were none.
 func (r *Report) Whole() bool {
 	for _, a := range r.Rows {
 		if len(a.Missing) > 0 {
@@ -124,8 +125,8 @@ func (t tracker) of(kind Kind, shard int) *streamState {
 	return s
 }
 
-// The method begin notes at which sequence numbers a file begins, according to its header. All rows
-// before these must be in earlier files.
+// The method begin notes at which sequence numbers a file begins, according to the file's header.
+// All rows with lower numbers must be in earlier files.
 func (t tracker) begin(places []Place) {
 	for _, p := range places {
 		t.known(p.Kind, p.Shard, p.Next)
@@ -246,7 +247,8 @@ func (t tracker) report() []Account {
 	return all
 }
 
-// without returns the parts of ranges that others do not cover. ranges must be sorted and disjoint.
+// without returns those parts of ranges that no range in others covers. ranges must be sorted and
+// disjoint.
 func without(ranges, others []Range) []Range {
 	others = slices.Clone(others)
 	slices.SortFunc(others, func(a, b Range) int { return cmp.Compare(a.From, b.From) })

@@ -31,8 +31,9 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	mask := uint64(1)<<width - 1
 	w := uint(width)
 	var at uint
-	// Eight values take w bytes, so every group of eight begins with a new byte. If the values are
-	// narrow, four of them fit into a word, and no group needs the result of the previous group.
+	// Eight values of w bits take w bytes, so every group of eight values begins with a new byte.
+	// If the values are so narrow that four of them fit into a 64-bit word, this loop packs a group
+	// at a time, and no group waits for the result of the previous group.
 	for ; w <= packLimit/4 && len(values) >= 8; values = values[8:] {
 		v := values[:8:8]
 		w := w & 63
@@ -47,8 +48,8 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	}
 	var word uint64
 	var used uint
-	// Each round must wait for the word of the previous round. Therefore this loop adds two values
-	// to the word in each round, which halves the number of rounds.
+	// Each round of this loop needs the word that the previous round leaves, so it must wait for
+	// it. Adding two values in each round halves the number of rounds.
 	for ; w <= packLimit/2 && len(values) >= 2; values = values[2:] {
 		v := values[:2:2]
 		word |= ((v[0]-base)&mask | (v[1]-base)&mask<<(w&63)) << (used & 63)

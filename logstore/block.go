@@ -13,8 +13,8 @@ const (
 	// MaxRows is the largest number of rows in a block.
 	MaxRows = 1 << 16
 
-	// BlockOverhead is by how many bytes a block may be longer than its rows, in which each word
-	// has 8 bytes.
+	// BlockOverhead is the largest number of bytes by which a block may be longer than its
+	// uncompressed rows, which take 8 bytes for each word.
 	BlockOverhead = blockHeaderSize
 
 	// maxShard is the highest shard number.
@@ -24,8 +24,8 @@ const (
 // Incarnation identifies one ring: one open of a channel by one process. It is random.
 type Incarnation [16]byte
 
-// Block contains consecutive rows of one kind. Exactly one of the slices from Events on has
-// elements; it determines the kind.
+// Block contains consecutive rows of one kind. Of the slices (the field Events and the fields after
+// it), exactly one has elements: it determines the kind of the rows.
 type Block struct {
 	Incarnation Incarnation
 	Shard       int    // shard of the ring; 0 for kinds that do not come from a ring

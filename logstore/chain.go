@@ -148,7 +148,8 @@ func between(a, b link) []Break {
 		}
 		return nil
 	case b.known && b.header.Part > a.Number:
-		// The log moved away, and came back with a segment that begins a part.
+		// The log moved to another directory, and came back with a segment that begins a new part:
+		// see Header.Part.
 		var breaks []Break
 		if a.then != Moved && a.then != Ended && (!a.known || a.header.version > 1) {
 			breaks = append(breaks, Break{From: next, To: next + 1, More: true})

@@ -40,8 +40,8 @@ func TestSizeStaysNearEntropy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			blocks := 16
 			if strings.HasPrefix(name, "loop/") {
-				// There is no formula for the entropy of these records. It is estimated from the
-				// records themselves, and the bar applies to ten million of them.
+				// No formula gives the entropy of these records, so the test estimates it from the
+				// records themselves. The requirement is about ten million records.
 				blocks = 153 // blocks of 65,536 records: more than ten million records
 				if testing.Short() || seed.Share() > 1 {
 					blocks = 16

@@ -25,7 +25,7 @@ const (
 	columnDelta  = 1 // the first value, then differences in units of a quantum
 	columnFrames = 2 // the smallest value of every 64, and each value's distance from it
 	columnMerged = 3 // each value's source, and its distance from that source's previous value
-	// the smallest value of every 64, and the order in which it and the next 63 numbers occur
+	// for each 64 values: the smallest, and the order in which it and the next 63 numbers occur
 	columnShuffled = 4
 )
 
@@ -60,7 +60,8 @@ const (
 	// sampleSize is the number of values from which the encoder chooses a column's shape.
 	sampleSize = 512
 
-	// exceptionDepth is the largest number of levels of exceptions within exceptions.
+	// The exceptions of a column are coded like the column's numbers, so they can have exceptions
+	// of their own. exceptionDepth is the largest number of such levels.
 	exceptionDepth = 3
 )
 
@@ -315,7 +316,8 @@ func (e *columnEncoder) frames(values []uint64, phase int) (bases, rest []uint64
 	return e.bases, rest
 }
 
-// appendBases appends the bases of frames, as a column of its own.
+// appendBases appends the base (the smallest value) of each frame. The bases form a column of their
+// own.
 func (e *columnEncoder) appendBases(dst []byte, bases []uint64) []byte {
 	d, _, _ := e.deltas(columnView{words: bases, width: 1, rows: len(bases)}, 1)
 	return e.appendDeltas(dst, bases[0], 1, d)

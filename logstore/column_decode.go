@@ -175,8 +175,9 @@ func (d *columnDecoder) merged(to columnView, src []byte) ([]byte, error) {
 	return src, nil
 }
 
-// numbers decodes len(values) numbers from the front of src, at least one. It returns the bytes
-// after these numbers. depth is 0 for the numbers of a column: see appendNumbers.
+// The method numbers fills values, which must not be empty, with numbers that it decodes from the
+// front of src. It returns the bytes after these numbers. depth is 0 for the numbers of a column:
+// see appendNumbers.
 func (d *columnDecoder) numbers(values []uint64, src []byte, depth int) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, columnError("no coding of numbers")

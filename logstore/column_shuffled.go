@@ -9,9 +9,10 @@ import (
 // after i values, only frameLength - i possible values are left. The next value takes only as many
 // bits as are needed to choose among them: 5 bits on average in a whole frame. Encoder and decoder
 // keep the possible values in a list, as in the shuffle of Fisher and Yates. The value at place i+r
-// comes next, and the value at place i moves to place i+r. Only the number r is stored.
+// comes next, and the value at place i moves to place i+r. Only the number r, the choice, is
+// stored.
 
-// choiceEnds[i] is the number of bits that the first i numbers of a shuffled frame take.
+// choiceEnds[i] is the number of bits that the first i choices of a shuffled frame take.
 var choiceEnds = func() (ends [frameLength + 1]uint) {
 	for i := range frameLength {
 		ends[i+1] = ends[i] + uint(bits.Len(uint(frameLength-1-i)))
@@ -19,7 +20,8 @@ var choiceEnds = func() (ends [frameLength + 1]uint) {
 	return ends
 }()
 
-// inOrder is the list of a shuffled frame before its first value.
+// inOrder is the list of possible values before the first choice: all values of a shuffled frame,
+// in order.
 var inOrder = func() (list [frameLength]byte) {
 	for i := range list {
 		list[i] = byte(i)
@@ -27,7 +29,7 @@ var inOrder = func() (list [frameLength]byte) {
 	return list
 }()
 
-// shuffledSize returns the number of bytes of the choices of n values.
+// shuffledSize returns how many bytes the choices for n values take.
 func shuffledSize(n, phase int) int {
 	first := min(phase, n)
 	whole, last := (n-first)/frameLength, (n-first)%frameLength
@@ -54,7 +56,8 @@ func appendShuffled(dst []byte, rest []uint64, phase int) (out []byte, yes bool)
 		list, places := inOrder, inOrder
 		var bad uint64
 		for i := 0; i < len(frame); {
-			// The numbers of eight values have at most 48 bits, so they are added in one step.
+			// The choices for eight values have at most 48 bits together, so they are added in one
+			// step.
 			var eight uint64
 			first := choiceEnds[i]
 			for _, v := range frame[i:min(i+8, len(frame))] {
@@ -82,8 +85,8 @@ func appendShuffled(dst []byte, rest []uint64, phase int) (out []byte, yes bool)
 	return out[:start+size], true
 }
 
-// shuffled reads the choices of shuffled frames into values, as distances from the bases of the
-// frames. It returns the bytes after the choices.
+// shuffled decodes the choices of shuffled frames, and stores in values the distances from the
+// bases of the frames. It returns the bytes after the choices.
 func shuffled(values []uint64, phase int, src []byte) ([]byte, error) {
 	size := shuffledSize(len(values), phase)
 	if len(src) < size {

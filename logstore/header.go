@@ -65,7 +65,8 @@ type Place struct {
 	Next  uint64
 }
 
-// stampSlack_cycles follows from Stamp. The header contains it only for people who read the file.
+// stampSlack_cycles returns by how many cycles the stamps in the file may be early or late. The
+// field Stamp determines this number; the file contains it only for people who read the header.
 func (h *Header) stampSlack_cycles() uint64 { return h.Stamp.OrderingSlack_cycles() }
 
 const (
