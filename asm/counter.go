@@ -4,7 +4,8 @@ package asm
 // an event. It executes RDTSCP on amd64, ISB and CNTVCT_EL0 on arm64.
 func Counter() uint64
 
-// CounterUnordered reads the counter without ordering (RDTSC on amd64, CNTVCT_EL0 alone on arm64).
+// CounterUnordered reads the counter without waiting for earlier instructions. It executes RDTSC on
+// amd64, and only CNTVCT_EL0 on arm64.
 func CounterUnordered() uint64
 
 // EdgeOpen reads the counter before any later instruction starts.
