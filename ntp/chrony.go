@@ -37,8 +37,9 @@ const (
 
 	replyHeader   = 28
 	trackingBytes = 76
-	// Requests and replies have the same length. If requests were shorter, somebody could make the
-	// daemon send more bytes to a victim than he sends to the daemon.
+	// Requests and replies have the same length. If requests were shorter, somebody could send them
+	// in the name of a victim, and the daemon would send the victim more bytes than it had
+	// received.
 	packetBytes = replyHeader + trackingBytes
 )
 
@@ -153,8 +154,8 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 		}
 		return uint64(max(v, 0))
 	}
-	// An offset is rounded away from zero, and the other values up. So a bound may become wider,
-	// but never narrower.
+	// The offset is rounded away from zero, and the other values are rounded up. So a bound may
+	// become wider, but never narrower.
 	outward := func(v float64) float64 { return math.Copysign(math.Ceil(math.Abs(v)), v) }
 	c.Offset_ns = int64(number(40, 1e9, outward))
 	c.Frequency_ppt = int64(number(52, 1e6, math.Round))
@@ -187,8 +188,8 @@ func address(b []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// moment decodes a time of chrony's: seconds in two words, and nanoseconds. One value of the upper
-// word means that this word is unused.
+// moment decodes a time of chrony's: seconds in two words, and nanoseconds. The value 0x7fffffff of
+// the upper word means that only the lower word is used.
 func moment(high, low, nsec uint32) time.Time {
 	if high == 0x7fffffff {
 		high = 0 // the daemon's seconds have only 32 bits
