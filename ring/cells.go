@@ -69,9 +69,9 @@ func (all *FirstAndLast) add(one FirstAndLast) {
 	}
 }
 
-// load reads a cell while the program may be writing it. The program overwrites a record of f.last
-// only after f.count points to the other one. The method load returns false if f.count changed
-// during every attempt.
+// load reads a cell while the program may be writing it. f.last has places for two records, and
+// f.count tells which of them is the last record. The program writes only to the other place. The
+// method load returns false if f.count changed during every attempt.
 func (f *FirstLast) load() (got FirstAndLast, still bool) {
 	for range patience {
 		// At full speed the writer leaves a reader almost no time between two writes. So the count

@@ -17,8 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// childVariable names the environment variable that tells this test's binary which of the children
-// to run.
+// childVariable names the environment variable that tells this test's binary which function of the
+// map children to run.
 const childVariable = "RING_TEST_CHILD"
 
 // children are programs that tests run in processes of their own. Each takes a directory or a path
@@ -155,7 +155,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// A child is a running process of one of the children.
+// A child is a process that runs one of the functions in the map children.
 type child struct {
 	*exec.Cmd
 	said string // the line that it printed

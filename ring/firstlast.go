@@ -7,7 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// FirstLastCount is the offset of the count, which the hot path writes.
+// FirstLastCount is the offset of the field count in a FirstLast. The hot path of package handlers
+// writes this field.
 const FirstLastCount = unsafe.Offsetof(FirstLast{}.count)
 
 // Next returns the address of the place that the next record takes. The record after that takes the

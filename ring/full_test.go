@@ -36,8 +36,8 @@ func TestBlockWaitsASecondInAll(t *testing.T) {
 	if c.now != time.Second {
 		t.Errorf("waited for another %v after the drainer was given up", c.now-time.Second)
 	}
-	// The drainer moves the head again. Then there is room, and the next wait lasts one more
-	// second.
+	// The drainer moves the head again, which makes room for three records. When the ring is full
+	// again, the program waits for another second.
 	setHead(p, 0, 3)
 	for i := range 3 {
 		if !put(s, 4, 0) {

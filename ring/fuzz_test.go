@@ -53,8 +53,9 @@ func images(t testing.TB) [][]byte {
 	return all
 }
 
-// FuzzReader changes words of a ring file as a hostile program may, and corrects the checksum.
-// Either Open refuses the file with a reason, or Reader's methods keep their promises.
+// FuzzReader changes words of a ring file as a hostile program may, and corrects the checksum. Then
+// either Open refuses the file with one of its documented errors, or everything that the methods of
+// Reader return is valid: see readAll.
 func FuzzReader(f *testing.F) {
 	all := images(f)
 	// A mutation has ten bytes: two for the index of the word, and eight for its new value.

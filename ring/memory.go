@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keptInMemory reports whether the pages of f's file system can only be in memory.
+// keptInMemory reports whether f is in a file system that keeps its files only in memory: tmpfs or
+// ramfs.
 func keptInMemory(f *os.File) bool {
 	var s unix.Statfs_t
 	return unix.Fstatfs(int(f.Fd()), &s) == nil &&

@@ -11,9 +11,10 @@ import (
 
 // This file is a machine with weakly ordered memory, as section Order of FORMAT.md describes it.
 // Each thread is a short program. The machine performs the accesses of a thread in any order that
-// FORMAT.md allows, and the accesses of several threads in any interleaving. It knows no order that
-// comes from branches, because FORMAT.md does not use it. Like arm64 and x86, it makes a store
-// visible to all other threads at once. order_contract_test.go has the programs.
+// FORMAT.md allows, and the accesses of several threads in any interleaving. It assumes no order
+// because of a branch, because FORMAT.md relies on none. The words look, publish and fence mean
+// what FORMAT.md says. Like arm64 and x86, the machine makes a store visible to all other threads
+// at once. order_contract_test.go has the programs.
 //
 // A program has one access or fence on each line:
 //
@@ -286,9 +287,10 @@ func (e *exchange) programs() (programs [][]string) {
 var weaker = map[string]string{"look": "load", "await": "wait", "publish": "store", "fence": "",
 	"reserve": "take"}
 
-// weakenings calls f with each version of the programs in which one rule of one thread has lost its
-// order. Lines that differ only in numbers follow the same rule. needed is false if the program
-// marks the operation with "?".
+// weakenings makes the versions of the programs in which one operation of one thread has lost its
+// order (see weaker), and calls f with each version. Lines that differ only in their numbers are
+// one operation: all of them lose their order together. needed is false if the program marks the
+// operation with "?".
 func (e *exchange) weakenings(f func(rule string, needed bool, programs [][]string)) {
 	numbers := regexp.MustCompile("[0-9]+")
 	rule := func(line string) string { return numbers.ReplaceAllString(line, "") }

@@ -257,8 +257,9 @@ func TestManyWritersInAndOut(t *testing.T) {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(w, 0))
 			for i := range uint64(each) {
-				// The counter is the writer's own count, because goroutines change cores at any
-				// time.
+				// The record's counter is the writer's own count, so that the reader can check it.
+				// A reading of the CPU's counter would not do, because goroutines change cores at
+				// any time.
 				if !putMany(&p.Shards[rng.IntN(shards)], i, w<<32|i) {
 					t.Error("dropped while the drainer moves")
 				}
@@ -451,7 +452,8 @@ func TestFirstLastOfManyShards(t *testing.T) {
 	}
 }
 
-// At full speed a writer leaves a reader only the time between two instructions.
+// A reader reads the cell of first-last while a writer writes to it without a pause. What it
+// returns is always the content at one moment.
 func TestFirstLastUnderAWriter(t *testing.T) {
 	p := newRing(t)
 	r, cell := look(t, p.Path), p.Shards[0].FirstLast()

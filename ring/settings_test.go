@@ -216,7 +216,8 @@ func TestSettingsUnderAChanger(t *testing.T) {
 	changer.Wait()
 }
 
-// A change of settings that alternates between two slots leaves a reader the least possible time.
+// Settings change without a pause, and each change uses the other one of two slots. So each slot is
+// overwritten as soon as possible, but a reader never sees a mixture of two settings.
 func TestSettingsAreNeverMixed(t *testing.T) {
 	p := newRing(t)
 	control := &p.header.control

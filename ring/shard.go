@@ -55,8 +55,8 @@ const TailFromWord = int(unsafe.Offsetof(producerLine{}.tail)) -
 	int(unsafe.Offsetof(producerLine{}.word))
 
 // Window returns the memory for the next records: from next up to, but not including, end. There is
-// certainly room for these records, and they do not wrap. Only the one writer of the ring may call
-// Window.
+// certainly room for these records, and they lie side by side in memory. Only the one writer of the
+// ring may call Window.
 func (s *Shard) Window() (next, end uintptr) {
 	tail := *s.Tail
 	at := tail & s.Mask
@@ -231,11 +231,12 @@ func (s *Shard) ask() {
 	atomic.AddUint64(&s.page.producer.asked, 1)
 }
 
-// Counter returns the counting handler's cell for one writer, or for many with locked operations.
+// Counter returns the address of the cell in which the counting handler counts. If the ring has
+// many writers, they must use locked operations on this cell.
 func (s *Shard) Counter() *uint64 { return &s.page.cells.counter }
 
-// CounterAlone returns the counting handler's cell for writers that use it one at a time. They need
-// no locked operation.
+// CounterAlone returns the address of another cell in which the counting handler counts. Only one
+// writer at a time may use it, so writers need no locked operation.
 func (s *Shard) CounterAlone() *uint64 { return &s.page.cells.counterAlone }
 
 // FirstLast returns the cell of the first-last handler.
