@@ -121,8 +121,9 @@ func TestManyRingsAreSetAside(t *testing.T) {
 	}
 }
 
-// Processes in two containers can have the same process id, and the drainer distinguishes them.
-// Here one of them is this process, and the first ring names the other.
+// Processes in two containers can have the same process id, and the drainer distinguishes them. In
+// this test, one of the two is this process. The other one does not exist, but the first ring names
+// it.
 func TestProcessesOfTwoNamespaces(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 1})
 	other := r.open("a/other", handlers.Options{})

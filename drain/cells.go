@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cells writes the results of the handlers counter and first-last: samples that are due, or the
-// present values in the ring's cells.
+// cells writes the results of the handlers counter and first-last to the log: samples that are due,
+// or the present values in the ring's cells.
 func (s *source) cells(w *worker, now phase) error {
 	final := now != live
 	counting := s.settings.Kind == channel.Counter && now != dead
@@ -43,8 +43,8 @@ func (s *source) cells(w *worker, now phase) error {
 	return nil
 }
 
-// takeSamples writes the sampler's samples if they are old enough, if they are enough for a block,
-// or if all is true.
+// takeSamples writes the waiting samples of a ring to the log if they are old enough, if there are
+// enough of them for a block, or if the argument all is true.
 func (s *source) takeSamples(w *worker, all bool) error {
 	rows, since := s.d.sampler.taken(s)
 	if len(rows) == 0 || !all && w.now-since < s.hold() && len(rows) < samplesKept/2 {

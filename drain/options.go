@@ -53,7 +53,8 @@ type Options struct {
 	Epoch func() string
 
 	// Place says where a process runs, such as "pod shop/cart-1", for the headers of logs. The
-	// arguments are what the program wrote into its ring. Nil: nothing is known about that.
+	// arguments are what the program wrote into its ring. nil: the headers do not say where
+	// processes run.
 	Place func(pidNamespace uint64, processID int) string
 
 	// Quantum_cycles and the fields after it describe the node's counter, for the headers of logs.
@@ -95,7 +96,7 @@ type Options struct {
 	Asked func()
 
 	// Fault is called at each FaultPoint. Tests use it to check what a drainer leaves if it dies
-	// there. nil costs nothing.
+	// there. nil: nothing is called.
 	Fault func(FaultPoint)
 }
 
@@ -139,10 +140,10 @@ const (
 	partAge = 10 * time.Second
 
 	// Each time that a worker looks at a ring, it takes at most lookRecords records. If many rings
-	// have more records than that, the worker takes fewer from each, but may take leastRecords.
-	// These limits count at least blockRecords records for each block. So no ring keeps a worker
-	// busy for more than some milliseconds, however many records it contains, and the worker's
-	// other rings do not wait long.
+	// have more records than that, the limit for each is lower, but not below leastRecords. A block
+	// of fewer than blockRecords records counts as blockRecords records here, because a short block
+	// takes time, too. So no ring keeps a worker busy for more than some milliseconds, however many
+	// records it contains, and the worker's other rings do not wait long.
 	lookRecords  = 2 * logstore.MaxRows
 	leastRecords = 1 << 13
 	blockRecords = 1 << 9

@@ -52,7 +52,8 @@ func (d *Drainer) runScans() {
 	}
 	watch()
 	defer func() { unwatch() }()
-	// These are the earliest times of the next reading and of the next search.
+	// Before readAt the drainer does not read the directory again, and before lookAt it does not
+	// search for new rings again.
 	var readAt, lookAt time.Duration
 	timed := func(do func()) (again time.Duration) {
 		begin := d.now()
