@@ -104,7 +104,7 @@ type Channel struct {
 	keeps bool
 	shard *ring.Shard // the first shard
 
-	// With many writers, none of them writes to this line either.
+	// If there are many writers, none of them writes to this cache line, either.
 	counter *uint64         // the counting handler's cell
 	cell    *ring.FirstLast // the first-last handler's cell
 	// With many writers, each processor whose number is below processors has the shard of that
@@ -146,7 +146,7 @@ const (
 // An empty window sends the log call to other code.
 type window struct{ next, end uintptr }
 
-// A writer constant says how a channel writes a record.
+// These constants say how a channel writes a record: see Channel.writer.
 const (
 	writerOrdered   = 0 // one writer, RDTSCP
 	writerUnordered = 1 // one writer, RDTSC

@@ -20,8 +20,8 @@ import (
 
 func init() { programs["load"] = loadProgram }
 
-// The load program's writers log at full speed. Each counts its calls that have returned in a
-// mapped file, which outlives the program.
+// The load program's writers log at full speed. Each writer counts those of its calls that have
+// returned. The count is in a mapped file, which outlives the program.
 const (
 	loadDirectory = "LOAD_DIRECTORY"
 	loadPolicy    = "LOAD_POLICY"
@@ -67,8 +67,8 @@ func loadProgram() error {
 }
 
 // However a program is killed, every event whose call had returned is in the log once and in order,
-// or is counted as dropped. Each writer may add at most one more event, from the call that was
-// running.
+// or is counted as dropped. For each writer, the log may also contain the event of the one call
+// that was running.
 func TestKillAtRandomInstants(t *testing.T) { killAtRandomInstants(t, 8) }
 
 func TestBarKillAtRandomInstants(t *testing.T) {

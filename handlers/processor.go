@@ -9,7 +9,8 @@ import (
 // The Go runtime runs goroutines on GOMAXPROCS processors. A goroutine that is pinned to its
 // processor is the only one that runs there. So if each processor has a shard of its own, a writer
 // that is pinned needs no locked operation to reserve a place. The pools of package sync work in
-// the same way. The runtime keeps these two functions for packages that link to them.
+// the same way. pin and unpin are functions of the runtime, which keeps them for packages that link
+// to them.
 //
 // Between pin and unpin a goroutine must neither wait nor allocate.
 

@@ -59,8 +59,8 @@ func stepGo(c *Channel, o *order) {
 	logGo(c, o.ID)
 }
 
-// logAside logs in another goroutine, and waits for its end. It is only for run, because a step
-// follows one thread.
+// logAside logs in another goroutine, and waits for its end. Use it only with the method run: the
+// method step follows only one thread.
 func logAside(c *Channel, o *order) {
 	var other sync.WaitGroup
 	other.Go(func() { c.Log(o.ID) })

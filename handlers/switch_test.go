@@ -69,8 +69,8 @@ func TestSwitchingUnderLoad(t *testing.T) {
 				}
 			}
 			if writer.many {
-				// From is a sequence number of one shard, and the writer may have used another
-				// shard.
+				// The entry's field From is a sequence number of one shard, but the writer may have
+				// used another shard.
 				return
 			}
 			if err := obeys(d, d.got[0]); err != nil {
