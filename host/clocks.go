@@ -13,8 +13,8 @@ type Clocks struct {
 	Boottime_ns  func() (int64, error) // CLOCK_BOOTTIME
 }
 
-// bracketTries is the number of tries of Bracket. It is so large that interrupts hardly disturb all
-// of them.
+// bracketTries is the number of tries of Bracket. It is so large that interrupts hardly ever
+// disturb all of them.
 const bracketTries = 16
 
 // Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter. It returns the narrowest

@@ -19,8 +19,8 @@ type clocksource struct {
 // Linux (drivers/clocksource, arch/x86/kernel). Each step_ns includes 1 ns, to which the kernel
 // rounds down.
 var clocksources = map[string]clocksource{
-	// These are the counter itself. The step in which it moves is no part of step_ns, because the
-	// quantum covers it.
+	// With these, the kernel reads the counter itself. step_ns does not include the step in which
+	// the counter moves, because the quantum (type Quantum) covers that step.
 	"tsc":              {1, true},
 	"arch_sys_counter": {1, true},
 
@@ -56,9 +56,10 @@ func FromCounter(name string) bool { return clocksources[name].counter }
 
 // StampStep returns a function that returns how much later than a kernel's stamp the true time may
 // be. If the kernel's stamps prove nothing, the returned function returns an error that explains
-// why. It looks at the machine in each call, because somebody may choose another clocksource or
-// bring cores online while programs run. Any core that is online may handle a network interrupt and
-// take the stamp. So the argument proven, which is Slack.Cores, must contain all these cores.
+// why. The returned function examines the machine in each call, because somebody may choose another
+// clocksource or bring cores online while programs run. Any core that is online may handle a
+// network interrupt and take the stamp. So the argument proven, which is Slack.Cores, must contain
+// all these cores.
 func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 	release, _ := readText(root, "proc/sys/kernel/osrelease")
 	never := checkRelease(release)

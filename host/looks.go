@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A look is joined only if it is less than about muchWider times as wide as the narrowest look. A
-// wider look says little about the offset, because one of the two cores did not run for a part of
-// the exchange.
+// The method joined uses only looks (see the type) that are less than about muchWider times as wide
+// as the narrowest look. A wider look says little about the offset, because one of the two cores
+// did not run for a part of the exchange.
 const muchWider = 4
 
 // looks contains the measurements of the offset between two cores' counters, in the order in which

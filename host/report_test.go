@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The time in which the slack is measured also shows the counter's rate, so nobody waits for it
-// again.
+// While Examine measures the slack, it also observes the counter's rate. So it then waits only for
+// the rest of the time that measuring the rate needs.
 func TestExamineWaitsOnlyForTheRest(t *testing.T) {
 	for slack, want := range map[time.Duration]time.Duration{
 		30 * time.Millisecond: 170 * time.Millisecond, time.Second: 100 * time.Millisecond,

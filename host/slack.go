@@ -64,8 +64,8 @@ type Slack struct {
 	Handovers int  `json:"handovers"`
 }
 
-// mostSlack_cycles is the largest slack that package tscratio accepts. It takes some 200 µs at 5
-// GHz, and longer on slower counters. The counters of real cores disagree by far less. If a
+// mostSlack_cycles is the largest slack that package tscratio accepts. So many cycles take some 200
+// µs at 5 GHz, and longer on slower counters. The counters of real cores disagree by far less. If a
 // measured slack is larger, one of the two cores did not run during the hand-overs.
 const mostSlack_cycles = 1 << 20
 
@@ -82,8 +82,8 @@ const exchangeRounds = 2000
 // measuring ends.
 const patienceLooks = 256
 
-// mostBudgets limits how many budgets a measurement may use. It needs more than one on a busy
-// machine, where two virtual cores seldom run at the same time. MeasureSlack does not give up
+// mostBudgets limits how many budgets a measurement may use. A measurement needs more than one on a
+// busy machine, where two virtual cores seldom run at the same time. MeasureSlack does not give up
 // earlier, because a node with a core that was not measured cannot be used.
 const mostBudgets = 10
 

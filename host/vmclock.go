@@ -27,9 +27,9 @@ const (
 	vmClockMagic = 0x4b4c4356 // "VCLK"
 	vmClockSize  = 0x70
 
-	// The specification and Linux disagree on the flag that says that there is a generation. Either
-	// is believed. A page without a generation has, in the place of the generation, a value that
-	// does not change.
+	// The specification and Linux disagree on the flag that says that there is a generation. This
+	// package accepts either flag. A page without a generation has, in the place of the generation,
+	// a value that does not change.
 	vmClockHasGeneration      = 1 << 7
 	vmClockHasGenerationLinux = 1 << 8
 )
