@@ -53,7 +53,7 @@ func (d *Directory) unrelated(related [][2]string, named map[string]bool) (missi
 	return missing
 }
 
-// apart returns the nodes from which no relations lead to most others.
+// apart returns the nodes outside the largest group of nodes that chains of relations connect.
 func (d *Directory) apart(related [][2]string) (missing []Missing) {
 	group := map[string]string{} // by node: another node of its group, on the way to the last one
 	of := func(node string) string {

@@ -16,8 +16,8 @@ type Traffic struct {
 }
 
 const (
-	// maxTrafficEvents is how many events of a run Traffic reads, divided among its nodes.
-	// minTrafficEvents is the least for each node.
+	// Traffic reads at most maxTrafficEvents events of a run, the same number from each node. If
+	// that number is less than minTrafficEvents, Traffic reads minTrafficEvents from each node.
 	maxTrafficEvents = 50_000_000
 	minTrafficEvents = 10_000
 
@@ -39,7 +39,8 @@ func (d *Directory) Traffic() []Traffic {
 	share := max(minTrafficEvents, maxTrafficEvents/max(1, len(logs)))
 	for i, l := range logs[:min(len(logs), 1<<16)] {
 		for _, segment := range l.Segments {
-			// Each segment counts, because each ring of the node has segments of its own.
+			// Divide the node's share among all its segments, because each ring of the node has
+			// segments of its own.
 			t.read(segment.Path, uint16(i), share/len(l.Segments))
 		}
 	}

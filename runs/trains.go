@@ -166,7 +166,8 @@ func (d *Draft) Gathered() (pairs, trains int) {
 	return len(d.gathered.pairs), d.gathered.trains
 }
 
-// Cut is how many bytes of trains Resume cut off, because the process that wrote them was killed.
+// Cut returns how many bytes of trains Resume cut off, because the process that wrote them was
+// killed.
 func (d *Draft) Cut() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
