@@ -14,8 +14,8 @@ var ErrNoCapture = errors.New("no capture")
 // blackbox/capture.
 type Capture interface {
 	Counts() CaptureCounts
-	// Flush moves what was seen until now into the ring. A reader of what comes later needs none of
-	// the earlier records.
+	// Flush moves what was seen until now into the ring. Records that are written after Flush can
+	// be understood without the earlier ones.
 	Flush()
 	Close() error
 }

@@ -28,9 +28,9 @@ const (
 	// collectWidth is how many nodes' logs an agent fetches at the same time.
 	collectWidth = 4
 
-	// The agent stops looking for work when no node has offered logs for this time. If another
-	// collector dies after it has taken logs, its lease of these logs may end only after this agent
-	// has stopped. Then the server itself fetches these logs.
+	// The agent stops looking for work when no node has offered logs for the time collectQuiet. If
+	// another collector dies after it has taken logs, its lease of these logs may end only after
+	// this agent has stopped. Then the server itself fetches these logs.
 	collectQuiet = 2 * time.Second
 	collectPause = time.Second // after looking in vain
 

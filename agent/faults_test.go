@@ -66,9 +66,9 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// However an agent ends, a program with policy block waits for one second in total. Package ring
-// tests that the second is exact, with a clock of its own. Here a busy machine may prolong a wait,
-// so one of several attempts must be within the limit.
+// However an agent ends, a program with policy block waits for one second in total. The tests of
+// package ring use a simulated clock and check that it is exactly a second. Here a busy machine may
+// prolong a wait, so it is enough that one of several attempts is within the limit.
 func TestProgramsWaitASecondInAll(t *testing.T) {
 	const limit = 1900 * time.Millisecond // less than two waits take
 	drains := func(s *scene) func() bool {

@@ -150,7 +150,7 @@ func (m metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// chronyBound describes the only figure of the node that may be missing.
+// chronyBound describes chrony's bound, the only one of nodeMetrics that an answer may lack.
 var chronyBound = nodeMetrics[len(nodeMetrics)-1].desc
 
 func (a *Agent) registry() *prometheus.Registry {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files are what the kernel and Kubernetes write about processes.
+// The files in this test have the same form as those that the kernel and Kubernetes write about
+// processes.
 func TestPlaces(t *testing.T) {
 	const (
 		id  = "3fca5e1d0f8c4b7a9e6d2c1b0a99887766554433221100ffeeddccbbaa998877"
@@ -56,7 +57,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// A program in a container knows its number there, and the agent finds it by the namespace.
+// A program in a container knows only the process id that it has there. The agent finds the process
+// by this id and the PID namespace.
 func TestPlaceOfAProcessInAnotherNamespace(t *testing.T) {
 	p := newPlaces(t.TempDir())
 	write(t, filepath.Join(p.proc, "self/ns/pid"), "")
