@@ -151,7 +151,8 @@ func (s Stamp) String() string {
 	return stampNames[s]
 }
 
-// OrderingSlack_cycles returns the largest time by which a stamp of this kind may be early or late.
+// OrderingSlack_cycles returns the largest number of cycles by which a stamp of this kind may be
+// early or late.
 func (s Stamp) OrderingSlack_cycles() uint64 {
 	if s == Unordered {
 		return UnorderedSlack_cycles

@@ -28,7 +28,8 @@ func MatchFact(pattern, fact string) bool {
 // FactChannel is the beginning of a fact that names a channel that a program has open.
 const FactChannel = "channel="
 
-// CheckPattern returns an error if no channel's name can match a pattern, because of a character.
+// CheckPattern returns an error if a pattern contains a character that no channel's name can
+// contain. Such a pattern matches no channel.
 func CheckPattern(pattern string) error {
 	if i := strings.IndexFunc(pattern, notInPattern); i >= 0 {
 		return fmt.Errorf("channel %q: no channel's name has %q: use letters, digits, '-', '_', "+

@@ -7,8 +7,8 @@ import "math/bits"
 // same tuples. If nodes choose different k, all of them have the ids with a depth of at least the
 // greatest of these k.
 func SampleDepth(id uint64) int {
-	// This is the finalizer of MurmurHash3: programs count their ids upwards, and every bit of the
-	// result depends on every bit of the id.
+	// Programs count their ids upwards, so the bits of ids are far from random. This is the
+	// finalizer of MurmurHash3: every bit of its result depends on every bit of the id.
 	id ^= id >> 33
 	id *= 0xff51afd7ed558ccd
 	id ^= id >> 33
