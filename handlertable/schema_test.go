@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Editors explain the keys of a table by its schema. The schema has the keys that Parse reads,
-// which the error for an unknown key lists, and the handlers that Parse knows.
+// Editors use the schema to explain the keys of a table. The schema must have the handlers that
+// Parse knows, and the keys that Parse reads. The error for an unknown key lists these keys.
 func TestSchema(t *testing.T) {
 	text, err := os.ReadFile("../packaging/schemas/handlers.json")
 	if err != nil {

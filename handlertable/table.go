@@ -40,7 +40,7 @@ func (t *Table) For(node string, name channel.Name) (rule Rule, ok bool) {
 	return Rule{}, false
 }
 
-// rule returns the place of the rule for a channel, or -1.
+// rule returns the index of the rule for a channel, or -1 if no rule matches.
 func (t *Table) rule(node string, name channel.Name) int {
 	if t == nil {
 		return -1
@@ -51,7 +51,7 @@ func (t *Table) rule(node string, name channel.Name) int {
 	})
 }
 
-// Matched returns, for each rule, how many of a node's channels get the rule.
+// Matched returns, for each rule, to how many of a node's channels the rule applies.
 func (t *Table) Matched(node string, channels []channel.Name) []int {
 	matched := make([]int, len(t.Rules))
 	for _, name := range channels {
