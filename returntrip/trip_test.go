@@ -204,8 +204,8 @@ func TestBadNetwork(t *testing.T) {
 		r.End.Log(id)
 	}
 	carry(r.endPort, r.startPort, "source#0/ret-acknowledged")
-	// carry delivers an altered packet last. So when all altered packets are counted, all other
-	// packets were handled before.
+	// carry delivers an altered copy of each packet after the packet itself. So when all altered
+	// packets are counted, all other packets were handled before.
 	for r.Start.Counts().Foreign < tuples {
 		runtime.Gosched()
 	}
