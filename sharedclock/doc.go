@@ -2,20 +2,20 @@
 // of them becomes a further constraint on the relation of their counters (minrtt.SharedClock).
 //
 //	Open        opens a source by its name
-//	OpenStamps  opens the clock by which a network interface stamps packets: no shared clock, but
-//	            a PTP clock, too (minrtt.HardwareClock)
+//	OpenStamps  opens the clock by which a network interface stamps packets. This is a PTP clock,
+//	            too, but it need not be shared (minrtt.HardwareClock)
 //
 // These are the sources, and what each assumes. No source is used unless an operator names it: the
 // package can read a clock, but it cannot prove that another machine reads the same one.
 //
-//	/dev/ptpN      A PTP clock of the kernel. Behind ptp_kvm, and behind the PTP clocks of
-//	               Hyper-V and VMware, is the host's clock: guests of one host share it. Behind
-//	               others is a network interface. Its virtual functions share the clock. Other
-//	               interfaces share it only if something disciplines both clocks, within an
-//	               error that the operator must state. PTP_SYS_OFFSET_PRECISE and
-//	               PTP_SYS_OFFSET_EXTENDED narrow the moment of a reading. They assume that
-//	               the kernel pairs the two clocks correctly. A pairing that lies outside
-//	               of the call is not used.
+//	/dev/ptpN      A PTP clock of the kernel. ptp_kvm and the PTP clocks of Hyper-V and VMware
+//	               show the host's clock, which all guests of the host share. Any other PTP clock
+//	               belongs to a network interface, and the interface's virtual functions share
+//	               it. The clocks of two interfaces count as one clock only if something
+//	               disciplines both, within an error that the operator must state.
+//	               PTP_SYS_OFFSET_PRECISE and PTP_SYS_OFFSET_EXTENDED narrow the moment of a
+//	               reading. They assume that the kernel pairs the clock correctly with
+//	               CLOCK_REALTIME. A pairing that lies outside of the call is not used.
 //	/dev/vmclockN  The page of a hypervisor that states UTC as a function of the counter. It
 //	               assumes that the hypervisor keeps the page true, within the largest error that
 //	               the page states or that the operator states.

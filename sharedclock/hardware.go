@@ -12,14 +12,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// DefaultStampError is the error of a stamp that Stamps states if an operator does not: some steps
-// of the clock of a common interface.
+// DefaultStampError is the error that is assumed for a stamp if the operator states none: a few
+// steps of the clock of a common network interface.
 const DefaultStampError = 100 * time.Nanosecond
 
 // StampSettings are what an operator states about the stamps of a network interface.
 type StampSettings struct {
-	// Error is how much too late the stamp of a packet that leaves may be, and how much too early
-	// the stamp of a packet that arrives.
+	// Error is a limit: the stamp of a packet that leaves may be too late by at most Error, and the
+	// stamp of a packet that arrives may be too early by at most Error.
 	Error time.Duration
 
 	// Wander_ppm is the largest difference between the rate of the interface's clock and its mean

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// Whatever the driver offers, the interface's clock had its value between the two values of
-// CLOCK_REALTIME.
+// Whatever ways of reading the driver offers, the interface's clock showed the value that was read
+// at a moment between the two values of CLOCK_REALTIME.
 func TestStampClockHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	for range 1000 {
@@ -42,8 +42,8 @@ func TestStampClockHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// The answers are those of ETHTOOL_GET_TS_INFO (linux/ethtool.h) and SIOCGHWTSTAMP
-// (linux/net_tstamp.h), byte for byte.
+// The answers in this test have the bytes that the kernel returns for ETHTOOL_GET_TS_INFO
+// (linux/ethtool.h) and SIOCGHWTSTAMP (linux/net_tstamp.h).
 func TestWhatAnInterfaceOffers(t *testing.T) {
 	const (
 		igb      = "41000000" + "7f000000" + "00000000" + "03000000" + zeros + "03000000" + zeros

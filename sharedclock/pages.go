@@ -114,7 +114,7 @@ func openPage(name string) (page vmPage, err error) {
 }
 
 // mapped finds the kernel's mapping of clock pages in a list of a process's mappings. Kernels since
-// 6.13 name it.
+// 6.13 give this mapping a name.
 func mapped(maps string) (uintptr, error) {
 	for line := range strings.Lines(maps) {
 		if !strings.HasSuffix(strings.TrimSpace(line), "[vvar_vclock]") {

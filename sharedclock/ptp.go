@@ -54,7 +54,7 @@ func newPHC(d device) *phc {
 }
 
 // read reads the clock. If the kernel pairs the clock with CLOCK_REALTIME, the moment of the
-// reading is known more exactly than to within the call.
+// reading is known more exactly: it lies in an interval that is shorter than the call.
 func (p *phc) read(clock *minrtt.Clock) (r reading, ok bool) {
 	r.step_ns = 1 // the clock's readings are rounded down to whole ns
 	at := clock.Around(func() (lo_ns, hi_ns int64, paired bool) {

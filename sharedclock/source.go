@@ -17,7 +17,7 @@ var ErrSource = errors.New("clock cannot be used")
 type Source struct {
 	name string
 
-	// step_ns is the largest step that a reading may have.
+	// step_ns limits reading.step_ns: a reading with a larger step is not used.
 	step_ns uint32
 
 	read  func(clock *minrtt.Clock) (reading, bool)

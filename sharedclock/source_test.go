@@ -93,8 +93,9 @@ func newMachine(r *rand.Rand) *machine {
 		rate: 0.92 + 0.16*r.Float64()}
 }
 
-// Whatever the driver offers, the counter had its value in the interval when the clock had the
-// value that was read. If the kernel pairs the clocks, the interval is narrower.
+// Whatever ways of reading the driver offers, the counter was in the interval of the reading when
+// the clock showed the value that was read. If the kernel pairs the clocks, the interval is
+// narrower.
 func TestReadingHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	widths := map[way]uint64{}
@@ -122,8 +123,8 @@ func TestReadingHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// A kernel that pairs wrongly, and a clock that is set meanwhile, make the reading wider, not
-// false.
+// If the kernel pairs the two clocks wrongly, or if somebody sets a clock during the reading, the
+// interval of the reading becomes wider, but it still contains the truth.
 func TestWrongPairingIsNotUsed(t *testing.T) {
 	r := seed.Random(t)
 	for _, w := range []way{precise, extended} {
@@ -155,7 +156,7 @@ func TestWrongPairingIsNotUsed(t *testing.T) {
 	}
 }
 
-// The answers were assembled by the layouts of linux/ptp_clock.h.
+// The answers in this test have the layouts of linux/ptp_clock.h.
 func TestAnswersOfTheKernel(t *testing.T) {
 	a := extendedAnswer{samples: 3}
 	for i, ns := range [][3]uint32{{100, 1000, 900}, {2000, 3000, 2100}, {4000, 5000, 4500}} {
@@ -318,8 +319,8 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 // Two nodes of this machine read one clock through UDP trains: a made clock and, if the machine has
-// one, the hypervisor's page. Both nodes have the machine's counter, so the truth is known: at a
-// meeting, both counters showed one value.
+// one, the hypervisor's page. Both nodes have the machine's counter, so the truth is known: at any
+// moment, the two counters show the same value.
 func TestNodesMeetOnOneClock(t *testing.T) {
 	// The made clock ticks every 16 cycles, like a clock of some ns.
 	made := &Source{name: "made", step_ns: 2, close: func() error { return nil },
