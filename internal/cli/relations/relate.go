@@ -48,7 +48,8 @@ into cycles of the other.
 HOST:PORT is the address at which a tsc-client takes commands (the key "command" of its
 configuration). Without keys, both nodes must be on this machine. With keys, they may be anywhere:
 --key is your own secret key, of role admin, and --node-key is the public key of both nodes. If the
-nodes have different keys, give --node-key twice, in the order of the nodes.
+nodes have different keys, give --node-key twice, in the order of the nodes. Without --node-key, the
+command does not read $CLOUDPROFILER_KEY.
 
 If a node stops answering, the measurement ends, and the error names the node. The result then rests
 on what was measured before. If a node's stamps cannot be true, or its answers are older than the
@@ -63,6 +64,9 @@ suspect, or parts are missing.`,
   cprof relate node1:7340 node2:7340 --key me.secret --node-key server.public --json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(flags.public) == 0 && !cmd.Flags().Changed("key") {
+				flags.key = "" // two nodes on this machine, while the variable is for a fleet
+			}
 			return relate(cmd.Context(), flags, args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -72,7 +76,8 @@ suspect, or parts are missing.`,
 	cmd.Flags().IntVar(&flags.exchanges, "exchanges", 5, "exchanges of a train, after its warm-up")
 	cmd.Flags().StringVarP(&flags.out, "output", "o", "",
 		"write the constraints to this `file`, which must not exist")
-	cmd.Flags().StringVar(&flags.key, "key", "", "your secret key `file`, of role admin")
+	cmd.Flags().StringVar(&flags.key, "key", os.Getenv("CLOUDPROFILER_KEY"),
+		"file of your secret key, of role admin; $CLOUDPROFILER_KEY")
 	cmd.Flags().StringArrayVar(&flags.public, "node-key", nil,
 		"the nodes' public key `file`; may be given twice")
 	cmd.Flags().Var(&flags.wander, "wander", "assume this `wander`, such as 0.2ppm or 50ppb "+

@@ -216,3 +216,23 @@ func TestRelateRefuses(t *testing.T) {
 		})
 	}
 }
+
+// The key in the environment counts if --node-key is given. Otherwise the nodes are asked without
+// keys.
+func TestRelateKeyFromEnvironment(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "me.secret")
+	t.Setenv("CLOUDPROFILER_KEY", missing)
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--node-key", "server.public"}, missing},
+		{nil, "without keys"},
+		{[]string{"--key", missing}, "give both"},
+	} {
+		args := append([]string{"relate", "192.0.2.1:1", "192.0.2.2:1"}, tc.args...)
+		if _, _, stderr := cprof(args...); !strings.Contains(stderr, tc.want) {
+			t.Errorf("%v: %s, want %q", tc.args, stderr, tc.want)
+		}
+	}
+}
