@@ -65,8 +65,8 @@ func openStamps(name string) (*Stamps, error) {
 	}
 	// For a bond, a VLAN or a bridge, the kernel does not say which clock stamped a packet.
 	if _, err := os.Stat(filepath.Join("/sys/class/net", name, "device")); err != nil {
-		return nil, fmt.Errorf("it is no network card, but made by software: "+
-			"name the card: %w", ErrSource)
+		return nil, fmt.Errorf("this interface is made by software: "+
+			"name the interface below it, which has a device: %w", ErrSource)
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

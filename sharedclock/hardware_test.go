@@ -56,11 +56,11 @@ func TestWhatAnInterfaceOffers(t *testing.T) {
 		off     = "00000000" + "00000000" + "00000000"
 	)
 	for name, test := range map[string]struct{ info, config, want string }{
-		"a card that stamps":            {igb, all, ""},
+		"an interface that stamps":      {igb, all, ""},
 		"one whose driver does not say": {igb, "", ""},
 		"one that stamps only PTP":      {igb, ptpOnly, "hwstamp_ctl -i eth0 -t 1 -r 1"},
 		"one that is off":               {igb, off, "hwstamp_ctl -i eth0 -t 1 -r 1"},
-		"a virtual card":                {virtio, "", "its driver takes none"},
+		"a virtual interface":           {virtio, "", "its driver takes none"},
 		"one without a clock":           {noPHC, all, "no PTP clock"},
 		"one that stamps what it gets":  {receives, all, "its driver takes none"},
 	} {
@@ -94,7 +94,7 @@ func decode(t *testing.T, text string, into any) {
 
 func TestStampsAreRefused(t *testing.T) {
 	for name, want := range map[string]string{
-		"no-such-card": "no such network interface", "lo": "made by software",
+		"nothere0": "no such network interface", "lo": "made by software",
 	} {
 		if s, err := OpenStamps(name); err == nil ||
 			!strings.Contains(err.Error(), `use hardware stamps of "`+name+`": `) ||
