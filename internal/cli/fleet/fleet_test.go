@@ -202,7 +202,7 @@ func TestRunOfAFleet(t *testing.T) {
 	f.want(command.Failed, "stop it first", "run", "start", "wednesday")
 	f.want(command.Answered, "open", "run", "status", "--json")
 	// Nodes that can only probe have no logs, so the run lacks nothing.
-	f.want(command.Answered, "run tuesday: complete, 1 pairs", "run", "stop")
+	f.want(command.Answered, "run tuesday: complete, 1 pair,", "run", "stop")
 	f.want(command.Answered, filepath.Join(f.runs, "tuesday")+"\n", "run", "status")
 	f.want(command.Answered, "complete", "run", "status")
 

@@ -380,7 +380,8 @@ func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
 		fmt.Fprintln(out, "there was no run since the server started: \"cprof run list\" lists "+
 			"the runs that it keeps")
 	} else {
-		measured := fmt.Sprintf(", %d pairs, %d trains", s.Pairs, s.Trains)
+		measured := fmt.Sprintf(", %s, %s", command.Plural(s.Pairs, "pair"),
+			command.Plural(s.Trains, "train"))
 		if s.Again {
 			measured = "" // the run was measured before, and is only collected now
 		}

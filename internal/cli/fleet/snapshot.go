@@ -53,8 +53,8 @@ Exit code 3: no flight recorder matches the pattern.`,
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d flight recorders, %s rows written\n",
-					s.Channels, command.Thousands(s.Records))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, %s rows written\n",
+					command.Plural(s.Channels, "flight recorder"), command.Thousands(s.Records))
 			}
 			if err == nil && s.Channels == 0 {
 				return fmt.Errorf("no channel on this node has policy overwrite%s (--fleet asks "+
@@ -95,8 +95,8 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 		case r.Error != "":
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %s\n", r.Node, command.Line(r.Error))
 		default:
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %d flight recorders, %s rows written\n",
-				r.Node, r.Channels, command.Thousands(r.Records))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%-20s %s, %s rows written\n", r.Node,
+				command.Plural(r.Channels, "flight recorder"), command.Thousands(r.Records))
 		}
 		if err != nil {
 			return err

@@ -79,7 +79,7 @@ numbers are marked because a connection broke or a malformed message came back.`
 		0, "limit of a sustained rate's 99th percentile; 0 is no limit")
 	cmd.Flags().DurationVar(&o.WarmUp, "warm-up", time.Second, "length of the start of each "+
 		"trial, which is not judged")
-	cmd.Flags().DurationVar(&o.Trial, "trial", 5*time.Second, "length of a trial after that")
+	cmd.Flags().DurationVar(&o.Trial, "trial", 5*time.Second, "length of a trial after its warm-up")
 	cmd.Flags().IntVar(&o.Confirm, "confirm", 3, "how often to try the found rate again; all of "+
 		"these trials must succeed, and more of them are surer")
 	cmd.Flags().StringVar((*string)(&o.Arrivals), "arrivals", string(generator.EvenArrivals),

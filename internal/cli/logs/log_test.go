@@ -286,7 +286,7 @@ func TestLogStatOfARun(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := logstore.Header{Node: node, NodeNumber: 1, Epoch: "e",
-			Channel:     channel.Name{Actor: "map", Point: "start"},
+			Channel:     channel.Name{Actor: "an-operator-with-a-long-name", Point: "start"},
 			Incarnation: logstore.Incarnation{1},
 			Settings:    channel.Settings{Kind: channel.Buffered}}
 		w, err := logstore.Create(nil,
@@ -301,9 +301,15 @@ func TestLogStatOfARun(t *testing.T) {
 		}
 	}
 	code, out, errs := cprof("log", "stat", run)
-	if code != 0 || strings.Count(out, "1,234") != 2 || !strings.Contains(out, "logs/a: map/") ||
-		!strings.Contains(out, "logs/b: map/") {
+	if code != 0 || strings.Count(out, "1,234") != 2 || !strings.Contains(out, "logs/a: an-op") ||
+		!strings.Contains(out, "logs/b: an-op") {
 		t.Errorf("%d %s%s", code, out, errs)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for _, line := range lines {
+		if len(line) != len(lines[0]) {
+			t.Errorf("columns do not stand below each other:\n%s", out)
+		}
 	}
 }
 

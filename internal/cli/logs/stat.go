@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -58,9 +59,13 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 		return err
 	}
 	encoder := json.NewEncoder(w)
+	width := 32
+	for _, l := range logs {
+		width = max(width, utf8.RuneCountInString(l.name))
+	}
 	if !asJSON {
-		fmt.Fprintf(w, "%-32s %-18s %6s %14s %14s %10s %10s %14s\n", "log", "handler", "files",
-			"bytes", "events", "dropped", "bytes/row", "cycles/event")
+		fmt.Fprintf(w, "%-*s %-18s %6s %14s %14s %10s %10s %14s\n", width, "log", "handler",
+			"files", "bytes", "events", "dropped", "bytes/row", "cycles/event")
 	}
 	bad := 0
 	for _, l := range logs {
@@ -74,8 +79,8 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 		if asJSON {
 			err = encoder.Encode(s)
 		} else {
-			_, err = fmt.Fprintf(w, "%-32s %-18s %6d %14s %14s %10d %10.2f %14.1f\n",
-				s.Log, s.Handler, s.Files, command.Thousands(uint64(s.Bytes)),
+			_, err = fmt.Fprintf(w, "%-*s %-18s %6d %14s %14s %10d %10.2f %14.1f\n",
+				width, s.Log, s.Handler, s.Files, command.Thousands(uint64(s.Bytes)),
 				command.Thousands(s.Events), s.Dropped, s.BytesPerRow, s.CyclesPerRow)
 			if err == nil && s.Hurried > 0 {
 				_, err = fmt.Fprintf(w, "  %s of %s blocks are packed and not compressed: events "+

@@ -205,7 +205,8 @@ Exit code 3: parts are missing in the logs, and the logs say which.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "! %s\n", m)
 			}
 			if len(r.Missing) > 0 {
-				return fmt.Errorf("%d parts are missing: %w", len(r.Missing), command.ErrPartial)
+				return fmt.Errorf("the run lacks %s: %w", command.Plural(len(r.Missing), "part"),
+					command.ErrPartial)
 			}
 			return nil
 		},

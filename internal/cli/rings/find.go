@@ -30,9 +30,9 @@ these facts:
 
 PATTERN is a whole fact. In it, * stands for any text, also with a slash, and ? for one character.
 If a channel's name in PATTERN has no #, it means all instances of that operator, as in a handler
-table. The command asks this node's agent, which asks other nodes without the
-server. The node that is found has confirmed the fact itself. In fleets of up to 30 nodes (the
-server's setting all_pairs), the agent knows only the facts of its own node.
+table. The command asks this node's agent, which asks other nodes without the server. The node that
+is found has confirmed the fact itself. In fleets of up to 30 nodes (the server's setting
+all_pairs), the agent knows only the facts of its own node.
 
 If no node is found, the command says how probable it is that one has the fact and was missed.
 This assumes that the nodes on the way are honest.

@@ -61,10 +61,6 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 		}
 	case len(states) == 0:
 		fmt.Fprintf(w, "no rings in %s\n", dir)
-		for _, other := range othersWithRings(dir) {
-			fmt.Fprintf(w, "rings of another user, or of another $CLOUDPROFILER_DIR, are in %s: "+
-				"cprof ring list --rings %s\n", other, other)
-		}
 	default:
 		fmt.Fprintf(w, "%s\n", dir)
 		fmt.Fprintf(w, "%-28s %-7s %-22s %-9s %10s %12s %10s %9s %8s  %s\n", "channel", "state",
@@ -73,6 +69,12 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 			fmt.Fprintf(w, "%-28s %-7s %-22s %-9s %10d %12d %10d %9s %8d  %s\n",
 				s.Channel, s.State, s.Handler, s.Policy, s.Waiting, s.Logged+s.Counted, s.Dropped,
 				now.Sub(s.openedMoment).Round(time.Second), s.Process, s.remark())
+		}
+	}
+	if !asJSON {
+		for _, other := range othersWithRings(dir) {
+			fmt.Fprintf(w, "rings of another user, or of another $CLOUDPROFILER_DIR, are in %s: "+
+				"cprof ring list --rings %s\n", other, other)
 		}
 	}
 	for _, err := range broken {

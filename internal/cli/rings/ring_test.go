@@ -41,8 +41,8 @@ func orphan(t *testing.T, dir, name string, o handlers.Options,
 	return path
 }
 
-// If root looks for rings and the programs run as another user, the command says where the rings
-// are.
+// If root looks for rings and programs run as another user, the command says where their rings are,
+// even if root has rings, too.
 func TestRingListNamesOtherDirectories(t *testing.T) {
 	parent := t.TempDir()
 	own, other := filepath.Join(parent, "cloudprofiler-0"), filepath.Join(parent, "cloudprofiler-7")
@@ -57,6 +57,15 @@ func TestRingListNamesOtherDirectories(t *testing.T) {
 		!strings.Contains(out, "cprof ring list --rings "+other+"\n") ||
 		strings.Contains(out, "cloudprofiler-8") {
 		t.Errorf("%d %q", code, out)
+	}
+	openChannel(t, own, "b/start", handlers.Options{})
+	_, out, _ = cprof("ring", "list", "--rings", own)
+	if !strings.Contains(out, "b/start") ||
+		!strings.Contains(out, "cprof ring list --rings "+other+"\n") {
+		t.Errorf("with rings of its own: %q", out)
+	}
+	if _, out, _ = cprof("ring", "list", "--rings", own, "--json"); strings.Count(out, "\n") != 1 {
+		t.Errorf("as JSON: %q", out)
 	}
 }
 
