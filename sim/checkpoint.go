@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 )
 
-// FORMAT.md describes a checkpoint. The numbers are append-only.
+// FORMAT.md describes a checkpoint. The numbers of the kinds of records never change: a new kind
+// gets a new number.
 const (
 	checkpointMagic   = "CPSIMCHK"
 	checkpointVersion = 1

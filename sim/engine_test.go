@@ -17,7 +17,8 @@ func (p *chatter) Receive(c *Context, e *Event) {
 	p.receive(c, e)
 }
 
-// fixed is a transport with a fixed delay. Its delay may be less than its Shortest.
+// fixed is a transport with a fixed delay. A test may make this delay less than the one that
+// Shortest returns, which is a mistake of a transport.
 type fixed struct{ delay, shortest Time }
 
 func (t fixed) Delay(*Context, Node) (Time, bool) { return t.delay, true }
@@ -63,7 +64,7 @@ func TestProtocolsThatDoWrong(t *testing.T) {
 	}
 }
 
-// TestOrder posts events of one node out of order.
+// TestOrder posts events of one node out of order. They must happen in order.
 func TestOrder(t *testing.T) {
 	p := &chatter{receive: func(*Context, *Event) {}}
 	w := started(t, p, fixed{100, 100})

@@ -54,7 +54,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestJava has what Java's Double.toString returns.
+// TestJava compares Java with what Java's Double.toString returns.
 func TestJava(t *testing.T) {
 	for v, want := range map[float64]string{0: "0.0", 1: "1.0", 50.5: "50.5", 1e7: "1.0E7",
 		9999999: "9999999.0", 1e-3: "0.001", 9.99e-4: "9.99E-4",

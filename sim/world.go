@@ -357,8 +357,8 @@ func (w *World) Shuffle(s *Stream) {
 }
 
 // Each calls a function with the context of each living node in a range. The parameter after is the
-// first node behind the range. Each only visits nodes of this process, and several of them at the
-// same time.
+// first node behind the range. Each visits only nodes of this process. It may call the function for
+// several nodes at the same time.
 func (w *World) Each(first, after Node, f func(c *Context)) error {
 	return w.parallel(func(k *worker) {
 		for s := shardOf(first); s < len(w.shards) && Node(s<<shardBits) < after; s++ {

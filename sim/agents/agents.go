@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Classes are the classes of agents, for the configuration of a simulation.
+// Classes returns the classes of this package, which the configuration of a simulation can name.
 func Classes() map[string]library.Class {
 	return map[string]library.Class{"OverlayAgents": newFleet, "AgentGraph": newGraph,
 		"AgentGrowth": newGrowth, "AgentJoin": newJoin, "AgentObserver": newObserver}
@@ -59,7 +59,7 @@ type members struct {
 	first []sim.Time
 }
 
-// reported has the counts at an observer's last report.
+// reported has the time of an observer's last report, and the number of messages until then.
 type reported struct {
 	at       sim.Time
 	messages uint64
@@ -75,7 +75,8 @@ type agent struct {
 	n     sim.Node
 }
 
-// warming is an event for whose agent parts of the state are being fetched from memory.
+// warming describes an event that will soon happen. The core is fetching parts of the state of the
+// event's agent from memory.
 type warming struct {
 	a     *agent
 	graph *overlay.Node // nil: nothing is read
@@ -142,14 +143,14 @@ func (f *Fleet) Init(c *sim.Context) {
 	f.start(c, overlay.Config{Contacts: contacts})
 }
 
-// agent returns a node's agent, which knows to which node it belongs.
+// agent returns a node's agent, and stores in it to which shard and node it belongs.
 func (f *Fleet) agent(n sim.Node) *agent {
 	a := f.of(n)
 	a.in, a.n = f.shards[n/sim.ShardNodes], n
 	return a
 }
 
-// join gives an agent its part in the graph.
+// join makes an agent a member of the graph.
 func (a *agent) join(o overlay.Config) (err error) {
 	f := a.in.f
 	a.draws = sim.NewStream(f.w.Seed^0x0e41a, uint64(a.n))
@@ -189,14 +190,15 @@ func (s *members) uncounted(n sim.Node) uint64 {
 	return 1 + uint64((now-1-first)/s.f.budget)
 }
 
-// Died counts the trains of an agent that died.
+// Died adds the trains of a node that died to the trains of its shard.
 func (f *Fleet) Died(n sim.Node) {
 	s := f.shards[n/sim.ShardNodes]
 	s.trains += s.uncounted(n)
 	s.first[n%sim.ShardNodes] = 0
 }
 
-// LeaveTrains leaves it to another protocol to decide when agents run trains.
+// After LeaveTrains, agents run no trains by themselves. Another protocol decides when they run
+// some.
 func (f *Fleet) LeaveTrains() { f.idle = true }
 
 // Start makes a node an agent. The agent joins the graph through some members.
@@ -230,7 +232,7 @@ func (f *Fleet) Outs(n sim.Node) (all []sim.Node) {
 // leastWait is the shortest time between two Ticks.
 const leastWait = sim.Time(time.Millisecond)
 
-// watch makes sure that the next Tick comes in time.
+// watch asks the graph when it next has something to do, and makes sure that a Tick comes then.
 func (a *agent) watch(c *sim.Context) {
 	a.next = sim.Time(a.graph.Next())
 	a.wait(c)
@@ -257,12 +259,12 @@ func (a *agent) Send(to overlay.Name, m overlay.Message) {
 	a.in.cx.SendValue(a.in.f.tr, node(to), a.in.f.own, message, m)
 }
 
-// soon is the number of events between two steps of Warm for an agent. In this time the core
-// fetches from memory what the first step asked for.
+// Warm reads the state of an agent in four steps. After each step it first reads for soon other
+// events. In this time the core fetches from memory what the step asked for.
 const soon = 4
 
-// Warm reads the beginning of the state of the agent that an event is for. It also reads further
-// parts of the states that two earlier events need.
+// Warm does the first step for an event: it reads the beginning of the state of the event's agent.
+// It also does one later step for each of three earlier events.
 func (f *Fleet) Warm(e *sim.Event) uint64 {
 	s := f.shards[e.To/sim.ShardNodes]
 	s.warmed++
@@ -381,8 +383,8 @@ func (a *agent) train(c *sim.Context, k *kept, peer sim.Node) error {
 // A Stamp returns the stamp of a packet that leaves a node or reaches it.
 type Stamp func(at sim.Time, leaves bool) uint64
 
-// Exchange runs a train over a path of the fleet. It is given the number of exchanges and the time
-// at which the train begins. It returns the exchanges that were not lost, and when the train ends.
+// Exchange runs a train of n exchanges between two agents. The train begins at the time at.
+// Exchange returns the exchanges that were not lost, and when the train ends.
 func (f *Fleet) Exchange(
 	s *sim.Stream, at sim.Time, n int, mine, theirs Stamp,
 ) (all []tscratio.Exchange, end sim.Time) {
@@ -423,7 +425,8 @@ func fleetOf(b *library.Builder, key string) *Fleet {
 	return f
 }
 
-// A starter is a protocol of nodes that join: the agents, or what starts them.
+// A starter is a protocol whose Init makes a node that has joined an agent: Fleet itself, or a
+// protocol that starts the agents of a Fleet.
 type starter interface{ Init(c *sim.Context) }
 
 // initOf returns the protocol that a key names, for nodes that join.

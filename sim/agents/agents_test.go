@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// build builds the simulation of the examples with other keys.
+// build builds the simulation of an example file, with other values for some keys.
 func build(t testing.TB, workers int, out io.Writer, set ...string) *library.Simulation {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/fleet.conf")
@@ -40,7 +40,7 @@ func build(t testing.TB, workers int, out io.Writer, set ...string) *library.Sim
 	return s
 }
 
-// run runs the configuration of the examples with other keys.
+// run runs the simulation that build returns.
 func run(t *testing.T, workers int, set ...string) (out, digest string) {
 	t.Helper()
 	var text bytes.Buffer
@@ -55,7 +55,7 @@ func run(t *testing.T, workers int, set ...string) (out, digest string) {
 	return text.String(), fmt.Sprintf("%x", sum)
 }
 
-// last returns a number of the last line that an observer printed.
+// last returns the number with the given name from the last line that an observer printed.
 func last(t *testing.T, out, name string) float64 {
 	t.Helper()
 	all := regexp.MustCompile(name+`=([0-9.]+)`).FindAllStringSubmatch(out, -1)
@@ -69,8 +69,8 @@ func last(t *testing.T, out, name string) float64 {
 	return v
 }
 
-// TestFleet lets a small fleet grow while nodes die. The graph must become whole, all bounds must
-// hold, and two workers must give the same result.
+// TestFleet lets a small fleet grow while nodes die. At the end, only a few agents may lack
+// neighbours. All bounds must contain the truth, and two workers must give the same result.
 func TestFleet(t *testing.T) {
 	set := []string{"SIZE", "250", "GROWN", "15s", "MEASURED", "8s", "protocol.agents.sample", "20"}
 	out, digest := run(t, 1, set...)
@@ -117,7 +117,8 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestAgentsNeedToJoin sends a message to a node that is not an agent.
+// TestAgentsNeedToJoin sends a message to a node that is not an agent. The simulation must end with
+// an error.
 func TestAgentsNeedToJoin(t *testing.T) {
 	f, err := config.Parse("x", strings.NewReader("network.size 2\nsimulation.endtime 1s\n"+
 		"protocol.net UniformRandomTransport\nprotocol.net.mindelay 1ms\n"+
@@ -139,8 +140,8 @@ func TestAgentsNeedToJoin(t *testing.T) {
 	}
 }
 
-// TestAgentGraph begins with a whole graph. Each node must keep its neighbours, and no walk is
-// needed.
+// TestAgentGraph begins with a graph in which each node has all its neighbours. Each node must keep
+// them, and so no node searches for others (with a walk).
 func TestAgentGraph(t *testing.T) {
 	set := []string{"network.size", "300", "init.join", "AgentGraph", "GROWN", "0", "CHURN", "0",
 		"MEASURED", "20s", "protocol.agents.sample", "100"}
@@ -159,7 +160,7 @@ func TestAgentGraph(t *testing.T) {
 	}
 }
 
-// TestSmallGraph has too few nodes for seven neighbours in each direction.
+// TestSmallGraph asks for a graph with too few nodes for seven neighbours in each direction.
 func TestSmallGraph(t *testing.T) {
 	f, err := config.Parse("x", strings.NewReader("network.size 14\nsimulation.endtime 1s\n"+
 		"protocol.net UniformRandomTransport\nprotocol.net.mindelay 1ms\n"+
@@ -177,8 +178,9 @@ func TestSmallGraph(t *testing.T) {
 	}
 }
 
-// TestTrainsAreCounted runs a dying fleet twice. First all agents keep what their trains prove, and
-// then few, so that the trains of the others are only counted. The counts must be equal.
+// TestTrainsAreCounted runs a fleet whose nodes die, twice. The first time, all agents keep what
+// their trains prove. The second time, only a few agents do, and the trains of the others are only
+// counted. Both times the number of trains must be the same.
 func TestTrainsAreCounted(t *testing.T) {
 	set := []string{"network.size", "60", "init.join", "AgentGraph", "GROWN", "0", "CHURN", "0.05",
 		"MEASURED", "7s", "control.observe.step", "2s", "protocol.agents.train", "300ms"}

@@ -13,7 +13,8 @@ type graph struct{ f *Fleet }
 
 func newGraph(b *library.Builder, key string) any { return graph{fleetOf(b, key+".protocol")} }
 
-// Run draws the edges. The i-th edge of all nodes is a random permutation without fixed points.
+// Run draws the edges. For each i, it draws a random permutation without fixed points: the
+// permutation leads each node to its i-th neighbour.
 func (g graph) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	n, degree := w.Joined(), g.f.degree
 	if n <= 2*degree {
@@ -39,8 +40,8 @@ func (g graph) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	})
 }
 
-// permutation returns a permutation that leads no node to itself, and no node to a place where an
-// earlier permutation leads the same node. It draws any permutation, and swaps wrong elements with
+// permutation returns a permutation that leads no node to itself, and no node to a neighbour that
+// an earlier permutation has given it. It draws any permutation, and swaps wrong elements with
 // random others.
 func (g graph) permutation(earlier [][]sim.Node, n int, s *sim.Stream) []sim.Node {
 	to := make([]sim.Node, n)

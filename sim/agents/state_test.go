@@ -16,7 +16,7 @@ var growing = []string{"SIZE", "120", "GROWN", "13s", "MEASURED", "6s", "CHURN",
 	"protocol.agents.sample", "20"}
 
 // TestFleetRestarts continues a growing and dying fleet from checkpoints, each time with another
-// number of workers. The fleet must print the same as without a break, and have the same end.
+// number of workers. The fleet must print the same as without a break, and end in the same state.
 func TestFleetRestarts(t *testing.T) {
 	seed.NotUnderRace(t, "TestFleet runs the same code side by side")
 	want, digest := run(t, 1, growing...)
@@ -61,8 +61,8 @@ func TestFleetRestarts(t *testing.T) {
 	}
 }
 
-// TestDamagedAgents reads states that are too short, or in which a byte is wrong. They are refused,
-// or the simulation goes on.
+// TestDamagedAgents reads states that are too short, or in which a byte is wrong. Each such state
+// must be refused, or the simulation must run on with it. It must not panic.
 func TestDamagedAgents(t *testing.T) {
 	s := build(t, 1, io.Discard, "SIZE", "20", "GROWN", "6s", "MEASURED", "1s",
 		"protocol.agents.sample", "5")

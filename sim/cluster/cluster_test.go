@@ -169,7 +169,7 @@ func TestBarKills(t *testing.T) {
 }
 
 // TestKeep lets a simulation fail after a checkpoint. The next simulation of the same name goes on
-// from there, and leaves nothing.
+// from there, and leaves no checkpoint. So the third one starts at the beginning.
 func TestKeep(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarKills restarts processes from checkpoints, too")
 	url := serve(t)

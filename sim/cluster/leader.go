@@ -56,7 +56,7 @@ type Options struct {
 	Restarts int
 }
 
-// A Result is the end of a simulation.
+// A Result is what a simulation has produced when it ends.
 type Result struct {
 	Digest   string
 	Out      string // what observers printed
@@ -312,7 +312,8 @@ func (l *Leader) whole(number, count int) error {
 	return nil
 }
 
-// noted is the key that says which checkpoint of a simulation is the last whole one.
+// noted returns the key under which the key-value store has the number of the last whole
+// checkpoint.
 func noted(simulation string) string { return "checkpoint." + simulation }
 
 // recall finds the checkpoint that a failed simulation of the same name has left.

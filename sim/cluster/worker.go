@@ -51,7 +51,8 @@ type report struct {
 	Of      int    `json:",omitempty"` // number of processes that save the checkpoint
 	Error   string `json:",omitempty"`
 
-	// A report of the kind "done" has the following fields. One of the kind "left" has the counts.
+	// A report of the kind "done" has the following fields. A report of the kind "left" has only
+	// the counts.
 	Sums   map[int]string `json:",omitempty"` // checksums of the shards, in hex
 	Now    sim.Time       `json:",omitempty"`
 	Joined int            `json:",omitempty"`

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// place returns a number that a node has for its whole life, such as the number of its router. It
-// computes this number from the node's number, so no memory is needed.
+// place returns a random stream that is always the same for a node. From it follow numbers that a
+// node has for its whole life, such as the number of its router. So these need no memory.
 func place(w *sim.World, n sim.Node, seed uint64) sim.Stream {
 	return sim.NewStream(w.Seed^seed, uint64(n))
 }

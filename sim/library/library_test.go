@@ -106,7 +106,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestBarE1 is DIPS's experiment E1. The bands come from other simulators, which exchange
+// TestBarE1 repeats experiment E1 of the thesis on DIPS (docs/proofs/simulator.md). In each listed
+// cycle the variance must lie in a band. The bands come from other simulators, which exchange
 // values in pairs, or let messages wait in a queue.
 func TestBarE1(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarAnyNumberOfWorkersGivesTheSame runs the same code side by side")

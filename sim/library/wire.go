@@ -108,7 +108,8 @@ func link(c *sim.Context, links sim.Linkable, k int) {
 	}
 }
 
-// distinct appends k different random numbers below n to a list. It never draws the number without.
+// distinct appends k different random numbers below n to a list. It never draws the number that the
+// parameter without gives.
 func distinct(to []int, s *sim.Stream, k, without, n int) []int {
 	if k*4 < n {
 	next:

@@ -317,7 +317,7 @@ func (k *clients) batch(c *sim.Context, a *client, request uint64, p *control.Pr
 	k.later(c, a, took, request, out)
 }
 
-// trains runs trains with a peer. It says when they end.
+// trains runs trains with a peer. It returns the time at which they end.
 func (k *clients) trains(c *sim.Context, peer sim.Node, peerEpoch string, trains, exchanges int,
 	gap sim.Time) (out *control.Trains, at sim.Time) {
 	n := c.Node()

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDirectoriesOfKilledProcesses finds one directory that is in use, and one that was left.
+// TestDirectoriesOfKilledProcesses calls makeDirectory beside two directories. The one that a
+// process still uses must stay. The one that a killed process has left must go.
 func TestDirectoriesOfKilledProcesses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	used, lock, err := makeDirectory()

@@ -28,7 +28,7 @@ func newObserver(b *library.Builder, key string) any {
 		pairs: int(b.File.Int(key+".pairs", 1, 1_000_000, 200))}
 }
 
-// seen is what an observer measures at the home of the server.
+// seen is what an observer measures at the node of the server (home).
 type seen struct {
 	Known, Alive     int
 	Measured         int // pairs that were measured in their present epochs

@@ -149,8 +149,9 @@ func (o *office) Send(to control.Peer, request uint64, m control.Message) error 
 	return nil
 }
 
-// plain replaces secrets. They mean nothing in a simulation, and are different each time. The
-// message remains one that can be encoded, for checkpoints and for other processes.
+// plain replaces the secrets in a message by fixed values. Secrets mean nothing in a simulation,
+// but they would make each run different. The message can still be encoded, for checkpoints and for
+// other processes.
 func plain(m control.Message) control.Message {
 	switch m := m.(type) {
 	case *control.Welcome:

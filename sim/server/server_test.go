@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// build builds the simulation of the examples with other keys.
+// build builds the simulation of an example file, with other values for some keys.
 func build(t testing.TB, workers int, out io.Writer, set ...string) *library.Simulation {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/coordinator.conf")
@@ -65,7 +65,7 @@ func run(t *testing.T, workers int, set ...string) (out, digest string) {
 	return text.String(), digestOf(t, s)
 }
 
-// last returns a number of the last line that an observer printed.
+// last returns the number with the given name from the last line that an observer printed.
 func last(t *testing.T, out, name string) float64 {
 	t.Helper()
 	all := regexp.MustCompile(` `+name+`=([0-9.]+)`).FindAllStringSubmatch(out, -1)
@@ -127,7 +127,7 @@ func TestServer(t *testing.T) {
 }
 
 // TestServerRestarts continues from checkpoints. The simulation must print the same as without a
-// break, and have the same end.
+// break, and end in the same state.
 func TestServerRestarts(t *testing.T) {
 	seed.NotUnderRace(t, "TestServer runs the same code side by side")
 	type saved struct {
@@ -164,8 +164,8 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// TestDamagedServer reads states that are too short, or in which a byte is wrong. They are refused,
-// or the simulation goes on.
+// TestDamagedServer reads states that are too short, or in which a byte is wrong. Each such state
+// must be refused, or the simulation must run on with it. It must not panic.
 func TestDamagedServer(t *testing.T) {
 	s := build(t, 1, io.Discard, "SIZE", "4", "GROWN", "2s", "MEASURED", "2s", "LIARS", "0")
 	if err := s.Run(context.Background()); err != nil {
