@@ -296,7 +296,8 @@ struct cp_channel {
 	struct cp_record *next, *end;
 };
 
-/* CP_TAIL is the offset from the switching word to the tail, in a ring with one writer. */
+/* In a ring with one writer, CP_TAIL is the offset from the word that names the settings to the
+ * tail. */
 #define CP_TAIL (-6)
 
 /* cp_log_other does what the inline call cannot do. Only cp_log calls it. */

@@ -64,7 +64,7 @@ static inline void cp_clock_open(cp_clock *c, int process, int64_t epsilon) {
 	c->now.held = 0;
 }
 
-/* The index of a process, or of the first process after it. */
+/* Returns the index of a process, or of the first process above it, in the list of a stamp. */
 static inline size_t cp_stamp_find(const cp_stamp *s, uint32_t process) {
 	size_t i = 0;
 	while (i < s->held && s->process[i] < process)
@@ -79,7 +79,7 @@ static inline void cp_stamp_set(cp_stamp *s, size_t i, uint32_t process, int64_t
 	s->counter[i] = counter;
 }
 
-/* Adds the clock's own process at index i. */
+/* Adds the clock's own process to the present stamp, at index i. */
 static inline void cp_clock_insert(cp_clock *c, size_t i, int64_t epoch, uint64_t counter) {
 	cp_stamp *s = &c->now;
 	if (s->held == CP_CLOCK_HELD) { /* the own process stays, another one goes */
@@ -174,7 +174,7 @@ static inline int cp_clock_receive(cp_clock *c, int64_t epoch, const cp_stamp *m
 	cp_stamp next;
 	if (!fine)
 		c->broken++;
-	/* mine: the process already knew everything that is known now. theirs: the message did. */
+	/* mine: the process already knew everything that is known now. theirs: the message knew it. */
 	while ((mine || theirs) && cp_merge_next(&g)) {
 		int64_t x = cp_max64(floor, g.x), y = cp_max64(floor, g.y), z = cp_max64(x, y);
 		if (g.process == c->process)
@@ -225,7 +225,7 @@ static inline int cp_stamp_compare(const cp_stamp *a, const cp_stamp *b, int64_t
 
 static inline int cp_clock_bits(uint64_t v) { return v == 0 ? 0 : 64 - __builtin_clzll(v); }
 
-/* Numbers of a few bits in little-endian words. */
+/* Packs numbers of a few bits each into little-endian words, and unpacks them. */
 typedef struct {
 	unsigned char *at;
 	size_t bits;
@@ -244,7 +244,7 @@ static inline uint64_t cp_bits_take(cp_bits *b, int width) {
 	return v;
 }
 
-/* Skips the rest of a word. Returns 0 if it is not 0. */
+/* Skips the rest of a word. Returns false if a skipped bit is not 0. */
 static inline int cp_bits_align(cp_bits *b) {
 	return cp_bits_take(b, (int)((64 - b->bits % 64) % 64)) == 0;
 }
@@ -254,7 +254,7 @@ static inline int cp_stamp_listed(const cp_stamp *s) {
 	return s->held > 0 && s->process[s->held - 1] > 63;
 }
 
-/* The number of bytes that n numbers of some bits have. */
+/* Returns how many bytes n numbers take, each of width bits, with the last word filled up. */
 static inline size_t cp_bits_bytes(size_t n, int width) {
 	return (n * (size_t)width + 63) / 64 * 8;
 }

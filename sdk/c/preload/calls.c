@@ -25,7 +25,8 @@ static const void *first(const struct iovec *v, size_t n, ssize_t moved)
 }
 
 /*
- * WRAP defines a function that sends or receives. moved says how many bytes r moved, and data where
+ * WRAP defines a function that sends or receives. The parameters moved and data are expressions
+ * that may use r, the result of the C library's function: how many bytes the call moved, and where
  * they are.
  */
 #define WRAP(type, name, way, fd, moved, data, parameters, ...)                                    \

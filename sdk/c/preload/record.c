@@ -59,7 +59,8 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 static void open_channel(void)
 {
-	/* A signal handler may send or receive while this thread is here. */
+	/* A signal handler may interrupt this function, and send or receive. Then only count its
+	 * message as missed. */
 	if (self.opening) {
 		__atomic_fetch_add(&missed, 1, __ATOMIC_RELAXED);
 		return;
@@ -91,7 +92,7 @@ static void open_channel(void)
 
 static void in_child(void) { pthread_mutex_init(&opening, NULL); }
 
-/* Programs such as nginx later forget their environment. */
+/* Read the environment when the library is loaded: programs such as nginx overwrite it later. */
 __attribute__((constructor)) static void begin(void)
 {
 	const char *wanted = getenv("CLOUDPROFILER_DIR");
@@ -304,7 +305,7 @@ static void log_message(int fd, const struct call *c, int way, uint64_t position
 	bool nothing = look(fd, c->socket, way);
 	while (bytes > 0) {
 		uint64_t n = bytes < MOST_BYTES ? bytes : MOST_BYTES;
-		/* The end is the moment at which the program goes on. */
+		/* A stamp of 0 stands for the present counter, just before the program goes on. */
 		uint64_t counters[2] = {way == SENT ? c->began : nothing ? before : 0, 0};
 		if (nothing && n == bytes)
 			position |= NOTHING_WAITS;

@@ -73,7 +73,7 @@ static void test_random_node(void)
 	cp_ids_close(ids);
 }
 
-/* made has a mark for each count from first on. Tests make at most TOTAL counts. */
+/* made[i] is set if a test made the id with the count first + i. The index i is below TOTAL. */
 enum { MAKERS = 4, EACH = 20000, TOTAL = 1 << 22 };
 static uint8_t *made; /* atomic */
 static uint64_t first;

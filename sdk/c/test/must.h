@@ -1,4 +1,4 @@
-/* Programs that other tests start end with an error if a call fails. */
+/* MUST ends a program with an error if a call fails. It is for programs that tests start. */
 #ifndef CP_MUST_H
 #define CP_MUST_H
 

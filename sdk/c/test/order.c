@@ -47,7 +47,7 @@ static void *log_shared(void *writer)
 	return NULL;
 }
 
-/* The ids are the sequence numbers, and the counters never decrease. */
+/* read_recorder checks that ids are the sequence numbers, and that counters never decrease. */
 static void *read_recorder(void *unused)
 {
 	struct shard *s = shards(recorder);
@@ -134,7 +134,8 @@ static void check_entry(struct shard_page *page)
 	CHECK(kind == (w >> 8 & 0xFF) && a == b && a == (kind == CP_XOY ? w >> 16 : 0));
 }
 
-/* Both settings keep every event, but the settings of xoy are different each time. */
+/* change_settings alternates between id and xoy, with new numbers for xoy each time. All settings
+ * keep every event. */
 static void *change_settings(void *unused)
 {
 	struct channel *c = (struct channel *)recorder;

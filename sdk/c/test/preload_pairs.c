@@ -1,6 +1,7 @@
 /*
- * Two processes that talk over UDP and UNIX sockets of each kind. The client numbers its requests,
- * and the server answers each. The program prints how many messages both sent.
+ * This program has two processes, which talk over UDP and over UNIX sockets of each kind. The
+ * client numbers its requests, and the server answers each. The program prints how many messages
+ * both sent.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,6 +1,7 @@
 /*
- * A program that sends and receives 30,000 messages and, if it has an argument, scribbles on its
- * rings meanwhile. It must go on as it does without the library.
+ * This program sends and receives 30,000 messages. If it has an argument, one of its threads
+ * meanwhile writes random words into the rings. Even then the program must work as it does without
+ * the capture's library.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

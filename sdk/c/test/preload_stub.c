@@ -1,6 +1,6 @@
 /*
- * A library whose calls do nothing. If the capture's library is loaded before it, one can measure
- * the cost of a message in the capture's library alone.
+ * The calls of this library do nothing. If the capture's library is loaded before it, one can
+ * measure what a message costs in the capture's library alone.
  */
 #include <stddef.h>
 #include <sys/types.h>

@@ -389,8 +389,9 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 }
 
 /*
- * If somebody sets the clock back between its two readings, the ring's interval still does not end
- * before it begins. Readers would call a ring with such an interval damaged.
+ * The library reads the wall clock twice while it makes a ring, and stores the two readings as an
+ * interval. If somebody sets the clock back in between, the interval must not end before it begins.
+ * Readers would call a ring with such an interval damaged.
  */
 static void test_clock_set_back(void)
 {

@@ -1,6 +1,7 @@
 /*
  * This program logs until it is killed. It notes in a file, which outlives the program, how many
- * calls have returned and into which rings they logged. Go programs in tests that kill do the same.
+ * calls have returned and into which rings they logged. Go tests that kill programs have Go
+ * programs that do the same.
  *
  *	testimony FILE WRITERS LINKS
  *
