@@ -1,6 +1,6 @@
 /*
- * The methods of the Java class Native. In Java, a channel or ids are a number: their address, or
- * 0.
+ * These are the methods of the Java class Native. Java knows a channel, or ids, only as a number:
+ * the address in memory, or 0.
  *
  * Texts are bytes that end with a NUL, because JNI's own encoding is not quite UTF-8.
  */
@@ -160,7 +160,7 @@ METHOD(jbyteArray, path), jlong channel)
 	return copy_out(env, cp_path(channel_at(channel)));
 }
 
-/* word returns a view of the switching word. It is valid until free. */
+/* word returns a buffer that shows the switching word. It is valid until free is called. */
 METHOD(jobject, word), jlong channel)
 {
 	(void)class;

@@ -126,8 +126,8 @@ public final class ReplayClock {
     }
 
     /**
-     * Goes through all processes that two stamps hold, and through the process own, if there is
-     * one.
+     * Goes through all processes that two stamps hold, and through the clock's own process, if
+     * there is one.
      */
     private static final class Merge {
         private Stamp a;
@@ -136,7 +136,7 @@ public final class ReplayClock {
         private int own; // −1: gone through, or none
         private int i;
         private int j;
-        // Of the present process, in the two stamps.
+        // The present process, and its epochs in the two stamps.
         int process;
         long x;
         long y;
@@ -214,7 +214,7 @@ public final class ReplayClock {
             }
         }
 
-        /** The index of a process, or of the first process after it. */
+        /** Returns the index of a process, or of the first process above it. */
         private int find(int process) {
             int i = 0;
             while (i < held && processes[i] < process) {
@@ -263,7 +263,7 @@ public final class ReplayClock {
             return below ? -1 : above ? 1 : 0;
         }
 
-        /** Whether the format needs a list of processes, because the last is above 63. */
+        /** Returns whether the format needs a list, because the last process is above 63. */
         private boolean listed() {
             return held > 0 && processes[held - 1] > 63;
         }

@@ -10,7 +10,7 @@ import java.nio.file.Path;
 import java.util.HexFormat;
 import org.junit.jupiter.api.Test;
 
-/** The clock passes the script of the clock in Go. */
+/** The clock gives the same results as the clock in Go, which wrote them into the script. */
 class ReplayClockTest {
     private static final Path SCRIPT = Path.of("../../../replay/clock/testdata/conformance.txt");
 

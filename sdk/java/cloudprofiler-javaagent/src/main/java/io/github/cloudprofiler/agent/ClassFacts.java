@@ -118,7 +118,7 @@ final class ClassFacts {
         });
     }
 
-    /** Whether a class is another class or inherits from it. */
+    /** Returns whether a class is the other class, or inherits from it. */
     boolean isA(String name, String other) {
         return name.equals(other)
                 || inherited(name, f -> f.name.equals(other)

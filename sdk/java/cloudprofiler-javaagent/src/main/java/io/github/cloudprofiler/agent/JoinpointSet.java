@@ -100,7 +100,7 @@ record JoinpointSet(
             }
         }
 
-        /** Returns the word that differs in the fewest letters, or null if half of them differ. */
+        /** Returns the known word nearest to a wrong one, or null if half of its letters differ. */
         private static String nearest(String wrong, String... known) {
             String best = null;
             int least = wrong.length() / 2 + 1;

@@ -7,7 +7,7 @@ import java.util.List;
  * are only added, at the end of either list.
  */
 final class PauseKinds {
-    /** Collections, from 1 on. */
+    /** The garbage collections. The first one has the number 1. */
     static final List<String> COLLECTIONS = List.of(
         "G1CollectForAllocation", "G1CollectFull", "G1TryInitiateConcMark", "G1PauseRemark",
         "G1PauseCleanup", "G1PauseConcurrent", "ParallelGCFailedAllocation", "ParallelGCSystemGC",

@@ -9,9 +9,10 @@ import java.util.Arrays;
  */
 public final class Switches {
     /**
-     * The index is the number of the set. Woven code reads and writes this array without a call, so
-     * this works even if a thread's stack is nearly full. A thread may see the write of another
-     * thread late. That does no harm, because only one thread uses an output or an input.
+     * Says for each set, by the set's number, whether it is off. Woven code reads and writes this
+     * array without a call, so this works even if a thread's stack is nearly full. A thread may see
+     * the write of another thread late. That does no harm, because only one thread uses an output
+     * or an input.
      */
     public static boolean[] off = {};
 

@@ -169,7 +169,7 @@ final class Yaml {
         return map;
     }
 
-    /** A list may stand below its key without more indentation. */
+    /** Reads what is below a key. A list there need not be indented more than its key. */
     private Node nestedOrItems(int indent, int line) throws BadYaml {
         if (inBlock(indent) && isItem(lines.get(next).text)) {
             return new Node(items(indent), line);

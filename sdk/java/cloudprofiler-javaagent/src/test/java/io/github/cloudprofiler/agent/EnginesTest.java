@@ -10,7 +10,7 @@ import java.util.List;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The ready-made sets, against the engines' own jars from Maven Central. */
+/** Tests whether the ready-made sets fit the engines' own jars from Maven Central. */
 class EnginesTest {
     @ParameterizedTest
     @CsvSource({

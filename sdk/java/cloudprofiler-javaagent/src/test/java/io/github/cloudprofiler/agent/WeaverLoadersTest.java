@@ -98,7 +98,7 @@ class WeaverLoadersTest {
         assertTrue(asked.getCount() == 0 && !waitedInVain[0]);
     }
 
-    /** An identity hash has 31 bits, so about 60,000 loaders have two that share one. */
+    /** An identity hash has 31 bits, so two of about 60,000 loaders have the same hash. */
     @Test
     void loadersWithTheSameHashAreNotTheSame() {
         Map<Integer, Loader> byHash = new HashMap<>();

@@ -112,7 +112,7 @@ class WeaverTest {
 
     private static Class<?> woven(Joinpoint... joinpoints) throws Exception {
         List<JoinpointSet> sets = new ArrayList<>();
-        // Named as a user's sets are: by a path and a line.
+        // The set has a name like a user's set: a path and a line.
         sets.add(JoinpointSet.ofAnyVersion("/a;b/[c].yaml line 3", joinpoints));
         return new Loader(new Weaver(sets, false)).loadClass(Program.class.getName());
     }

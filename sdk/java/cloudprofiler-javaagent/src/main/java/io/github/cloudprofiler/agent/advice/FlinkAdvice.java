@@ -45,7 +45,7 @@ public final class FlinkAdvice {
             return kind;
         }
 
-        /** Elements went into a subpartition that nobody can count. It gets no more ids. */
+        /** Stops giving ids to a subpartition: elements that nobody can count went into it. */
         void uncount(int subpartition) {
             uncounted[subpartition] = true;
             complete = false;
@@ -121,7 +121,7 @@ public final class FlinkAdvice {
         ((Output) output).next[subpartition]++;
     }
 
-    /** An element goes into all subpartitions. Each of them makes a tuple of its own. */
+    /** An element goes into all subpartitions. In each of them it becomes a separate tuple. */
     public static void broadcast(Object output, Object element) {
         Output o = (Output) output;
         for (int i = 0; i < o.next.length; i++) {

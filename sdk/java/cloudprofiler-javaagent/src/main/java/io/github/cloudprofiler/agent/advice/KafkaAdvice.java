@@ -122,8 +122,8 @@ public final class KafkaAdvice {
     }
 
     /**
-     * A batch is being split. A smaller batch took the next record of it (done), or had no room for
-     * that record.
+     * A batch is being split. If done is true, a smaller batch has taken the next record of the
+     * batch. If not, the smaller batch had no room for that record.
      */
     public static void moved(Object batch, boolean done) {
         Sending s = Sending.ofThread();

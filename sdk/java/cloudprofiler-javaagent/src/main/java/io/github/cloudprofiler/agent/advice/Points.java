@@ -14,7 +14,7 @@ public final class Points {
 
     private Points() {}
 
-    /** Sets what all channels have in common. A null is the library's default. */
+    /** Sets what all channels have in common. A null stands for the library's default. */
     public static void configure(Keep all, String fullRing, String directory) {
         keep = all;
         policy = fullRing;

@@ -25,9 +25,9 @@ public final class StormAdvice {
     }
 
     /**
-     * The state of a transfer, by which an executor hands over the tuples of its tasks: the
-     * channels of these tasks. The channels are not shared with other executors, because another
-     * topology in the same JVM may use the same task numbers.
+     * An executor hands over the tuples of its tasks to an object of Storm, the transfer. The state
+     * of the transfer is the channels of these tasks. Other executors do not share the channels,
+     * because another topology in the same JVM may use the same task numbers.
      */
     private static final class Transfer {
         // A bolt may emit from threads of its own, so these channels are shared.
@@ -67,8 +67,9 @@ public final class StormAdvice {
     }
 
     /**
-     * A tuple is handed to the transfer. The first attempt brings a queue for tuples that do not
-     * fit. A second attempt brings none, and is not logged again.
+     * An executor hands a tuple to the transfer. At the first attempt, it also passes a queue for
+     * tuples that do not fit. At a second attempt it passes no queue, and the tuple is not logged
+     * again.
      */
     public static void sent(
             Object transfer, Object tuple, int task, String stream, Map<?, ?> roots, Object queue)

@@ -103,7 +103,7 @@ class FlinkAdviceTest {
         }
     }
 
-    /** The writer of such an output has no state: only the partition has. */
+    /** If elements were only restored, the writer has no state, but the partition has. */
     @Test
     void anOutputThatWasOnlyRestoredIsClosed() throws Exception {
         Partition partition = new Partition();
@@ -219,7 +219,7 @@ class FlinkAdviceTest {
         }
     }
 
-    /** A program may write any object, so a cast to an element would throw. */
+    /** A program may write any object, so a cast of the object to an element could throw. */
     @Test
     void noElementIsCast() throws Exception {
         try (InputStream in = FlinkAdvice.class.getResourceAsStream("../flink.yaml")) {

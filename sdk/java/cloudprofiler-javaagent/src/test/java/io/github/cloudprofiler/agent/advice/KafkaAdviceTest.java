@@ -143,7 +143,7 @@ class KafkaAdviceTest {
         assertEquals(at(7, 8), ids("app-0#3/end"));
     }
 
-    /** A batch that was begun before the set was switched on, or in which a hook failed. */
+    /** The batch began before its class was woven, or a call of the advice failed. */
     @Test
     void aBatchThatWasNotCountedHasNoIds() throws Throwable {
         Object batch = KafkaAdvice.batch("orders", 3);

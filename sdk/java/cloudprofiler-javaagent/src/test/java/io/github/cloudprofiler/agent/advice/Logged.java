@@ -11,7 +11,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What is in the rings of a directory that nobody drains. */
+/** Reads what is in the rings of a directory that nobody drains. */
 final class Logged {
     private static final int RECORDS = 2 * 4096; // ring/FORMAT.md has this and the offsets below
     private static final int TAIL = 4096;
