@@ -12,8 +12,9 @@ import (
 // plain is the writer for all output of cprof. Names, errors and descriptions come from nodes,
 // programs and files that may be hostile. A terminal would obey some characters instead of showing
 // them. So plain writes these characters as text. For example, ESC becomes \u001b, which JSON reads
-// as the same character. Newlines and tabs pass unchanged. A plain may keep an incomplete
-// character, so the caller must close it at the end.
+// as the same character. Newlines and tabs pass unchanged. If a write ends in the middle of a
+// character, plain holds back the beginning of the character. So the caller must close a plain at
+// the end.
 type plain struct {
 	to   io.Writer
 	rest []byte // the incomplete character at the end of the last Write

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The replay clock in C passes the script of the clock in Go. So does the same header in C++.
+// The script contains operations, with the results of the replay clock in Go. The clock in C must
+// give the same results, as C and as C++.
 func TestReplayClocks(t *testing.T) {
 	script, err := os.ReadFile("../../replay/clock/testdata/conformance.txt")
 	if err != nil {

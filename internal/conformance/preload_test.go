@@ -91,8 +91,8 @@ func TestPreloadSeesManyConnections(t *testing.T) {
 	t.Logf("%d calls sent, %d received, %d dropped", sent, received, dropped)
 }
 
-// A program that scribbles on its own ring harms only the record of its own messages. The program
-// continues, and the drainer keeps each message of the other programs.
+// A program that writes random words into its own ring harms only the record of its own messages.
+// The program continues, and the drainer keeps each message of the other programs.
 func TestPreloadedProgramScribbles(t *testing.T) {
 	const library = "libcloudprofiler-capture.so"
 	built, dir := buildC(t), t.TempDir()
@@ -206,8 +206,8 @@ func countMessages(t *testing.T, one []logstore.Segment, kinds map[blackbox.Kind
 	return c.dropped + c.lost
 }
 
-// A program that treats its sockets roughly works as it does without the library. Each of its
-// messages is in a log or counted.
+// A program that uses its sockets in unusual ways (see preload_rough.c) works as it does without
+// the library. Each of its messages is in a log or counted as lost.
 func TestPreloadSeesWhatARoughProgramDoes(t *testing.T) {
 	out, kinds, dropped := captured(t, "preload_rough", "libcloudprofiler-capture.so")
 	var sent, received uint64
@@ -316,7 +316,7 @@ func TestPrivilegedPreloadBesideTheKernel(t *testing.T) {
 		t.Error(err)
 	}
 	m := checkPairs(t, out, readMessages(t, logs))
-	// Whoever of the two saw a call, it is one of the calls that sent or received.
+	// Nearly every call that sent or received was seen by both, the kernel and the library.
 	if all := m.Sent + m.Received; m.Twice < all*9/10 || m.Twice > all {
 		t.Errorf("%d calls, %d were seen twice", all, m.Twice)
 	}
@@ -354,7 +354,7 @@ func checkPairs(t *testing.T, out string, all []*messages.Log) messages.Matched 
 		}
 	}
 	// Both processes have both ends of the socketpair for streams, so its first and last messages
-	// are not sure.
+	// may stay without a match.
 	notSure := m.Left[messages.Shared] + m.Left[messages.Unclear]
 	if m.Sent != sent || m.Matched+notSure != sent || notSure > 4 {
 		t.Errorf("%d messages were sent; %d are in the logs, %d are matched; the others: %v",
@@ -363,8 +363,8 @@ func checkPairs(t *testing.T, out string, all []*messages.Log) messages.Matched 
 	return m
 }
 
-// TestBarPreload measures how long the library makes a call that sends or receives. The calls do
-// nothing else.
+// TestBarPreload measures how much time the library adds to a call that sends or receives. In place
+// of the C library's calls, it uses calls that do nothing.
 func TestBarPreload(t *testing.T) {
 	repetitions := 1
 	if proof.Begin(t) == proof.Full {

@@ -136,7 +136,7 @@ func given(word string) string {
 	return word
 }
 
-// writers returns the program of each language that obeys orders.
+// writers has, for each language, a function that returns a program that obeys orders.
 var writers = map[string]func(t testing.TB) *exec.Cmd{
 	"go": func(t testing.TB) *exec.Cmd {
 		cmd, err := reexec.Command()

@@ -80,7 +80,8 @@ func (t *talker) sendEach(sizes []int) {
 	}
 }
 
-// receiveEach receives messages: each with one call, or cut anywhere if they are part of a stream.
+// receiveEach receives messages of the given sizes. If t.single is set, it receives each with one
+// call. If not, the messages are a stream, and each call receives any number of the next bytes.
 func (t *talker) receiveEach(sizes []int) {
 	if t.single {
 		for range sizes {

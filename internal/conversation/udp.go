@@ -31,8 +31,9 @@ func echo(at netip.AddrPort, messages int, start func(int, func(*talker)), must 
 	})
 }
 
-// tell sends datagrams of random bytes, and waits for the answer to each. If there is a twin with
-// the same random bytes, only one of each few datagrams is unlike those of the twin.
+// tell sends datagrams of random bytes, and waits for the answer to each. It draws one datagram in
+// few from its own random numbers, and all others from those of twin. So two programs with equal
+// twins send the same datagrams, except for one in few.
 func tell(to *unix.SockaddrInet4, messages, few int, twin *rand.Rand,
 	start func(int, func(*talker)), must func(error)) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

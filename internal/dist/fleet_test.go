@@ -25,9 +25,10 @@ func commandsOf(t *testing.T, page, contains string) string {
 	return ""
 }
 
-// TestBarThreeMachines sets up a fleet of three machines by package. It runs the commands that
-// docs/install.md and docs/operating.md print, in their order, and replaces only names. Between
-// these commands it does what the pages say in words. Then it makes a run and analyzes it.
+// TestBarThreeMachines sets up a fleet of three machines with the Debian package. It runs the
+// commands that docs/install.md and docs/operating.md print, in their order, and replaces only
+// names. Between these commands it does what the pages say in words. Then it makes a run and
+// analyzes it.
 func TestBarThreeMachines(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("making packages takes minutes: make prove does it")

@@ -8,7 +8,8 @@ import (
 )
 
 // After "make install" of the library for C, a program finds the library when it starts, because
-// the linker's cache is renewed. If the files go into another root, whoever unpacks them does that.
+// "make install" renews the dynamic linker's cache. If it installs into another root (DESTDIR), it
+// leaves this to whoever unpacks the files.
 func TestLibraryForCIsFound(t *testing.T) {
 	build := t.TempDir()
 	for name, other := range map[string]bool{"here": false, "in another root": true} {

@@ -142,7 +142,8 @@ func (d *debian) left() (paths []string) {
 	return paths
 }
 
-// packagesOf makes packages of this archive in a version. It returns the path of each, by its kind.
+// packagesOf makes packages of this archive with the given version. It returns the path of each, by
+// its kind.
 func packagesOf(t *testing.T, version string) map[string]string {
 	t.Helper()
 	dir, to, paths := archive(t), t.TempDir(), map[string]string{}

@@ -126,7 +126,7 @@ func stampKinds(name string) (StampKinds, error) {
 		return info.So_timestamping&unix.SOF_TIMESTAMPING_RAW_HARDWARE != 0 &&
 			info.So_timestamping&flag != 0
 	}
-	// Some drivers do not say what the interface was told.
+	// Some drivers do not say which packets the interface has been told to stamp.
 	told, err := unix.IoctlGetHwTstamp(fd, name)
 	return StampKinds{
 		NotTold: err == nil && (told.Tx_type != unix.HWTSTAMP_TX_ON ||

@@ -40,7 +40,7 @@ var versionIn = map[string][2]string{
 		`pausePoint = "jvm-pauses"`},
 	"replay/clock/FORMAT.md": {"replay/clock/encode.go", "bad := width > 64"},
 
-	// The testbed reads only what it has written itself.
+	// This format has no version, because the testbed reads only what it has written itself.
 	"examples/blackbox/FORMAT.md": {},
 }
 

@@ -18,8 +18,8 @@ var (
 )
 
 // placesExist is the rule that the places of changes in docs/architecture.md exist. A file that a
-// row names lies in a folder of the same row. Each other word of the row in quotes like ` is a
-// folder in there, or occurs in a file that the row names.
+// row of the table names lies in a folder that the same row names. Each other word between
+// backquotes (`) is a folder in one of these folders, or occurs in one of these files.
 func placesExist(_ *testing.T, files []file) []finding {
 	const name = "docs/architecture.md"
 	page, _ := find(files, name)

@@ -1,4 +1,5 @@
-// Package journal is a file to which checked blocks are only ever appended.
+// Package journal reads and writes journals. A journal is a file to which blocks with checksums are
+// only ever appended.
 //
 // A process that is killed while it appends leaves a torn block at the end. Open cuts the torn
 // block off and says how many bytes it cut. The package does not interpret the content of blocks.

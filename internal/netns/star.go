@@ -148,7 +148,7 @@ func (s *Star) setUp() error {
 
 // introduce tells each end the hardware addresses of the others and of the hub. Otherwise the
 // kernel finds them by ARP, and keeps at most 1,024 of them for all namespaces together. With 100
-// ends that each talk to 15 others, this is too few, and some ends cannot reach another.
+// ends that each talk to 15 others, this is too few, and some ends cannot reach others.
 func (s *Star) introduce() error {
 	hardware := make([]net.HardwareAddr, len(s.ends))
 	links := make([]int, len(s.ends))

@@ -25,8 +25,8 @@ type Bar struct {
 	Timing bool `json:"timing,omitempty"`
 }
 
-// Judged reports whether a run of this size fails if it misses the bar. A bar without Timing, such
-// as "no event is lost", is judged at every size.
+// Judged reports whether a run of this size fails if the figure misses the limit. A bar without
+// Timing, such as "no event is lost", is judged at every size.
 func (b Bar) Judged(size Size) bool { return !b.Timing || size == Full }
 
 // From returns b with the median and the spread of the valid repetitions. If there are no

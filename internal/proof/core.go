@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// A Core says how a CPU is built. Figures of single instructions depend on it.
+// A Core identifies the design of a CPU's cores. What a single instruction costs depends on it.
 type Core struct {
 	Vendor        Vendor
 	Family, Model int

@@ -3,9 +3,9 @@
 //
 // Such a figure with its limit is a bar. Two kinds of code measure bars: a test named TestBar…,
 // which begins with [Begin] and ends with [Check], and a subcommand of cp-bench, which prints its
-// table and calls [Report]. The same code with the same limit runs small in "make test" and at full
-// size in "make prove". Only repetitions and durations depend on the [Size]. The command prove,
-// below this package, lists the commands that measure bars.
+// table and calls [Report]. The same code, with the same limit, runs in "make test" at a small
+// size, and in "make prove" at full size. Only the number of repetitions and the durations depend
+// on the [Size]. The command prove, below this package, lists the commands that measure bars.
 //
 // The small run measures and prints timings, but does not judge them ([Bar.Timing]). A timing that
 // is good enough on one processor may not be good enough on another, or while other programs run.

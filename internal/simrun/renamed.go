@@ -7,7 +7,8 @@ import (
 )
 
 // RandomRenamingJob is a RandomJob in which some operators send tuples on under other ids, and log
-// links. In this job, each id of a tuple is a Tuple of its own, and Join makes one Tuple of these.
+// links. If a tuple has several ids, the job has a separate Tuple for each. Join makes them one
+// Tuple.
 func RandomRenamingJob(rng *rand.Rand, thin bool) *Job { return randomJob(rng, thin, true) }
 
 // rename sends a tuple on under another id. It returns the first event of the new id.
@@ -30,7 +31,7 @@ func (m *jobMaker) rename(from *Event, actor string, instance int) *Event {
 	return sent
 }
 
-// Join makes one tuple of the ids that these operators gave to it.
+// If one of these operators sent a tuple on under another id, Join makes the two Tuples one.
 func (j *Job) Join(operators []string) {
 	under := map[*Tuple]*Tuple{}
 	j.Tuples = slices.DeleteFunc(j.Tuples, func(t *Tuple) bool {

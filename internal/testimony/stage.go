@@ -104,7 +104,7 @@ func (s *Stage) waitForCall(file string) {
 	WaitFor(s.t, "a first call", func() bool { return atomic.LoadUint64(&said.Returned[0]) > 0 })
 }
 
-// Each calls the function show with the testimony of each program that got its rings.
+// Each calls the function show with the testimony of each program that had opened its rings.
 func (s *Stage) Each(show func(said *Testimony)) {
 	s.t.Helper()
 	for _, file := range s.files {

@@ -60,7 +60,8 @@ func (t *Testimony) Begin(rings ...string) {
 // Begun reports whether the program lived until it had opened its rings.
 func (t *Testimony) Begun() bool { return atomic.LoadUint64(&t.begun) != 0 }
 
-// Incarnation returns the incarnation of a ring, even if the ring no longer exists.
+// Incarnation returns the random number, in hexadecimal, that distinguishes a ring from all others.
+// The ring need not exist any more, because its file's name contains the number.
 func (t *Testimony) Incarnation(ring int) string {
 	parts := strings.Split(filepath.Base(strings.TrimRight(string(t.rings[ring][:]), "\x00")), ".")
 	return parts[len(parts)-2]

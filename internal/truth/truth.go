@@ -70,7 +70,8 @@ func (c *Counters) add(node, machine string, text []byte) error {
 }
 
 // Truth returns the range of readings that the counter of node other had while node's counter had a
-// given reading. If that is not known, ok is false. Truth is made for analysis.Options.Truth.
+// given reading. If that is not known, ok is false. It can be the value of the field Truth of
+// analysis.Options.
 func (c *Counters) Truth(node string, reading uint64, other string) (read tscratio.Interval,
 	ok bool) {
 	from, into := c.nodes[node], c.nodes[other]

@@ -58,7 +58,8 @@ func Precedence[C any](t *testing.T, d daemon.Daemon[C]) {
 	}
 }
 
-// sample returns a value of a type. The values of two sources that follow each other differ.
+// sample returns a value of type t for a source: 0 for the file, 1 for the environment, 2 for the
+// flag. The values for 0 and 1 differ, and those for 1 and 2 differ.
 func sample(t reflect.Type, source int) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
