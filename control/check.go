@@ -82,7 +82,7 @@ func checkLine(what, text string) error {
 // UTF-8. A peer refuses a whole message if one text in it is too long or not UTF-8.
 func Cut(text string) string { return CutTo(text, MaxTextBytes) }
 
-// CutTo does what Cut does, with a limit in bytes.
+// CutTo does what Cut does, with a given limit in bytes instead of MaxTextBytes.
 func CutTo(text string, bytes int) string {
 	text = strings.ToValidUTF8(text, "?")
 	return strings.ToValidUTF8(text[:min(len(text), bytes)], "")
@@ -275,8 +275,8 @@ func (m *Trains) check() error {
 		checkText("shared_clock", m.SharedClock), m.checkMeetings())
 }
 
-// maxMeetings is the largest number of meetings of one train: one at its beginning, and one at its
-// end.
+// maxMeetings is the largest number of Meetings that a report may contain for one train: one at the
+// train's beginning, and one at its end.
 const maxMeetings = 2
 
 func (m *Trains) checkMeetings() error {

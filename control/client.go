@@ -50,9 +50,10 @@ type ClientConfig struct {
 	speaks Version // always Current, except in tests
 }
 
-// Client is the end of the link in a node or a command. Any goroutine may use it. It connects by
-// itself, and reconnects if the connection ends. The server treats each new connection as a new
-// peer. Until the client registers again, the server refuses its messages as NotRegistered.
+// Client is one end of the link, in a node or in a command; the other end is a Server. Any
+// goroutine may use it. It connects by itself, and reconnects if the connection ends. The server
+// treats each new connection as a new peer. Until the client registers again, the server refuses
+// its messages as NotRegistered.
 type Client struct {
 	server   string
 	speaks   Version
@@ -137,8 +138,9 @@ func (l *Client) open() error {
 	return err
 }
 
-// connect opens a socket that connects, and reconnects, to the server. It also opens a monitor, a
-// socket that reports if the server refuses the dealer's handshake, and if a connection ends.
+// connect opens the dealer: the ZeroMQ socket that connects, and reconnects, to the server. It also
+// opens a monitor, a socket that reports if the server refuses the dealer's handshake, and if a
+// connection ends.
 func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err error) {
 	if dealer, err = ctx.NewSocket(zmq4.DEALER); err != nil {
 		return nil, nil, err
@@ -185,7 +187,7 @@ func (l *Client) serverKey() string {
 }
 
 // Receive waits for the next message that does not answer a Call of this client. If a message
-// cannot be decoded, the client answers it with a Refusal, and Receive waits on.
+// cannot be decoded, the client answers it with a Refusal, and Receive goes on waiting.
 func (l *Client) Receive(ctx context.Context) (Incoming, error) {
 	select {
 	case in := <-l.incoming:
@@ -268,7 +270,8 @@ func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 	}
 }
 
-// Register says hello, answers the challenge and registers. It sets the nonce of r.
+// Register sends a Hello, puts the nonce of the server's Challenge into r, and sends r. It returns
+// the server's Welcome.
 func (l *Client) Register(ctx context.Context, r Register) (*Welcome, error) {
 	m, err := l.Call(ctx, &Hello{Name: r.Name, Software: r.Software})
 	if err != nil {

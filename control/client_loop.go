@@ -111,8 +111,9 @@ func (s *sending) isStuck(before int) bool {
 	return false
 }
 
-// reconnect replaces the dealer and its monitor. It expects the next of the server's keys, unless
-// a server with the expected key has answered.
+// reconnect replaces the dealer and its monitor. The new dealer expects the next of the keys that
+// the server may have. If a server has answered with the present key, the new dealer expects that
+// key again.
 func (l *Client) reconnect(s *sending) {
 	if !s.known {
 		l.turn++

@@ -29,7 +29,7 @@ func (v Version) Understands(w Version) bool {
 }
 
 var (
-	// ErrMessage is returned if frames are not a message.
+	// ErrMessage is returned if the received frames do not form a valid message.
 	ErrMessage = errors.New("not a message")
 
 	// ErrVersion is returned for a message of a version that this program does not understand.

@@ -140,8 +140,8 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// No field of an example is zero. If a message forgot a field, the field would come back as zero.
-// So only a field that is not zero shows the fault.
+// No field of an example is zero. If Encode or Decode left out a field, the field would be zero
+// after decoding. The tests notice that only if the field was not zero before.
 func TestExamplesSetEveryField(t *testing.T) {
 	for _, m := range examples {
 		if m.Kind() == KindProbing {
@@ -313,7 +313,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// A newer minor version may add fields, frames and bytes of the header. Decode skips these.
+// A newer minor version may add fields to the body, frames to the message and bytes to the header.
+// Decode skips these.
 func TestDecodeSkipsWhatIsNew(t *testing.T) {
 	h := append(header{Version{Current.Major, Current.Minor + 1}, KindRun, 7}.encode(), "more"...)
 	body := []byte(`{"name":"r","new":{"x":[1]}}`)

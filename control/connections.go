@@ -39,8 +39,9 @@ func (s *Server) note(peer Peer, public, fd string) {
 	}
 }
 
-// mayEnd notes whether a peer may end its connection. A peer may do so if it said farewell, or if
-// it is a command that asked a question. A peer that registers must no longer end its connection.
+// mayEnd records whether a peer may end its connection. A peer may do so if it said farewell, or if
+// it is a command that asked a question. If the connection of any other peer ends, the server
+// counts and logs that. So a command that registers as a node may no longer end its connection.
 func (s *Server) mayEnd(peer Peer, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +51,8 @@ func (s *Server) mayEnd(peer Peer, may bool) {
 	}
 }
 
-// ended removes the record of the connection that used a descriptor. It reports whether the peer
-// should not have ended it.
+// ended removes the record of the connection that used the given descriptor. It returns true if the
+// peer was not allowed to end the connection (see mayEnd).
 func (s *Server) ended(fd int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

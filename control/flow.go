@@ -45,8 +45,8 @@ const (
 	maxPendingAll = 192 << 20
 
 	// lookAt is the number of connections that one call of the method look examines. It is limited,
-	// because each connection takes two system calls. The method also examines the connections that
-	// had a larger part of maxPending before.
+	// because each connection takes two system calls. Each call also examines the connections that
+	// had more than 1/64 of maxPending when they were last examined.
 	lookAt = 200
 )
 

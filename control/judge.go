@@ -38,7 +38,7 @@ func (s *Server) frames() (frames [][]byte, properties map[string]string, err er
 // If a message is too long, tooLong replaces all frames after its first one.
 var tooLong = make([]byte, MaxMessageBytes+1)
 
-// maxSmall is the largest length of a message, except of the kinds that large names.
+// maxSmall is the largest length of a message, except for the kinds for which large returns true.
 const maxSmall = 2 * MaxFactsBytes
 
 // large reports whether messages of this kind may be longer than maxSmall.
@@ -148,7 +148,8 @@ func (s *Server) passes(g *gate, from sender, request uint64, m Message) bool {
 			s.mayEnd(from.peer, true)
 		}
 	case *Leave, *Refusal:
-		// There is no answer: this peer has nothing to leave, and nobody answers a refusal.
+		// An unregistered peer has nothing to leave, and has asked for nothing that could be
+		// refused. It gets no answer, because nobody answers a Leave or a Refusal.
 		if !from.registered {
 			s.refused.add(ReasonUnregistered, "message refused", "peer", from.peer,
 				"kind", m.Kind())

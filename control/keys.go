@@ -285,7 +285,8 @@ type keyFile struct {
 	err error
 }
 
-// stamp changes when a file does: whoever writes a file changes its inode's time.
+// stamp tells whether a file has changed: each write to a file also changes the time in its inode,
+// so a changed file has another stamp.
 type stamp struct {
 	inode   uint64
 	bytes   int64
@@ -304,7 +305,8 @@ func stampOf(info fs.FileInfo, now time.Time) (stamp, bool) {
 	return stamp{s.Ino, s.Size, s.Ctim}, age > settledFile || age < -settledFile
 }
 
-// If a file is older than settledFile, every further change shows in its time.
+// If the last change of a file is longer ago than settledFile, every further change gives the file
+// another time.
 const settledFile = 2 * time.Second
 
 // readKey returns the key in a file, which it reads only if the file may have changed.
@@ -327,8 +329,8 @@ func (d *keyDirectory) readKey(path string) (Key, error) {
 	return key, err
 }
 
-// keysAge is how long the list is used before the directory is read again. If a file was added or
-// removed, the directory is read at once.
+// keysAge is how long the list of keys is used before the directory is read again. If a file was
+// added or removed, the directory is read at once.
 const keysAge = time.Second
 
 func (d *keyDirectory) list() ([]Key, error) {

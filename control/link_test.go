@@ -129,8 +129,8 @@ func node(name string) Register {
 	}
 }
 
-// wantRefused waits until the server has refused something for a reason, and has counted and logged
-// that.
+// wantRefused waits until the server has refused something for the given reason, and has counted
+// and logged the refusal.
 func (f *fleet) wantRefused(reason Reason) {
 	f.t.Helper()
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(5 * time.Millisecond) {

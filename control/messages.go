@@ -150,8 +150,9 @@ type Manner struct {
 	Spin_ns    int64 `json:"spin_ns,omitempty"` // how long to poll for an answer before sleeping
 }
 
-// Probe orders a batch of trains with one node. The node answers with one Trains when the batch is
-// done or given up. Limit_ns is the time for the whole batch.
+// Probe orders a node to run a batch of trains with one other node, the Target. The node that got
+// the order answers it with one Trains when the batch is done or given up. Limit_ns is the time for
+// the whole batch.
 type Probe struct {
 	Target
 	Manner
@@ -160,9 +161,10 @@ type Probe struct {
 	Limit_ns int64 `json:"limit_ns"`
 }
 
-// Probing orders trains with many nodes in turn, one train every Period_ns. The order is valid
-// until the next Probing. A Probing without targets and neighbours ends the trains. The node
-// answers the order with a Done. Afterwards it sends, from time to time, Trains with request 0.
+// Probing orders a node to run trains with many other nodes in turn, one train every Period_ns. The
+// order is valid until the next Probing. A Probing without targets and neighbours ends the trains.
+// The node answers the order with a Done. Afterwards it sends, from time to time, Trains with
+// request 0.
 type Probing struct {
 	Manner
 	Targets    []Target `json:"targets"`
@@ -208,7 +210,8 @@ type Trains struct {
 }
 
 // Meeting is a moment that two nodes saw on a clock that they share, while a train was under way.
-// At that moment each node's counter was within the node's interval.
+// For each of the two nodes, the Meeting has an interval that contained the node's counter at that
+// moment.
 type Meeting struct {
 	Train  int    `json:"train"` // index of the train in Trains
 	OwnLo  uint64 `json:"own_lo_cycles,string"`
@@ -253,8 +256,8 @@ type TableState struct {
 	Channels   int    `json:"channels"` // number of channels to which the node applied the table
 	Error      string `json:"error,omitempty"`
 
-	// Matched has, for each rule of the table, how many of the node's open channels got the rule.
-	// It is empty if the node's software is older than this field.
+	// Matched has, for each rule of the table, the number of the node's open channels to which the
+	// rule applies. It is empty if the node's software is older than this field.
 	Matched []int `json:"matched,omitempty"`
 }
 

@@ -78,14 +78,14 @@ func setCommon(s *zmq4.Socket, address string) error {
 	)
 }
 
-// checkByZeroMQ makes a client's ZeroMQ check its connection.
+// checkByZeroMQ makes ZeroMQ check a client's connection with heartbeats.
 func checkByZeroMQ(s *zmq4.Socket) error {
 	return errors.Join(s.SetHeartbeatIvl(wireHeartbeat), s.SetHeartbeatTimeout(wireHeartbeatDead))
 }
 
-// checkByKernel makes the kernel check a server's connections. ZeroMQ's own checks would make it
-// search the timers of all connections for each answer: ten thousand connections would keep a core
-// busy.
+// checkByKernel makes the kernel check a server's connections. A server does not use ZeroMQ's
+// heartbeats: for each answer to a heartbeat, ZeroMQ searches the timers of all connections, so ten
+// thousand connections would keep a core busy.
 func checkByKernel(s *zmq4.Socket) error {
 	const every = int(wireHeartbeat / time.Second)
 	return errors.Join(s.SetTcpKeepalive(1), s.SetTcpKeepaliveIdle(every),

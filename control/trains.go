@@ -16,8 +16,8 @@ type Train struct {
 	Arrivals     []Arrival
 }
 
-// Arrival is a probe whose answer proves nothing, so the two are no exchange. The probe alone still
-// proves a constraint.
+// Arrival is a probe whose answer proves nothing, so probe and answer do not count as an exchange.
+// The arrival of the probe still proves a constraint.
 type Arrival struct {
 	Sent, Received tscratio.Interval
 }
