@@ -173,7 +173,8 @@ func (c *Client) Key() minrtt.Key {
 	return c.secret.Key(mathrand.Uint64())
 }
 
-// keyFor returns the key of a neighbour in the graph, always the same until renewNeighbours.
+// keyFor returns the key with which a neighbour in the graph probes this node. For the same
+// neighbour it returns the same key until renewNeighbours is called.
 func (c *Client) keyFor(neighbour uint64) minrtt.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,7 +275,8 @@ func (c *Client) Observe(f func(Outcome)) (stop func()) {
 	}
 }
 
-// Check determines the node's epoch and returns it. When the epoch changes, all pairs end.
+// Check determines the node's epoch and returns it. If the epoch has changed, later trains belong
+// to new pairs.
 func (c *Client) Check() (string, error) {
 	if c.config.Epoch == nil {
 		return c.Node().Epoch, nil

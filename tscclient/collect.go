@@ -39,7 +39,7 @@ type offers struct {
 // maxReading is how many Fetches a node answers at the same time. Each reads from the disk.
 const maxReading = 8
 
-// errFetch is returned if a node gives away no file.
+// errFetch is returned by Fetch if the node refuses to send the file.
 var errFetch = errors.New("node does not give the file away")
 
 // Offer puts this node's logs of a run into the queue, for the collectors with the given names. The
@@ -66,7 +66,7 @@ func (l *Link) Offer(ctx context.Context, run string, collectors []string) error
 	return nil
 }
 
-// mayTake reports whether the graph may give an item away.
+// mayTake reports whether the graph may give one of this node's items to another node, the taker.
 func (g *graph) mayTake(_ string, taker overlay.Name) bool {
 	g.offers.mu.Lock()
 	defer g.offers.mu.Unlock()

@@ -40,8 +40,9 @@ type Config struct {
 	// UserStamps makes the answerer take all stamps itself, without the kernel.
 	UserStamps bool
 
-	// HardwareInterface is the index of the network interface whose own stamps are used, too, with
-	// Clock.Hardware. It is 0 if no such stamps are used.
+	// HardwareInterface is the index of a network interface that stamps packets itself. The client
+	// uses these stamps, too, and reads them with Clock.Hardware. If it is 0, the client uses no
+	// such stamps.
 	HardwareInterface int
 
 	// Manner defines how trains are run, unless a call names another manner.

@@ -16,9 +16,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// With which machines do the programs of this node talk? In a large fleet the node measures these
-// machines in addition to its neighbours in the graph, because people ask for the durations between
-// them.
+// This file finds the machines with which the programs of this node talk. In a large fleet the node
+// measures these machines in addition to its neighbours in the graph, because people ask for
+// durations between machines that talk with each other.
 
 const (
 	// lookEvery is the time between two looks at the machine's connections. A look at 1,000
@@ -93,8 +93,9 @@ func connectedTo(list io.Reader) (all []netip.Addr) {
 	return all
 }
 
-// kernelAddress reads the address of "0A00000A:1F90". The kernel writes words of 32 bits in the
-// byte order of the machine, which is little-endian on all supported ones.
+// kernelAddress parses an address and port as the kernel writes them, such as "0A00000A:1F90", and
+// returns the address without the port. The kernel writes words of 32 bits in the byte order of the
+// machine, which is little-endian on all supported ones.
 func kernelAddress(text string) (netip.Addr, error) {
 	digits, _, _ := strings.Cut(text, ":")
 	words, err := hex.DecodeString(digits)

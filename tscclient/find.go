@@ -27,7 +27,7 @@ type Finding struct {
 // factsEvery is the time between two looks at the node's facts.
 const factsEvery = 5 * time.Second
 
-// A node that has more facts than the graph carries also says the fact Incomplete.
+// Incomplete is a fact that a node adds to its facts if it has more of them than the graph carries.
 const Incomplete = "facts=incomplete"
 
 // Find looks for a node with a fact that matches a pattern, as channel.MatchFact says. In a graph,

@@ -228,7 +228,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A node is as hot as the widest plain bound of its last trains.
+// A node's heat of the kind HeatBound is the largest plain bound of its recent trains.
 func TestHeatOfBounds(t *testing.T) {
 	c := startNode(t, "n", nil)
 	g := &graph{link: &Link{client: c.Client}, plain: map[string]plainBound{}}

@@ -29,9 +29,9 @@ func newMembers(t *testing.T, s *testServer, nodes, degree, pace int) *members {
 	g := &members{t: t, links: map[string]*Link{}, nodes: map[string]*testNode{},
 		trains: map[[2]string]int{}}
 	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
-	// The server answers nobody while a node starts, which takes long on a busy machine. Nodes must
-	// not give the server up meanwhile: a node that registered again would be mistaken for the one
-	// that starts.
+	// While the test starts a node, which takes long on a busy machine, its server answers none of
+	// the other nodes. These must not give the server up and register again: the test would take
+	// their registration for that of the node that starts.
 	s.dead = hang
 	var contacts []string
 	for i := range nodes {

@@ -12,9 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
 
-// HeatBound is a kind of heat: the largest plain bound, in nanoseconds, that this node has measured
-// with one of its peers in the last boundLife. The plain bound is half of a train's smallest round
-// trip.
+// HeatBound names a kind of heat. Heats are values of a node that should be low; Hot finds the
+// nodes where they are highest. This heat is the largest plain bound, in nanoseconds, that the node
+// has measured with any of its peers in the last boundLife. The plain bound is half of a train's
+// smallest round trip.
 const HeatBound = "bound"
 
 // boundLife is longer than it takes a node to measure all its peers.
@@ -45,7 +46,7 @@ func (l *Link) Hot(ctx context.Context, by string) ([]HotNode, error) {
 	return hot, nil
 }
 
-// hot begins walks. Only the graph's goroutine may call it.
+// hot begins the walks of a call of Hot. Only the graph's goroutine may call it.
 func (g *graph) hot(by string, answer func([]HotNode, error)) {
 	if g.node == nil {
 		answer(nil, ErrNoGraph)

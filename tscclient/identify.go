@@ -31,9 +31,9 @@ type Identity struct {
 }
 
 // Kept stores the epoch for the next process, because that process cannot notice an earlier jump of
-// the counter. After a jump, the epoch has a new name, without a boot of the machine. Without Kept,
-// the next process would use the old name, and readings from before and after the jump would seem
-// to belong to one epoch. The zero Kept stores nothing.
+// the counter. After a jump, the epoch gets a new name although the machine was not booted. Without
+// Kept, the next process would use the old name, and readings from before and after the jump would
+// seem to belong to one epoch. The zero Kept stores nothing.
 type Kept struct {
 	Read  func() ([]byte, error) // returns nil and no error if nothing is stored
 	Write func(text []byte)      // empty text: delete what is stored; logs its own errors

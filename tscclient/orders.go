@@ -235,7 +235,8 @@ func (l *Link) describe() control.Target {
 
 const maxTrainsPerSecond = 10_000
 
-// observe collects a train that the client ran on its own, and notes the bound of any train.
+// observe notes the bound of each train. If the client ran the train on its own, observe also
+// collects it for a report to the server.
 func (l *Link) observe(o Outcome) {
 	l.graph.feel(o)
 	if !o.Continuous || l.ctx.Err() != nil {

@@ -110,8 +110,8 @@ func (r *reports) makeRoom() {
 }
 
 // send makes reports of all collected trains, and sends the waiting reports in order until sending
-// fails. If nobody would receive the reports (listening is false), it does nothing. Meanwhile only
-// the method collect makes reports, of maxCollected trains each.
+// fails. If nobody would receive the reports (listening is false), it does nothing. As long as
+// listening is false, only the method collect makes reports, of maxCollected trains each.
 func (r *reports) send(ctx context.Context, listening bool) {
 	if !listening {
 		return

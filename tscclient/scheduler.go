@@ -96,10 +96,11 @@ const unknown = time.Duration(math.MaxInt64)
 // A scheduler decides which peer to probe next, and when. It reads no clock: its caller passes the
 // time, which must not go back. Only one goroutine may use it at a time.
 //
-// Every peer has an interval, which follows from its pair's bound. For each peer, the scheduler
-// divides the time since its last train by its interval. The peer with the largest quotient is
-// next. If the budget suffices, each peer is probed at its interval. If not, all peers wait longer
-// by the same factor. No peer waits for ever, because its quotient grows as long as it waits.
+// Every peer has a wanted time between its trains (the field interval of turn), which follows from
+// its pair's bound (Pace). For each peer, the scheduler divides the time since the peer's last
+// train by this wanted time. The peer with the largest quotient is next. If the budget suffices,
+// each peer is probed as often as wanted. If not, all peers wait longer by the same factor. No peer
+// waits for ever, because its quotient grows as long as it waits.
 type scheduler struct {
 	budget Budget
 	pace   Pace

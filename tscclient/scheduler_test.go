@@ -129,10 +129,10 @@ func TestSchedulerStaysWithinItsBudget(t *testing.T) {
 	})
 }
 
-// However small the budget is, no peer waits too long. The shorter a peer's interval is, the larger
-// is its share of the trains. Intervals are between 0.25 s and 2 s, so the largest share is at most
-// eight times the smallest. So a peer waits at most eight times as long as it would if all peers
-// had equal shares.
+// However small the budget is, no peer waits too long. The shorter the wanted time between a peer's
+// trains is, the larger is the peer's share of the trains. This time is between 0.25 s and 2 s, so
+// the largest share is at most eight times the smallest. So a peer waits at most eight times as
+// long as it would if all peers had equal shares.
 func TestSchedulerStarvesNobody(t *testing.T) {
 	seed.For(t, 30, func(t *testing.T, r *rand.Rand) {
 		w, _ := randomWorld(t, r)
@@ -152,7 +152,7 @@ func TestSchedulerStarvesNobody(t *testing.T) {
 }
 
 // If the budget does not suffice, a pair whose bound is eight times as wide gets eight times as
-// many trains. If the budget suffices, each pair is probed at its own interval.
+// many trains. If the budget suffices, each pair is probed as often as its bound asks for (Pace).
 func TestSchedulerProbesWidePairsMore(t *testing.T) {
 	for _, tc := range []struct {
 		name            string

@@ -52,8 +52,8 @@ func (k *known) meet(t minrtt.Train, packets tscratio.Train) (ms []minrtt.Meetin
 }
 
 // without returns the pair with the packets of its newest trains, but without anything that rests
-// on a shared clock. It is not known which constraints of older trains rest on the clock, so these
-// trains are dropped. The newest train is not part of the result.
+// on a shared clock. For older trains, it is not known which constraints rest on the clock, so
+// without drops these trains. The newest train is not part of the result.
 func (k *known) without() *known {
 	empty, _ := tscratio.NewPair(k.pair.A, k.pair.B, k.pair.Declared) // no error, as before
 	pair := empty
