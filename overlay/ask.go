@@ -12,9 +12,9 @@ type request struct {
 	then  step // nil: nothing
 }
 
-// A step is what a node does after one of its requests was answered, or was repeated in vain. The
-// method proceed does it. Its parameter ok is true if the answer was yes, and false if the answer
-// was no or if none came. A step is data, so that a node's state can be stored.
+// A step is what a node does once one of its requests was answered, or got no answer to its last
+// try. The method proceed does it. Its parameter ok is true if the answer was yes, and false if the
+// answer was no or if none came. A step is data, so that a node's state can be stored.
 type step interface{ proceed(n *Node, ok bool) }
 
 // answered is a request that a node remembers. If the request comes again, it gets the same answer

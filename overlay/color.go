@@ -145,9 +145,9 @@ type Result struct {
 	Fact    Fact // the fact that matches, as the node itself said
 	Visited int  // visits to nodes
 	// If no node was found, Missed is the probability that a node has the fact and was missed. This
-	// probability is an estimate. It is computed from how often the walks met hints of Origin, and
-	// of those neighbours of Origin that have facts. It assumes that the nodes on the way are
-	// honest. If Origin knows no node with facts, Missed is 1.
+	// probability is an estimate. It is computed from how often the walks met hints of the
+	// searching node, and of those of its neighbours that have facts. It assumes that the nodes on
+	// the way are honest. If the searching node knows no node with facts, Missed is 1.
 	Missed float64
 }
 

@@ -15,8 +15,9 @@ func (n *Node) deal(s Seek) bool {
 	case s.Give != "":
 		return n.trade(s)
 	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.splice(s):
-		// This node splices even if it has free ends. The origin then gets an edge from this node
-		// and an edge to another node. Otherwise it would get two edges with this node.
+		// This node puts the origin into one of its edges (splice) even if it has free ends. The
+		// origin then gets an edge from this node and an edge to another node. Two free ends of
+		// this node would give the origin two edges with the same node.
 		return true
 	case s.Out && n.freeIns() > 0 && n.in(s.Origin) == nil && !slices.Contains(s.Outs, n.self):
 		n.takeFrom(s)
@@ -79,7 +80,7 @@ func (n *Node) offer(to Name, walk uint64, then step) {
 
 // spare returns an edge of this node that a deal can use, or nil if there is none. The deal gives
 // the walk's origin an edge to the node where the spare edge leads now, and redirects the spare
-// edge to the node in.
+// edge to the node that the parameter in names.
 func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 	if in == n.self || n.out(in) != nil {
 		return nil
@@ -176,7 +177,8 @@ type joining struct {
 	walk uint64
 }
 
-// agreed forgets the note, and returns the answer. After a refusal the walk goes on.
+// agreed handles the answer of the node in the note, and returns this answer. It forgets the note.
+// If the node refused, it sends the walk on.
 func (j joining) agreed(n *Node, ok bool) bool {
 	n.forget(j.walk)
 	if !ok {
@@ -245,8 +247,8 @@ func (n *Node) revoke(to, promised Name) {
 }
 
 // handOver gives away one of this node's edges: the node where the edge leads is told that the edge
-// now comes from another node. Then this node's out is redirected to the node in the field next of
-// the out.
+// now comes from another node. Then this node redirects its own edge to the node that the edge's
+// field next names.
 func (n *Node) handOver(o *out, to Name, until Time) {
 	id := n.random.Uint64()
 	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, handed{o, to, o.peer, until})

@@ -15,13 +15,14 @@
 //
 // An edge from x to y has two ends, an out of x and an in of y. Only x changes the edge; y believes
 // in it as long as x pings. So whatever messages are lost, the two ends agree after a Lease, and a
-// fleet always lacks as many outs as ins. The rest is to bring free ends together:
+// fleet always lacks as many outs as ins. An out or an in that a node lacks is a free end of that
+// node. What remains is to connect free outs with free ins:
 //
 //   - Join: a new node has only free ends. It sends walks. Each walk puts the new node, o, into an
 //     edge of the node where the walk ends: x→v becomes x→o→v (deal.go, splice).
-//   - Failure: a node whose neighbour died has a free end. Its walk finds another free end, or the
-//     note of one, and an edge of a third node joins the two (deal.go, join). Free ends of both
-//     directions are repaired like a join.
+//   - Failure: a node whose neighbour died has a free end. Its walk finds another free end, or a
+//     note that the walk of another free end left, and an edge of a third node joins the two
+//     (deal.go, join). A node that lacks both an out and an in is put into an edge like a new node.
 //   - Leave: a node connects its incoming to its outgoing neighbours.
 //   - Cut: if the fleet falls apart in two, each part repairs itself, and its nodes flag the edges
 //     made in the meantime. They probe lost neighbours. Once one answers, nodes exchange flagged
@@ -48,7 +49,8 @@
 //
 // # Set and queue
 //
-// KELP's set is color: a fact is the group that a node is in, and [Node.Search] finds a member.
+// KELP also has sets of nodes. Here, color serves as a set: a fact names the set that a node is in,
+// and [Node.Search] finds a member.
 //
 // A queue is for work that many nodes make and few take. As in KELP, each node holds the items that
 // it made ([Node.Put]), a taker climbs to nodes with items ([Node.Take]), and each node gives its
@@ -68,6 +70,6 @@
 // which may then miss other hot nodes. But the answers of these climbs name this node. A node that
 // accepts more incoming edges than the degree, at most one from each other node, attracts walks. In
 // honest nodes, the same number of incoming edges then stay free. A node that takes items and does
-// not work on them delays each of them by a lease at a time; [Config].MayTake says which nodes may
-// take items.
+// not work on them delays an item by one lease each time that it takes it; [Config].MayTake says
+// which nodes may take items.
 package overlay

@@ -156,8 +156,7 @@ func (n *Node) onPong(from Name, m Pong) {
 	}
 }
 
-// tickEdges pings the ends of edges where a ping is due. It gives up edges whose other end is
-// silent.
+// tickEdges sends the pings that are due, and gives up each edge whose other end is silent.
 func (n *Node) tickEdges() {
 	var gone []*out
 	for _, o := range n.outs {

@@ -15,7 +15,7 @@ type nowhere struct {
 
 func (s *nowhere) Send(to Name, m Message) { s.count, s.to, s.last = s.count+1, to, m }
 
-// A script turns bytes into calls of a node.
+// A script turns bytes into calls of a node's methods.
 type script struct{ rest []byte }
 
 func (s *script) byte() byte {

@@ -18,7 +18,8 @@ func (f *fleet) setHeats(m *member, heats ...Heat) {
 	f.watch(m)
 }
 
-// hottest asks a node, and returns what it found.
+// hottest makes a node look for hot nodes (Climb), runs the fleet until the answer comes, and
+// returns the nodes that were found.
 func (f *fleet) hottest(m *member, by string) (found []Hot) {
 	f.t.Helper()
 	answered := false
@@ -197,7 +198,8 @@ func TestHeatOfHostileNodes(t *testing.T) {
 			t.Errorf("a climb by %q breaks the rule %q", by, what)
 		}
 	}
-	// A Felt ends a walk once. Unknown walks end nothing.
+	// A second Felt for the same walk changes nothing, and neither does a Felt for a walk that this
+	// node did not send.
 	var found []Hot
 	if err := n.Climb(0, "kind", func(all []Hot) { found = all }); err != nil {
 		t.Fatal(err)

@@ -125,7 +125,8 @@ var lies = []lie{
 const maxRate = 4*WalksPerSecond*8 + 10
 
 // Six of 120 nodes are hostile, and a third of the others die. The honest nodes that are left must
-// be whole again, must not be flooded, and must name those whose offences can be noticed.
+// form a regular graph again, must not be flooded, and must blame the hostile nodes whose offences
+// can be noticed.
 func TestHostileNodes(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	for _, l := range lies {
@@ -176,8 +177,8 @@ func TestHostileNodes(t *testing.T) {
 				}
 			}
 			t.Logf("%d ends are missing, %d liars are named", lacking, len(named))
-			// Liars may keep ends of honest nodes free, but no more than the 14 edges that each
-			// liar could have.
+			// Liars may keep ends of honest nodes free, but at most 14 ends for each liar, because
+			// a liar could have 14 edges.
 			if limit := 14 * len(liars); lacking > limit {
 				t.Errorf("%d ends are missing, want at most %d", lacking, limit)
 			}

@@ -16,8 +16,8 @@ const (
 	// lose 5 % of all messages, a tenth of all round trips fail, and eight in a row fail once in
 	// 10⁸ times. In a fleet of 10,000 nodes this happens less than once an hour.
 	PingTries = 8
-	// Lease is how long a node believes in an incoming edge along which no ping arrives. After this
-	// time, the other end has died, or has repeated its ping eight times.
+	// Lease is how long a node believes in an incoming edge along which no ping arrives. If no ping
+	// arrives for this time, the other end has died, or has repeated a ping eight times in vain.
 	Lease = PingPeriod + PingRetry*PingTries + time.Second
 	// AskRetry is the time after which an unanswered request is repeated.
 	AskRetry = 250 * time.Millisecond
@@ -30,7 +30,8 @@ const (
 	// GrantLife is how long a node goes on pinging a promised neighbour that does not know of the
 	// edge yet. In this time, two requests can use up all their tries.
 	GrantLife = 2 * AskRetry * AskTries
-	// WalkLife is how long a node waits for a walk: SeekScan steps at 40 ms, and some repetitions.
+	// WalkLife is how long a node waits for the end of a walk. It suffices for SeekScan steps of 40
+	// ms each, and for some steps that are repeated.
 	WalkLife = 20 * time.Second
 	// AloneWait is how long a node that lacks edges in only one direction waits before it sends a
 	// walk. When a neighbour dies, a node may lose its edge in one direction up to five seconds
@@ -62,8 +63,9 @@ const (
 	// MaxDegree bounds the lists in messages. KELP's degrees are 7 and 9.
 	MaxDegree = 32
 	// WalkSteps is the number of random steps of a walk. Even in a fleet of a million nodes, the
-	// place of a walk after these steps is nearly independent of the place where it began: ln(n /
-	// 0.002) / ln 7 = 10.3 for n = 10⁶, and 8 for n = 10⁴.
+	// place of a walk after these steps is nearly independent of the place where it began. With
+	// degree 7, the probabilities of the n possible places have a relative variance of n/7^h after
+	// h steps. It is 0.002 after 10.3 steps for n = 10⁶, and after 8 steps for n = 10⁴.
 	WalkSteps = 10
 	// MaxMix and MaxScan are the largest numbers of steps that a node accepts in a walk. With more
 	// steps, one message could cause many others. WalkSteps may grow to MaxMix without a new
@@ -126,8 +128,9 @@ const (
 	MaxHintsVia = 16
 	// HintLevels is how far facts spread: with degree 7 and two levels, 57 nodes hold a fact.
 	HintLevels = 2
-	// AdvertisePeriod is the time between two advertisements, each of which costs 56 messages. A
-	// fact is forgotten after HintLife, so two lost messages in a row do no harm.
+	// AdvertisePeriod is the time after which a node spreads its facts again, which costs 56
+	// messages each time. A fact is forgotten after HintLife, so two lost messages in a row do no
+	// harm.
 	AdvertisePeriod = 30 * time.Second
 	HintLife        = 3 * AdvertisePeriod
 	// MaxSearches is the largest number of a node's open searches. SearchRounds is the number of
@@ -135,8 +138,9 @@ const (
 	// the only node that has a fact.
 	MaxSearches  = 16
 	SearchRounds = 4
-	// A search in vain ends when the probability that it missed a node is at most SureMissed. In a
-	// small fleet, further steps would only use up the walks that nodes accept.
+	// A search that has found nothing ends once the probability that it missed a node with the fact
+	// is at most SureMissed. In a small fleet, further steps would only use up the walks that nodes
+	// accept.
 	SureMissed = 1e-9
 	// MaxDenied is the largest number of hints that may prove false on one walk. After that, the
 	// walk uses no hints, and only asks the nodes that it visits.

@@ -42,8 +42,8 @@ type Node struct {
 	ins   []in
 	seeks []*seek
 	asked []*request
-	// offers is the number of edges that this node has offered, and whose offers are not answered
-	// yet. Each counts as an edge.
+	// offers is the number of edges that this node has offered to others and that nobody has
+	// accepted or refused yet. Each counts as an edge of this node.
 	offers int
 	seen   recent
 	wants  []want

@@ -81,7 +81,7 @@ func (n *Node) Search(now Time, pattern string, done func(Result)) error {
 	return nil
 }
 
-// searchOn starts the next walk of a search, or ends it.
+// searchOn starts the next walk of a search, or ends the search.
 func (n *Node) searchOn(s *search) {
 	if s.rounds == 0 || missed(len(s.Known), s.Meetings) <= SureMissed {
 		n.endSearch(s, Result{Visited: s.Visited, Missed: missed(len(s.Known), s.Meetings)})

@@ -191,7 +191,7 @@ func (f *fleet) regularWithin(limit time.Duration) (took time.Duration, ok bool)
 	return limit, false
 }
 
-// reached counts the nodes that can be reached along edges from the first.
+// reached counts the nodes that can be reached along edges from the first living node.
 func (f *fleet) reached() int {
 	alive := f.alive()
 	for _, m := range alive {
@@ -212,7 +212,8 @@ func (f *fleet) reached() int {
 	return len(seen)
 }
 
-// whole fails the test unless the graph becomes regular within the limit, and is connected.
+// whole fails the test unless the graph becomes regular within the limit and all living nodes are
+// then connected.
 func (f *fleet) whole(limit time.Duration) time.Duration {
 	f.t.Helper()
 	took, ok := f.regularWithin(limit)

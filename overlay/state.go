@@ -438,9 +438,9 @@ func fields[T step](c *coder, s *step, of func(*T)) {
 	}
 }
 
-// end describes the edge that a step is about. If the edge is one of the node's outs, it is stored
-// as the number of that out, counted from 1. Otherwise the edge itself is stored, which the node no
-// longer has.
+// end describes the edge that a step is about. If the node still has the edge, the edge is stored
+// as its number among the node's outs, counted from 1. If the node no longer has it, the edge
+// itself is stored.
 func (n *Node) end(c *coder, o **out) {
 	i := slices.Index(n.outs, *o) + 1
 	number(c, &i)

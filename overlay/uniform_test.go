@@ -24,9 +24,9 @@ func (f *fleet) next() [][]int {
 	return all
 }
 
-// deviation says how unevenly walks of h steps end. For each of several starts, it computes the
-// probability of each node that a walk from the start ends there. It returns the standard deviation
-// of these probabilities, relative to their mean.
+// deviation says how unevenly walks of h steps end. For each of several starts, it computes for
+// every node the probability that a walk from the start ends at this node. It returns the standard
+// deviation of these probabilities, relative to their mean.
 func deviation(next [][]int, h, starts int) float64 {
 	n := len(next)
 	sum := 0.0
@@ -49,8 +49,9 @@ func deviation(next [][]int, h, starts int) float64 {
 	return math.Sqrt(sum / float64(n*starts))
 }
 
-// The ends of walks become even as fast as in the model of a random regular graph: the deviation is
-// sqrt(n/d^h). The standard error of the deviation over 20 starts is 1 to 2 %.
+// The longer walks are, the more evenly their ends spread over the nodes. For walks of h steps in a
+// random regular graph of n nodes with degree d, theory says that the deviation is sqrt(n/d^h). The
+// simulated graph must be as good. The standard error of the deviation over 20 starts is 1 to 2 %.
 func TestWalksMix(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := grown(t, rand.New(rand.NewPCG(1, 0)), 1000)
@@ -84,7 +85,8 @@ func TestWalksMix(t *testing.T) {
 	}
 }
 
-// chiSquare returns the statistic of walks that should end anywhere with equal probability.
+// chiSquare returns the chi-square statistic of the nodes where walks end. Each node should be the
+// end with equal probability.
 func chiSquare(r *rand.Rand, next [][]int, steps, each int) float64 {
 	counts := make([]float64, len(next))
 	for range each * len(next) {

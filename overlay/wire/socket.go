@@ -183,7 +183,7 @@ func nonce(counter uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 4, 12), counter)
 }
 
-// Overhead returns how many bytes a datagram of a node has beside the message.
+// Overhead returns the number of bytes that a datagram of a node has in addition to the message.
 func Overhead(from overlay.Name) int { return nameAt + 1 + len(from) + codeBytes }
 
 // Receive waits for a message from a member of the graph. It returns an error only if the socket is
@@ -306,7 +306,8 @@ func (s *Socket) forget() {
 			oldest, when = name, p.used
 		}
 	}
-	// The next datagram to this node needs a counter that was never used with its key.
+	// If the socket later sends to the forgotten node again, it derives the same key. So the
+	// datagram's counter must be one that was never used with this key.
 	s.floor = max(s.floor, s.peers[oldest].sent)
 	delete(s.peers, oldest)
 }

@@ -282,7 +282,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A forgotten peer gets counters that were never used, because its key is the same as before.
+// After a socket has forgotten a peer and sends to it again, the key is the same as before. So the
+// datagrams must have counters that were never used with this key.
 func TestForgottenPeerGetsNewCounters(t *testing.T) {
 	a, b := member(t, 1), member(t, 2)
 	admit(t, issuer(t, 3), a, b)
@@ -354,7 +355,8 @@ func TestParseName(t *testing.T) {
 	}
 }
 
-// FuzzDatagram sends any bytes to a member, alone and as the rest of a datagram that begins well.
+// FuzzDatagram sends any bytes to a member, once alone and once after the beginning of a valid
+// datagram.
 func FuzzDatagram(f *testing.F) {
 	a, b := member(f, 1), member(f, 2)
 	admit(f, issuer(f, 3), a, b)
