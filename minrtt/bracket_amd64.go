@@ -27,9 +27,9 @@ type vdsoBracket struct {
 //go:noescape
 func bracketVDSO(function uintptr, b *vdsoBracket)
 
-// systemBracket returns a function that reads a bracket and nothing else. time.Now reads two
-// clocks, so a bracket made with it is twice as wide. If the kernel's function is not found,
-// systemBracket returns nil.
+// systemBracket returns a function that reads a bracket: the counter, CLOCK_REALTIME and the
+// counter again. A bracket made with time.Now is twice as wide, because time.Now reads two clocks.
+// If the kernel's function is not found, systemBracket returns nil.
 var systemBracket = sync.OnceValue(func() func() (
 	before_cycles uint64, realtime_ns int64, after_cycles uint64,
 ) {

@@ -30,7 +30,8 @@ func DefaultConfig() Config {
 	return Config{Exchanges: 5, Timeout: 100 * time.Millisecond, Attempts: 3}
 }
 
-// maxExchanges keeps a train far shorter than any window, even on slow links.
+// maxExchanges limits the length of a train, so that even on slow links a train takes far less time
+// than any window for which package tscratio computes a relation.
 const maxExchanges = 1000
 
 // maxTimeout is the longest Timeout. An answerer also regards a silent train as alive for this

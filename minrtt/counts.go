@@ -37,9 +37,9 @@ type Counts struct {
 	SharedCloses uint64
 }
 
-// Bytes returns the largest number of bytes that a train put on the network in both directions,
-// with the headers of UDP and IP. A budget of probing is charged with this number. Refused packets
-// are not included.
+// Bytes returns the largest number of bytes that a train with these counts can have put on the
+// network in both directions, with the headers of UDP and IP. A budget of probing is charged with
+// this number. Refused packets are not included.
 func (c Counts) Bytes() uint64 {
 	const headers = 8 + 40 // UDP, and IPv6 without options, in bytes
 	closes := min(2*maxCloses, c.Sent+c.Accepted)

@@ -2,7 +2,7 @@ package minrtt
 
 import "testing"
 
-// Bytes is at least what a train put on the network.
+// Counts.Bytes never returns fewer bytes than a train put on the network.
 func TestBytesCoverATrain(t *testing.T) {
 	f := kernelPair(t)
 	tr, err := f.p.Train(t.Context())

@@ -342,7 +342,8 @@ func (f *fakePair) truth(t *testing.T, e Exchange) {
 	}
 }
 
-// when returns the time at which the counter showed the given cycles. It reverses count.
+// when returns the time at which the counter showed the given cycles. It is the inverse of the
+// method count.
 func (f *fakePair) when(e *fakeEnd, cycles uint64) time.Duration {
 	return time.Duration((cycles - e.offset_cycles) * 1000 / e.cycles_per_us)
 }

@@ -74,7 +74,7 @@ func (c *Clock) fromHardware(e *clockEnd, stamp_ns int64) (lo_ns, hi_ns int64, o
 	if err != nil {
 		return 0, 0, false
 	}
-	// Both clocks may move against their mean rates.
+	// The rates of both clocks may differ from their means.
 	own := uint64(wander(e.discipline, now,
 		int64(h.opening[0].before_cycles), int64(h.latest.after_cycles)))
 	its := uint64(c.Hardware.Wander_ppb)

@@ -25,8 +25,9 @@ func (e *fakeEnd) stampInHardware(r *rand.Rand, clock simulatedClock, most time.
 	e.leave = func() time.Duration { return time.Duration(r.Int64N(int64(most))) }
 	e.arrive = e.leave
 	return &HardwareClock{
-		// The mean rate may be at the other end of the swing, so allow twice the swing. The wander
-		// is that of the inverse rate, so divide by the lowest rate.
+		// The clock's rate may be at one end of the swing, and its mean rate in a train at the
+		// other end, so allow twice the swing. The wander is that of the inverse rate, so divide by
+		// the lowest rate.
 		Wander_ppb: uint32(math.Ceil(2.1 * clock.swing / (1 - clock.swing) * 1e9)),
 		Error_ns:   uint32(math.Ceil((float64(error_ns)+clock.step_ns)/clock.rate + 1)),
 		Read: func() (before_ns, clock_ns, after_ns int64, ok bool) {
@@ -46,8 +47,8 @@ func (c simulatedClock) exact(at time.Duration) float64 {
 	return float64(c.at(at))
 }
 
-// passed fails the test if an end of a stamp excludes the moment at which the packet passed the
-// network interface.
+// passed fails the test if a limit of a stamp's interval excludes the moment at which the packet
+// passed the network interface.
 func (f *fakePair) passed(t *testing.T, e Exchange) {
 	t.Helper()
 	at := func(end *fakeEnd, when map[uint32]time.Duration) uint64 {

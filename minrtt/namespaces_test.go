@@ -104,8 +104,9 @@ func trainsBetween(
 	return all
 }
 
-// report logs half-widths of the offset between the two counters. It compares every exchange with
-// the true offset, which is 0, except that two cores of one machine may differ by slack_cycles.
+// report logs how well the trains determine the offset between the two counters: half the width of
+// the interval that they prove for it. It compares every exchange with the true offset, which is 0,
+// except that two cores of one machine may differ by slack_cycles.
 func report(t *testing.T, name string, trains []Train, stamps func(Train) []tscratio.Exchange) {
 	t.Helper()
 	const slack_cycles = 500

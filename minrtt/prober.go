@@ -294,7 +294,7 @@ func (p *Prober) takePrevious(a *packet) error {
 		return nil
 	}
 	// The answers to several closes carry the same transmit stamp. The kernel's part of this stamp
-	// may be missing in all but a later answer.
+	// may be missing in the first of these answers, and be present in a later one.
 	if before.leaving.counter_cycles != a.answered.counter_cycles {
 		return fmt.Errorf("answer %d was sent at %d and at %d: %w", a.previous,
 			before.leaving.counter_cycles, a.answered.counter_cycles, tscratio.ErrImpossible)

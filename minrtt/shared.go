@@ -33,8 +33,8 @@ type SharedClock struct {
 	Read func() (before_cycles uint64, clock_ns int64, after_cycles uint64, ok bool)
 }
 
-// Meeting is a moment that both nodes saw on a clock that they share. At that moment each node's
-// counter was within the node's interval.
+// Meeting is a moment that both nodes saw on a clock that they share. At that moment the counter of
+// the node that ran the train was within Own, and the counter of its peer within Peer.
 type Meeting struct{ Own, Peer tscratio.Interval }
 
 // Constraints returns the two inequalities that the meeting proves. They are those of an exchange
@@ -131,8 +131,8 @@ func meetings(own, peer *sharedReport) (ms []Meeting, ok bool) {
 // Around calls a function that reads some clock together with CLOCK_REALTIME: the moment of the
 // reading was between two readings of CLOCK_REALTIME, which the function returns. Around returns
 // what the counter showed at that moment. If the function reports false, or if CLOCK_REALTIME
-// cannot be related to the counter, Around knows only that the moment was during the call, and the
-// result is the counter around the call.
+// cannot be related to the counter, Around knows only that the moment was during the call. Then it
+// returns the interval from the counter's reading before the call to its reading after the call.
 func (c *Clock) Around(read func() (lo_ns, hi_ns int64, ok bool)) tscratio.Interval {
 	steps, ok1 := c.steps()
 	opening := c.reading(ok1)

@@ -58,7 +58,7 @@ func (f *fakePair) truths(t *testing.T, ms []Meeting) {
 }
 
 // A shared clock may run at any rate and wander as far as its settings say, and readings and
-// packets may take any time. Still every meeting happened.
+// packets may take any time. Nevertheless, every meeting that a train returns must have happened.
 func TestMeetings(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 1000
@@ -74,8 +74,9 @@ func TestMeetings(t *testing.T) {
 			swing: math.Pow(10, -7+5*r.Float64()), step_ns: float64(1 + r.IntN(1000)),
 			period_ns: math.Pow(10, 3+5*r.Float64())}
 		error_ns := r.Int64N(200)
-		// The wander is relative to the clock's rate, so divide by the lowest rate. The mean rate
-		// may be at the other end of the swing, so allow twice the swing.
+		// The wander is relative to the clock's rate, so divide by the lowest rate. The clock's
+		// rate may be at one end of the swing, and its mean rate in a train at the other end, so
+		// allow twice the swing.
 		wander := 2.1 * c.swing / (1 - c.swing)
 		for _, e := range f.ends() {
 			shared := e.share(r, "host", wander, int64(c.step_ns)+1, error_ns, c.at)
@@ -183,7 +184,7 @@ func TestNoMeetings(t *testing.T) {
 	}
 }
 
-// A meeting proves what a packet in each direction proves.
+// A meeting proves two inequalities, like an exchange whose two packets take no time.
 func TestMeetingProvesTwoInequalities(t *testing.T) {
 	m := Meeting{Own: tscratio.Interval{Lo: 10, Hi: 12}, Peer: tscratio.Interval{Lo: 100, Hi: 105}}
 	lower, upper := m.Constraints(tscratio.StartedByA)

@@ -37,7 +37,7 @@ func (v *virtualClocks) clock(e *fakeEnd) Clock {
 		Discipline: func() (Discipline, error) {
 			x := v.realtime.Timex(now(), vnode.Timex{Tick_us: 10_000})
 			// A slew moves the clock as adjtime does, at up to 500 ppm. The remaining correction is
-			// rounded away from 0 to whole µs, so that it shows until its end.
+			// rounded away from 0 to whole µs, so that it is not 0 before the slew ends.
 			adjust := (x.Offset_ns + 999) / 1000
 			if x.Offset_ns < 0 {
 				adjust = (x.Offset_ns - 999) / 1000
@@ -167,7 +167,8 @@ func (f *fakePair) virtualTruth(t *testing.T, e Exchange) {
 	} {
 		v := x.end.virtual
 		truth := v.exact.Virtual(v.physical(x.at)) // rounded down
-		// A reading is late by up to a quantum. tscratio adds the quantum.
+		// A reading may be up to a quantum below the exact count. minrtt's intervals leave this
+		// out, because tscratio adds the quantum.
 		if x.from == Kernel && (x.best.Lo > truth+1 || x.best.Hi+v.quantum < truth) {
 			t.Errorf("exchange %d: %s in %v, in truth at %d", e.Sequence, x.name, x.best, truth)
 		}
