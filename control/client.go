@@ -28,7 +28,7 @@ var (
 	ErrKey = fmt.Errorf("%w: it does not let this key in", ErrUnreachable)
 )
 
-// RefusedError is the error form of the server's Refusal.
+// RefusedError is the error that a Call returns if the server answers with a Refusal.
 type RefusedError struct{ Refusal }
 
 func (e *RefusedError) Error() string {

@@ -69,7 +69,8 @@ func (l *Client) run() {
 	close(l.done)
 }
 
-// poll waits until a socket is ready, or until it is time to look after waiting messages.
+// poll waits until a socket is ready. The wait is short if messages wait for the dealer or for a
+// caller of Receive, because run must then look at them again.
 func (l *Client) poll(s *sending) ([]zmq4.Polled, error) {
 	wait, events := time.Duration(-1), zmq4.POLLIN
 	if len(l.incoming) == cap(l.incoming) {
