@@ -22,7 +22,7 @@ import (
 // testSlack_cycles is larger than the core slack of any machine that runs this test.
 const testSlack_cycles = 2000
 
-// testNode is a node of a test: virtual clocks, a client, and the truth.
+// testNode is a node of a test: virtual clocks, a client, and the truth about the clocks.
 type testNode struct {
 	*Client
 	truth *vnode.Truth
@@ -82,8 +82,8 @@ func (n *testNode) peer() Peer {
 	return Peer{Node: n.Node(), Address: n.Address(), Key: n.Key()}
 }
 
-// Trains between two nodes give a pair whose intervals contain the truth in both directions. The
-// trains use kernel stamps where the kernel provides them.
+// Trains between two nodes give a pair. Its intervals contain the true readings, in both
+// directions. The trains use kernel stamps where the kernel provides them.
 func TestTrainsHoldTheTruth(t *testing.T) {
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
 	before := asm.Counter()

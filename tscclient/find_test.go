@@ -204,7 +204,7 @@ func TestFind(t *testing.T) {
 	}
 	t.Logf("the liar lied %d times", l.lies.Load())
 
-	// Walks from anywhere find the hottest node, soon after it has become hot.
+	// Whichever node asks, Hot finds the hottest node soon after it has become hot.
 	heats[13].Store(5000)
 	for _, i := range []int{0, 13, 15} {
 		for end := time.Now().Add(3 * time.Minute); ; time.Sleep(100 * time.Millisecond) {

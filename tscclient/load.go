@@ -29,7 +29,8 @@ func measureLoad(ctx context.Context, c *Client, over time.Duration) (control.Me
 	return loadBetween(first, lookAtLoad(c)), nil
 }
 
-// loadLook contains a node's totals at one moment.
+// loadLook contains a node's totals of CPU time and of traffic at one moment. Load is the
+// difference of two of them.
 type loadLook struct {
 	at             time.Time
 	cpu            cpuTimes

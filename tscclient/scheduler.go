@@ -162,7 +162,8 @@ func newScheduler(budget Budget, pace Pace) (*scheduler, error) {
 	return s, nil
 }
 
-// setPeers sets the peers to probe. A peer that was already set keeps its turn.
+// setPeers sets the peers to probe. A peer that is in the previous list, too, keeps the time of its
+// last train and its interval.
 func (s *scheduler) setPeers(names []string) {
 	peers, order := map[string]*turn{}, []*turn(nil)
 	for _, name := range names {

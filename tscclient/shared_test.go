@@ -13,8 +13,8 @@ import (
 )
 
 // A simulation has two nodes, whose counters count nanoseconds, and a clock that both read. B's
-// oscillator wanders by up to 0.45 ppm within the window. lie_ns is how far B's device is from the
-// clock: 0 if the device is honest.
+// oscillator wanders by up to 0.45 ppm within the window. B reads the clock through a device.
+// lie_ns is the error of what the device shows; it is 0 if the device is honest.
 type simulation struct {
 	r      *rand.Rand
 	phase  float64
@@ -22,7 +22,7 @@ type simulation struct {
 	lie_ns func(at uint64) float64
 }
 
-// b returns what B's counter shows when A's counter shows the value at.
+// b returns what B's counter shows when A's counter shows the given value (at).
 func (s *simulation) b(at float64) uint64 {
 	const swing, period = 0.45e-6, 3e9
 	return uint64(7e12 + at*(1+40e-6) + swing*period*math.Sin(at/period+s.phase))
