@@ -39,7 +39,7 @@ func (n *Node) takeFrom(s Seek) {
 	n.ask(s.Origin, id, Grant{ID: id, Walk: s.ID, Out: n.self}, AskTries, taken{s.Origin})
 }
 
-// taken is the step after the Grant of takeFrom was answered.
+// taken is what this node does once the Grant that takeFrom sent was answered.
 type taken struct{ from Name }
 
 func (t taken) proceed(n *Node, ok bool) {
@@ -55,7 +55,7 @@ func (n *Node) linkTo(s Seek) {
 	n.offer(s.Origin, s.ID, linked{s})
 }
 
-// linked is the step after the offer of linkTo was answered.
+// linked is what this node does once the offer that linkTo made was answered.
 type linked struct{ s Seek }
 
 func (l linked) proceed(n *Node, ok bool) {
@@ -121,7 +121,8 @@ func (n *Node) trade(s Seek) bool {
 	return true
 }
 
-// granted is the step after a Grant of an edge was answered. The edge can then go to another node.
+// granted is what this node does once a Grant that it sent was answered. The granted edge can then
+// be given to another node.
 type granted struct {
 	o    *out
 	to   Name
@@ -188,7 +189,7 @@ func (j joining) agreed(n *Node, ok bool) bool {
 	return ok
 }
 
-// joiningIn is the step after the offer of joinIn was answered.
+// joiningIn is what this node does once the offer that joinIn made was answered.
 type joiningIn struct{ joining }
 
 func (j joiningIn) proceed(n *Node, ok bool) {
@@ -209,7 +210,7 @@ func (n *Node) joinOut(s Seek, w want) bool {
 	return true
 }
 
-// joiningOut is the step after the Grant of joinOut was answered.
+// joiningOut is what this node does once the Grant that joinOut sent was answered.
 type joiningOut struct{ joining }
 
 func (j joiningOut) proceed(n *Node, ok bool) {
@@ -219,7 +220,7 @@ func (j joiningOut) proceed(n *Node, ok bool) {
 	n.offer(j.s.Origin, j.s.ID, joinedOut{j.o, j.who})
 }
 
-// joinedOut is the step after the offer of joinOut was answered.
+// joinedOut is what this node does once the offer of joiningOut was answered.
 type joinedOut struct {
 	o   *out
 	who Name
@@ -254,7 +255,7 @@ func (n *Node) handOver(o *out, to Name, until Time) {
 	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, handed{o, to, o.peer, until})
 }
 
-// handed is the step after the Handover of handOver was answered.
+// handed is what this node does once the Handover that handOver sent was answered.
 type handed struct {
 	o            *out
 	to, promised Name
@@ -331,7 +332,7 @@ func (n *Node) giveFor(a answered, s *seek, next Name) {
 	n.ask(o.peer, id, Handover{ID: id, To: a.from}, AskTries, given{o, a})
 }
 
-// given is the step after the Handover of giveFor was answered.
+// given is what this node does once the Handover that giveFor sent was answered.
 type given struct {
 	o *out
 	a answered // the Grant, which this node answers in this step

@@ -185,8 +185,8 @@ func (n *Node) tickEdges() {
 	}
 }
 
-// walkTo returns a random neighbour other than avoid, for a walk's next step. If there is no other
-// neighbour, it returns "".
+// walkTo returns a random neighbour for a walk's next step, but not the node avoid. If there is no
+// other neighbour, it returns "".
 func (n *Node) walkTo(avoid Name) Name {
 	var room [2][MaxDegree]Name // so that this frequent function allocates nothing
 	sure, some := room[0][:0], room[1][:0]

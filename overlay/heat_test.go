@@ -89,8 +89,9 @@ func TestClimb(t *testing.T) {
 	}
 }
 
-// In a cold fleet, a heat of 1 is found from anywhere. When that heat has become 0, no node
-// remembers it: the nodes on a cycle of edges do not keep each other warm.
+// If one node has a heat of 1 and all others have none, every node finds it. When that heat has
+// become 0, all nodes forget it, although the nodes on a cycle of edges tell each other their path
+// heats.
 func TestSmallHeat(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)

@@ -24,7 +24,7 @@ func (n *Node) passTo(w Walk, to, avoid Name, ways int) {
 	n.ask(to, id, Hop{ID: id, Walk: w}, HopTries, passed{w, to, ways})
 }
 
-// passed is the step after a Hop was answered.
+// passed is what this node does once a Hop that it sent was answered.
 type passed struct {
 	w    Walk
 	to   Name

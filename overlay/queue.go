@@ -259,7 +259,7 @@ func (n *Node) takeOn(t *taking) {
 	})
 }
 
-// tookFrom is the step after a Take was answered.
+// tookFrom is what this node does once a Take that it sent was answered.
 type tookFrom struct {
 	t     *taking
 	maker Name
@@ -306,8 +306,8 @@ func (n *Node) Finish(now Time, i Item, done bool, over func(finished bool)) {
 	}
 }
 
-// finished is the step after a Keep with Done was answered. renewed is the step after a Keep
-// without Done was answered.
+// finished is what this node does once a Keep with Done that it sent was answered. renewed is what
+// it does once a Keep without Done was answered.
 type (
 	finished struct{ over func(bool) }
 	renewed  struct{ id uint64 } // of the Take

@@ -147,7 +147,7 @@ func (n *Node) visitHints(s Search) {
 	n.pass(s, "")
 }
 
-// hinted is the step after the owner of a hint has answered.
+// hinted is what this node does once the owner of a hint has answered.
 type hinted struct {
 	s          Search
 	owner, via Name
@@ -210,8 +210,8 @@ func (n *Node) found(m Found) {
 	n.verify(m.Name, s.Pattern, AskTries, named{s, m.Name})
 }
 
-// A walk of this node has found another node, and this node asks that node for the fact. named is
-// the step after the answer.
+// If a walk of this node has found another node, this node asks that node for the fact. named is
+// what this node does once the other node has answered.
 type named struct {
 	s    *search
 	name Name
@@ -229,9 +229,9 @@ func (f named) confirm(n *Node, fact Fact) {
 	}
 }
 
-// A verified is the step after a Verify. If the answer is a Confirm with a matching fact, the
-// method confirm is called. If the answer has no such fact, or if there is no answer, the method
-// proceed is called.
+// A verified is what a node does once a Verify that it sent was answered. If the answer is a
+// Confirm with a matching fact, the method confirm is called. If the answer has no such fact, or if
+// there is no answer, the method proceed is called.
 type verified interface {
 	step
 	confirm(n *Node, fact Fact)

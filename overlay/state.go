@@ -51,8 +51,8 @@ func (n *Node) RestoreState(from []byte, c Codec) ([]byte, error) {
 	return s.b, nil
 }
 
-// sound reports whether a state that was read is within limits that keep a node from working
-// without end.
+// sound reports whether a state that was read keeps to certain limits. Beyond these limits, a node
+// with this state could work without end.
 func (n *Node) sound() bool {
 	ways := slices.ContainsFunc(n.asked, func(r *request) bool {
 		p, ok := r.then.(passed)
