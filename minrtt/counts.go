@@ -32,8 +32,8 @@ type Counts struct {
 	// others: nothing relates them to the kernel's clock, or they contradict that clock.
 	Hardware, HardwareUnused uint64
 
-	// SharedCloses counts the closes, and their answers, that ask for a report about a shared
-	// clock. They are also counted as sent and as accepted.
+	// SharedCloses counts the packets of kind close that ask for a report about a shared clock, and
+	// the answers to these packets. They are also counted as sent and as accepted.
 	SharedCloses uint64
 }
 

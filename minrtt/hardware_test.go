@@ -404,8 +404,9 @@ func namesTheInterface(t *testing.T, local string) {
 	}
 }
 
-// passes reports whether stamps of hardware would count for an interface: it writes one into the
-// control data, which must have room for it.
+// passes reports whether hardware stamps would be used for the interface with the given index, and
+// for no other. To find out, it writes a hardware stamp into the control data, which must have room
+// for it.
 func (m *message) passes(index int) bool {
 	control := m.control[:m.header.Controllen]
 	for len(control) >= unix.SizeofCmsghdr+48 {

@@ -17,9 +17,9 @@ type stamps struct{ sent, received, answered, returned Source }
 
 func sourcesOf(e Exchange) stamps { return stamps{e.Sent, e.Received, e.Answered, e.Returned} }
 
-// of returns the sources that the stamps of exchange e should have. After the warm-up, these are
-// the sources s. In the warm-up, the kernel's stamp of the probe's arrival cannot be used, because
-// the answerer had not yet read its clock.
+// of returns the sources that the stamps of exchange e should have. These are the sources s, except
+// in the first exchange of a train, which warms up. There, the kernel's stamp of the probe's
+// arrival cannot be used, because the answerer had not yet read its clock.
 func (s stamps) of(e Exchange) stamps {
 	if e.Sequence == 0 && (s.received == Kernel || s.received == Outside) {
 		s.received = NoClock

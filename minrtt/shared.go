@@ -54,7 +54,8 @@ func (s *SharedClock) name() (n sharedName) {
 	return n
 }
 
-// sharedReport says what a node's counter and the shared clock showed at both ends of a train.
+// sharedReport says what a node's counter and the shared clock showed at the beginning and at the
+// end of a train.
 type sharedReport struct {
 	name  sharedName
 	clock clockReport

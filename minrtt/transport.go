@@ -21,8 +21,8 @@ type Transport interface {
 	// SentStamps calls the function found for each transmit stamp that the kernel has delivered
 	// since the last call. It does not wait. The end of the slice is the packet that was sent;
 	// headers that the kernel added precede it. The slice is valid only during the call, and found
-	// must not use the Transport. A packet may have two stamps, of the kernel and of the network
-	// hardware, each with a call of its own.
+	// must not use the Transport. A packet may have two stamps, one of the kernel and one of the
+	// network hardware. SentStamps then calls found once for each of them.
 	SentStamps(found func(packet []byte, at Stamps))
 
 	// Sources returns the sources of transmit and receive stamps: Kernel, or the reason why the
