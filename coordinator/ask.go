@@ -34,7 +34,8 @@ const (
 	AskWatch       = "watch"        // WatchRequest → WatchAnswer
 )
 
-// SweepRequest asks for a sweep. A zero field means that the sweep uses the configured value.
+// SweepRequest asks for a sweep, which measures all pairs of nodes. A zero field means that the
+// sweep uses the configured value.
 type SweepRequest struct {
 	Trains    int  `json:"trains,omitempty"`
 	Exchanges int  `json:"exchanges,omitempty"`

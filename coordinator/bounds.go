@@ -24,11 +24,13 @@ type PairRequest struct {
 type PairAnswer struct {
 	At   time.Time  `json:"at"` // when the answer's relations were copied from the server's data
 	Pair PairStatus `json:"pair"`
-	// Ago_ns says about how long before the question the node From showed Pair.Reading_cycles. It
-	// is 0 if the relations reach to the question. Otherwise they end earlier.
+	// Ago_ns is about how long before the question the counter of the node From showed
+	// Pair.Reading_cycles. It is 0 if the relations can translate readings from the moment of the
+	// question.
 	Ago_ns int64 `json:"ago_ns"`
-	// NewestBound_ns is the half-width at the newest train of the node From. This train was
-	// reported NewestAge_ns before the question. Since then, the bound has grown.
+	// NewestBound_ns is the bound (half of the interval's width) at the time of the newest train of
+	// the node From. This train was reported NewestAge_ns before the question. Since then, the
+	// bound has grown.
 	NewestBound_ns float64 `json:"newest_bound_ns"`
 	NewestAge_ns   int64   `json:"newest_age_ns"`
 	Hops           []Hop   `json:"hops"` // the measured relations of the paths of Pair
@@ -75,7 +77,8 @@ func (q question) pair(r PairRequest) {
 	q.pairOf(m, r)
 }
 
-// after returns the age from which the fleet should be evaluated again, if somebody asks.
+// after returns the age of the matrix from which a question makes the server evaluate the fleet
+// again.
 func (m *Matrix) after() time.Duration { return max(youngEnough, evaluateAfter*m.took) }
 
 // lacks reports whether a matrix does not know one of the nodes, perhaps because the node joined
@@ -89,7 +92,8 @@ func (m *Matrix) lacks(r PairRequest) bool {
 	return false
 }
 
-// pairOf finds the answer on another goroutine, because the search for paths takes time.
+// pairOf finds the answer on another goroutine, because the search for paths over third nodes takes
+// time.
 func (q question) pairOf(m *Matrix, r PairRequest) {
 	var a PairAnswer
 	q.c.background(func() (err error) {
@@ -261,7 +265,8 @@ func (m *Matrix) sample() {
 
 // RoundTrip says how long packets of a pair are on the network, in both directions together. A
 // train counts with its fastest exchange, without the time that the other node took to answer. Both
-// values are upper ends, in nanoseconds of the nominal rates.
+// values are upper limits. They are in nanoseconds, computed with the nominal rates of the
+// counters.
 type RoundTrip struct {
 	Least_ns float64 `json:"least_ns"` // round trip of the fastest train
 	Most_ns  float64 `json:"most_ns"`  // nine of ten trains have a smaller round trip

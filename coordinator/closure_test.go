@@ -71,7 +71,8 @@ func closureBar(t *testing.T) (ratios []float64) {
 // honest nodes false, if their direct link is bad.
 func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 	const liar = "n01"
-	// These lies are in cycles: 23, 154 and 4 µs. A packet between two nodes takes 10 to 30 µs.
+	// These lies are in cycles. They correspond to 23, 154 and 4 µs. A packet between two nodes
+	// takes 10 to 30 µs.
 	const off, far, shorter = 60_000, 400_000, 10_000
 	for name, test := range map[string]struct {
 		lies    map[string]int64 // the error of the liar's stamps for each peer, in cycles

@@ -39,8 +39,8 @@ type collection struct {
 
 const collectTries = 5
 
-// maxFetching is how many nodes answer at the same time. An answer takes up to
-// control.MaxChunkBytes of memory until it is written.
+// maxFetching is the largest number of nodes that the server asks for a part of a file at the same
+// time. Each answer takes up to control.MaxChunkBytes of memory until it is on disk.
 const maxFetching = 32
 
 // errFetchAgain is returned for a damaged file that was fetched in several sessions. The damage may
@@ -304,8 +304,8 @@ func (c *core) keepFile(k *collection, f control.File, part string) {
 	})
 }
 
-// kept goes on after a file was moved into the run. If the file is damaged and was fetched in
-// several sessions, it is fetched once more.
+// kept continues a collection after one of its files was moved into the run. If the file is damaged
+// and was fetched in several sessions, it is fetched once more.
 func (c *core) kept(k *collection, f control.File, part string, err error) {
 	r := k.run
 	os.Remove(part)

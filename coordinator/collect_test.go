@@ -83,8 +83,8 @@ func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	return f, f.clients["n00"], size
 }
 
-// collecting stops the run of the fleet that opened returns, and returns this fleet in the middle
-// of the collection: n00 has sent three quarters of its bytes.
+// collecting makes the fleet of opened, stops its run, and returns the fleet in the middle of the
+// collection: n00 has sent three quarters of its bytes.
 func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
 	f, of, size = opened(t)

@@ -1,9 +1,10 @@
 // Package coordinator is the server without its command line. From the messages that it receives,
 // it decides which nodes measure each other, and when.
 //
-//	Server     registration, sweeps, runs and the handler table, over a ZeroMQ link
+//	Server     registration, sweeps (which measure all pairs once), runs and the handler table,
+//	           over a ZeroMQ link
 //	Store      the directory with all measurements, so that a restarted server can continue
-//	Matrix     the relations of all pairs, closed over the fleet
+//	Matrix     the relations of all pairs, made narrower by paths over third nodes
 //	Ask…       the questions that a Server answers, and their answers
 //
 // The rules are in the type core, which only one goroutine uses. The clock and the network are

@@ -52,8 +52,8 @@ type fakeClient struct {
 	lie       func(peer string) (off, shorter int64)
 	overRun   *control.Frequency // sent when a run is closed
 
-	// slow delays the answers about files and tables. If the function instead is not nil, it makes
-	// these answers.
+	// slow delays the answers about files and tables. If the field instead is not nil, the client
+	// sends what this function returns in place of each such answer.
 	slow    time.Duration
 	instead func(answer control.Message) control.Message
 }

@@ -149,7 +149,7 @@ func (f *fleet) run(limit time.Duration, until func() bool) bool {
 	}
 }
 
-// Send delivers a message to a client. It implements network.
+// Send delivers a message to a client. It is a method of Link.
 func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
 	if _, err := control.Encode(m, request); err != nil {
 		f.t.Errorf("core sends what any receiver would refuse: %v", err)
@@ -167,7 +167,7 @@ func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
 	return nil
 }
 
-// Forget and Admit record whether the server treats a peer as registered. They implement network.
+// Forget and Admit record whether the server treats a peer as registered. They are methods of Link.
 func (f *fleet) Forget(p control.Peer) { f.forgotten[p] = true }
 func (f *fleet) Admit(p control.Peer)  { delete(f.forgotten, p) }
 

@@ -139,7 +139,7 @@ func largeFleet(t *testing.T, nodes int) *fleet {
 	return f
 }
 
-// wantGraph runs until every running client has as many neighbours as the degree.
+// wantGraph lets time pass until every running client has as many neighbours as the graph's degree.
 func (f *fleet) wantGraph(limit time.Duration) {
 	f.t.Helper()
 	if !f.run(limit, func() bool {

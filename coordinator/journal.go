@@ -44,14 +44,15 @@ type notedNode struct {
 	Reports    uint64           `json:"reports,string"`
 }
 
-// notedHeard is the part of a node that changes all the time.
+// notedHeard is the form in which the part of a node that changes all the time is written to disk.
 type notedHeard struct {
 	Name    string    `json:"name"`
 	Heard   time.Time `json:"heard"`
 	Reports uint64    `json:"reports,string"`
 }
 
-// notedPair is a line before an encoded pair. The numbers count all trains of the pair.
+// notedPair is the content of the line that precedes an encoded pair on disk. Its numbers count all
+// trains of the pair, also those that the server no longer keeps.
 type notedPair struct {
 	ReadA     uint64    `json:"read_a_cycles,string"`
 	ReadB     uint64    `json:"read_b_cycles,string"`

@@ -37,7 +37,8 @@ type Matrix struct {
 	reasons  map[[2]string]string
 }
 
-// A moment is a reading of a node's counter, and about when the counter showed it.
+// A moment is a reading of a node's counter, and the approximate time at which the counter showed
+// it.
 type moment struct {
 	reading uint64
 	at      time.Time
@@ -139,8 +140,8 @@ type fleetCopy struct {
 // much, and hardly narrow the bound in the middle of the newest train.
 const largeTrains = 8
 
-// largeExact is the number of newest trains for whose time the relations are computed exactly.
-// Nobody asks a server about earlier readings.
+// largeExact is a number of newest trains. For readings from the time of these trains, the
+// relations of a large fleet are computed exactly. Nobody asks a server about earlier readings.
 const largeExact = 2
 
 // evaluation is the result of evaluating a pair.
@@ -482,7 +483,7 @@ func (s *fleetCopy) complain() {
 	}
 }
 
-// Healthy reports whether every pair of present nodes has the verdict consistent, and the matrix
+// Healthy reports whether every pair of present nodes has the verdict "consistent", and the matrix
 // contains no other complaint.
 func (m *Matrix) Healthy() bool {
 	for _, p := range m.Pairs {

@@ -197,7 +197,7 @@ func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *nod
 	}
 	n.registered.Nonce = ""
 	// If the epoch is the same, the new process has only measured the same counter again, so the
-	// wider description is kept.
+	// larger quantum and the larger core slack of the two measurements are kept.
 	if old != nil && old.registered.Epoch == r.Epoch {
 		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
 	}

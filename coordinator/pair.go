@@ -72,9 +72,9 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 	return p, nil
 }
 
-// widen combines all descriptions of a node's counter in its present epoch into one description
-// with the largest quantum and core slack, for each of the given nodes. All pairs then use this
-// description, also for earlier trains.
+// widen gives each of the given nodes a single description of its counter in its present epoch. It
+// has the largest quantum and the largest core slack of all descriptions so far. All pairs then use
+// this description, also for earlier trains.
 func (c *core) widen(nodes ...*node) {
 	type counter struct{ name, epoch string }
 	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
@@ -226,10 +226,10 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	}
 }
 
-// distrust drops all trains that the server keeps of a pair. It is called when the pair's nodes do
-// not really share the clock that they are said to share, because nobody knows which constraints
-// rest on this clock. If the pair belongs to a run, the run notes why the pair's relation may be
-// false.
+// distrust drops all trains that the server keeps of a pair. The core calls it when a node finds
+// that it does not really share the clock that it is said to share with the other node. All trains
+// are dropped because nobody knows which constraints rest on this clock. If the pair belongs to a
+// run, the run notes why the pair's relation may be false.
 func (c *core) distrust(p *pair, what string) {
 	c.log.Warn("a shared clock contradicts packets", "a", p.key.a, "b", p.key.b, "what", what)
 	p.complaint, p.complaintAt = what, c.now()

@@ -158,7 +158,7 @@ func (c *core) stepKeys() {
 	}
 }
 
-// nextKeys passes a function the times at which stepKeys has something to do.
+// nextKeys calls the function earlier once for each time at which stepKeys has something to do.
 func (c *core) nextKeys(earlier func(time.Time)) {
 	earlier(c.renewed.Add(secretLife))
 	earlier(c.rekeyAt)

@@ -40,8 +40,8 @@ func (a *fakeAnswerer) answers(key minrtt.Key) bool {
 	return known && s.Key(key.Prober) == key && (!ends || a.f.time <= end)
 }
 
-// answered reports whether the client to answers probes under a key that the client from has. It
-// also records that from has the key.
+// answered reports whether one client (to) answers probes under a key that another client (from)
+// has. It also records that the second client has the key.
 func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	key, err := minrtt.DecodeKey(encoded)
 	if err != nil {

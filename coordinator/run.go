@@ -195,7 +195,7 @@ func (c *core) stepRun() {
 	}
 }
 
-// sweepFor measures a run's anchors before or after the run by a sweep.
+// sweepFor starts the sweep that measures a run's anchors, before or after the run.
 func (c *core) sweepFor(r *run, when string) {
 	done := func(s *SweepStatus) { c.runSwept(r, s) }
 	if err := c.startSweep(when+r.name(), c.config.Sweep, done); err != nil {

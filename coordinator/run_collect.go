@@ -224,10 +224,10 @@ func (c *core) abortRun() error {
 	return nil
 }
 
-// noteSilent notes whether a node has no log of the run. This needs two witnesses: the list of the
-// node's files, and the number of channels that the node named when it closed the run. After a
-// restart the server no longer knows this number. Then the list suffices if it comes from the node
-// itself.
+// noteSilent records whether a node has no log of the run. The node has none if the list of its
+// files contains no log, and if it said that it had no channels when it closed the run. After a
+// restart the server no longer knows what the node said. Then the list alone suffices, if it comes
+// from the node itself and not from a collector.
 func (r *run) noteSilent(k *collection, files []control.File) {
 	channels, known := r.channels[k.node]
 	r.silent[k.node] = channels == 0 && (known || k.from == "") &&

@@ -62,7 +62,8 @@ func TestANodeHasItsShareOfTheServer(t *testing.T) {
 	f.wantTrue()
 }
 
-// A node cannot register without end either, because each registration makes work for all nodes.
+// The server also limits how often a node may register again, because each registration makes work
+// for all nodes.
 func TestANodeRegistersSeldom(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.run(time.Second, nil)

@@ -11,7 +11,7 @@ import (
 )
 
 // meet makes n01 report a train with n00. During the train, both nodes saw a shared clock. What n01
-// says about the clock is false by lie cycles.
+// says about the clock is wrong by the given number of cycles (lie).
 func (f *fleet) meet(lie uint64, what string) {
 	c, to := f.clients["n01"], f.clients["n00"]
 	c.report++

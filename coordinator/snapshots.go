@@ -27,8 +27,8 @@ type SnapshotResult struct {
 // this one out when the interval is over.
 const snapshotEvery = time.Second
 
-// wantSnapshot makes all other nodes dump, because a program of one node asked for a dump. The
-// agent of that node has already dumped.
+// wantSnapshot makes all other nodes dump their flight recorders, because a program of one node
+// asked for a dump. The agent of that node has already dumped.
 func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 	if w := n.snapshot; w != nil {
 		if w.Channels != m.Channels {

@@ -277,7 +277,7 @@ func (c *core) looked() {
 	c.launch()
 }
 
-// launch starts as many pairs of the round as free cores allow.
+// launch starts to measure as many pairs of the round as free cores allow.
 func (c *core) launch() {
 	s := c.sweep
 	for i := 0; i < len(s.queue); {

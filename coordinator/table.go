@@ -35,8 +35,8 @@ type TableUse struct {
 	Node       string `json:"node"`
 	Generation uint64 `json:"generation,string"`
 	Error      string `json:"error,omitempty"`
-	// Matched has, for each rule of that table, how many of the node's channels got the rule when
-	// the table arrived. It is nil if the node does not say.
+	// Matched has, for each rule of that table, the number of the node's channels to which the rule
+	// applied when the table arrived. It is nil if the node does not say.
 	Matched []int `json:"matched,omitempty"`
 }
 
