@@ -17,8 +17,8 @@ type Audit struct {
 
 	// Liars are nodes, each of which has several disagreements that have only this node in common.
 	// The node that explains the most disagreements comes first. The list is empty if one node is
-	// in every disagreement. For each listed node, either the node itself is wrong, or at least
-	// leastAlone other nodes are wrong.
+	// in every disagreement (see Accused). For each listed node, either the node itself is wrong,
+	// or at least leastAlone other nodes are wrong.
 	Liars []string
 }
 
@@ -251,7 +251,7 @@ func (l *longerPaths) agreement(c *Closure) int {
 }
 
 // agreement returns how many of maxDisjoint paths must agree. Each path is false with the given
-// probability. The false ones are too high as often as too low.
+// probability. The value of a false path is too high as often as it is too low.
 func agreement(p float64) int {
 	ways := 2.0 * maxDisjoint
 	for n := 2; n < maxDisjoint; n++ {

@@ -247,7 +247,7 @@ func TestAuditAccusesLiar(t *testing.T) {
 			f.measure(t, j, i, network{base: 3, jitter: 1}, 0.5, 29)
 		}
 	}
-	// Node c shifts only what it reports to b.
+	// Node c lies to b only: it shifts the stamps that it reports to b.
 	p := f.pairs[[2]int{1, 2}]
 	for i := range p.trains {
 		tr := &p.trains[i]

@@ -64,7 +64,7 @@ func (c Contradiction) String() string {
 
 // RefutedError is returned if twice the smallest wander that the constraints allow exceeds
 // MaxWander. A relation would have to use this doubled wander. But the pair may have dropped
-// constraints that matter only for a wander above MaxWander.
+// constraints that matter only for a wander above MaxWander, so there is no such relation.
 type RefutedError struct {
 	Least, Max     Wander
 	Contradictions []Contradiction
@@ -158,8 +158,8 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	return c
 }
 
-// jump returns by how much into's count after a gap exceeds the count that the constraints before
-// the gap predict.
+// jump returns by how much the count of the node into after a gap exceeds the count that the
+// constraints before the gap predict.
 func (e *evidence) jump(left, right Interval, w Wander) (Elapsed, bool) {
 	var before, after seen
 	y := left.Hi + (right.Lo-left.Hi)/2

@@ -10,8 +10,8 @@ import (
 )
 
 // TestStepIsNamed steps one counter, in either direction, by a little more than four half-widths of
-// the bound near the step. Check must name the step within two trains, and Relate must give its
-// place and size.
+// the bound near the step. Check must name the step within two trains after it, and Relate must
+// report the place and the size of the step.
 func TestStepIsNamed(t *testing.T) {
 	for _, name := range []string{"kernel stamps", "near and steady", "asymmetric", "bursty"} {
 		for _, w := range []Wander{100 * PPB, 1 * PPM} {

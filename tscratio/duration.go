@@ -174,7 +174,7 @@ func (c *Closure) overReference(reference, first, second string) bool {
 	return c.third == ThirdAny && reference != first && reference != second
 }
 
-// on finds the duration by translating both events to the counter of node, and scaling the
+// on finds the duration by translating both events to the counter of one node, and scaling the
 // difference to the reference's cycles.
 func (c *Closure) on(
 	node, reference string, first, second Event, by Scenario,

@@ -305,8 +305,8 @@ func evaluate(t *testing.T, p *Pair) {
 	}
 }
 
-// reseal corrects the checksums in data, up to the first block that is longer than the data.
-// Without this, the decoder would refuse nearly all inputs of the fuzzer for their checksums.
+// reseal corrects the checksums in data, up to the first block whose stated length exceeds the
+// data. Without this, the decoder would refuse nearly all inputs of the fuzzer for their checksums.
 func reseal(data []byte) []byte {
 	b := bytes.Clone(data)
 	for at := 12; at+8 <= len(b); {

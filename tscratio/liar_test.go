@@ -18,7 +18,8 @@ var honest = network{base: 3, jitter: 1}
 // liar become narrower than the truth allows.
 const claimed = 5000
 
-// lie shifts the stamps of one node, and shortens the delay between it and its peer.
+// lie shifts the stamps of one node, and makes the delay between this node and its peer look
+// shorter.
 func (e *Exchange) lie(starter bool, off int64) {
 	first, second, shorter := &e.Received, &e.Answered, int64(claimed)
 	if starter {
@@ -32,8 +33,8 @@ func (e *Exchange) lie(starter bool, off int64) {
 	}
 }
 
-// withLiar measures all pairs of the liar again. The function returns, for each peer, by how much
-// the liar's stamps for that peer are false.
+// withLiar measures all pairs of the liar again. The function lie returns, for each peer, by how
+// much the liar's stamps for that peer are false.
 func (f *fleet) withLiar(t *testing.T, liar int, seconds float64, lie func(peer int) int64) {
 	t.Helper()
 	for peer := range f.clocks {
@@ -325,7 +326,8 @@ func TestAgreementNeedsTwo(t *testing.T) {
 	if !agreed.Contains(truth.Reading) || len(agreed.LoPath) != 3 || len(agreed.HiPath) != 3 {
 		t.Errorf("%+v, truth %d", agreed, truth.Reading)
 	}
-	// The third nodes give two values for each end. The outer value must be the end.
+	// Two third nodes prove two values for each end of the interval. The end must be the outer one
+	// of the two values.
 	over := func(via string) Interval {
 		ab := f.closure(t, ThirdAny)
 		first, second := must(ab.direct("a", via))(t), must(ab.direct(via, "b"))(t)

@@ -25,9 +25,10 @@ type oraclePolygon struct {
 
 func rat(x int64) *big.Rat { return big.NewRat(x, 1) }
 
-// oracle solves the window around y from the pair's trains. It widens the readings of B and A by
-// its own code. The last parameter says whether the wander over a distance is rounded up to a whole
-// cycle, as in the product. Everything else is exact in either case.
+// oracle solves the linear programme of the window around y. It takes the constraints from the
+// pair's trains. It widens the readings of B and A by its own code. The last parameter says whether
+// the wander over a distance is rounded up to a whole cycle, as in the product. Everything else is
+// exact in either case.
 func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 	half := new(big.Rat).SetInt64(k * int64(p.B.Nominal_hz) * int64(p.Declared.Window/time.Second))
 	wander := big.NewRat(int64(w), 1_000_000_000_000)
@@ -95,8 +96,8 @@ func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 }
 
 // TestPolygonEqualsOracle compares the product's ranges with the oracle's. If the oracle rounds the
-// wander as the product does, the ranges must be equal to the cycle. If the oracle is exact, the
-// product's ranges must contain the oracle's.
+// wander as the product does, both ranges must have exactly the same ends. If the oracle is exact,
+// the product's ranges must contain the oracle's.
 func TestPolygonEqualsOracle(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
 		w := []Wander{0, 100 * PPB, 1 * PPM, 30 * PPM}[rng.IntN(4)]

@@ -111,7 +111,8 @@ func TestPaperDirectVector(t *testing.T) {
 	}
 	// The tight bound of PaperDirect is r·e + (d + e)·(δj + δm)/D. Here r is the ratio of ba, d is
 	// the duration and e is its error. δj and δm are the half-widths of ba's two anchors, and D is
-	// the distance between the anchors: 99980.002 + 1.1e6·180000/200.02e6.
+	// the distance between the anchors. With the numbers of this test, the bound is 99980.002 +
+	// 1.1e6·180000/200.02e6.
 	wantDecimal(t, "scenario 3's tight bound", v.Tight, 1, "100969.9")
 
 	b := must(PaperBaseline(ba, ba, 100_000_000, 101_000_000))(t)

@@ -196,9 +196,9 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 	return all
 }
 
-// lightest returns the path of the smallest weight that leads over no used node, or nil. It
-// searches from both ends at once (Dijkstra's algorithm), because each end sees few nodes until the
-// two searches meet.
+// lightest returns the path of the smallest weight that leads over no used node, or nil. It uses
+// Dijkstra's algorithm from both ends at once, because the two searches visit few nodes until they
+// meet.
 func (c *Closure) lightest(from, into int, f *frontiers) path {
 	f.begin(from, into)
 	best, middle := math.Inf(1), -1

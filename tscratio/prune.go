@@ -11,9 +11,9 @@ const pruneWindows = 8
 
 // Prune drops constraints that change no answer, and returns the number of dropped constraints. In
 // every window of up to 8 times the stated length whose wander is at most MaxWander, answers stay
-// the same to the cycle. In other windows answers stay true. The wander that such a window proves
-// also stays the same, if it is at most MaxWander. (w_min is the largest of the wanders that single
-// windows prove.)
+// exactly the same. In other windows they stay true, but may become wider. In every window of up to
+// 8 times the stated length, the smallest wander that the window proves also stays the same, if it
+// is at most MaxWander. (w_min is the largest of the wanders that single windows prove.)
 //
 // Prune may drop a lower constraint i if the same train has some j with
 //

@@ -207,11 +207,11 @@ func (s *seen) interval(lo, hi int64) Interval {
 }
 
 // extend adds the pieces on one side of s.y, up to the given distance. The distance must not exceed
-// Wander.reach. A piece contains the counts that the knot's polygon allows, translated to the
-// piece's readings and widened by the wander. Within the knot's window, the wander of that window
-// applies. Further out, the wander of the shortest window around s.y that contains the piece
-// applies. Wander.over gives both wanders. Its proof starts from the mean rate of the stated window
-// around s.y. The polygon includes that rate, so Wander.over may be used here.
+// Wander.reach. For each reading in a piece, the interval contains the counts that the knot's
+// polygon allows at this reading, widened by the wander. Within the knot's window, the wander of
+// that window applies. Further out, the wander of the shortest window around s.y that contains the
+// piece applies. Wander.over gives both wanders. Its proof starts from the mean rate of the stated
+// window around s.y. The polygon includes that rate, so Wander.over may be used here.
 func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return

@@ -255,7 +255,7 @@ func (c *Cursor) move(y uint64) (Interval, error) {
 }
 
 // Knot is a reading at which the linear programme (polygon.go) was solved exactly. Between knots
-// the relation interpolates outward.
+// the relation interpolates, with intervals that are never too narrow.
 type Knot struct {
 	Reading uint64
 	Count   Interval     // Into's count when From's count was Reading; quanta are not included

@@ -320,7 +320,7 @@ next:
 }
 
 // outside returns the number of queries for which the relation's interval does not contain the
-// truth. The queries are for random moments of the given time.
+// truth. The queries are for random moments between the two given times, in seconds.
 func (x *world) outside(t *testing.T, r *Relation, queries int, from, to float64) int {
 	t.Helper()
 	fromClock, intoClock := x.b, x.a

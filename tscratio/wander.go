@@ -36,8 +36,8 @@ func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 // shrinks by a factor of at most (1+w)/(1−w), and at the edge the rate is at most
 // r·(1+w)ⁿ⁺¹/(1−w)ⁿ. That is r·(1 + (2n+1)·w + …) with 2n + 1 ≤ k + 1 < 2k for k > 1. The excess of
 // 2·k·w over (2n+1)·w is at least (k−1)·w. This excess covers the terms of higher order while 2·k·w
-// ≤ 1/4. Below, the rate is at least r·(1−w)ⁿ⁺¹/(1+w)ⁿ ≥ r·(1 − (2n+1)·w), because (1−w)/(1+w) ≥ 1
-// − 2w.
+// ≤ 1/4. For the lower limit the same argument shows that the rate is at least r·(1−w)ⁿ⁺¹/(1+w)ⁿ ≥
+// r·(1 − (2n+1)·w), because (1−w)/(1+w) ≥ 1 − 2w.
 //
 // So all rates in the long window are within r·(1 ± 2·k·w). Therefore r is among the rates of the
 // long window's polygon (polygon.go), which allows this wander.
