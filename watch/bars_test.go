@@ -111,8 +111,9 @@ func TestBarTop(t *testing.T) {
 	)
 }
 
-// shares returns the share of a core that the server and each agent, in this order, use during a
-// time. The last result is the share that another given process uses.
+// shares waits for a given time, and measures how much of a core each process uses in that time.
+// The slice has the shares of the server and then of the agents. If another process is given, the
+// last result is its share.
 func (f *fleet) shares(other *exec.Cmd, lasts time.Duration) (all []float64, more float64) {
 	f.t.Helper()
 	processes := []*exec.Cmd{f.server}

@@ -133,8 +133,8 @@ func (c *clocks) choose(senders []*node, wanted string) (reference *node) {
 	return reference
 }
 
-// place returns the interval on the reference's counter that contains a reading of a node. If the
-// relation is unknown, ok is false.
+// place translates a reading of a node's counter: the reference's counter showed a value in the
+// interval at that moment. If the relation of the two nodes is unknown, ok is false.
 func (c *clocks) place(n *node, reading uint64) (at tscratio.Interval, ok bool) {
 	if n.Name == c.reference {
 		return tscratio.At(reading), true
@@ -180,7 +180,7 @@ func (c *clocks) between(reference *node, x, y event) (d tscratio.Duration, ok b
 	return d, -mostCycles <= d.Lo && d.Lo <= d.Hi && d.Hi <= mostCycles
 }
 
-// inReference returns how far the stamp of an event may be off, in cycles of the reference. The
+// inReference returns by how many cycles of the reference the stamp of an event may be wrong. The
 // result need not be exact, only large enough.
 func inReference(reference *node, e event) int64 {
 	if e.slack == 0 {

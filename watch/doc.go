@@ -21,18 +21,20 @@
 //
 // A picture ends at the frontier: the newest moment up to which every node has sent all that it
 // logged. Newer events wait for the next picture. So a tuple does not seem to skip a node that
-// sends later than others. A lost message only makes tuples incomplete. A point may lack some
-// tuples, because its handler thins out, its program drops events, or messages were lost. Then a
-// tuple may have passed the point unseen, so the picture leaves out its durations across the point.
+// sends later than others. A lost message only makes tuples incomplete. Some tuples may have no
+// event at a point: the channel keeps only some events, the program drops events, or messages were
+// lost. Then a tuple may have passed the point unseen, so the picture leaves out the tuple's
+// durations across the point.
 //
 // The age of a picture is the time since its frontier. A limit of the age is proven, too. The
 // server numbers its orders to the nodes. A node names the newest order that it received, and says
-// that its data end d after the arrival of that order. A View knows a moment m before the server
-// sent that order. So the node's data end at m + d or later, and at any time t their age is at most
-// t − m − d.
+// that its data end d after the arrival of that order. A View knows a moment m that is earlier than
+// the moment when the server sent that order. So the node's data end at m + d or later, and at any
+// time t their age is at most t − m − d.
 //
 // The first Sample of a stream may count earlier events. The Sample after a lost one lacks events.
-// So these Samples only begin the interval of a rate.
+// So no rate uses the counts of these two Samples: the time over which a rate is measured may begin
+// at such a Sample, but not before it.
 //
 // # What it does not do
 //

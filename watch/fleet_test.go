@@ -45,8 +45,8 @@ func (c *chain) run(ctx context.Context, t *testing.T, options handlers.Options,
 		defer ch.Close()
 		channels = append(channels, ch)
 	}
-	// The chain sleeps once for each group of tuples, so that it does not spend most of the time on
-	// going to sleep.
+	// The chain sleeps once for each group of tuples. If it slept once for each tuple, going to
+	// sleep would take most of its time.
 	const group = 64
 	started := time.Now()
 	for id := first; ctx.Err() == nil; {
@@ -189,8 +189,9 @@ func TestFleetIsWatched(t *testing.T) {
 }
 
 // watchChain watches a chain for some seconds. It returns false if an agent's stream of Samples
-// broke off. That happens if this machine is so crowded that the server takes the client for gone.
-// Then the counts of the last picture are not those of the whole chain.
+// broke off. That happens if this machine is so busy that the client's requests come late, and the
+// server thinks that the client has gone. Then the counts of the last picture are not those of the
+// whole chain.
 func watchChain(t *testing.T, f *fleet, c *chain, first uint64) (whole bool) {
 	v := New(Kept)
 	k := check(t, v, f, c)
@@ -210,8 +211,8 @@ func watchChain(t *testing.T, f *fleet, c *chain, first uint64) (whole bool) {
 		f.watch(v, func(p *Picture) bool {
 			k.picture(p)
 			last = p
-			// Until the first tuple has reached the end of the chain, its path seems to end
-			// earlier.
+			// Until the first tuple has reached the last point of the chain, pictures show paths
+			// that end at earlier points. So wait for that tuple before paths are checked.
 			ended := slices.ContainsFunc(p.Points, func(p Point) bool {
 				return p.Name == "sink/recv" && p.Events > 0
 			})
@@ -249,7 +250,8 @@ func watchChain(t *testing.T, f *fleet, c *chain, first uint64) (whole bool) {
 	return true
 }
 
-// streamsOf names the streams of all nodes, and when the View last noticed a missing Sample.
+// streamsOf lists, for each node, the name of its stream and the time at which the View last
+// noticed a missing Sample of the node.
 func streamsOf(v *View) (all string) {
 	for _, name := range slices.Sorted(maps.Keys(v.nodes)) {
 		all += fmt.Sprintln(name, v.nodes[name].stream, v.nodes[name].broken.UnixNano())

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// path is a tuple with its events, in the order of their points' ranks. A rank is a point's bit in
-// mask.
+// path is a tuple with its events. A point's rank is the number of its bit in masks. The field mask
+// has the bits of the tuple's points, and events are in the order of these ranks.
 type path struct {
 	id     uint64
 	mask   uint64

@@ -91,8 +91,8 @@ func (e *evidence) order() *order {
 	return o
 }
 
-// direct returns those points of a tuple that directly precede one of its points (to): no other
-// point of the tuple is in between.
+// direct gets the points of a tuple (mask), and returns those that directly precede the point to:
+// no other point of the tuple is in between.
 func (o *order) direct(mask uint64, to int) uint64 {
 	found := mask & o.before[to]
 	for rest := found; rest != 0; rest &= rest - 1 {

@@ -58,8 +58,8 @@ func (p *painter) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// findDepths finds a depth for each moment. Since that moment, all nodes have sampled all ids of at
-// least this depth.
+// findDepths fills p.depths: for each moment, a depth of ids (channel.SampleDepth: the deeper an
+// id, the rarer). Since that moment, all nodes have sampled all ids of at least this depth.
 func (p *painter) findDepths() {
 	for _, n := range p.senders {
 		n.thins = n.thinsOut()
@@ -149,7 +149,8 @@ func (p *painter) counts() {
 	for i, sum := range points {
 		slices.Sort(sum.Handlers)
 		if sum.unbounded && sum.Rate.Hi < math.MaxFloat64 {
-			// A handler that only counts reports its count late.
+			// Some handler only counts, and reports its count late. So the rate has no bounds: show
+			// the middle.
 			middle := (sum.Rate.Lo + sum.Rate.Hi) / 2
 			sum.Rate = Rate{middle, middle}
 		}
@@ -189,8 +190,8 @@ func (n *node) lacks(now time.Time, window time.Duration) bool {
 
 // samplesOf returns the first and the last of the Samples from which a node's rate in the window is
 // computed: the newest Samples, back to the one with which they cover the window. If the counts of
-// a Sample begin at an unknown moment (received.begins), this Sample is not used, and no older one.
-// If that leaves none, first is last+1.
+// a Sample begin at an unknown moment (received.begins), neither this Sample nor an older one is
+// used. If that leaves none, first is last+1.
 func (p *painter) samplesOf(n *node) (first, last int) {
 	last = len(n.samples) - 1
 	newest, window := n.samples[last].until, cycles(p.v.window, n.Nominal_hz)
@@ -202,11 +203,11 @@ func (p *painter) samplesOf(n *node) (first, last int) {
 	return first, last
 }
 
-// unknown is the rate of events of which nothing is known.
+// unknown is the rate if nothing is known of it: any number of events per second.
 var unknown = Rate{Hi: math.MaxFloat64}
 
-// rate returns the rate of the events that some Samples of a node counted. The time that the counts
-// of a Sample cover ends between its fields until and made.
+// rate returns the rate of the events that some Samples of a node counted. The counts of a Sample
+// end at a moment that is not known exactly: it lies between the Sample's fields until and made.
 func (n *node) rate(first, last int, events uint64) Rate {
 	if first > last {
 		return unknown
@@ -331,7 +332,7 @@ func (p *painter) nodes() {
 	slices.SortFunc(p.Nodes, func(x, y Node) int { return strings.Compare(x.Name, y.Name) })
 }
 
-// unseen is the end of a remark about a node whose events the spans lack.
+// unseen is the end of a remark about a node whose events are missing from the spans.
 const unseen = ": paths may pass it unseen"
 
 // state says what is wrong with a node. If nothing is wrong, it returns an empty text.

@@ -56,8 +56,9 @@ type Span struct {
 	spread   *spread  `json:"-"`
 }
 
-// Rate is a number of events per second. If the bounds are unknown, Lo and Hi are equal. If only
-// the upper bound is unknown, as before a node's second Sample, Hi is math.MaxFloat64.
+// Rate is a number of events per second. If the bounds are unknown, Lo and Hi are the same
+// estimate. If only the upper bound is unknown, as before a node's second Sample, Hi is
+// math.MaxFloat64.
 type Rate struct {
 	Lo float64 `json:"lo"`
 	Hi float64 `json:"hi"`

@@ -65,9 +65,9 @@ func (s *sim) idle(seconds int) {
 	s.now += uint64(seconds) * hz
 }
 
-// begin makes all nodes begin a new stream. The first Samples, as many as behind says, are complete
-// only up to the beginning of the stream. They and the next Sample also count events from before
-// the stream.
+// begin makes all nodes begin a new stream. In the first Samples of this stream, as many as behind
+// says, the data end where the stream begins. These Samples and the next one also count events from
+// before the stream.
 func (s *sim) begin(behind uint64) {
 	for _, n := range s.nodes {
 		n.stream, n.number, n.began = n.stream+"+", 0, s.now

@@ -82,7 +82,7 @@ func (n *simNode) described() tscratio.Node {
 		CoreSlack_cycles: slack}
 }
 
-// measured returns a pair of nodes with measurements once a second until now.
+// measured returns a pair of nodes that were measured against each other once a second until now.
 func (s *sim) measured(a, b *simNode) *simPair {
 	p, err := tscratio.NewPair(a.described(), b.described(), tscratio.DefaultAssumptions())
 	if err != nil {
@@ -94,7 +94,8 @@ func (s *sim) measured(a, b *simNode) *simPair {
 	return &simPair{p, s.now, 0}
 }
 
-// train adds a train to a pair. In this train the second counter is wrong by some cycles.
+// train adds one measurement, a train of three exchanges of packets, to a pair of nodes. All
+// readings of the second counter are wrong by the given number of cycles.
 func (s *sim) train(p *tscratio.Pair, a, b *simNode, at, wrong uint64) {
 	const way = 20_000
 	var all []tscratio.Exchange
@@ -208,7 +209,8 @@ func (s *sim) ask() {
 	s.v.Add(asked, s.clock(), &a)
 }
 
-// span returns a span of a picture, or a span without tuples.
+// span finds the span between two points in a picture. If the picture lacks it, span returns one
+// without tuples.
 func span(p *Picture, from, to string) Span {
 	for _, l := range p.Spans {
 		if l.From == from && l.To == to {

@@ -16,7 +16,7 @@ const (
 	// one point to the next, the pictures lack it.
 	Kept = 30 * time.Second
 
-	// silent is a time without a Sample. After this time the frontier no longer waits for a node.
+	// If a node has sent no Sample for the time silent, the frontier no longer waits for the node.
 	silent = 1500 * time.Millisecond
 
 	// pairsEvery is the time between two requests for the measurements of nodes.
@@ -101,8 +101,9 @@ type tuple struct {
 	since, at time.Time // when the first event and the newest event came
 }
 
-// depthAt is the greatest depth that any node used in the Samples that came at a moment. A node
-// with this depth samples only ids of at least the depth.
+// depthAt says how thinly nodes sampled in the Samples that came at a moment. A node that samples
+// with a depth takes only ids of at least that depth (channel.SampleDepth). bits is the greatest
+// depth that any node used.
 type depthAt struct {
 	at   time.Time
 	bits int
@@ -134,8 +135,8 @@ func (v *View) Request(now time.Time) coordinator.WatchRequest {
 	return r
 }
 
-// Add takes the server's answer to a request. The request was made at one time (asked), and the
-// answer arrived at a later time (now).
+// Add takes the server's answer to a request. asked is the time at which the request was made, and
+// now is the time at which the answer arrived.
 func (v *View) Add(asked, now time.Time, a *coordinator.WatchAnswer) {
 	if a.Seq < v.seq { // the server has restarted
 		clear(v.orders)

@@ -343,7 +343,8 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// An unordered stamp widens the interval of a duration.
+// If the stamps of a channel may be wrong by some cycles (Slack_cycles), the intervals of the
+// durations from and to its points are wider by that slack.
 func TestSlackOfStamps(t *testing.T) {
 	s := newSim(t, "alpha", "beta", "gamma")
 	s.node("alpha").channel("a/x").Slack_cycles = 1_000_000
