@@ -148,7 +148,7 @@ func verdictOf(suspect bool) string {
 	return tscratio.Consistent.String()
 }
 
-// since returns a moment in cycles after a given one.
+// since returns a moment, counted in cycles from the reading zero.
 func since(zero uint64, at tscratio.Interval) Moment {
 	return Moment{difference(at.Lo, zero), difference(at.Hi, zero)}
 }
@@ -429,8 +429,8 @@ func (x *Index) rankOfEnd(e *event) int {
 	return 1
 }
 
-// fate says what became of a tuple, by the events of its path. A tuple that forks may have come to
-// the end on one branch and not on another.
+// fate says what became of a tuple. It gets the events of the tuple's path. A tuple that forks may
+// have come to the end on one branch and not on another.
 func (x *Index) fate(events []event) string {
 	var fates []string
 	last := ""

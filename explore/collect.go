@@ -24,7 +24,7 @@ type collector struct {
 	spans    []Span
 	kinds    []string // kinds of pauses
 	tracks   uint32   // number of lanes, spans and JVMs together
-	// The tracks of the lanes, of the spans and of the JVMs.
+	// The numbers of the tracks: one for each lane, each span and each JVM.
 	laneTrack, spanTrack, jvmTrack []uint32
 
 	channelOf map[[2]string]uint32 // by node and channel
@@ -41,8 +41,8 @@ const noTrack = ^uint32(0)
 // spanEnds are the two points of a span, as indices in collector.points.
 type spanEnds struct{ from, to int }
 
-// These are sizes in bytes: of an item, and of the buffers of the two sorters. Each sorter has at
-// most two buffers at a time.
+// These are sizes in bytes: of one item, and of one buffer of each of the two sorters. A sorter has
+// at most two buffers at a time.
 const (
 	itemSize     = 72
 	itemsBuffer  = 48 << 20

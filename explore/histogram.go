@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// A histogram counts the low ends and the high ends of durations in buckets. Values below 64 have a
-// bucket each, and each higher power of two has 32 buckets. So rounding a value outward to an edge
-// of its bucket moves it by at most 1/32.
+// A histogram counts the low ends and the high ends of durations in buckets. Each value below 64
+// has its own bucket. Above that, the values from one power of two to the next share 32 buckets. So
+// rounding a value outward to an edge of its bucket moves it by at most 1/32.
 const (
 	subBits     = 5
 	sides       = (64-subBits)<<subBits + 1<<subBits // buckets of values ≥ 0

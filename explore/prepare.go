@@ -219,8 +219,8 @@ func (b *builder) write(fingerprint string, page func(*analysis.Answer) ([]byte,
 	return b.w.finish(&all)
 }
 
-// share returns a function that reports the progress of a merge, and stops the merge when the
-// context ends.
+// share returns the function done for sorter.merge. That function reports the progress of the
+// merge, and stops the merge when the context ends.
 func (b *builder) share(from, part float64, what string) func(int) error {
 	total := max(float64(b.answer.Work.Tuples), 1)
 	return func(rows int) error {

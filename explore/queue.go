@@ -47,8 +47,8 @@ type queueReader struct {
 	nodes, blocks int                   // limits for each moment
 }
 
-// durations are the counts of a node: for each bucket, how many low ends or high ends are in it or
-// in a lower bucket.
+// durations has the durations of a node of the index, as counts: for each bucket, how many low ends
+// or high ends of durations are in it or in a lower bucket.
 type durations struct {
 	los, his           []int64 // for each bucket: its lowest value, its highest value
 	countLos, countHis []uint64
@@ -60,7 +60,7 @@ type share struct {
 	lo, hi   uint64
 }
 
-// The method at counts the tuples at one moment.
+// The method at counts the tuples that were between the span's two points at one moment.
 func (q *queueReader) at(at uint64) (lo, hi uint64, err error) {
 	var open []share // nodes whose share could be narrower, the largest last
 	take := func(level, k int) {

@@ -26,9 +26,9 @@ var page []byte
 const maxBusy = 4
 
 // Handler serves a page that shows the indexes in the given order. It answers a request only if the
-// Host is an address, localhost, the machine's name or one of the given names. So a foreign page
-// cannot read the indexes, even if its owner makes a name point to this server (DNS rebinding). The
-// caller keeps the indexes open.
+// header Host of the request contains an IP address, localhost, the machine's name or one of the
+// given names. So a foreign page cannot read the indexes, even if its owner makes a name point to
+// this server (DNS rebinding). The caller keeps the indexes open.
 func Handler(indexes []*Index, names ...string) http.Handler {
 	h := &handler{indexes: indexes, busy: make(chan struct{}, maxBusy)}
 	mux := http.NewServeMux()
