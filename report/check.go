@@ -13,7 +13,8 @@ import (
 var ErrData = errors.New("unusable report data")
 
 // Every reader of JSON represents all whole numbers up to this one exactly. A larger number is
-// represented exactly only if it has at most 53 bits before its trailing zeros.
+// represented exactly only if at most 53 binary digits are left when its trailing zeros are
+// removed.
 const exact = 1<<53 - 1
 
 // roundDown is the largest number up to v that every reader of JSON represents exactly.

@@ -60,7 +60,7 @@ type Run struct {
 	Program string `json:"program"` // what made the page
 }
 
-// UTC is an instant between two others, in ns since 1970.
+// UTC is an instant that is known only as an interval, in ns since 1970.
 type UTC struct {
 	Lo_ns int64 `json:"lo_ns,string"`
 	Hi_ns int64 `json:"hi_ns,string"`
@@ -187,7 +187,7 @@ type Span struct {
 	// all tuples.
 	Lacks string `json:"lacks"`
 
-	// Percentiles has 0, 25, 50, 75 and 100, and others. It may be empty.
+	// Percentiles has the percentiles 0, 25, 50, 75 and 100, and others. It may be empty.
 	Percentiles []Percentile `json:"percentiles"`
 	Mean        Interval     `json:"mean"`
 	// Whiskers are the outermost durations within 1.5 interquartile ranges of the box, which
@@ -201,15 +201,16 @@ type Span struct {
 
 	Over []Over `json:"over"` // percentiles over the timeline
 	// Pauses says how much of the time lay in pauses of JVMs. It covers all rows of a span
-	// together, and only the row with an Over has it. If the time in pauses is not known, Pauses is
-	// empty.
+	// together, and only the first row of the span has it. If the time in pauses is not known,
+	// Pauses is empty.
 	Pauses string `json:"pauses"`
 	// Only the first row of a span has an Over, which covers all rows of the span together. In the
 	// other rows, Over_same is the id of the first.
 	Over_same string `json:"over_same"`
 }
 
-// ScenarioCount is the number of durations that were computed by a scenario.
+// ScenarioCount is the number of durations that were computed in one way. Scenario is the name of
+// that way: which nodes the two events and the reference are on (tscratio.Scenario).
 type ScenarioCount struct {
 	Scenario string `json:"scenario"`
 	Count    int64  `json:"count"`

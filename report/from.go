@@ -24,7 +24,8 @@ const (
 	densityBins    = 60
 )
 
-// From converts an answer to the data of a page. The times of the run are taken from run.
+// From converts an answer to the data of a page. The parameter run gives the times at which the run
+// began and ended.
 func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
 	d := &Data{Version: Version, Verdict: Consistent}
 	d.Run = Run{Name: a.Run, Note: a.Note, Program: program, Begun: UTC(run.Run.Begun),

@@ -73,8 +73,8 @@ type Left struct {
 	Messages int64  `json:"messages"`
 }
 
-// These are the largest numbers of talks and outsides that a page shows, and of the host names of
-// each.
+// A page shows at most this many elements of the lists of Talk and Outside, and at most maxHosts
+// host names of each element.
 const maxTalks, maxOutsides, maxHosts = 80, 20, 20
 
 // AddMessages adds what was captured. The answer may be nil.

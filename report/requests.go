@@ -26,7 +26,7 @@ type Inferred struct {
 	Traces   []Trace   `json:"traces"`   // the slowest requests, the slowest one first
 }
 
-// Pattern is what requests with equal trees have in common.
+// Pattern is what requests with equal trees of calls have in common.
 type Pattern struct {
 	From        string       `json:"from"` // the program that sent the requests; empty: unknown
 	Requests    int64        `json:"requests"`

@@ -287,8 +287,9 @@ func (s *sample) throughput() {
 	}
 }
 
-// truth adds the truth that virtual nodes would know of the sample. With related counters, errors
-// are at most a third of the bound. With return trips, they may be as large as the bound.
+// truth adds an invented comparison with the truth, as a run on virtual nodes would have one. If
+// values come from related counters, their errors are at most a third of the bound. If they come
+// from return trips, the errors may be as large as the bound.
 func (s *sample) truth() {
 	held := func(n int64, largest float64) Held {
 		h := Held{Held: n, Shares: make([]float64, 20), Largest: largest, Used_50: .05,

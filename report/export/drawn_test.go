@@ -55,7 +55,8 @@ func drawnOf(t *testing.T, trace []byte) *drawn {
 				threads = append(threads, thread[threadID][0].number)
 			case len(m[trackParent]) > 0:
 				name = tracks[m[trackParent][0].number]
-				// A lane has the name of its parent, which is not repeated.
+				// A lane has the same name as its parent track, so the full name has this name only
+				// once.
 				if own := text(m[trackName]); !strings.HasSuffix(name, "/"+own) {
 					name = own
 				}

@@ -112,7 +112,8 @@ func (e engine) join(t *testing.T, dir string) (all []measured) {
 	return all
 }
 
-// golden compares the pairs of the job that forks writes with a file that a person has checked.
+// golden compares the durations of the job that the function forks makes with a file of durations
+// that a person has checked. Each duration is a pair of events.
 func golden(t *testing.T, all []measured) {
 	t.Helper()
 	var lines []string
@@ -139,7 +140,8 @@ func golden(t *testing.T, all []measured) {
 	}
 }
 
-// In a job that forks, the analysis finds the pairs that a person has checked. No engine is needed.
+// In a job with parallel branches, the analysis finds the durations that a person has checked. This
+// test needs no SQL engine.
 func TestForks(t *testing.T) {
 	golden(t, natively(t, forks(t), analysis.Options{Reference: "A"}))
 }
@@ -284,8 +286,8 @@ func signed(t *testing.T, rng *rand.Rand, tuples int) string {
 	return j.write(t, rng, simrun.Nodes(rng, 2))
 }
 
-// percentiles.sql finds the same percentiles of durations as the analysis, whether they are rounded
-// or exact.
+// The query percentiles.sql finds the same percentiles of durations as the analysis. The analysis
+// gives exact percentiles of few durations, and rounds those of many.
 func TestDuckDBFindsPercentiles(t *testing.T) {
 	rng := seed.Random(t)
 	for _, tuples := range []int{2000, 70_000} { // with 70,000, percentiles are rounded

@@ -257,8 +257,8 @@ func exportOf(t *testing.T, run string, o analysis.Options) string {
 	return filepath.Join(run, "exports")
 }
 
-// samePairs fails unless joined and native have exactly the same pairs, and each joined interval
-// contains the native one. It returns how many pairs fail.
+// samePairs fails the test unless both lists have exactly the same pairs, and each interval in
+// joined contains that of the same pair in native. It returns how many pairs violate this.
 func samePairs(t *testing.T, native, joined []measured) (other int) {
 	t.Helper()
 	tell := func(format string, args ...any) {

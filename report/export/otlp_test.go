@@ -330,7 +330,8 @@ func TestOTLPIsTheSameAgain(t *testing.T) {
 	}
 }
 
-// If many tuples make one, the number of links is limited. An error of the writer ends the export.
+// If a tuple was made of many tuples, the number of its links to them is limited. An error of the
+// writer ends the export.
 func TestOTLPLimits(t *testing.T) {
 	rng := seed.Random(t)
 	channels := []simrun.Channel{{Name: "a/send"}, {Name: "b/recv"}, {Name: "c/send"},

@@ -39,7 +39,8 @@ var aBasis = analysis.Basis{
 	Window_s: 10, Relations: 3, Suspect: 4, Kept: analysis.Sampled, Lacks: "sampled: a keeps less",
 }
 
-// files are the written files, by name: the table's name, and for a part a space and its number.
+// files has the written files by name. The name of a file is that of its table. If the table is
+// written in parts, a space and the number of the part follow, as in "events 0".
 type files map[string]*bytes.Buffer
 
 func (f files) create(name string) io.WriteCloser {

@@ -19,8 +19,8 @@ const (
 
 // PathsOTLP passes requests to a function that writes them, as OTLP does. All requests together
 // have a trace for each path that the options choose. If o.Slowest is above 0, they have traces
-// only for that number of the slowest paths. It replaces o.Each. If no messages were captured in
-// the run, the answer is nil.
+// only for that number of the slowest paths. PathsOTLP replaces o.Each. If no messages were
+// captured in the run, the answer is nil.
 func PathsOTLP(dir *runs.Directory, basis analysis.Basis, o paths.Options,
 	write func(request []byte) error) (Spans, *paths.Answer, error) {
 	w := &pathSpans{&otlp{run: &dir.Run, write: write, clock: basis.Clock, kept: basis.Kept,

@@ -121,8 +121,8 @@ func TestTableOfPaths(t *testing.T) {
 	}
 }
 
-// Traces of paths read back as OpenTelemetry's have the same calls with the same causes, and say
-// how probable these are.
+// Paths are exported as traces of OpenTelemetry. A reader of such traces finds the same calls with
+// the same causes, and the probability of each cause.
 func TestPathsReadBackFromOTLP(t *testing.T) {
 	dir, basis, o, all := withPaths(t, 60)
 	file := filepath.Join(t.TempDir(), "paths.jsonl")
@@ -142,7 +142,8 @@ func TestPathsReadBackFromOTLP(t *testing.T) {
 		set.Oddities.Parentless > 0 || set.Paths != len(all) {
 		t.Fatalf("%+v, %d paths, want %d", set.Oddities, set.Paths, len(all))
 	}
-	// A call is described by its programs, and those of the calls above it.
+	// Each call is described by a text: its two programs and its length, and the same of each call
+	// above it.
 	var want, got []string
 	for _, p := range all {
 		for i := range p.Calls {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// tries is the most times that a request is sent. The pauses between begin at firstPause and
-	// double.
+	// A request is sent at most as many times as tries says. The first pause between two sends is
+	// firstPause, and each further pause is twice as long.
 	tries      = 6
 	firstPause = time.Second
 	// longestPause is the longest pause that a receiver may ask for.

@@ -18,7 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// told is what an analysis told: its rows and its answer, for comparison with exports.
+// told has the rows and the answer of an analysis, for comparison with exports.
 type told struct {
 	answer    *analysis.Answer
 	clock     analysis.Clock

@@ -60,7 +60,7 @@ func receive(t *testing.T, http, grpc string, to consumer.Traces) (stop func()) 
 	}
 }
 
-// taking calls a function for each request that has spans.
+// taking returns a consumer that calls the function take for each request that has spans.
 func taking(t *testing.T, take func(context.Context, ptrace.Traces) error) consumer.Traces {
 	t.Helper()
 	c, err := consumer.NewTraces(func(ctx context.Context, traces ptrace.Traces) error {
