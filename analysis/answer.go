@@ -50,7 +50,8 @@ type Answer struct {
 	// Bins is the time axis of everything that is shown over time.
 	Bins Bins `json:"bins"`
 
-	// Comparisons put our bound beside the bounds of other methods, for each pair of related nodes.
+	// Comparisons show, for each pair of related nodes, our bound beside the bounds of other
+	// methods.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 
 	JVMs []JVM `json:"jvms,omitempty"` // the JVMs that logged their pauses
@@ -148,7 +149,8 @@ type Point struct {
 	Perhaps uint64 `json:"perhaps_ended,omitempty"`
 	// Appeared counts tuples that no earlier point saw, although this point is not a source.
 	Appeared uint64 `json:"appeared"`
-	// Disordered counts events that were logged after a greater id of the same origin (RFC 4737).
+	// Disordered counts events whose id came late: a greater id of the same origin, made by the
+	// same instance on the same node, was logged before (RFC 4737).
 	Disordered uint64 `json:"disordered"`
 
 	Completeness Completeness `json:"completeness"`
@@ -186,10 +188,11 @@ type Span struct {
 	To   string `json:"to"`
 
 	// Kind is computation (start to end, or recv to send, of one actor), inside (any other span
-	// within an actor), transfer, waiting, gap, or end-to-end. Waiting is a branch that waited at
-	// To until another branch arrived there. If the bounds do not tell which branch arrived last, a
-	// branch that may be the last is not called waiting. A gap leads past points whose logs do not
-	// have every tuple: a tuple may have passed them without a record. Past names these points.
+	// within an actor), transfer, waiting, gap, or end-to-end. Waiting is the time of a branch that
+	// had to wait at To until another branch arrived there. If the bounds do not tell which branch
+	// arrived last, a branch that may be the last is not called waiting. A gap leads past points
+	// whose logs do not have every tuple: a tuple may have passed them without a record. Past names
+	// these points.
 	Kind string   `json:"kind"`
 	Past []string `json:"past,omitempty"`
 
@@ -220,7 +223,8 @@ type Span struct {
 	OverTime []BinDurations `json:"over_time"`
 }
 
-// NodePair is the part of a span between two nodes.
+// NodePair has those durations of a span that begin on one given node and end on another, or on the
+// same.
 type NodePair struct {
 	From string `json:"from"`
 	To   string `json:"to"`

@@ -18,8 +18,9 @@ type axis struct {
 	count int    // 0: the node has no place on the time axis
 }
 
-// bin returns the bin of a reading. ok is false if the reading is more than a bin off the axis. A
-// reading that is closer to the axis gets the nearest bin, because the mapping is approximate.
+// bin returns the bin of a reading. ok is false if the reading lies outside of the axis by more
+// than the width of a bin. A reading that lies outside by less gets the nearest bin, because the
+// mapping is approximate.
 func (a *axis) bin(reading uint64) (int, bool) {
 	if a.count == 0 {
 		return 0, false
@@ -113,7 +114,9 @@ func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 		}
 		return none
 	}
-	// The reference's own readings can be placed at any distance.
+	// A reading of the reference itself can be placed however far it is from all measurements. So
+	// the axis takes one only if it is in the range near: at most one length of the measured range
+	// away from that range.
 	near := tscratio.Interval{
 		Lo: measured.Lo - min(measured.Lo, measured.Width()),
 		Hi: measured.Hi + min(math.MaxUint64-measured.Hi, measured.Width()),

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// If ids break off, a finding says where. In these cases, a timer makes tuples, or tuples are not
-// anchored.
+// A tuple's path breaks off where a timer makes new tuples of it, or where tuples are sent on
+// without an anchor, and thus without an id. A finding says where.
 func TestWhereIDsBreakOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		timers   []uint64 // ids of what a timer makes

@@ -41,8 +41,8 @@ func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
 // chanceRanks returns two ranks, counted from 0. In 99 of 100 cases, the percentile of infinitely
 // many durations lies between the durations with these ranks. The ranks follow from the binomial
 // distribution of the number of durations below the percentile. lacking is the number of further
-// durations that are not known. Any number of them may be below the percentile. The result is false
-// if the percentile may lie beyond all known durations.
+// durations that are not known. Any number of them may be below the percentile. ok is false if the
+// percentile may lie beyond all known durations.
 func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool) {
 	q, all := float64(percent_milli)/100_000, float64(n+lacking)
 	// A normal distribution approximates the distribution of the number of durations below the
@@ -57,7 +57,8 @@ func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool)
 	return uint64(low), uint64(high), true
 }
 
-// enoughForChance is a number of durations that is enough for chanceRanks to find ranks.
+// enoughForChance returns a number of durations with which chanceRanks finds ranks. It need not be
+// the smallest such number.
 func enoughForChance(percent_milli uint64) uint64 {
 	n := uint64(asOne)
 	for ; ; n += n/20 + 1 {

@@ -120,8 +120,8 @@ func TestMoreTuplesDecideAChange(t *testing.T) {
 				}
 			}
 		}
-		// The advice rests on the difference that was found. Chance has moved that difference, and
-		// has moved it more if durations are alike.
+		// The advice rests on the difference that was found. Chance made that difference too large
+		// or too small, all the more if every ten durations are equal.
 		least := tried * 9 / 10
 		if alike {
 			least = tried * 6 / 10

@@ -132,7 +132,8 @@ func (in *input) chooseReference() error {
 				bounds = append(bounds, b)
 			}
 		}
-		// A node that is related to more others wins: small bounds to few nodes are no merit.
+		// First of all, the number of related nodes decides, and then the bounds: a node with small
+		// bounds to only a few others would be a bad reference.
 		slices.Sort(bounds)
 		median := uint64(math.MaxUint64)
 		if len(bounds) > 0 {
@@ -264,10 +265,10 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 	return n, d, nil
 }
 
-// The method within computes a duration whose two events are on one node that is not related to the
-// reference. slack is added to its bound. Unless the node is the reference, the duration is an
-// estimate: it is converted by the frequencies of the two nodes, which were measured against two
-// clocks.
+// The method within computes a duration if no relation gives one. It can do so only if both events
+// are on one node (a = b). slack is added to the bound. If the node is not the reference, its
+// cycles are converted by the frequencies of the two nodes. Such a duration is an estimate, because
+// the two frequencies were measured against two different clocks.
 func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration, error) {
 	if a != b {
 		return tscratio.Duration{}, t.none[k]
@@ -301,8 +302,9 @@ func (in *input) ratesOf(node int) (least, most float64, known bool) {
 	return least, most, n.FrequencyLo_hz > 0 && r.FrequencyLo_hz > 0 && most < 1<<20
 }
 
-// shrunk is the low end of the product of a number of cycles and a rate, rounded down. The rounding
-// of float64 changes the product by less than one part in 10^15.
+// shrunk multiplies a number of cycles by a rate that lies between least and most. It returns the
+// low end of the product, rounded down. The rounding of float64 changes the product by less than
+// one part in 10^15.
 func shrunk(cycles int64, least, most float64) int64 {
 	const rounding = 1e-15
 	low := min(float64(cycles)*least, float64(cycles)*most)
@@ -354,11 +356,11 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 	return w
 }
 
-// known has those readings of two nodes that can be placed on the counter of the other node and on
-// the counter of the reference. For any other reading, the closure returns an error. Making an
-// error takes a thousand times longer than computing a result, and a program that makes up its
-// counters logs millions of such readings. So readings are looked up here before the closure is
-// asked.
+// known has ranges of readings for each of two nodes: the readings that can be placed on the
+// counter of the other node, and those that can be placed on the counter of the reference. For any
+// other reading, the closure returns an error. Making an error takes a thousand times longer than
+// computing a result, and a program that makes up its counters logs millions of such readings. So
+// readings are looked up here before the closure is asked.
 type known struct {
 	onOther, onReference [2]tscratio.Interval
 }
@@ -395,7 +397,8 @@ func (k *known) far(x, y uint64) bool {
 		!(k.onReference[0].Contains(x) && k.onReference[1].Contains(y))
 }
 
-// place is where an event lies on the reference's counter.
+// place returns the interval on the reference's counter that contains an event. It gets the event's
+// log (source) and reading.
 func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.Verdict, error) {
 	node := t.in.sources[source].node
 	slack := uint64(t.slack[source])

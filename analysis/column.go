@@ -47,7 +47,7 @@ func (c *Column) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// present are the column's values in rising order.
+// present returns the column's values in rising order, without the bins that have no value.
 func (c Column) present() []int64 {
 	values := slices.Clone(c)
 	values = slices.DeleteFunc(values, func(v int64) bool { return v == None })

@@ -22,7 +22,8 @@ func (w *truth) contains(what string, got Interval, want int64) {
 	}
 }
 
-// checkSpans compares what is said of many durations with what is true of these durations.
+// checkSpans compares what the answer says of each span, such as counts, sums and percentiles, with
+// the true durations of that span.
 func (w *truth) checkSpans(a *whole) {
 	type spanName struct{ from, to, kind string }
 	byName := map[spanName][]int{}
@@ -264,8 +265,9 @@ type jobsTried struct {
 	joined, joinedTwice int // jobs in which ids were joined over one operator, and over several
 }
 
-// In these jobs anything may happen together, and their logs may lack events. Still, every
-// aggregate contains the truth or is withheld, and critical paths are the true ones.
+// These random jobs mix all that simrun can simulate, such as branches, windows, ids that are used
+// again and lost events. Still, every aggregate contains the truth or is withheld, and critical
+// paths are the true ones.
 func TestAnswersOfAnyJobAreTrue(t *testing.T) {
 	seed.NotUnderRace(t, "TestAnswersEqualOracle analyses random jobs")
 	told, share := jobsTried{}, seed.Share()
@@ -303,8 +305,8 @@ func TestBarAnswersOfAnyJob(t *testing.T) {
 }
 
 // fixedJob returns the random source of a job. By default the jobs are always the same, but a seed
-// can be set to get other jobs. Only a full run of the bar draws new jobs, until 12,000 drawn jobs
-// in a row have shown no false sentence.
+// can be set to get other jobs. Only the full proof draws new jobs. It goes on until no answer
+// about 12,000 such jobs in a row says anything false.
 func fixedJob(t *testing.T, number int) *rand.Rand {
 	if os.Getenv(seed.Variable) != "" {
 		return seed.Random(t)
@@ -377,8 +379,8 @@ func answerOfJob(t *testing.T, rng *rand.Rand, j *simrun.Job, told *jobsTried) {
 }
 
 // shown reports whether the logs show the order of the job's points, as the analysis assumes: if
-// two points are on one way, some tuple passes both, and all tuples pass them in one order. If two
-// points are on different ways, some tuples pass them in one order and some in the other.
+// one point leads to another, some tuple passes both, and all tuples pass them in this order. If
+// neither leads to the other, some tuples pass them in one order and some in the other.
 func (w *truth) shown() bool {
 	if w.job.Colliding {
 		return false
@@ -426,7 +428,8 @@ func (n *jobsTried) count(a *whole) {
 	}
 }
 
-// checkWhole compares what is said of all tuples with the truth.
+// checkWhole compares what the answer says of all tuples together, in its complete spans and its
+// paths, with the truth.
 func (w *truth) checkWhole(a *whole, told *tried) {
 	all := w.oracle.answer()
 	all.completeSpans(w.t, a.Answer, told)

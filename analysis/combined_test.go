@@ -24,7 +24,8 @@ type truth struct {
 	asides map[string]bool // points that no path leads over
 }
 
-// pair is two events of a tuple. One led to the other.
+// pair has two events of a tuple, of which the first led to the second. direct is true if no other
+// event lies between the two.
 type pair struct {
 	from, to *simrun.Event
 	direct   bool

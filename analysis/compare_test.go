@@ -130,7 +130,7 @@ func TestComparesWithClaims(t *testing.T) {
 	}
 }
 
-// A claim is used for 10 s, or until the daemon has no source any more.
+// A claim is used for 10 s, or until the daemon says that it no longer has a time source.
 func TestClaimsGrowOld(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(7, parent, "long", 2, 300, 20); err != nil {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Kept says how many tuples are in the logs: of those that passed a point, or of those that a set
-// of durations describes. The values below go from complete to unknown.
+// Kept says whether the logs have all tuples that passed a point, or all tuples that a set of
+// durations describes. The values below are in order: the first means that all are there, the last
+// that this is not known.
 type Kept string
 
 const (
@@ -29,7 +30,8 @@ func (c Completeness) Lacks() bool { return c.Kept != All && c.Kept != "" }
 
 var keptOrder = []Kept{All, Sampled, Lossy, Unknown}
 
-// with returns the completeness of the set together with another part of it.
+// with returns the completeness of a set that has two parts: it is that of the worse part, for the
+// reasons of both.
 func (c Completeness) with(d Completeness) Completeness {
 	if slices.Index(keptOrder, d.Kept) > slices.Index(keptOrder, c.Kept) {
 		c.Kept = d.Kept
@@ -40,7 +42,7 @@ func (c Completeness) with(d Completeness) Completeness {
 	return c
 }
 
-// kept returns how much of its channel's events a log has.
+// kept says whether a log has all events of its channel.
 func (t *told) kept(s *source) Completeness {
 	c := Completeness{Kept: All}
 	if t.thins != "" {

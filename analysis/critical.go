@@ -158,7 +158,8 @@ func (j *judged) judge(t *timer, p *plan, path *[maxPoints]passage, whole bool) 
 	}
 }
 
-// arrive judges the spans that end at one point. The first of them has the given index.
+// arrive judges the spans that end at one point. index is the place of the first of them in the
+// plan's list of spans.
 func (j *judged) arrive(t *timer, spans []planned, index int, path *[maxPoints]passage) {
 	lacking, open := false, false
 	for i := range spans {

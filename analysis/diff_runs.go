@@ -113,8 +113,9 @@ func (s side) variance() (v float64) {
 	return v
 }
 
-// noiseOf is how far the difference of two sides moves by chance, at most, in 99 of 100 cases. If a
-// side has one run, its runs are assumed to differ as much as those of the other side.
+// noiseOf is how far the difference of two sides moves by chance, at most, in 99 of 100 cases. If
+// one side has only a single run, runs of that side are assumed to differ as much as those of the
+// other side.
 func noiseOf(before, after side) float64 {
 	b, a := float64(len(before)), float64(len(after))
 	within := math.Sqrt(before.within()/b + after.within()/a)
@@ -139,7 +140,8 @@ func noiseOf(before, after side) float64 {
 const surer = 1.2816
 
 // needsOf says what would decide a change, given the gap between the intervals of the two sides.
-// Chance may have made this gap larger. So the answer is somewhat more than the gap itself needs.
+// Chance may have made this gap larger than it truly is. So needsOf asks for somewhat more runs or
+// tuples than would suffice for this gap.
 func needsOf(gap float64, before, after side) *Needs {
 	within := math.Sqrt(before.within()+after.within()) * (1 + surer/deviations99)
 	switch {

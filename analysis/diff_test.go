@@ -40,7 +40,8 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Frequencies of a simulation are exact; an uncertain one would hide everything.
+		// The frequencies of a simulation are known exactly. An uncertain frequency would hide the
+		// changes that this test makes.
 		a.Reference.FrequencyLo_hz, a.Reference.FrequencyHi_hz = simrun.Hz, simrun.Hz
 		return a
 	}

@@ -69,8 +69,8 @@ func TestDisorderAsRFC4737(t *testing.T) {
 	}
 }
 
-// The ids of each writer are checked on their own. If ids have very many origins, a finding says
-// that their order was not checked.
+// Several writers may log events of one channel. The order of the ids is checked separately for
+// each writer. If ids have very many origins, a finding says that their order was not checked.
 func TestDisorderOfManyWritersAndOrigins(t *testing.T) {
 	rng := seed.Random(t)
 	nodes, parent := simrun.Nodes(rng, 2), t.TempDir()

@@ -24,8 +24,8 @@ type evidence struct {
 	// passed has a mask for each id of the sample that does not begin again: the points that its
 	// tuple passes. several has a mask of those points at which the tuple has more than one event.
 	passed, several []uint64
-	// counts has the numbers of events at the points of several, in the order of the points. Those
-	// of tuple i begin at countsOf[i].
+	// counts says how many events a tuple has at each point in its mask in several, in the order of
+	// the points. Those of tuple i begin at countsOf[i].
 	counts   []uint8
 	countsOf []int
 }

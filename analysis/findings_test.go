@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// everyTen makes a channel at which ids are logged one after another, from 1 on, one in 10 ms. Each
-// event is delayed by some cycles.
+// everyTen makes a channel that logs the ids 1, 2, 3 and so on, one every 10 ms. Each event is
+// delayed by some cycles.
 func everyTen(node int, name string, n int, delay uint64) simrun.Channel {
 	c := simrun.Channel{Node: node, Name: name}
 	for i := range uint64(n) {

@@ -2,7 +2,8 @@ package analysis
 
 import "slices"
 
-// Causes is what the graph says about which events cause others, beside Follows.
+// Causes is what the graph says about which events cause others, in addition to the pairs that
+// Follows returns.
 type Causes struct {
 	// Near has the pairs of points that Follows lacks because a few tuples passed them in the other
 	// order. If a message leads from one to the other, these few show that a bound is broken.

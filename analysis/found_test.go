@@ -58,7 +58,8 @@ func TestIDsThatBeginTwice(t *testing.T) {
 	}
 }
 
-// Tuples that end only because a later channel sampled others are not called filtered.
+// Some tuples seem to end at a point only because the channel of a later point sampled other
+// tuples. These tuples are not called filtered.
 func TestSampledIsNotFiltered(t *testing.T) {
 	const tuples = 40_000
 	for handler, want := range map[string]bool{"": true, "downsample n=2": false} {

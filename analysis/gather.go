@@ -192,8 +192,8 @@ type mixed struct {
 	passage
 }
 
-// several splits a chain with several ids. It sorts the events, because somebody could choose many
-// ids that share one hash, and to compare every two of them would take too long.
+// several splits a chain with several ids. It sorts the events by id. Somebody could choose very
+// many ids that share one hash, and comparing each event with all others would then take too long.
 func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) {
 	w.mixed = w.mixed[:0]
 	for i := head; i != 0; i = w.next[i-1] {

@@ -55,7 +55,8 @@ func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 	}
 }
 
-// apart is the duration between two events of a tuple, by the ranks of their points.
+// apart has the duration between two events of a tuple. from and to are the ranks of the events'
+// points.
 type apart struct {
 	from, to int
 	elapsed  tscratio.Elapsed

@@ -89,7 +89,8 @@ func randomNested(rng *rand.Rand, kind nestedKind, single, other bool) *nestedJo
 	return j
 }
 
-// joined logs the arrival of a tuple's branches: each, or only the last.
+// joined logs the arrival of a tuple's branches at the point join. If each is true, it logs the
+// arrival of each branch, otherwise only that of the last.
 func (j *nestedJob) joined(id uint64, sent []*forked, each bool, step func(uint64) uint64) {
 	var times []uint64
 	for _, e := range sent {

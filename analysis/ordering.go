@@ -199,9 +199,9 @@ func (in *input) entered(actor string) (mask uint64) {
 	return mask
 }
 
-// setAside makes the point p an aside: p then precedes no point. Of the points that preceded p,
-// only these still do: the points in the mask from, and the points that precede a point in this
-// mask that itself precedes p. Asides in the mask do not count.
+// setAside makes the point p an aside: p then precedes no point. Some points no longer precede p
+// either: a point still precedes p only if it is in the mask from, or if it precedes a point of
+// this mask that precedes p. Asides in the mask do not count.
 func (o *ordering) setAside(p int, from uint64) {
 	o.asides |= 1 << p
 	keep := from &^ o.asides

@@ -67,7 +67,7 @@ type Share struct {
 	Hi float64 `json:"hi"`
 }
 
-// Of says which tuples the order of Spans describes.
+// Of says in words which tuples the order of the list Spans describes.
 func (p *Path) Of() string {
 	made := ""
 	if len(p.MadeOf) > 0 {

@@ -1,7 +1,8 @@
 package analysis
 
-// In the format, the JVM's operations have numbers. The numbers of the two lists below begin here.
-// TestPauseKindsAreThoseOfTheFormat compares both lists with the format.
+// In a log of pauses, a number says for which of its operations the JVM paused. These are the
+// numbers of the first operation in each of the two lists below; the others follow in order.
+// TestPauseKindsAreThoseOfTheFormat compares both lists with the description of the log's format.
 const (
 	firstCollection = 1
 	firstOther      = 129

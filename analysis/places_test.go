@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// The facts of a node name each place once, and at most so many. What a run says stays as it is.
+// The facts of a node name each place once, and at most maxPlaces places. The node's own facts,
+// which are stored in the run, do not change.
 func TestPlacesOfPrograms(t *testing.T) {
 	in := &input{nodes: make([]nodeInput, 3)}
 	in.nodes[0].Facts = map[string]string{"kernel": "6.1"}

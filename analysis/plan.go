@@ -171,8 +171,9 @@ func (g *graph) mayNotLead(mask uint64, from, to int) bool {
 	return found
 }
 
-// hasRivals reports whether tuples may come to the rank to from a rival of the planned rank from. A
-// rival is another rank that surely does not precede the planned one.
+// hasRivals is about a planned span between two ranks. It reports whether tuples may come to the
+// span's end from a rival of its beginning: another rank, which surely does not precede the
+// beginning.
 func (g *graph) hasRivals(mask uint64, from, to int) bool {
 	return g.open != nil && mask&g.open[to]&^(g.before[from]|g.open[from]|1<<from) != 0
 }

@@ -123,7 +123,8 @@ func SecondsBetween(lo_ns, hi_ns float64) string {
 	return plusMinus(ps(lo_ns), ps(hi_ns), secondUnits)
 }
 
-// picoseconds is the least or the most that some cycles take.
+// picoseconds returns the shortest or, if most is true, the longest time that a number of cycles
+// may take, in ps.
 func (r Reference) picoseconds(cycles int64, most bool) *big.Int {
 	const perMillihertz = 1e15
 	n := new(big.Int).Mul(big.NewInt(cycles), big.NewInt(perMillihertz))

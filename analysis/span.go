@@ -91,7 +91,7 @@ type spanPart struct {
 	scenarios [6]uint64
 }
 
-// fresh are pairs of readings that wait to be computed.
+// fresh has pairs of readings whose durations are still to be computed.
 type fresh struct {
 	n           int
 	xs, ys, ids [freshPairs]uint64
@@ -285,8 +285,9 @@ func (b *binned) countLo(v int64) {
 	b.below[coarse(^v)]++
 }
 
-// countBoth counts durations here, and their ends in a distribution, whose method note was already
-// called with the same durations. Counting both at once shares most of the work.
+// countBoth counts durations twice: in this histogram, and in the buckets of a distribution, whose
+// method note was already called with the same durations. Doing both at once saves most of the work
+// of one.
 func (b *binned) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
 	b.n += uint64(len(elapsed))
 	los, his := &d.lo.positive, &d.hi.positive

@@ -50,8 +50,9 @@ func (f *flow) add(g flow) { f.passed, f.ended = f.passed+g.passed, f.ended+g.en
 
 func (f *flow) share() float64 { return float64(f.ended) / float64(max(f.passed, f.ended, 1)) }
 
-// grouped merges neighbouring bins until each group has its part of the tuples. It does not look at
-// how many tuples ended, so the choice of groups favours neither answer.
+// grouped merges neighbouring bins into at most mostGroups groups, each with at least an equal
+// share of the tuples. It does not look at how many tuples ended. So the choice of groups makes the
+// share of ended tuples seem neither steadier nor less steady.
 func grouped(bins []flow) (groups []flow) {
 	var all, group flow
 	for _, b := range bins {

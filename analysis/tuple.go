@@ -41,8 +41,8 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	p.tuples++
 	w.number++
 	messy := w.taken|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
-	// If no times are compared, either every span is surely critical, or no span is known to be
-	// critical.
+	// This is the verdict if the plan decides it without the times of events: either every span is
+	// surely critical, or no span is known to be critical.
 	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
 		all = SurelyCritical

@@ -79,8 +79,9 @@ func (c *Clock) UTC(at tscratio.Interval) (lo_ns, hi_ns int64, ok bool) {
 		true
 }
 
-// Cycles is the part of the reference's counter in which a part of UTC lies, in ns since 1970. It
-// is rounded outward, so that it contains every event that may have happened then.
+// Cycles converts a range of UTC, in ns since 1970, to a range of readings of the reference's
+// counter. The result is rounded outward, so that it contains every event that may have happened in
+// that time.
 func (c *Clock) Cycles(from_ns, to_ns int64) (from, to uint64, err error) {
 	if !c.Known {
 		return 0, 0, fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its "+
