@@ -69,7 +69,8 @@ type Place struct {
 	Unit      string // the unit of systemd, such as "nginx.service"
 }
 
-// aboutPlace says, in the field of the connection, that a description of the kind Told is a Place.
+// A description of the kind Told belongs to no connection. In the field for the connection's number
+// it has a number that says what it describes. aboutPlace stands for a Place.
 const aboutPlace = 1
 
 // MaxText is the largest number of bytes of a text in a Place.
@@ -172,7 +173,7 @@ func parts(k Kind, number, connection uint32, b []byte, at_cycles uint64) ([]Eve
 	return events, nil
 }
 
-// connection decodes a description. It reports whether the description is valid.
+// connection decodes the description of a connection. It reports whether the description is valid.
 func connection(number uint32, b []byte) (c Connection, ok bool) {
 	const fixed = 35
 	if len(b) < fixed || number == 0 {
@@ -208,7 +209,7 @@ func connection(number uint32, b []byte) (c Connection, ok bool) {
 	return c, true
 }
 
-// thread decodes a description. It reports whether the description is valid.
+// thread decodes the description of a thread. It reports whether the description is valid.
 func thread(number uint32, b []byte) (t Thread, ok bool) {
 	if len(b) < 7 {
 		return t, false

@@ -30,7 +30,7 @@ var whatNames = map[What]string{
 func (w What) String() string { return whatNames[w] }
 
 // A Happening is something that happened at a moment between the two readings of the counter. A
-// field that the What does not need is 0.
+// field that this kind of happening (What) does not need is 0.
 type Happening struct {
 	What         What
 	Began_cycles uint64

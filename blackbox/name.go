@@ -30,8 +30,7 @@ type HostName struct {
 // MaxName is the largest number of bytes of a HostName's name.
 const MaxName = 200
 
-// aboutName says, in the field of the connection, that a description of the kind Told is a
-// HostName.
+// In a description of the kind Told, aboutName says that it describes a HostName: see aboutPlace.
 const aboutName = 2
 
 // Events returns the records of a name, all with the same stamp.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// PodLogs is where Kubernetes has a directory for each pod of the machine. Its name says the pod's
-// namespace, name and unique id.
+// PodLogs is where Kubernetes has a directory for each pod of the machine. The name of each
+// directory consists of the pod's namespace, name and unique id.
 const PodLogs = "/var/log/pods"
 
 // GroupOf returns the longest path in a file that says in which cgroups a process is. It returns ""
@@ -34,8 +34,8 @@ var (
 		`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})$`)
 )
 
-// runtimes says which program makes containers whose cgroups have this prefix, or are in a group of
-// this name.
+// runtimes says which program has made a container. A key is a prefix of the name of the
+// container's cgroup, or the name of the group that contains this cgroup.
 var runtimes = map[string]string{
 	"docker": "docker", "cri-containerd": "containerd", "nerdctl": "containerd",
 	"crio": "cri-o", "libpod": "podman", "libpod_parent": "podman",

@@ -167,7 +167,7 @@ func tags(raw json.RawMessage) attributes {
 	return of
 }
 
-// kindOf understands the names of Jaeger and of OTLP.
+// kindOf returns the kind for which a name stands, in Jaeger or in OTLP.
 func kindOf(name string) kind {
 	switch strings.TrimPrefix(strings.ToLower(name), "span_kind_") {
 	case "internal", "1":

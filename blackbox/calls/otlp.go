@@ -43,7 +43,8 @@ type otlpSpan struct {
 	End          nanoseconds     `json:"endTimeUnixNano"`
 	Attributes   []otlpAttribute `json:"attributes"`
 	Links        []otlpLink      `json:"links"`
-	// The same, with the names of the protocol buffer.
+	// These are the same fields, with the names that the definition of the protocol buffer gives
+	// them.
 	TraceIDSnake string      `json:"trace_id"`
 	SpanIDSnake  string      `json:"span_id"`
 	ParentSnake  string      `json:"parent_span_id"`

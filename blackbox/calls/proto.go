@@ -123,8 +123,8 @@ func (b *builder) protoMessage(raw []byte) (all []*span, ok bool) {
 	return all, ok
 }
 
-// submessages divides all fields of a number, which must be messages, into their own fields. It
-// returns false if the bytes of one are not a message.
+// submessages takes the fields that have the given number. Each of them must be a message, which
+// submessages divides into its fields. It returns false if the bytes of one are not a message.
 func submessages(of []field, number uint64) (all [][]field, ok bool) {
 	for _, f := range of {
 		if f.number != number {

@@ -64,7 +64,8 @@ func Read(format Format, names ...string) (*Set, error) {
 
 const longestProto = 2 << 30 // bytes of a file of protocol buffers
 
-// file reads a file. A file that was not named is left out if it is of another kind.
+// file reads a file. If the caller of Read did not name the file, but only its directory, a file of
+// another kind is left out.
 func (b *builder) file(path string, named bool, format Format,
 	decode func(*builder, json.RawMessage) error) error {
 	f, err := os.Open(path)

@@ -120,7 +120,8 @@ func TestPrivilegedCalls(t *testing.T) {
 		if hi < read.Before-ready.After || lo > read.After-sent.Before {
 			t.Errorf("busy for %d to %d: %+v", lo, hi, truth[:3])
 		}
-		// The receiver was in the call that receives.
+		// The message came while the receiver was in the call that receives, so the receiver was
+		// not busy.
 		if lo, hi = received(); hi != 0 {
 			t.Errorf("busy for %d to %d in a call", lo, hi)
 		}

@@ -81,7 +81,7 @@ type Stats struct {
 	// Lost counts the messages that were seen but not logged. The log has these counts, too.
 	Lost map[blackbox.Reason]uint64
 
-	// Late counts the messages sent over TCP of which the beginning of the system call was not
+	// Late counts messages sent over TCP: those for which the beginning of the sending call was not
 	// seen, or has no exact stamp.
 	Late uint64
 
@@ -223,12 +223,12 @@ func (c *Capture) round() (more bool) {
 		seen:     func(s sighting, ring int) { c.seen = append(c.seen, seen{s, ring}) },
 		happened: c.happens.add,
 	})
-	// The messages come from several rings. Those of one socket should be in their order.
+	// The messages come from several rings. Put those of one socket in the order of their stamps.
 	c.seen = c.order.sort(c.seen)
 	n := sort.Search(len(c.seen), func(i int) bool { return c.seen[i].stamp_ns > complete_ns })
 	c.later = append(c.later[:0], c.seen[n:]...)
 	c.seen = c.seen[:n]
-	// All stamps so far are before the bracket that is taken now.
+	// Take a new bracket (see clocks). All stamps so far are before it, so they can be converted.
 	c.clocks.look()
 	counts := Stats{Lost: map[blackbox.Reason]uint64{}}
 	for i := range c.seen {

@@ -197,7 +197,7 @@ func captureIsTheTruth(t *testing.T, o Options) {
 	if len(wanted) != 4*connections-2*(connections/3) {
 		t.Errorf("the truth has %d sides", len(wanted))
 	}
-	// Both ends of a connection know its two origins.
+	// Both ends of a connection know the sequence numbers with which its two streams began.
 	for _, c := range got.connections {
 		ends := 0
 		for _, d := range got.connections {

@@ -251,7 +251,7 @@ func startLoad(b testing.TB) (in io.Writer, out io.Reader, rings string) {
 	return orders, out, rings
 }
 
-// simple is a program that runs next to those of a capture.
+// simple is an eBPF program that does almost nothing. It runs beside the programs of a capture.
 type simple struct {
 	*ebpf.Program
 	hook link.Link

@@ -156,8 +156,8 @@ func (w *writer) chooseThread() {
 	)
 }
 
-// choosePort checks whether the filter excludes the socket's ports. If so, it loads the kind into
-// R3 and jumps to the label "kind". R1 is the socket's family.
+// choosePort checks whether the filter excludes the socket's ports. If so, it loads kindUnwanted
+// into R3 and jumps to the label "kind". R1 is the socket's family.
 func (w *writer) choosePort() {
 	w.add(
 		asm.JEq.Imm(asm.R1, unix.AF_UNIX, "other port"),

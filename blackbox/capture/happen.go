@@ -79,7 +79,7 @@ func (c *Capture) writeHappening(h happened, s *socket, counts *Stats) {
 		r.Other, r.Process = 0, 0
 		r.Position, r.Began_cycles = s.received.at(h.sequence), h.hi
 		if h.busy_ns() > 0 {
-			// The time is between hi-later and hi-earlier.
+			// The thread did something else for a time between hi-later and hi-earlier.
 			width := (h.hi - h.lo) + (h.later - h.earlier)
 			r.Slack_cycles = uint32(min((width+1)/2, math.MaxUint32))
 			r.Began_cycles = h.earlier + width/2

@@ -86,7 +86,7 @@ func (w *writer) reserve(bytes int32) {
 	)
 }
 
-// submit passes the report in that room to the capture.
+// submit passes the report, for which reserve got room, to the capture.
 func (w *writer) submit() {
 	w.add(
 		asm.Mov.Reg(asm.R1, asm.R9),
@@ -362,7 +362,8 @@ func (w *writer) message() {
 
 // report puts a sighting with the stamp on the stack into a ring of this processor, and ends the
 // program. The function fill adds the other fields, and may change R1. Nobody else writes into the
-// ring meanwhile, because on one processor the kernel never runs a program inside itself.
+// ring meanwhile, because the kernel never starts a program a second time on a processor that is
+// still running it.
 func (w *writer) report(ring int32, fill func()) {
 	s := w.s
 	perRing := int32(bits.TrailingZeros(uint(s.sightings)))

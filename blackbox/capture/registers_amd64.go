@@ -10,5 +10,5 @@ const (
 	argumentOffset  = 0
 )
 
-// oldWaitingCalls are waiting calls that newer architectures do not have.
+// oldWaitingCalls are further system calls like waitingCalls, which newer architectures lack.
 var oldWaitingCalls = []int32{unix.SYS_EPOLL_WAIT, unix.SYS_POLL, unix.SYS_SELECT}

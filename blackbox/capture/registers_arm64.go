@@ -8,5 +8,5 @@ const (
 	argumentOffset  = 8
 )
 
-// oldWaitingCalls are waiting calls that this architecture does not have.
+// oldWaitingCalls are system calls like waitingCalls that only older architectures have.
 var oldWaitingCalls []int32

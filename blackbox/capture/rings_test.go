@@ -20,8 +20,8 @@ func TestPrivilegedFullRings(t *testing.T) {
 	}
 	defer k.close()
 	in, out, _ := startLoad(t)
-	// talk lets a process exchange messages, and returns how many calls were seen and lost. Calls
-	// of other programs of this machine count, too.
+	// talk lets a process exchange messages, and returns how many calls were seen and how many were
+	// lost. Calls of other programs of this machine count, too.
 	talk := func(pieces int) (seen, lost uint64) {
 		before := k.lost()
 		fmt.Fprintln(in, "ping-pong", pieces)

@@ -39,12 +39,12 @@ func TestBadData(t *testing.T) {
 		sure   float64 // least share of links that are sure
 	}{
 		"nothing": {func(s *calls.Set) *calls.Set { return s }, 0.9},
-		// Calls are lost anywhere. The calls that they caused have no cause.
+		// One call of ten is lost, at random. The calls that the lost calls caused have no cause.
 		"lost calls": {func(s *calls.Set) *calls.Set {
 			return without(s, func(int32, *calls.Call) bool { return random.IntN(10) == 0 })
 		}, 0.3},
-		// The program search was not captured: it is an unknown peer of its callers, and its own
-		// calls come from outside.
+		// The program "search" was not captured. To its callers it is an unknown peer, and its own
+		// calls seem to come from outside.
 		"missing program": {func(s *calls.Set) *calls.Set {
 			for i := range s.Calls {
 				c := &s.Calls[i]

@@ -12,7 +12,8 @@ type delays struct {
 	count [delaySteps]float32
 }
 
-// A delay, in units, counts in the step that its highest bit and the next stepBits bits choose.
+// A delay is a number of units. Its highest bit, and the stepBits bits after that, say in which
+// step it is counted.
 const (
 	stepBits   = 4
 	delaySteps = (30 - stepBits) << stepBits

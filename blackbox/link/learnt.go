@@ -34,8 +34,8 @@ const (
 	moreDraws  = 1   // draws in each of these rounds
 	draws      = 120 // draws from which probabilities are computed
 	mostOpen   = 96  // candidates that a call may have
-	// mostSurveyed limits the candidates of a call, on average, among which a survey chooses while
-	// the model is learnt.
+	// While the model is learnt, the method makes surveys only if calls have fewer candidates than
+	// mostSurveyed, on average.
 	mostSurveyed = 16
 	firstSays    = 0.55        // weight of the better one of two models
 	longest_ns   = int64(1e15) // limits the length of requests from which the margin is computed
@@ -83,7 +83,8 @@ func (l learnt) Link(seen *calls.Seen) []Link {
 	}
 }
 
-// mixedCallees returns for each program the programs whose responses come over mixed connections.
+// A connection is mixed if several requests are open on it at once. mixedCallees returns, for each
+// program, the programs whose responses to it come over mixed connections.
 func mixedCallees(seen *calls.Seen, of []int32) map[int32][]int32 {
 	callees := map[int32][]int32{}
 	for i := range seen.Calls {

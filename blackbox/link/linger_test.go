@@ -29,8 +29,8 @@ func TestCallAfterReply(t *testing.T) {
 	}
 }
 
-// A program sends calls by itself, at any moment. Then no request that has its reply is their
-// cause.
+// A program sends calls by itself, at any moment. Then a request that was already answered is never
+// called their cause.
 func TestCallsWithoutRequest(t *testing.T) {
 	random := rand.New(rand.NewPCG(22, 1))
 	set := made("hotel", 300, 20)

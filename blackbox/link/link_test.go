@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// These are the numbers of figures 6 to 8 of the paper. Messages come at 1, 2 and 3. A call is sent
-// at 4, and another one later. The paper prints .03 for the last number, but then the numbers do
-// not sum to 1.
+// These are the numbers of figures 6 to 8 of the paper on WAP5 (see wap5). Messages come at 1, 2
+// and 3. A call is sent at 4, and another one later. The paper prints .03 for the last number, but
+// then the numbers do not sum to 1.
 func TestWAP5Figures(t *testing.T) {
 	for _, c := range []struct{ delays, want []float64 }{
 		{[]float64{1, 2, 3}, []float64{.64, .24, .09, .03}},
@@ -87,7 +87,8 @@ func TestRandomApps(t *testing.T) {
 	}
 }
 
-// causesOf names each call by moments that do not change when clocks are shifted.
+// causesOf returns the cause of each call. It names calls by moments that stay the same when clocks
+// are shifted.
 func causesOf(set *calls.Set, links []Link) map[[2]int64]int64 {
 	name := func(i int32) int64 {
 		if i < 0 {

@@ -62,7 +62,7 @@ func spanAround(from, to []int64, quantum, around, most int64) (lagSpan, bool) {
 			count[(t-from[k]+reach+step/2)/step]++
 		}
 	}
-	// In the outer quarters, lags are there only by chance.
+	// The lags in the first and in the last quarter of the steps are there only by chance.
 	chance, quarter := 0.0, len(count)/4
 	for i := range quarter {
 		chance += count[i] + count[len(count)-1-i]

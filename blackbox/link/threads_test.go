@@ -8,9 +8,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// pool makes calls of a pool of threads: one thread receives all requests, and others send a call
-// for each request and reply. Delays vary so much that they say little. If mixed is true, all
-// requests come over one connection, so that nobody knows which response belongs to which request.
+// pool makes the calls of a program with a pool of threads. One thread receives all requests. For
+// each request, another thread of the pool sends a call, waits for the response, and replies.
+// Delays vary so much that they say little. If mixed is true, all requests come over one
+// connection, so that nobody knows which response belongs to which request.
 func pool(requests int, threads, mixed bool) *calls.Set {
 	random := rand.New(rand.NewPCG(22, 1))
 	set := &calls.Set{Truth: calls.Truth{Paths: requests}}
@@ -98,8 +99,9 @@ func TestMixedConnection(t *testing.T) {
 	}
 }
 
-// loop makes calls of an event loop: one thread receives what has come, and then sends in the same
-// order what follows from it. Several requests are open on the only connection.
+// loop makes the calls of a program with an event loop: one thread receives all messages that have
+// come, and then sends what follows from each, in the same order. Several requests are open on the
+// only connection.
 func loop(requests int) *calls.Set {
 	random := rand.New(rand.NewPCG(22, 2))
 	set := &calls.Set{Truth: calls.Truth{Paths: requests}}

@@ -62,8 +62,8 @@ func TestConnectionsByAddress(t *testing.T) {
 	}
 }
 
-// If the kernel and a library both saw the calls on a socket, each of them counts once. The number
-// of those that were left out is known.
+// If the kernel and a library both saw the calls on a socket, each call counts once. The result
+// says how many calls were seen twice.
 func TestSeenTwice(t *testing.T) {
 	for _, kernelFirst := range []bool{true, false} {
 		kernel, library := newLog("a"), newLog("a")
@@ -121,8 +121,8 @@ func twiceAt(l *Log, family blackbox.Family, protocol blackbox.Protocol, message
 	}
 }
 
-// Messages over UDP and UNIX sockets that the kernel and a library saw count once. Of each socket,
-// the calls of that one count that saw more.
+// If the kernel and a library both saw the messages over a UDP or UNIX socket, each message counts
+// once. If one of the two saw more of the socket's calls, only the calls that this one saw count.
 func TestSeenTwiceOutsideOfTCP(t *testing.T) {
 	const messages = 6
 	for name, of := range map[string]struct {

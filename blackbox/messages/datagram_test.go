@@ -87,8 +87,8 @@ func (n *network) record(p *post, k blackbox.Kind, f flying) uint64 {
 	return n.now
 }
 
-// send sends a datagram. By way of a load balancer, it is sent to an address that the receiver does
-// not have.
+// send sends a datagram. If it goes through the load balancer, it is sent to an address that the
+// receiver does not have.
 func (n *network) send(from, to *post, repeated bool) {
 	n.content++
 	f := flying{to: to, bytes: 1 + n.random.Uint32N(2000), checksum: n.content * 2654435761}
@@ -210,9 +210,9 @@ func (n *network) check(t *testing.T) (matched, all int) {
 	return matched, all
 }
 
-// Two back ends behind one address give identical answers. An answer is matched if only one of them
-// fits the true delay: it was sent before it was received, and not to somebody else. If both fit,
-// neither is chosen, and the reason is said.
+// Two back ends behind one address give identical answers. A received answer is matched if only one
+// of the two sent answers fits, because the other one was sent too late, or to somebody else. If
+// both fit, neither is chosen, and the message is counted with this reason.
 func TestIdenticalAnswers(t *testing.T) {
 	const bound = 100 // the clocks of the nodes are known within so many cycles
 	fits := func(send, receive *Call) bool { return send.Lo_cycles <= receive.Hi_cycles+bound }

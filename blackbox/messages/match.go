@@ -210,9 +210,10 @@ func merged(logs []*Log) (all []*socket, twice uint64) {
 	return all, twice
 }
 
-// betterThan reports whether a socket counts, as the kernel or a library saw it, and not the same
-// socket as the other of the two saw it. The kernel knows the sequence numbers of TCP. Of other
-// sockets, the one with more calls counts, because the other capture began later or lost calls.
+// The sockets s and twin are the same socket, once as the kernel saw it and once as a library saw
+// it. betterThan reports whether s counts, and not twin. For TCP, what the kernel saw counts,
+// because it knows the sequence numbers. For other sockets, the one with more calls counts, because
+// the other capture began later or lost calls.
 func (s *socket) betterThan(twin *socket) bool {
 	kernel := !s.log.library
 	if s.isTCP() {

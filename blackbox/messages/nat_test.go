@@ -16,9 +16,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// The hub is a gateway. What clients send to port 80 of TCP, it passes on to one of two servers in
-// turn, as a load balancer of Kubernetes does. What they send to port 53 of UDP, it passes on to
-// another server. Clients and servers see only the address of the hub, and ports that it chose.
+// The hub is a gateway. Clients send to its TCP port 80, and it passes this on to two servers in
+// turn, as a load balancer of Kubernetes does. Clients also send to its UDP port 53, and it passes
+// this on to a third server. Clients and servers see only the address of the hub, and ports that it
+// chose.
 const gatewayRules = `
 table ip gateway {
 	chain in {
@@ -114,7 +115,8 @@ table ip gateway {
 
 // Two clients send identical requests through a gateway, which spreads them over two servers, and
 // get identical answers at about the same time. No request or answer is matched with the other
-// client's or the other server's. If both fit, neither is chosen, and this is said.
+// client's or the other server's. If both fit, neither is chosen, and the message is counted with
+// this reason.
 func TestPrivilegedNATOfTwins(t *testing.T) {
 	privileged.Need(t)
 	s, err := netns.NewStar(4)

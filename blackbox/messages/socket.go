@@ -56,9 +56,9 @@ func (s *socket) calls(ends []end) []Call {
 	return calls
 }
 
-// peersOf returns the other ends of UNIX sockets, which the kernel's cookies tell. Two sockets are
-// taken for the ends of one connection only if each received as many bytes as the other sent. Then
-// no datagram was lost, and the capture has seen both sockets from the same byte on.
+// peersOf returns the other ends of UNIX sockets, which it finds by the kernel's cookies. Two
+// sockets are taken for the ends of one connection only if each received as many bytes as the other
+// sent. Then no datagram was lost, and the capture has seen both sockets from the same byte on.
 func peersOf(sockets []*socket) map[*socket]*socket {
 	find := unixPeers(sockets)
 	peers := map[*socket]*socket{}

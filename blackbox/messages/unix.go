@@ -72,8 +72,8 @@ func placed(calls []end) bool {
 	return !slices.ContainsFunc(calls, func(e end) bool { return !e.placed })
 }
 
-// counted reports whether the places of all messages between two sockets that keep messages apart
-// are known. Otherwise only checksums show which message was received where.
+// Between the sockets s and o, each message stays separate. counted reports whether the places of
+// all these messages are known. Otherwise only checksums show which message was received where.
 func counted(s, o *socket) bool {
 	for _, way := range [2][2][]end{{s.sends, o.receives}, {o.sends, s.receives}} {
 		p := newPipe(way[0], way[1], true)

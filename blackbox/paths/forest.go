@@ -100,8 +100,8 @@ func (f *forest) shape(root int32) {
 	}
 }
 
-// sure is the probability that the cause of a call and its response are right. It is 1 if there was
-// nothing to choose.
+// sure is the probability that two links of a call are right: the one to its cause, and the one to
+// its response. It is 1 if there was nothing to choose.
 func (f *forest) sure(c int32) float64 {
 	p := 1.0
 	if k := f.answer[c]; k >= 0 {

@@ -165,7 +165,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// Filters choose the paths of a program, those that took long, and the one with a message.
+// A filter can choose the paths of a program, the paths that took long, or the path that contains a
+// given message.
 func TestFilters(t *testing.T) {
 	dir, set := captured(t, "shop", 100)
 	seen, times := look(t, dir)

@@ -193,8 +193,9 @@ func (s *Seen) carriersOf(all []visit, requests []int32) *carried {
 	return c
 }
 
-// exclude removes from the candidates of each visit the requests that carry other tuples, as long
-// as this leaves a visit with one candidate.
+// exclude removes, from the candidates of each visit, the requests that carry other tuples. If a
+// visit is left with one candidate, that request carries the visit's tuple. So exclude then removes
+// this request from other visits, too.
 func exclude(all []visit, open [][]int32, taken map[int32]uint64) {
 	of := map[int32][]int{} // visits that a request may have carried
 	for i, left := range open {

@@ -31,7 +31,8 @@ func TestPins(t *testing.T) {
 		"nobody logs": {},
 		"both log":    {logging: []int32{from, to}, pinned: 0.9},
 		"one logs":    {logging: []int32{from}},
-		// Here the log looks as if another program had written it.
+		// Here the log has ids that do not fit the program's requests, as if another program had
+		// written it.
 		"ids of other requests": {
 			logging: []int32{from, to},
 			change: func(all []simrun.Channel) {
