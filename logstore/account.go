@@ -13,13 +13,15 @@ type Range struct{ From, To uint64 }
 
 // Report says what was read, what is damaged, and what is missing.
 type Report struct {
-	// the last file is sealed, so nothing after its last block was lost
+	// Sealed is true if the last file is sealed. Then nothing was lost after that file's last
+	// block.
 	Sealed bool
 	Blocks int // undamaged blocks with rows that were not read before
-	// undamaged blocks that were left out because all their rows were read before
+	// Duplicates counts the undamaged blocks that were left out because all their rows were read
+	// before.
 	Duplicates int
 	Overlaps   int // undamaged blocks in which some rows, but not all, were read before
-	// undamaged blocks that were left out because they belong to another ring
+	// Foreign counts the undamaged blocks that were left out because they belong to another ring.
 	Foreign    int
 	Damage     []*CorruptionError // in the order of files and offsets; at most maxDamage of them
 	MoreDamage int                // number of damaged places that Damage does not list

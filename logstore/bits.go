@@ -48,8 +48,8 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	}
 	var word uint64
 	var used uint
-	// Each round of this loop needs the word that the previous round leaves, so it must wait for
-	// it. Adding two values in each round halves the number of rounds.
+	// Each round of this loop must wait for the word that the previous round leaves. Adding two
+	// values in each round halves the number of rounds.
 	for ; w <= packLimit/2 && len(values) >= 2; values = values[2:] {
 		v := values[:2:2]
 		word |= ((v[0]-base)&mask | (v[1]-base)&mask<<(w&63)) << (used & 63)

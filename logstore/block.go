@@ -198,8 +198,8 @@ func parseBlockHeader(b []byte) (blockHeader, bool) {
 // size returns the length of the whole block.
 func (h *blockHeader) size() int { return blockHeaderSize + h.length }
 
-// sane reports whether the numbers in the header agree with each other. This limits the cost of
-// reading the payload.
+// sane reports whether the numbers in the header agree with each other. So a false header cannot
+// make a reader take much time or memory for the payload.
 func (h *blockHeader) sane() bool {
 	if !h.kind.known() || h.rows < 1 || h.rows > MaxRows || h.length < 1 ||
 		h.first+uint64(h.rows) < h.first {

@@ -63,8 +63,9 @@ func (c *chained) report(dir string) Report {
 	return r.Report()
 }
 
-// A writer dies after it has sealed a segment and before it begins the promised next segment. The
-// next writer begins that segment, whatever else it does first.
+// The end of a sealed segment may promise another segment. A writer dies after it has sealed such a
+// segment, and before it begins the promised one. The next writer begins the promised segment,
+// whatever else it does first.
 func TestDeathBetweenSegments(t *testing.T) {
 	away := t.TempDir()
 	for name, act := range map[string]func(c *chained){
@@ -92,8 +93,8 @@ func TestDeathBetweenSegments(t *testing.T) {
 	}
 }
 
-// If a writer dies after it has left one directory and before it has reached the other, the next
-// writer continues in the other directory.
+// A log moves to another directory. If the writer dies after it has left the first directory, and
+// before it has begun a segment in the second, the next writer continues in the second.
 func TestDeathOnTheWay(t *testing.T) {
 	c := chain(t)
 	c.row()
@@ -195,7 +196,7 @@ func TestOldLogGoesOn(t *testing.T) {
 	}
 }
 
-// A segment that Salvage rewrote takes the old segment's place in its log.
+// Salvage rewrites a segment. The new file can take the old file's place in the log.
 func TestSalvagedSegmentInItsPlace(t *testing.T) {
 	c := chain(t)
 	for range 3 {

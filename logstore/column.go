@@ -140,7 +140,8 @@ func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	const base_bits = 16.0 / frameLength // guess: the base of a frame takes 16 bits
 	asFrames := e.shapeOf(rest).cost_bits + base_bits
 	if asFrames < min(asDelta, asPlain) {
-		// Shuffled frames are smaller than other frames, and hardly ever have several sources.
+		// Try shuffled frames first: they are smaller than other frames, and their values hardly
+		// ever come from several sources.
 		if out, yes := appendShuffled(dst, rest, phase); yes {
 			return e.appendBases(out, bases)
 		}

@@ -52,7 +52,8 @@ func appendShuffled(dst []byte, rest []uint64, phase int) (out []byte, yes bool)
 		end := frameEnd(from, phase, len(rest))
 		frame := rest[from:end]
 		from = end
-		// places[v] is v's index in list. Once v is written, it is v's index in the frame.
+		// Until a value v is written, places[v] is its index in list. After that, places[v] is its
+		// index in the frame.
 		list, places := inOrder, inOrder
 		var bad uint64
 		for i := 0; i < len(frame); {

@@ -53,7 +53,7 @@ func (h *harm) swap(a, b string) {
 	h.write(b, x)
 }
 
-// elsewhere returns a random file of the other run.
+// elsewhere returns a random log file from h.other, the directory of another run.
 func (h *harm) elsewhere() string {
 	segments, err := Segments(h.other)
 	h.check(err)
@@ -208,7 +208,7 @@ func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map
 }
 
 // Whatever happens to the files of a run, either readers notice it, or they return exactly the
-// right rows. Readers need the manifest only in three cases: the log has no end, none of its
+// right rows. Readers need the manifest only in three cases: the log was not sealed, none of its
 // segments is left, or files of the same log come from another run.
 func TestDamageIsNoticedOrHarmless(t *testing.T) {
 	if unnoticed := damageLogs(t, 5*len(harms)); unnoticed > 0 {
@@ -228,8 +228,8 @@ func TestBarDamagedLogs(t *testing.T) {
 	})
 }
 
-// damageLogs damages the given number of logs, in each way in turn. It returns the number of logs
-// in which no reader noticed the damage.
+// damageLogs damages the given number of logs, and uses the ways of damage (harms) in turn. It
+// returns the number of logs in which no reader noticed the damage.
 func damageLogs(t *testing.T, logs int) (unnoticed int) {
 	rng := seed.Random(t)
 	names := slices.Sorted(maps.Keys(harms))

@@ -33,8 +33,8 @@ type Header struct {
 	Quantum_cycles   uint64 // step in which the counter moves; 0: unknown
 	CoreSlack_cycles uint64 // the most by which the counters of two of the node's cores may differ
 
-	// The counter was at Counter at some moment between UTCLo_ns and UTCHi_ns, in ns since 1970 UTC
-	// by the node's clock.
+	// At some moment between UTCLo_ns and UTCHi_ns, the counter's value was Counter. These two
+	// times are in ns since 1970 UTC, by the node's clock.
 	Counter  uint64
 	UTCLo_ns int64
 	UTCHi_ns int64

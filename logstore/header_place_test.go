@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The place is optional: a header without one has no line for it, as older programs write it.
+// A header need not have a place. Without one, it has no line for the place, like the headers of
+// older programs.
 func TestPlaceInTheHeader(t *testing.T) {
 	h := sampleHeader(t)
 	if text := appendHeader(nil, &h); bytes.Contains(text, []byte("place")) {

@@ -28,8 +28,8 @@ func smallBlocks(t *testing.T, append func(*Block) error, from, to int) map[rowK
 	return rows
 }
 
-// A segment does not exceed its limit, however small its blocks are. The part of its index that
-// waits in memory has its own limit.
+// A segment does not exceed its limit, however small its blocks are. The part of the index that the
+// writer still has in memory is limited, too.
 func TestSegmentsAreLimitedByBytes(t *testing.T) {
 	const blocks = 3*indexRows + 17
 	dir := t.TempDir()

@@ -264,8 +264,8 @@ func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) erro
 	return nil
 }
 
-// Moved reports whether the log was sealed in order to move, but has no segment in the other
-// directory yet.
+// Moved reports whether the log was sealed in order to move to another directory, but has no
+// segment there yet.
 func (l *Log) Moved() bool { return l.writer == nil && l.then == Moved }
 
 // Move ends the log in its directory and continues it in another. It creates a segment in the other

@@ -77,14 +77,14 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 		if err != nil || len(again) > 0 {
 			t.Fatalf("what was salvaged has damage %v, error %v", again, err)
 		}
-		// Drops in the salvaged log account for all rows that it lacks, except lost drops.
+		// In the salvaged log, drops account for all missing rows, except for missing drops.
 		checked := checkFile(t, path)
 		for _, a := range checked.Rows {
 			if len(a.Missing) > 0 && a.Kind != Drops {
 				t.Errorf("what was salvaged leaves %v without account", a.String())
 			}
 		}
-		// A drop that Salvage adds is not a row of the old log.
+		// Leave out the drops that Salvage added, because they are not rows of the old log.
 		for key, value := range rows {
 			if key.kind == Drops && value[1] == uint64(Damaged) {
 				delete(rows, key)

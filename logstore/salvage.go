@@ -62,7 +62,8 @@ func (r *Reader) firstBlock() (*Block, error) {
 }
 
 func salvage(r *Reader, w *Writer, first *Block) error {
-	// A damaged file may have blocks out of order. Append would refuse these, append does not.
+	// A damaged file may have blocks out of order. The method Append would refuse such blocks, but
+	// the method append accepts them.
 	if first != nil {
 		if err := w.append(first); err != nil {
 			return err

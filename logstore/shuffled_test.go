@@ -49,7 +49,7 @@ func TestShippedShuffledColumnsAreRead(t *testing.T) {
 	for _, b := range blocks {
 		rows += len(b.Events)
 	}
-	// Columns of other kinds take 6 bits for each of 64 ids in any order.
+	// In a column of another kind, each id would take 6 bits: enough to choose among 64 ids.
 	if limit := 6 * rows / 8; len(data) >= limit {
 		t.Errorf("%d bytes for %d ids, want less than %d", len(data), rows, limit)
 	}
