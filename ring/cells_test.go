@@ -31,7 +31,8 @@ func TestCountedIsTheSumOfAllCells(t *testing.T) {
 	}
 }
 
-// A drainer counts the events of a ring of version 2, in which only the first cell counts.
+// In a ring of version 2, only the cell of the first shard counts events. A drainer returns that
+// cell's count.
 func TestCountedOfARingOfVersion2(t *testing.T) {
 	p := newRing(t, manyWriters)
 	p.header.identity.version = 2

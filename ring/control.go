@@ -7,8 +7,8 @@ import (
 // unknownKind is a handler kind that exists in no version, so the check of settings refuses it.
 const unknownKind = channel.Kind(0xFF)
 
-// patience is how many times one end repeats a reading because the other end changed the data
-// meanwhile. If the other end is honest, a few repetitions are enough.
+// patience is how many times a program or a drainer repeats a reading because the other one of the
+// two changed the data meanwhile. If the other one is honest, a few repetitions are enough.
 const patience = 10_000
 
 // load returns the settings that the switching word points to. It does not check them. If the word

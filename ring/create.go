@@ -164,7 +164,8 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 		return fmt.Errorf("keep the ring from children: %w", err)
 	}
 	for i := 0; i < size; i += pageBytes {
-		// Cause the write fault now, because MAP_POPULATE has mapped the page only for reading.
+		// Write to each page now, so that no log call causes a page fault: MAP_POPULATE has mapped
+		// the pages only for reading.
 		mapping[i] = 0
 	}
 

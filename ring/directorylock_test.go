@@ -23,7 +23,7 @@ func TestDirectoryStaysLockedWithoutItsFile(t *testing.T) {
 	if fresh, err := l.Keep(); fresh || err != nil {
 		t.Errorf("%v, %v", fresh, err)
 	}
-	// This lock on the file alone is what older drainers take.
+	// Older drainers lock only this file, and not the directory.
 	if other, err := OpenLocked(path); !errors.Is(err, ErrLocked) {
 		t.Errorf("the file was not locked anew: %v, %v", other, err)
 	}
@@ -50,7 +50,7 @@ func TestDirectoryLockIsTakenAnewWithTheDirectory(t *testing.T) {
 	must(t, l.Close())
 }
 
-// If somebody removes the directory, the drainer that first locks the new one keeps it.
+// If somebody removes the directory, the first drainer that locks the new directory keeps it.
 func TestAnotherTakesTheDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rings")
 	must(t, os.Mkdir(dir, 0o700))

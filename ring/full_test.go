@@ -202,7 +202,7 @@ func TestCloseFreesAWaitingWriter(t *testing.T) {
 type drop struct{ at, counter uint64 }
 
 // Every dropped event is counted once, in a range at its place in the sequence, whatever the
-// drainer takes and whenever it does.
+// drainer takes, and whenever it takes it.
 func TestDropsAreCountedWhereTheyWere(t *testing.T) {
 	rng := seed.Random(t)
 	for range 50 {
@@ -335,8 +335,8 @@ func TestDropsUnderAWriter(t *testing.T) {
 	go func() {
 		defer close(done)
 		for at := range uint64(places) {
-			// Drop 1 + at%3 events at each place, with a new place each time, as Room does when
-			// there is no room.
+			// At each place, drop 1 + at%3 events, in the way in which Room drops them if there is
+			// no room.
 			for range 1 + at%3 {
 				for s.page.producer.drops-atomic.LoadUint64(&s.page.consumer.drops) >= DropsSize-1 {
 					pause(0)

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// images returns the ring files that the fuzz target changes: one file of each sort, with entries
-// in every table.
+// images returns the ring files that the fuzz target changes: one for each kind of ring. Each has
+// entries in all its tables.
 func images(t testing.TB) [][]byte {
 	var all [][]byte
 	for _, change := range [][]func(*Config){

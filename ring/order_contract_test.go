@@ -76,8 +76,9 @@ var exchanges = []exchange{
 		},
 	},
 	{
-		// A writer loads the head to see whether there is room, and then reserves. The reservation
-		// also keeps the writer's later stores after this load, so the writer needs no fence.
+		// A writer loads the head to see whether there is room, and then reserves. Because of the
+		// reservation, none of the writer's later stores happens before this load, so the writer
+		// needs no fence.
 		name:  "many writers and the drainer",
 		start: map[string]int8{"c[0]": 1, "i[0]": 0, "c[1]": 2, "i[1]": 1, "tail": 2},
 		threads: []string{

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// This file is a machine with weakly ordered memory, as section Order of FORMAT.md describes it.
-// Each thread is a short program. The machine performs the accesses of a thread in any order that
-// FORMAT.md allows, and the accesses of several threads in any interleaving. It assumes no order
-// because of a branch, because FORMAT.md relies on none. The words look, publish and fence mean
-// what FORMAT.md says. Like arm64 and x86, the machine makes a store visible to all other threads
-// at once. order_contract_test.go has the programs.
+// This file simulates a machine with weakly ordered memory, as section Order of FORMAT.md describes
+// it. Each thread is a short program. The machine performs the accesses of a thread in any order
+// that FORMAT.md allows, and the accesses of several threads in any interleaving. It assumes no
+// order because of a branch, because FORMAT.md relies on none. The words look, publish and fence
+// mean what FORMAT.md says. Like arm64 and x86, the machine makes a store visible to all other
+// threads at once. order_contract_test.go has the programs.
 //
 // A program has one access or fence on each line:
 //

@@ -108,8 +108,8 @@ func NewWordBits(generation uint64, kind, slot int) uint64 {
 	return uint64(NewWord(generation, channel.Kind(kind), slot))
 }
 
-// The switching word of a ring with one writer is beside the tail. That of a ring with many writers
-// is in the control part. The other place is not used.
+// The switching word of a ring with one writer is beside the tail. The switching word of a ring
+// with many writers is in the control part. Each ring uses only one of these two places.
 func TestPlaceOfTheSwitchingWord(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		p := newRing(t, func(c *Config) { c.ManyWriters = many })
@@ -247,8 +247,8 @@ func TestSettingsAreNeverMixed(t *testing.T) {
 	changer.Wait()
 }
 
-// If one end changes a word of the ring all the time (the switching word, a head, a count, an entry
-// of the journal), the other end does not wait forever.
+// If a program or a drainer changes a word of the ring all the time (the switching word, a head, a
+// count, an entry of the journal), the other one of the two does not wait forever.
 func TestNothingThatMovesHangsTheOther(t *testing.T) {
 	p := newRing(t, policy(channel.Block))
 	r := look(t, p.Path)
@@ -324,8 +324,8 @@ func TestJournal(t *testing.T) {
 		want = append(want, change())
 		check(0)
 	}
-	// The journal is full. Each new entry replaces the newest one, and counts how many entries it
-	// has replaced.
+	// The journal is full. Each new entry replaces the newest one. It contains the number of
+	// entries that were replaced.
 	for skipped := uint64(1); skipped < 30; skipped++ {
 		e := change()
 		e.Skipped = skipped

@@ -169,10 +169,10 @@ func (s *Shard) wait(n uint64) bool {
 	}
 }
 
-// The method drop counts one event as dropped. It notes the event's place in the sequence and its
-// counter in a range. The method drop writes the range before it counts the event, so a program
-// that dies in between leaves an empty range. line.dropped is the number of dropped events,
-// whatever the ranges say.
+// The method drop counts one event as dropped. It notes in a range (see DropRange) the event's
+// counter, and its place in the sequence of records. The method drop writes the range before it
+// counts the event, so a program that dies in between leaves an empty range. line.dropped is the
+// number of dropped events, whatever the ranges say.
 func (s *Shard) drop(counter uint64) {
 	line := &s.page.producer
 	dropped, begun, tail := atomic.LoadUint64(&line.dropped), line.drops, atomic.LoadUint64(s.Tail)
@@ -200,7 +200,8 @@ func (s *Shard) drop(counter uint64) {
 // ring is open.
 func (s *Shard) Dropped() uint64 { return atomic.LoadUint64(&s.page.producer.dropped) }
 
-// Journal notes that the settings of the word apply from the tail on.
+// Journal writes an entry into the journal: from the record at the tail on, the settings of the
+// word apply.
 func (s *Shard) Journal(w Word, settings channel.Settings, counter uint64) {
 	line := &s.page.producer
 	n := line.journal

@@ -46,8 +46,9 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// If somebody sets the clock back between its two readings, Now still returns an interval that does
-// not end before it begins. Readers would call a ring with such an interval damaged.
+// If somebody sets the clock back between the two times that Now reads it, Now still returns an
+// interval that does not end before it begins. Readers would call a ring with such an interval
+// damaged.
 func TestClockSetBackWhileItIsRead(t *testing.T) {
 	times := []int64{1_000_000, 400, 500, 600}
 	now := instant(func() time.Time {
