@@ -99,8 +99,8 @@ func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 	if err := r.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	// Remove the lock file again and again, until the test is faster than the drainer: it creates
-	// and locks the file, as another drainer would.
+	// Remove the lock file again and again, until the test is faster than the drainer. Then the
+	// test creates and locks the file, as another drainer would.
 	path := filepath.Join(rings, "drainer.lock")
 	var other *os.File
 	testimony.WaitFor(t, "another has the lock", func() bool {

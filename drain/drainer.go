@@ -47,7 +47,7 @@ type Drainer struct {
 	parts     map[string]time.Duration // unfinished rings, by path: when first seen
 	later     map[string]postponed     // rings that could not be opened, by path
 	soon      map[string]bool          // rings in later that may soon have room
-	// true once the directory was read: rings that the drainer finds from then on are new
+	// begun is true once the directory was read. Rings that the drainer finds from then on are new.
 	begun bool
 
 	once     sync.Once
@@ -253,8 +253,8 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		}
 		return
 	case again && before.why != nil:
-		// Open the ring only if there is room for it, or if it must be checked which rings its
-		// process really has (admitNew).
+		// Open the ring only if there is room for it, or in order to check which rings its process
+		// really has (admitNew).
 		why := d.admit(before.process, before.bytes)
 		if why != nil && (errors.Is(why, ErrFull) || now < d.nextVouch) {
 			before.again, before.why = now+time.Second, why

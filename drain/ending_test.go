@@ -46,8 +46,8 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 			}
 			log := readLogs(t, r.logs)["a/x"]
 			log.check(t)
-			// The journal begins with the program's own settings. The first of the four tables has
-			// the same settings, so there are three changes.
+			// The log begins with the program's own settings. The first of the four tables has the
+			// same settings, so only the other three tables change something.
 			if rows := log.transitions[0]; len(rows) != 4 {
 				t.Errorf("after %s with space for %d bytes: transitions %+v, want 4", wait, space,
 					rows)

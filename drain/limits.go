@@ -39,7 +39,8 @@ const limitTick = 200 * time.Millisecond
 // limit may cross it again and again.
 const limitQuiet = 5 * time.Second
 
-// The method begin counts the bytes in a directory.
+// The method begin makes dir the directory of the logs, and counts the bytes that are in it
+// already.
 func (l *limits) begin(dir string) {
 	var used int64
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {

@@ -68,7 +68,8 @@ func (s *source) readSegment(f *logstore.File) error {
 	return nil
 }
 
-// sync makes the ring and the log agree on what is in the log.
+// sync finds out how much of the ring is in the log, and releases that in the ring. If the ring has
+// released rows that the log lacks, sync notes in the log that they are missing.
 func (s *source) sync(w *worker) error {
 	for i := range s.places {
 		p := &s.places[i]

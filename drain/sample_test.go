@@ -159,7 +159,7 @@ func TestSampleOfFlightRecorder(t *testing.T) {
 	}
 }
 
-// The events of handlers that keep no events are counted.
+// Sample also counts the events of channels whose handlers keep no events.
 func TestSampleCounts(t *testing.T) {
 	r := newRig(t, Options{})
 	counter := r.open("a/counter", handlers.Options{

@@ -28,8 +28,8 @@ type place struct {
 	leftAt     uint64
 	unfinished bool // a record is reserved but not written
 
-	// These describe rows that the drainer did not store because of a limit, and has not yet
-	// accounted for in the log.
+	// The next three fields are about rows that the drainer did not store because of a limit, and
+	// has not yet accounted for in the log.
 	skipped, skippedAt uint64
 	skippedSince       time.Duration
 
@@ -120,8 +120,8 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// As the shard fills to a quarter, this wait becomes ever shorter. So wait a little longer if
-	// the shard will not be full soon.
+	// The closer the shard is to a quarter full, the shorter this wait is. So wait a little longer
+	// if the shard will not be full soon.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
@@ -178,7 +178,8 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 		if s.d.limits.reached(w.now) == nil {
 			kept = s.rate.allow(w.now, rows)
 		}
-		// If half of the shard is waiting, the program will soon find it full.
+		// If half of the shard's records are waiting, the program will soon find the shard full. So
+		// take no time to compress.
 		s.hurried = now == live && tail-p.head >= s.header.Records/2
 		if kept > 0 {
 			if err := s.store(w, i, kept); err != nil {
