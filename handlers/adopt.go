@@ -41,7 +41,7 @@ const (
 type handler struct {
 	// prepare computes from checked settings what a log call needs, so that log calls never divide.
 	prepare func(s channel.Settings, many bool) adopted
-	// log handles an event. It is the implementation in Go.
+	// log is the Go implementation of what the handler does with an event.
 	log func(c *Channel, set *adopted, id uint64)
 }
 

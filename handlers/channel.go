@@ -107,8 +107,8 @@ type Channel struct {
 	// If there are many writers, none of them writes to this cache line, either.
 	counter *uint64         // the counting handler's cell
 	cell    *ring.FirstLast // the first-last handler's cell
-	// With many writers, each processor whose number is below processors has the shard of that
-	// number to itself. If processors is 0, they share the shards.
+	// With many writers, each processor of the Go runtime whose number is below this field has the
+	// shard of the same number to itself. If this field is 0, all processors share the shards.
 	processors uint32
 	shardMask  uint64  // the number of shards - 1
 	some       window  // where one writer's records go if every is empty
@@ -153,9 +153,9 @@ const (
 	writerMany      = 2 // many writers, one shard for each processor of the Go runtime
 )
 
-// neverWord equals no valid switching word, because its slot does not exist. neverWord is random,
-// so that nobody can guess it. If somebody set a ring's switching word to neverWord, the channel
-// would not notice the change.
+// neverWord equals no valid switching word, because it names a slot that does not exist. neverWord
+// is random, so that nobody can guess it. If somebody set a ring's switching word to neverWord, the
+// channel would not notice the change.
 var neverWord = rand.Uint64() | 0xFF
 
 // noWord is the switching word of channels without a ring. The field idle of such a channel has the

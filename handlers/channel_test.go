@@ -114,7 +114,8 @@ func TestNoOps(t *testing.T) {
 	}
 }
 
-// A log call needs three cache lines only if the channel begins at one.
+// A Channel must begin at the beginning of a cache line. Otherwise a log call would need more cache
+// lines.
 func TestChannelBeginsAtACacheLine(t *testing.T) {
 	for range 100 {
 		c := openTest(t, false, Options{Buffer: "1KiB"})

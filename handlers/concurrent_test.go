@@ -141,7 +141,7 @@ func TestWhatGoesInComesOut(t *testing.T) {
 	}
 }
 
-// A goroutine may hand a channel of Open to another goroutine.
+// A goroutine may pass a channel that Open returned to another goroutine.
 func TestHandOver(t *testing.T) {
 	for _, stamp := range []string{"rdtscp", "rdtsc"} {
 		c := openTest(t, false, Options{Handler: "id", Stamp: stamp, Buffer: "1KiB"})
@@ -175,7 +175,7 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// The cells lose no event if many writers log at once.
+// The cells of the handlers counter and first-last lose no event if many writers log at once.
 func TestCellsOfManyWriters(t *testing.T) {
 	const writers, events = 8, 20_000
 	for _, handler := range []string{"counter", "first-last"} {

@@ -33,8 +33,8 @@ const sharedPlace = 1
 // goroutine returns the address at which the runtime keeps this goroutine.
 func goroutine() uintptr
 
-// countMany counts the first event at a place of the table. This place has no cells yet. The
-// assembly counts all later events.
+// countMany counts the first event at a place of the table, which has no cells yet. The assembly
+// counts all later events.
 func (c *Channel) countMany() {
 	self := goroutine()
 	place := &c.counts.places[uint32(self)*countHash>>(32-countBits)]

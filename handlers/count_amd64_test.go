@@ -71,7 +71,7 @@ func TestSharedCountsAreLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	// The other goroutine takes the only cell that one goroutine can have alone.
+	// Log in another goroutine, which takes the only cell that one goroutine can have alone.
 	s.run(order{Do: "aside"})
 	// The first event of a goroutine is counted in Go, the others in assembly.
 	for _, way := range []string{"log", "log", "go"} {

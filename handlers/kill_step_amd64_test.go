@@ -396,9 +396,9 @@ func kill(t *testing.T, draw *rand.Rand, steps int, play func(program *stepped, 
 	t.Helper()
 	program := startStepped(t)
 	for range 10 {
-		// If the scheduler ran in the previous play, its instructions were counted, too. So this
-		// play may have fewer instructions, and end before the instruction at which it should kill
-		// the program.
+		// If the Go scheduler ran in the previous play, the scheduler's instructions were counted,
+		// too. So this play may have fewer instructions, and end before the instruction at which it
+		// should kill the program.
 		if steps = play(program, draw.IntN(steps)); program.dead {
 			return
 		}

@@ -122,8 +122,9 @@ func putMany(s *ring.Shard, tail, counter uint64, ids [2]uint64, n uint64) {
 
 // LogAt passes an event with a given stamp to the channel's handler. The stamp can be the moment at
 // which something was due, or a counter reading that the caller has already made. The stamp must be
-// a value of this node's counter, below 2^63 and not 0. The channel must be from Open. On a channel
-// from OpenShared, a log call must read the counter when it reserves the event's place.
+// a value of this node's counter, below 2^63 and not 0. The channel must have been opened with
+// Open. On a channel that was opened with OpenShared, a log call must read the counter when it
+// reserves the event's place.
 func (c *Channel) LogAt(counter, id uint64) {
 	if c.keepsNothing() {
 		return
@@ -156,7 +157,7 @@ func put(s *ring.Shard, seq uint64, r ring.Record) {
 }
 
 // misuse raises a flag in the ring. It is called for Log on a link channel, for Link on an event
-// channel, and for LogAt with a bad stamp or on a channel of OpenShared.
+// channel, and for LogAt with a bad stamp or on a channel that was opened with OpenShared.
 func (c *Channel) misuse() { c.ring.Raise(ring.FlagMisuse) }
 
 // sieve tests whether v mod modulus is below a limit, without a division.

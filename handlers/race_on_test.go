@@ -22,8 +22,8 @@ const (
 	raceDirectory = "RACE_DIRECTORY"
 )
 
-// writers makes two goroutines log to a channel of Open. With handOver, each hands the channel to
-// the other. Without handOver, both log at once.
+// writers makes two goroutines log to a channel that Open returned. If handOver is true, only one
+// of them uses the channel at a time, and then passes it to the other. If not, both log at once.
 func writers(handOver bool) error {
 	c, err := Open("race/start",
 		Options{Handler: os.Getenv(raceHandler), Params: raceParams[os.Getenv(raceHandler)],
@@ -55,8 +55,9 @@ func writers(handOver bool) error {
 
 var raceParams = map[string]map[string]any{"downsample": {"n": 3}, "xoy": {"x": 2, "y": 5}}
 
-// Race builds report two goroutines that log at once to a channel of Open, for every handler. They
-// do not report a goroutine that got the channel from another goroutine.
+// A build with the race detector reports two goroutines that log at once to a channel that Open
+// returned, for every handler. It does not report a goroutine that got the channel from another
+// goroutine.
 func TestRaceDetectorSeesTwoWriters(t *testing.T) {
 	for _, handler := range allHandlers {
 		if handler.name == "null" {

@@ -33,7 +33,8 @@ type order struct {
 type answer struct {
 	Path string // the answer to open
 	Err  string // the answer to open
-	// Entry is sent at the start: the address of the code of each function in steppable.
+	// Entry has the address of the code of each function in steppable. Only the first answer, which
+	// the program sends when it starts, contains it.
 	Entry map[string]uint64
 }
 
