@@ -24,12 +24,13 @@ var clocksources = map[string]clocksource{
 	"tsc":              {1, true},
 	"arch_sys_counter": {1, true},
 
-	// These show the counter in nanoseconds. The hypervisor and the kernel each round down to a
-	// nanosecond.
+	// These clocksources show the counter in nanoseconds. The hypervisor and the kernel each round
+	// down to a nanosecond.
 	"kvm-clock": {2, true},
 	"xen":       {2, true},
 
-	// These count at 10 MHz, whatever the rate of the counter behind them.
+	// These clocksources are computed from the counter, but they count at 10 MHz, whatever the
+	// counter's rate.
 	"hyperv_clocksource_tsc_page": {101, true},
 	"hyperv_clocksource_msr":      {101, true},
 	"hyperv_clocksource":          {101, true},

@@ -6,8 +6,8 @@ import (
 	"testing/fstest"
 )
 
-// How coarse the kernel's clocks are depends on the clocksource. The step also includes the
-// rounding down.
+// The step of the kernel's clocks depends on the clocksource. It includes the error of rounding
+// down to a nanosecond.
 func TestClockStep(t *testing.T) {
 	for name, want := range map[string]int64{
 		"tsc": 1, "arch_sys_counter": 1, "kvm-clock": 2, "xen": 2,

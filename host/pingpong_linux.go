@@ -71,10 +71,10 @@ type line struct {
 	_        [128 - 16]byte
 }
 
-// The method hand gives the number n to the other core, and returns a reading of the counter from
-// just before. It first stores to the field fetched, which brings the cache line to this core.
-// Otherwise the line would be fetched after the reading, and the time for that would widen the
-// result.
+// The method hand gives the number n to the other core. Just before that it reads the counter, and
+// it returns this reading. It first stores to the field fetched, which brings the cache line to
+// this core. Otherwise the line would be fetched after the reading, and the time for that would
+// widen the result.
 func (l *line) hand(n uint64) (sent uint64) {
 	l.fetched.Store(n)
 	sent = counterBefore()

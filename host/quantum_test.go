@@ -216,7 +216,7 @@ func TestCountersWithoutQuantum(t *testing.T) {
 }
 
 func TestFewReadingsAreJudgedTogether(t *testing.T) {
-	// These are eight blocks of six readings. No block has enough distinct differences, but all of
+	// The readings form eight blocks of six. No block has enough distinct differences, but all of
 	// them together have.
 	var values []uint64
 	v := uint64(0)

@@ -299,7 +299,7 @@ func TestSlackOfABusyMachine(t *testing.T) {
 func TestCoresThatDriftApartAreUnfit(t *testing.T) {
 	r := seed.Random(t)
 	c := newCores(r, 3, 100, 1)
-	// Cores 0 and 2 stay the worst pair. Yet core 1 must be measured again.
+	// Cores 0 and 2 stay the worst pair, but MeasureSlack must nevertheless measure core 1 again.
 	c.offset[2] = 100_000
 	options, _ := c.laboratory()
 	honest := options.Exchange
