@@ -106,8 +106,8 @@ func removeStale(root *os.Root, temp string, remove func(string) error) error {
 	return ifThere(remove(temp))
 }
 
-// ifThere returns the given error, unless the error says that the file is gone. In that case, the
-// file's writer has finished.
+// ifThere returns the given error. If the error only says that the file is gone, ifThere returns
+// nil, because the file's writer has finished.
 func ifThere(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -35,8 +35,8 @@ type Run struct {
 	Begun UTC `yaml:"begun"`
 	Ended UTC `yaml:"ended,omitempty"`
 
-	// Reference is the reference node: results are in its cycles. If Reference is empty, the reader
-	// of the run chooses a node.
+	// Reference is the reference node: results are in cycles of this node's counter. If Reference
+	// is empty, the reader of the run chooses a node.
 	Reference string `yaml:"reference,omitempty"`
 
 	// Wander_ppt and Window_ns are the assumptions for each pair of counters, as in

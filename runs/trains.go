@@ -35,7 +35,8 @@ func countersOf(p *tscratio.Pair) counters {
 	return counters{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}
 }
 
-// chain leads through the blocks of one pair: each block names the pair's previous block.
+// A chain is the list of one pair's blocks in the journal. It contains the offset of the last
+// block, and each block contains the offset of the block before it.
 type chain struct{ last int64 }
 
 // add appends a block with a pair's new trains.

@@ -62,8 +62,8 @@ func trainsIn(t *testing.T, path string) map[string]int {
 	return got
 }
 
-// A run that an earlier version began gets trains, its writer is killed, and another writer goes on
-// and completes the run.
+// An earlier version of this package began a run. A writer adds trains to the run, and is killed.
+// Another writer continues and completes the run.
 func TestTrainsAreAppended(t *testing.T) {
 	parent := t.TempDir()
 	r := threeNodes()

@@ -103,7 +103,8 @@ missing:
 	}
 }
 
-// A parsed run can be encoded and parsed again to the same run, and its values can be used.
+// If a parsed run is encoded and parsed again, the result is the same run. The values of a parsed
+// run can be used.
 func FuzzRunYAML(f *testing.F) {
 	text, err := exampleRun().Encode()
 	if err != nil {
