@@ -24,7 +24,7 @@ type Capture interface {
 type CaptureCounts struct {
 	Messages uint64 `json:"messages,string"` // messages that were given to the ring
 	Dropped  uint64 `json:"dropped,string"`  // events for which the ring had no room
-	// Lost are messages that were seen and lost, by reason.
+	// Lost counts the messages that the capture saw but lost, by reason.
 	Lost    map[string]uint64 `json:"lost,omitempty"`
 	Sockets int               `json:"sockets"`
 

@@ -24,7 +24,7 @@ func (f *fakeCapture) Close() error {
 }
 
 // A capture is started and stopped by orders, and ends with the agent. Before a run begins or ends,
-// it moves everything that it has seen into the ring.
+// the capture moves everything that it has seen into the ring.
 func TestCapture(t *testing.T) {
 	fake, started := &fakeCapture{}, 0
 	c := testConfig(t)

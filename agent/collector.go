@@ -20,8 +20,8 @@ import (
 // fetches them from this agent. The server says which agents are collectors.
 
 const (
-	// collectedFolder is a folder of a run with the logs that this node has collected, by node.
-	// gatheringFolder has those that it is fetching.
+	// In a run's directory, the folder collectedFolder has the logs that this node has collected,
+	// and gatheringFolder has those that it is fetching. Each has a folder for each node.
 	collectedFolder = "collected"
 	gatheringFolder = "gathering"
 

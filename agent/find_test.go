@@ -48,7 +48,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// Heat comes from rings that programs have open.
+// HeatDropped and HeatRingFill depend only on the rings that programs have open.
 func TestHeats(t *testing.T) {
 	rings := []drain.RingStats{
 		{Alive: true, Dropped: 5, Waiting: 10, RingBytes: 1600},

@@ -210,7 +210,7 @@ func TestClaimsAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With another epoch, the analysis would not use the claims for this run.
+	// The analysis ignores claims of another epoch, so the file must name the epoch of the run.
 	if h := r.Header(); h.Epoch != "e7" {
 		t.Errorf("epoch %q", h.Epoch)
 	}
@@ -268,7 +268,7 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 			return asked.Load() - before
 		}
 		since(59 * time.Second)
-		// This counts all requests, even those before the call of since.
+		// asked counts all requests since the beginning of the test.
 		if n := asked.Load(); n != 6 {
 			t.Errorf("asked %d times in a minute without a run", n)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// An agent and a cprof of different versions refuse each other, and name the versions. Old programs
-// without a version are understood.
+// An agent and a cprof of different versions refuse each other, and name the versions. Messages
+// without a version, as old programs send them, are accepted.
 func TestOrdersSayTheirVersion(t *testing.T) {
 	a := startTest(t, testConfig(t))
 	for version, want := range map[string]int{

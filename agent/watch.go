@@ -119,7 +119,7 @@ func (s *sampler) begin(a *Agent, epoch string) {
 	a.drainer.Sample() // drop the events that passed before
 }
 
-// next returns the next Sample. limit is the largest number of its events.
+// next returns the next Sample. limit is the largest number of events that it may contain.
 func (s *sampler) next(a *Agent, order uint64, arrived time.Time, limit int) *control.Sample {
 	now, counter := time.Now(), a.c.Client.Counter()
 	of := a.drainer.Sample()
