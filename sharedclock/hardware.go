@@ -22,8 +22,8 @@ type StampSettings struct {
 	// stamp of a packet that arrives may be too early by at most Error.
 	Error time.Duration
 
-	// Wander_ppm is the largest difference between the rate of the interface's clock and its mean
-	// during a train.
+	// Wander_ppm is how much, at any moment of a train, the rate of the interface's clock may
+	// differ from the mean rate during the train.
 	Wander_ppm float64
 }
 

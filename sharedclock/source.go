@@ -42,7 +42,8 @@ type Settings struct {
 	// this name. It is 0 if all of them read one clock.
 	Error time.Duration
 
-	// Wander_ppm is the largest difference between the clock's rate and its mean during a train.
+	// Wander_ppm is how much, at any moment of a train, the clock's rate may differ from the mean
+	// rate during the train.
 	Wander_ppm float64
 }
 
@@ -94,7 +95,7 @@ func Open(name string) (*Source, error) {
 			KVM, HyperV, ErrSource)
 	}
 	if err == nil {
-		// If the clock cannot be read now, it is better to say so at once.
+		// Read the clock once, so that a clock that cannot be read is refused at once.
 		counter := minrtt.Clock{Counter: asm.Counter}
 		r, ok := s.read(&counter)
 		if !ok {

@@ -178,7 +178,8 @@ func loads(page []byte) func(int) uint64 {
 	return func(offset int) uint64 { return binary.LittleEndian.Uint64(page[offset:]) }
 }
 
-// The page was recorded on a guest of KVM with a counter of 2.6 GHz, 1.4 s after its start.
+// The page was recorded on a guest of KVM with a counter of 2.6 GHz, 1.4 s after the guest was
+// started.
 const recordedKVM = "b401000000000000501240d900000000a8b9965300000000d17437c5ff010000"
 
 func TestKVMPage(t *testing.T) {
