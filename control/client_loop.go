@@ -113,8 +113,8 @@ func (s *sending) isStuck(before int) bool {
 }
 
 // reconnect replaces the dealer and its monitor. The new dealer expects the next of the keys that
-// the server may have. If a server has answered with the present key, the new dealer expects that
-// key again.
+// the server may have. But if a server that has the present key has refused this client's own key,
+// the new dealer expects the present key again.
 func (l *Client) reconnect(s *sending) {
 	if !s.known {
 		l.turn++
