@@ -65,7 +65,7 @@ func (r *reports) numbered(m *control.Trains) *control.Trains {
 	return m
 }
 
-// collect adds a train that the client ran on its own.
+// collect adds a train that the client ran on its own to the collected trains of its pair.
 func (r *reports) collect(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
