@@ -2,12 +2,13 @@ package overlay
 
 import "slices"
 
-// deal tries to give the origin of a walk an edge that the origin lacks. It reports whether a deal
-// began. If this deal fails while the origin still waits, the walk goes on from this node.
+// deal begins to agree with the origin of a walk, and perhaps with a third node, on an edge that
+// the origin lacks. Messages between these nodes make up the deal. It reports whether a deal began.
+// If this deal fails while the origin still waits, the walk goes on from this node.
 //
-// A deal never gives a node more ends of edges than its degree. If a node dies in the middle of a
-// deal, or a message is lost for good, some node lacks an end. This node then sends a walk to find
-// one.
+// A deal never gives a node more outgoing or incoming edges than the degree. If a node dies in the
+// middle of a deal, or a message is lost for good, some node lacks an edge in one direction. This
+// node then sends a walk to find one.
 func (n *Node) deal(s Seek) bool {
 	switch {
 	case n.shuns(s.Origin):
@@ -31,8 +32,8 @@ func (n *Node) deal(s Seek) bool {
 	return n.join(s)
 }
 
-// takeFrom gives the origin an edge to this node. The edge fills a free out of the origin, and a
-// free in of this node.
+// takeFrom gives the origin an edge to this node. Afterwards the origin lacks one outgoing edge
+// less, and this node one incoming edge less.
 func (n *Node) takeFrom(s Seek) {
 	n.addIn(s.Origin)
 	id := n.random.Uint64()
@@ -48,8 +49,8 @@ func (t taken) proceed(n *Node, ok bool) {
 	}
 }
 
-// linkTo gives this node an edge to the origin. The edge fills a free out of this node, and a free
-// in of the origin.
+// linkTo gives this node an edge to the origin. Afterwards this node lacks one outgoing edge less,
+// and the origin one incoming edge less.
 func (n *Node) linkTo(s Seek) {
 	n.offers++
 	n.offer(s.Origin, s.ID, linked{s})
@@ -121,8 +122,8 @@ func (n *Node) trade(s Seek) bool {
 	return true
 }
 
-// granted is what this node does once a Grant that it sent was answered. The granted edge can then
-// be given to another node.
+// granted is what this node does once a Grant that it sent was answered. If the answer is yes, it
+// hands the granted edge over to the node that accepted it. If not, it keeps the edge.
 type granted struct {
 	o    *out
 	to   Name
@@ -235,7 +236,7 @@ func (j joinedOut) proceed(n *Node, ok bool) {
 	}
 }
 
-// grant promises a node an edge to the node where one of this node's edges leads.
+// grant promises another node (to) an edge to the peer of one of this node's edges (o).
 func (n *Node) grant(o *out, to Name, m Grant, then step) {
 	m.ID, m.Out = n.random.Uint64(), o.peer
 	n.ask(to, m.ID, m, AskTries, then)

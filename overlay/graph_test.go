@@ -148,9 +148,10 @@ func TestChurn(t *testing.T) {
 }
 
 // A heal says how a fleet recovered from damage. The field killed is how many seconds the fleet
-// needed to become whole after half of its nodes were killed. The field joined is how many it
-// needed after a cut ended. The field crossing is the share of edges across a former cut. The field
-// messages is the number of messages that each node sends in a second while nothing is damaged.
+// needed to become whole after half of its nodes were killed. The field joined is how many seconds
+// it needed to become whole after a cut into two halves had ended. The field crossing is the share
+// of edges that lead from one of the former halves to the other. The field messages is the number
+// of messages that each node sends in a second while nothing is damaged.
 type heal struct{ killed, joined, crossing, messages float64 }
 
 func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {

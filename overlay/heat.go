@@ -80,7 +80,7 @@ func (n *Node) SetHeats(now Time, heats ...Heat) error {
 	return nil
 }
 
-// heatsAt returns the path heats that the peer told, unless that was too long ago.
+// heatsAt returns the path heats that the peer last reported, or nil if that was too long ago.
 func (o *out) heatsAt(now Time) []Heat {
 	if o.heats == nil || o.heats.until <= now {
 		return nil
@@ -157,7 +157,7 @@ func (n *Node) onWarm(from Name, m Warm) {
 	n.warmSoon()
 }
 
-// A Hot is a node at which walks ended, with the heat that the node itself told.
+// A Hot is a node at which walks ended, with the heat that the node itself reported.
 type Hot struct {
 	Name  Name
 	Value uint64

@@ -120,8 +120,8 @@ var lies = []lie{
 
 // maxRate is the largest number of messages a second that hostile nodes can make an honest node
 // send. An honest node accepts WalksPerSecond walks from each neighbour, and as many from all
-// strangers together. For each accepted walk it sends two messages: the walk and an answer. It also
-// answers as many walks that it drops, and it sends pings.
+// strangers together. For each accepted walk it sends two messages: the walk and an answer. It may
+// drop as many walks again, and it answers each of these. It also sends pings.
 const maxRate = 4*WalksPerSecond*8 + 10
 
 // Six of 120 nodes are hostile, and a third of the others die. The honest nodes that are left must

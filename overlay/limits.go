@@ -6,8 +6,8 @@ import "time"
 // they must be the same on all nodes. With them a graph of 10,000 nodes whose links lose 5 % of all
 // messages is regular again within a minute after half of its nodes died.
 const (
-	// PingPeriod is the time between two pings along an edge whose end answers. With seven edges in
-	// each direction, a node sends about four messages a second: pings and answers.
+	// PingPeriod is the time between two pings along an edge whose other end answers. With seven
+	// edges in each direction, a node sends about four messages a second: pings and answers.
 	PingPeriod = 4 * time.Second
 	// PingRetry is the time after which an unanswered ping is repeated. It is longer than a round
 	// trip around the earth.

@@ -71,7 +71,8 @@ func (f *fleet) post(at Time, e event) {
 	f.slots[i] = append(f.slots[i], e)
 }
 
-// begins is how these tests match: a pattern that ends with * matches what begins with the rest.
+// begins is the function Match in these tests: a pattern that ends with * matches each fact that
+// begins with the text before the *.
 func begins(pattern, fact string) bool {
 	start, any := strings.CutSuffix(pattern, "*")
 	return any && strings.HasPrefix(fact, start) || pattern == fact

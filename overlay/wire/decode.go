@@ -39,7 +39,8 @@ func (r *reader) text() string {
 	return string(r.next(n))
 }
 
-// count reads the number of a list's elements. If the number is above limit, the reader fails.
+// count reads the number of a list's elements. If the number exceeds the given limit, the reader
+// fails.
 func (r *reader) count(limit int) int {
 	n := int(r.byte())
 	if n > limit {
