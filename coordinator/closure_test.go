@@ -12,8 +12,8 @@ import (
 )
 
 // The direct link between two nodes has up to 5 ms of noise in one direction. All other links are
-// good. After closure, the bound of these two nodes is as narrow as a path over two good links
-// allows.
+// good. The closure also uses paths over third nodes. So the bound of these two nodes is as narrow
+// as a path over two good links allows.
 func TestClosureBoundsANoisyPair(t *testing.T) { closureBar(t) }
 
 // TestBarClosure makes the same test and records the result.

@@ -178,7 +178,8 @@ func TestBarFaults(t *testing.T) {
 	proof.Check(t, bar.From(runFaults(t, faults)))
 }
 
-// runFaults returns the time that each sweep after a fault took, divided by the normal time.
+// runFaults causes faults during sweeps. For each of these sweeps it returns the time that the
+// sweep took, divided by the median time of three sweeps without faults.
 func runFaults(t *testing.T, faults int) (ratios []float64) {
 	r := seed.Random(t)
 	const nodes = 10

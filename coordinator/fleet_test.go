@@ -45,8 +45,7 @@ type fleet struct {
 	unanswered int                                 // number of trains refused because of their key
 }
 
-// link describes the delay of a packet. The base is its least delay, to which random noise is
-// added. The field noise limits the noise.
+// link says how long a packet takes: at least base, and a random time of at most noise in addition.
 type link struct{ base, noise time.Duration }
 
 type event struct {

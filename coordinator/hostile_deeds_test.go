@@ -253,8 +253,8 @@ func (h *hostile) garbage() error {
 	})
 }
 
-// strange opens TCP connections. On some it never speaks ZeroMQ's protocol, on others it stops
-// after the greeting.
+// strange opens TCP connections and sends noise: on half of them at once, on the others after a
+// valid greeting of ZeroMQ's protocol.
 func (h *hostile) strange() error {
 	for i := range 50 {
 		c, err := net.DialTimeout("tcp", h.job.Address, time.Second)

@@ -130,7 +130,7 @@ func TestServerIsKilledAtAnyByte(t *testing.T) {
 	}
 }
 
-// sweepAgain does one more sweep, and writes it to disk.
+// sweepAgain does one more sweep, and writes the new trains to disk.
 func (f *fleet) sweepAgain(r SweepRequest) {
 	f.t.Helper()
 	f.ask(AskSweep, r)

@@ -50,8 +50,9 @@ func (s *share) wait(now time.Time) time.Duration {
 	return max(0, s.now(now)-shareMost/2) * shareOf
 }
 
-// charge adds the time since began to a node's share. If the node has used too much, the core ends
-// its registration. When the node returns later, it repeats the reports that were not acknowledged.
+// charge adds the time that has passed since the given moment to the node's share. If the node has
+// used too much, the core ends its registration. When the node returns later, it repeats the
+// reports that were not acknowledged.
 func (c *core) charge(n *node, began time.Time) {
 	if !n.alive() || n.share.spend(c.now(), max(messageTakes, c.took(began))) {
 		return

@@ -82,8 +82,8 @@ func TestMeetingsNarrow(t *testing.T) {
 }
 
 // If a node says that a shared clock contradicts packets, the server drops everything that may rest
-// on the clock. The matrix names the clock. A run says that it lacks a relation that can be
-// trusted.
+// on the clock. The matrix names the clock. A run says that it has no trustworthy relation of the
+// two nodes.
 func TestServerDropsWhatRestsOnALyingClock(t *testing.T) {
 	f, _, _ := opened(t)
 	f.meet(100, "")
