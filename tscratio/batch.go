@@ -26,8 +26,8 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 // batchRows is the largest number of durations that one call finds.
 const batchRows = 512
 
-// alike finds durations from the first pair on, by the method that the segment of the first pair
-// needs. It returns the number of durations found.
+// alike finds durations, beginning with the first pair of readings, by the method that the segment
+// of the first pair selects. It returns the number of durations found.
 func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	s := w.segment(xs[0])
 	if s.state != fast {
@@ -44,9 +44,10 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	return w.narrowed(s, d.Verdict, xs[:n], ys[:n], elapsed), d
 }
 
-// along finds durations by the segment's method alone, from the first pair on. It stops at the
-// first translation that needs another piece of a relation than the first pair, or that has another
-// verdict. It returns the number of durations found, and the verdict of their translations.
+// along finds durations by the segment's method alone, beginning with the first pair of readings.
+// It stops at the first translation that needs another piece of a relation than the first pair, or
+// that has another verdict. It returns the number of durations found, and the verdict of their
+// translations.
 func (w *Ways) along(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int, verdict Verdict) {
 	switch {
 	case w.same:

@@ -202,8 +202,8 @@ func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 const maxSteps = 4096
 
 // passed returns the smallest and the largest number of cycles that the second node counts while
-// the first node counts length cycles, forwards or backwards from its reading y. It adds up steps.
-// For each step it uses the rate of the knot nearest to the step's middle.
+// the first node counts the given number of cycles (length), forwards or backwards from its reading
+// y. It adds up steps. For each step it uses the rate of the knot nearest to the step's middle.
 func (r *rates) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {

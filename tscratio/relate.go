@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Relate computes the pair's relation into one of its nodes. The relation translates readings of
-// the other node's counter into cycles of into's counter. It is true if the rate wanders by at most
-// w, usually Declared.Wander.
+// Relate computes the pair's relation into one of its nodes, which the parameter into selects. The
+// relation translates readings of the other node's counter into cycles of this node's counter. It
+// is true if the rate wanders by at most w, usually Declared.Wander.
 //
 // The verdict is Suspect if w is less than twice the smallest wander that the constraints allow. An
 // error wraps ErrTooFew or ErrWanderAboveMax. If twice the smallest wander that the constraints
@@ -63,8 +63,8 @@ func (e *evidence) relate(w Wander, trains int) (*Relation, error) {
 
 // relation computes the relation for the wander w, or for twice the smallest wander (least) if that
 // is larger. The smallest wander was searched only in a sample of windows, so the constraints
-// around a knot may still refute r.Wander. In that case relation returns a larger smallest wander
-// (more), with which the caller tries again.
+// around a knot may still refute r.Wander. In that case relation returns a larger value of the
+// smallest wander (more), with which the caller tries again.
 func (e *evidence) relation(
 	places []uint64, w, least Wander,
 ) (r *Relation, more Wander, err error) {
