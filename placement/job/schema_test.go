@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Editors explain the keys of a job by its schema. The schema has the keys that Parse reads: the
-// error for an unknown key lists them.
+// Editors use a JSON Schema to explain the keys of a job's file. The schema has the keys that Parse
+// reads: the error for an unknown key lists them.
 func TestSchema(t *testing.T) {
 	type object struct {
 		Properties map[string]json.RawMessage `json:"properties"`
