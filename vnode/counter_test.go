@@ -68,8 +68,8 @@ func TestReadingsThatCanBeCheckedByHand(t *testing.T) {
 	}
 }
 
-// In one segment of 1,024 cycles the rate grows from 1 to 1 + 2^-8. By hand, the area under this
-// line is u + u²/(2·1024·256).
+// In one segment of 1,024 cycles the rate grows from 1 to 1 + 2^-8. So in the first u cycles the
+// counter advances by u + u²/(2·1024·256).
 func TestOneSegmentByHand(t *testing.T) {
 	c := CounterConfig{Quantum_cycles: 1, Wander: WanderConfig{
 		Shape: Temperature, SegmentLog2: 10, Segments: 1, Window_cycles: 1024, Period_cycles: 2048,

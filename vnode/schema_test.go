@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Editors explain the keys of a virtual node by its schema. The schema has the keys that
-// ParseConfig reads, with the explanations of FORMAT.md.
+// Editors use a JSON Schema to explain the keys of a virtual node's configuration. The schema has
+// the keys that ParseConfig reads, with the explanations of FORMAT.md.
 func TestSchema(t *testing.T) {
 	format, err := os.ReadFile("FORMAT.md")
 	if err != nil {
