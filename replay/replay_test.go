@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// bounded is a translator for a node whose clock is ahead by error, less bound. Each interval that
-// it returns is 2·bound wide.
+// bounded translates a true time y to the interval from y + error − 2·bound to y + error. So the
+// interval contains y if error is at most 2·bound.
 type bounded struct{ error, bound uint64 }
 
 func (b bounded) Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error) {
@@ -231,7 +231,8 @@ func (j *job) number(e *Event) int {
 	})
 }
 
-// The order of any two events, the number of free pairs and all orders are those of brute force.
+// The order of any two events, the number of free pairs and the list of all orders are the same as
+// those that a brute-force search finds.
 func TestOrdersAreThoseOfBruteForce(t *testing.T) {
 	rng := seed.Random(t)
 	runs := 6_000
