@@ -425,8 +425,8 @@ func fleetOf(b *library.Builder, key string) *Fleet {
 	return f
 }
 
-// A starter is a protocol whose Init makes a node that has joined an agent: Fleet itself, or a
-// protocol that starts the agents of a Fleet.
+// A starter is a protocol whose Init turns a node into an agent when the node joins: Fleet itself,
+// or a protocol that starts the agents of a Fleet.
 type starter interface{ Init(c *sim.Context) }
 
 // initOf returns the protocol that a key names, for nodes that join.

@@ -368,8 +368,8 @@ func TestWrongConfigurations(t *testing.T) {
 	}
 }
 
-// TestLoadMoves runs a star. Its first shard gets half of all events, so the other shards of that
-// process must move.
+// TestLoadMoves runs a network with the form of a star. The first shard gets half of all events, so
+// the other shards of the same process must move.
 func TestLoadMoves(t *testing.T) {
 	seed.NotUnderRace(t, "TestProcessesGiveTheSame exchanges as much")
 	url := serve(t)

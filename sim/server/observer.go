@@ -44,7 +44,8 @@ type seen struct {
 
 const pairSeed = 0x9a17
 
-// Measure asks the server for its matrix, and for the bounds of random pairs.
+// Measure asks the server for the state of all nodes (its matrix), and for the bounds of random
+// pairs.
 func (o *observer) Measure(w *sim.World, shard int) []byte {
 	if shard != int(home)/sim.ShardNodes || o.k.server.office.failed != nil {
 		return nil
