@@ -51,8 +51,9 @@ static jbyteArray copy_out(JNIEnv *env, const char *text)
 }
 
 /*
- * An owned is an open channel, or open ids, of this library's class loader. When the JVM unloads
- * the loader, nobody else can close them, so JNI_OnUnload does.
+ * struct owned is for a channel, or for ids, that programs have opened with this copy of the
+ * library. When the JVM unloads the library's class loader, nobody else can close them, so
+ * JNI_OnUnload does.
  */
 struct owned {
 	struct owned *next;

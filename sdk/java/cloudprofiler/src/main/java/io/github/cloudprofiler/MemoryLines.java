@@ -42,7 +42,7 @@ public final class MemoryLines implements AutoCloseable {
         return "/proc/self/fd/" + descriptor;
     }
 
-    /** Passes each line that was written since the last call to a consumer, without its end. */
+    /** Gives a consumer each line that was written since the last read, without its end. */
     public void read(Consumer<String> line) throws IOException {
         int n;
         while ((n = file.read(buffer, begun_bytes, buffer.length - begun_bytes)) > 0) {

@@ -42,7 +42,7 @@ public final class Options implements Cloneable {
         return o;
     }
 
-    /** For the handler xoy: keep an event if its id, without a sign, mod y is below x. */
+    /** For the handler xoy: keep an event if id mod y is below x. The id has no sign. */
     public Options x(long x) {
         Options o = copy();
         o.x = x;

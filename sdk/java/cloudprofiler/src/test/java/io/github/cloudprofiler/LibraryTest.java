@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Test;
 class LibraryTest {
     private static final String DENY = "--illegal-native-access=deny";
 
-    /** A mount namespace in which no directory that we try is executable. */
+    /** Shell commands after which no directory that the library tries is executable. */
     private static final String NOEXEC = "unset XDG_RUNTIME_DIR XDG_CACHE_HOME; "
             + "for d in /tmp /var/tmp /dev/shm /run; do "
             + "mount -t tmpfs -o noexec none $d || exit; done; exec \"$0\" \"$@\"";

@@ -31,7 +31,7 @@ public final class RecordCost {
         }
     }
 
-    /** A gate with one channel, and a partition with one subpartition, both of one task. */
+    /** Takes the place of a gate with one channel, and of a partition with one subpartition. */
     private static final class Task {
         final Task inputGate = this;
         final Range consumedSubpartitionIndexSet = new Range();
