@@ -154,7 +154,8 @@ func run(t *testing.T, m mutation, mutated string) (noticed bool, output string,
 		return false, "", fmt.Errorf("no test is named %s", m.run)
 	case err != nil && !strings.Contains(string(out), "--- FAIL") && !strings.Contains(string(out),
 		"panic:"):
-		// For example, somebody killed the tests, or they had no memory or disk space left.
+		// This happens, for example, if somebody kills the tests, or if they have no memory or disk
+		// space left.
 		return false, "", fmt.Errorf("its tests ended without one that failed: %w\n%s", err, out)
 	}
 	return err != nil, string(out), nil
