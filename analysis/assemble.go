@@ -156,11 +156,12 @@ func (a *assembler) pairs(out *Answer) {
 		a.in.find(FindImpossible, "%v", d)
 	}
 	if len(audit.Accused) > 0 {
-		a.in.find(
-			FindImpossible,
-			"every path that disagrees with another leads over %s: its counter, or what it "+
-				"reported, is wrong",
-			strings.Join(audit.Accused, " and "))
+		whose := "its counter, or what it reported,"
+		if len(audit.Accused) > 1 {
+			whose = "the counter of one of them, or what it reported,"
+		}
+		a.in.find(FindImpossible, "every path that disagrees with another leads over %s: %s is "+
+			"wrong", strings.Join(audit.Accused, " and "), whose)
 	}
 	for _, name := range audit.Liars {
 		a.in.find(

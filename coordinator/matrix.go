@@ -133,7 +133,8 @@ type fleetCopy struct {
 	pairs  []pairCopy
 	large  bool
 
-	severalLiars bool // accused nodes are tscratio's Liars, not its Accused
+	// suspects are the nodes of tscratio's Accused. One of them is wrong.
+	suspects []string
 }
 
 // largeTrains is how many of a pair's newest trains are evaluated in a large fleet. More would cost
@@ -377,9 +378,10 @@ func (s *fleetCopy) audit(closure *tscratio.Closure) {
 	}
 	for i := range s.matrix.Nodes {
 		n := &s.matrix.Nodes[i]
-		n.Accused = slices.Contains(audit.Accused, n.Name) || slices.Contains(audit.Liars, n.Name)
+		n.Accused = slices.Equal(audit.Accused, []string{n.Name}) ||
+			slices.Contains(audit.Liars, n.Name)
 	}
-	s.severalLiars = len(audit.Liars) > 0
+	s.suspects = audit.Accused
 }
 
 // maxDisagreements is the largest number of disagreements that a matrix lists. In a large fleet,
@@ -460,13 +462,17 @@ func (s *fleetCopy) complain() {
 			say("node %s had to drop %d reports of trains", n.Name, n.DroppedReports)
 		}
 		switch {
-		case n.Accused && s.severalLiars:
+		case n.Accused && len(s.suspects) == 0:
 			say("node %s contradicts nodes that have nothing else in common: "+
 				"its counter or its stamps are wrong", n.Name)
 		case n.Accused:
 			say("every path that disagrees with another leads over node %s: "+
 				"its counter or its stamps are wrong", n.Name)
 		}
+	}
+	if len(s.suspects) == 2 {
+		say("every path that disagrees with another leads over nodes %s and %s: the counter or "+
+			"the stamps of one of them are wrong", s.suspects[0], s.suspects[1])
 	}
 	if m.Sweep != nil {
 		for _, l := range m.Sweep.Lost {

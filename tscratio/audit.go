@@ -11,8 +11,9 @@ import (
 type Audit struct {
 	Disagreements []*DisagreementError // at most one for each relation and path
 
-	// If there are several disagreements, Accused are the nodes that occur in all of them. A single
-	// disagreement accuses nobody, because any of its nodes may be wrong.
+	// Accused are the nodes that occur in all disagreements, if they are at most two. If they are
+	// two, their relation is wrong, and one of them may be honest. Disagreements among the same
+	// three nodes accuse nobody, because any of the three may be wrong.
 	Accused []string
 
 	// Liars are nodes, each of which has several disagreements that have only this node in common.
@@ -106,15 +107,18 @@ func (a *auditor) compare(direct *Relation, p path) {
 	}
 }
 
-// accused returns the nodes that occur in every disagreement, if there are several.
+// accused returns the nodes that occur in every disagreement, if these are at most two.
 func accused(ds []*DisagreementError) (all []string) {
-	if len(ds) < 2 {
-		return nil
-	}
-	all = ds[0].Nodes()
-	for _, d := range ds[1:] {
+	for i, d := range ds {
 		nodes := d.Nodes()
+		if i == 0 {
+			all = nodes
+			continue
+		}
 		all = slices.DeleteFunc(all, func(n string) bool { return !slices.Contains(nodes, n) })
+	}
+	if len(all) > 2 {
+		return nil
 	}
 	return all
 }

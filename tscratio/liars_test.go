@@ -109,7 +109,8 @@ func TestAgreementGrows(t *testing.T) {
 	}
 }
 
-// One disagreement accuses nobody. Several accuse the nodes that occur in all of them.
+// Disagreements accuse the nodes that occur in all of them, if these are at most two. However many
+// disagreements the same three nodes have, any of the three may be wrong.
 func TestAccused(t *testing.T) {
 	of := func(a, b Path) *DisagreementError { return &DisagreementError{Paths: [2]Path{a, b}} }
 	ds := []*DisagreementError{of(Path{"a", "b"}, Path{"a", "c", "b"}),
@@ -118,6 +119,11 @@ func TestAccused(t *testing.T) {
 		if got := accused(ds[:n]); !slices.Equal(got, want) {
 			t.Errorf("%d disagreements accuse %v, want %v", n, got, want)
 		}
+	}
+	ds = append(ds[:1], of(Path{"b", "a"}, Path{"b", "c", "a"}), of(Path{"c", "a"},
+		Path{"c", "b", "a"}))
+	if got := accused(ds); len(got) > 0 {
+		t.Errorf("three disagreements of the same three nodes accuse %v", got)
 	}
 }
 

@@ -294,7 +294,7 @@ func cpuTime() (time.Duration, error) {
 func (w *world) audit(r *Result, closure *tscratio.Closure) {
 	found := closure.Audit(3)
 	for _, n := range w.living() {
-		named := slices.Contains(found.Accused, n.described.Name) ||
+		named := slices.Equal(found.Accused, []string{n.described.Name}) ||
 			slices.Contains(found.Liars, n.described.Name)
 		switch {
 		case n.lies != nil && named:
