@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -30,23 +33,125 @@ import (
 // itself fetches the logs of the nodes that they do not find. So the test repeats the run until the
 // collectors have found all nodes.
 func TestCollectors(t *testing.T) {
-	const records, shared = 5000, 100
 	nodes, kill := 5, false
 	if size, err := proof.Wanted(); err != nil {
 		t.Fatal(err)
 	} else if size == proof.Full {
 		nodes, kill = 12, true
 	}
+	testCollectors(t, nodes, kill, nil)
+}
+
+// The same with each agent and the server in a network namespace of its own, and with keys. A
+// collector is killed while it has logs of others.
+func TestPrivilegedCollectorsInNamespaces(t *testing.T) {
+	privileged.Need(t)
+	const nodes, alone = 6, "alone"
+	// All clients of a process use one set of threads, which stays in the namespace of the first
+	// client. So the test runs in a process of its own.
+	if os.Getenv(roleVariable+"_NETNS") != alone {
+		cmd, err := reexec.Command("-test.run=^"+t.Name()+"$", "-test.v")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Env = append(os.Environ(), roleVariable+"_NETNS="+alone)
+		out, err := cmd.CombinedOutput()
+		if t.Logf("%s", out); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	star, err := netns.NewStar(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(star.Close)
+	testCollectors(t, nodes, true, star)
+}
+
+// A site is where the parts of a fleet run: in the namespaces of a star, or on this machine.
+type site struct {
+	star         *netns.Star // nil: all on this machine, without keys
+	dir          string      // with the keys
+	server, user control.Key
+}
+
+func newSite(t *testing.T, nodes int, star *netns.Star) *site {
+	t.Helper()
+	s := &site{star: star, dir: t.TempDir()}
+	if star == nil {
+		return s
+	}
+	make := func(name string, role control.Role) control.Key {
+		k, err := control.NewKey(name, role)
+		if err == nil {
+			err = errors.Join(k.Write(filepath.Join(s.dir, name+".secret")),
+				k.Halved().Write(filepath.Join(s.dir, name+".public")))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	s.server, s.user = make("server", control.RoleServer), make("user", control.RoleAdmin)
+	for i := range nodes {
+		make(fmt.Sprint("n", i), control.RoleNode)
+	}
+	return s
+}
+
+// do runs a function in the namespace of a node or of the server. Sockets that the function opens,
+// and processes that it starts, remain there.
+func (s *site) do(t *testing.T, end int, f func() error) {
+	t.Helper()
+	run := f
+	if s.star != nil {
+		run = func() error { return s.star.Do(end, f) }
+	}
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts the server, and connects to it.
+func (s *site) start(
+	t *testing.T, c coordinator.Config,
+) (link *control.Client, address, kept string) {
+	t.Helper()
+	server, client := control.ServerConfig{Address: "127.0.0.1:0"}, control.ClientConfig{}
+	if s.star != nil {
+		server = control.ServerConfig{Key: &s.server, Clients: control.ClientKeys(s.dir),
+			Address: netip.AddrPortFrom(s.star.Addr(netns.Hub), 7330).String()}
+		client.Key, client.Public = &s.user, s.server.Public
+	}
+	s.do(t, netns.Hub, func() (err error) {
+		address, kept = startServerAt(t, c, server)
+		client.Server = address
+		link, err = control.Dial(client)
+		return err
+	})
+	t.Cleanup(func() { link.Close() })
+	return link, address, kept
+}
+
+// flags returns the flags of an agent that depend on the site.
+func (s *site) flags(i int) []string {
+	if s.star == nil {
+		return nil
+	}
+	return []string{"--key", filepath.Join(s.dir, fmt.Sprint("n", i, ".secret")),
+		"--server-key", filepath.Join(s.dir, "server.public"),
+		"--probes", netip.AddrPortFrom(s.star.Addr(i), 4000).String()}
+}
+
+func testCollectors(t *testing.T, nodes int, kill bool, star *netns.Star) {
+	const records, shared = 5000, 100
 	config := coordinator.DefaultConfig()
 	config.Heartbeat, config.Dead, config.Return = 100*time.Millisecond, time.Second, time.Second
 	config.AllPairs, config.Degree = 3, 2
 	config.Collectors = []string{"n0", "n1"}
-	address, kept := startServer(t, config)
-	link, err := control.Dial(control.ClientConfig{Server: address})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer link.Close()
+	site := newSite(t, nodes, star)
+	link, address, kept := site.start(t, config)
 	dir := t.TempDir()
 	state := func(i int) string { return filepath.Join(dir, fmt.Sprint("n", i), "state") }
 	var agents []*exec.Cmd
@@ -54,16 +159,15 @@ func TestCollectors(t *testing.T) {
 	var channels []*handlers.Channel
 	for i := range nodes {
 		rings := filepath.Join(dir, fmt.Sprint("n", i), "rings")
-		cmd, err := reexec.Command("--node", fmt.Sprint("n", i), "--rings", rings, "--state",
-			state(i), "--chrony", "off", "--server", address, "--min-free", "0")
+		cmd, err := reexec.Command(append(site.flags(i), "--node", fmt.Sprint("n", i), "--rings",
+			rings, "--state", state(i), "--chrony", "off", "--server", address,
+			"--min-free", "0")...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var stderr output
 		cmd.Stderr, cmd.Env = &stderr, append(os.Environ(), roleVariable+"=1", droppedVariable+"=")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		site.do(t, i, cmd.Start)
 		t.Cleanup(func() {
 			cmd.Process.Kill()
 			cmd.Wait()
@@ -109,12 +213,8 @@ func TestCollectors(t *testing.T) {
 		})
 		return status
 	}
-	enough := nodes - 2
-	if kill {
-		enough = 1
-	}
-	collected := 0
-	for try := 1; collected < enough; try++ {
+	collected, killed := 0, false
+	for try := 1; !killed && (kill || collected < nodes-2); try++ {
 		if try > 10 {
 			t.Fatal("in 10 runs, the collectors did not find the logs of all other nodes")
 		}
@@ -132,16 +232,21 @@ func TestCollectors(t *testing.T) {
 		}
 		ask(coordinator.AskStopRun, nil)
 		if kill {
-			waitFor(t, "the server to hear that n0 has some logs", func() bool {
-				return ask(coordinator.AskRun, nil).Collectors["n0"] > 0
+			waitFor(t, "the server to hear that n0 has some logs, or all", func() bool {
+				status := ask(coordinator.AskRun, nil)
+				killed = status.Collectors["n0"] > 0 && status.Phase != coordinator.PhaseComplete
+				return killed || status.Phase == coordinator.PhaseComplete
 			})
+		}
+		if killed {
 			agents[0].Process.Kill()
+			agents[0].Wait()
 		}
 		status := come(coordinator.PhaseComplete)
 		t.Logf("collected %v, missing %v", status.Collectors, status.Missing)
 		collected = status.Collectors["n0"] + status.Collectors["n1"]
 		for _, m := range status.Missing {
-			lost := kill && (m.Part == "node n0" || m.Part == "logs/n0")
+			lost := killed && (m.Part == "node n0" || m.Part == "logs/n0")
 			if !lost && !strings.HasPrefix(m.Part, "relations/") { // not all pairs are measured
 				t.Errorf("missing: %v", m)
 			}
@@ -161,7 +266,7 @@ func TestCollectors(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range nodes {
-			if i == 0 && kill {
+			if i == 0 && killed {
 				continue
 			}
 			want := records

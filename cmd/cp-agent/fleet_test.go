@@ -22,14 +22,20 @@ import (
 // of its runs.
 func startServer(t *testing.T, config coordinator.Config) (address, runs string) {
 	t.Helper()
+	return startServerAt(t, config, control.ServerConfig{Address: "127.0.0.1:0"})
+}
+
+func startServerAt(
+	t *testing.T, config coordinator.Config, at control.ServerConfig,
+) (address, runs string) {
+	t.Helper()
+	at.Log = slog.New(slog.DiscardHandler)
 	dir := t.TempDir()
 	store, err := coordinator.OpenStore(filepath.Join(dir, "state"), filepath.Join(dir, "runs"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	link, err := control.Listen(control.ServerConfig{
-		Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
-	})
+	link, err := control.Listen(at)
 	if err != nil {
 		t.Fatal(err)
 	}
