@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,7 +76,7 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 	if !asJSON {
 		for _, other := range othersWithRings(dir) {
 			fmt.Fprintf(w, "rings of another user, or of another $CLOUDPROFILER_DIR, are in %s: "+
-				"cprof ring list --rings %s\n", other, other)
+				"%scprof ring list --rings %s\n", other, actAsOwner(other), other)
 		}
 	}
 	for _, err := range broken {
@@ -105,6 +107,21 @@ func othersWithRings(dir string) (others []string) {
 		}
 	}
 	return others
+}
+
+// actAsOwner returns how a command begins that must run as the owner of a directory. The result is ""
+// if the directory belongs to this user. Even root must become the owner, because no command reads
+// rings of another user.
+func actAsOwner(dir string) string {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return ""
+	}
+	s, known := info.Sys().(*syscall.Stat_t)
+	if !known || int(s.Uid) == os.Geteuid() {
+		return ""
+	}
+	return fmt.Sprintf("sudo -u '#%d' ", s.Uid)
 }
 
 func stateOf(file string) (ringState, error) {
