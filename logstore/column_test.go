@@ -226,7 +226,7 @@ func TestMergedIDsStayNearEntropy(t *testing.T) {
 	}
 }
 
-// The encoder finds groups of 64 wherever in a block they begin.
+// The encoder recognizes groups of 64 shuffled ids, at whatever index of a block the groups begin.
 func TestShuffledGroupsAreFoundAtAnyPhase(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 6))
 	for phase := range 64 {

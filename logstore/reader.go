@@ -219,8 +219,8 @@ func (r *Reader) readEnd(e *end) error {
 // of the block. The length in the header may be wrong, so skipDamaged searches the payload for
 // other blocks.
 func (r *Reader) skipDamaged(size int, short bool) (from int64) {
-	// For each header in the payload, the search computes the checksum of another payload. The
-	// limit bounds this work in a file with many false headers.
+	// For each header in the payload, the search computes the checksum of another payload. The next
+	// lines limit this work in a file with many false headers.
 	const floor = 64 << 20
 	if r.searched > floor+2*r.window.offset && !short {
 		from = r.window.offset
