@@ -452,8 +452,8 @@ func TestFirstLastOfManyShards(t *testing.T) {
 	}
 }
 
-// A reader reads the cell of first-last while a writer writes to it without a pause. What it
-// returns is always the content at one moment.
+// A reader reads the cell of first-last while a writer writes to it without a pause. The reader
+// always returns the content that the cell had at one moment.
 func TestFirstLastUnderAWriter(t *testing.T) {
 	p := newRing(t)
 	r, cell := look(t, p.Path), p.Shards[0].FirstLast()

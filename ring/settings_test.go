@@ -75,7 +75,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// If somebody overwrites the switching word, generations still rise, until no generation is left.
+// If somebody overwrites the switching word, each change still gets a larger generation, until
+// there is no larger one.
 func TestApplyOverAHostileWord(t *testing.T) {
 	for _, word := range []uint64{0, 1, 1 << 16, 0xFF, 0x0500FF, 7, 0xFFFF,
 		NewWordBits(1<<40, 0xFF, 0xFF), NewWordBits(8, 5, 1), NewWordBits(maxGeneration-2, 5, 5)} {
