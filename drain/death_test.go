@@ -74,7 +74,8 @@ func (s *story) log(n int) {
 	}
 }
 
-// end closes the channels. One ring has a hole when its program ends.
+// end closes the channels. It also makes a ring with holes: records that a program reserved but
+// never wrote.
 func (s *story) end() {
 	for _, c := range []*handlers.Channel{s.one, s.many, s.links, s.counter, s.cell, s.recorder} {
 		c.Close()
@@ -260,8 +261,8 @@ func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths in
 		for dying(do) {
 			deaths++
 			r.kill()
-			// This number increases with each death, so that the drainer does not die at the same
-			// place forever.
+			// With each death, let the drainer pass the fault point once more. Otherwise it could
+			// die at the same place forever.
 			left = n + deaths
 			r.start(o)
 		}

@@ -118,8 +118,8 @@ func TestAPassingErrorPasses(t *testing.T) {
 	}
 }
 
-// No drainer leaves a ring's head in the middle of a pair of records. So if the head is there, the
-// drainer sets the ring aside.
+// No drainer leaves a ring's head in the middle of a pair of records. If a head is there
+// nevertheless, the drainer sets the ring aside.
 func TestAHeadWithinAPair(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "link"})
