@@ -163,8 +163,8 @@ func (r *Run) Enter(now Node) (changed bool) {
 	return changed
 }
 
-// measured reports whether somebody measured the frequency. If both ends are equal, the frequency
-// is nominal, and nobody has measured it.
+// measured reports whether somebody measured the frequency. If both ends of its interval are equal,
+// the frequency is nominal, and nobody has measured it.
 func (n *Node) measured() bool { return n.unsure_hz() > 0 }
 
 func (n *Node) unsure_hz() float64 { return n.FrequencyHi_hz - n.FrequencyLo_hz }
