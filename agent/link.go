@@ -147,7 +147,7 @@ func (a *Agent) generation() uint64 {
 	return a.table.Generation
 }
 
-// cut returns the text of an error. It shortens the text so that it fits into a message.
+// cut returns the text of an error, shortened so that it fits into a message.
 func cut(err error) string {
 	return control.Cut(err.Error())
 }

@@ -91,7 +91,7 @@ func TestPlaceOfAProcessInAnotherNamespace(t *testing.T) {
 	}
 }
 
-// The real kernel's files can be read.
+// The type places can read the files of the real kernel.
 func TestPlaceOfThisProcess(t *testing.T) {
 	p := newPlaces("/proc")
 	if dir := p.find(0, strconv.Itoa(os.Getpid())); dir == "" {

@@ -39,7 +39,8 @@ func ringOf(t *testing.T, name, handler string, policy channel.Policy, epoch str
 	return r
 }
 
-// The rings of one channel are joined. Events of another epoch are counted, but not sampled.
+// channelsOf joins the rings of one channel. It counts events of another epoch, but does not return
+// them as sampled events.
 func TestChannelsOfASample(t *testing.T) {
 	got := channelsOf([]drain.SampledChannel{
 		ringOf(t, "b/x", "id", channel.Block, "e", 1),
