@@ -14,7 +14,7 @@ func TestSampleDepths(t *testing.T) {
 	}
 }
 
-// One consecutive id in 2^k has depth k or more, whatever node and instance made the ids.
+// Of consecutive ids, one in 2^k has depth k or more, whatever node and instance made the ids.
 func TestSampleIsOneIn(t *testing.T) {
 	const ids, k = 1 << 20, 7
 	for _, node := range []int{0, 1, MaxNode - 1} {
