@@ -43,9 +43,10 @@ type Walk interface {
 	valid() bool
 }
 
-// A Seek looks for ends of edges for Origin. Mix is the number of its first steps, after which it
-// is at any node with equal probability. Scan is the largest number of further nodes that the walk
-// visits. Each of these may have an edge for Origin.
+// A Seek is a walk that looks for edges that the node Origin lacks, or for an edge in exchange for
+// one of Origin's own. Mix is the number of its first steps, after which it is at any node with
+// equal probability. Scan is the largest number of further nodes that the walk visits. Each of
+// these may have an edge for Origin.
 type Seek struct {
 	Origin    Name
 	ID        uint64 // chosen by Origin
