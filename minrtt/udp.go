@@ -329,9 +329,9 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 	}
 }
 
-// setWait sets how long one receive sleeps: at least for the time left, and at most four times as
-// long. Setting the time costs a system call. In the common case all calls have the same timeout,
-// and setWait changes nothing.
+// setWait sets how long one receive sleeps: at least for the time left, and at most for four times
+// the time left. Setting the time costs a system call. In the common case all calls have the same
+// timeout, and setWait changes nothing.
 func (u *UDP) setWait(left time.Duration) error {
 	left = min(left, maxWait)
 	if left <= u.wait && u.wait <= 4*left {
