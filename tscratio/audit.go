@@ -254,8 +254,9 @@ func (l *longerPaths) agreement(c *Closure) int {
 	return l.agreed
 }
 
-// agreement returns how many of maxDisjoint paths must agree. Each path is false with the given
-// probability. The value of a false path is too high as often as it is too low.
+// agreement returns how many of maxDisjoint paths must agree, so that it is improbable that all of
+// these are false (falseAgreement). Each path is false with the given probability. The value of a
+// false path is too high as often as it is too low.
 func agreement(p float64) int {
 	ways := 2.0 * maxDisjoint
 	for n := 2; n < maxDisjoint; n++ {
