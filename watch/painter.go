@@ -189,8 +189,8 @@ func (n *node) lacks(now time.Time, window time.Duration) bool {
 }
 
 // samplesOf returns the first and the last of the Samples from which a node's rate in the window is
-// computed: the newest Samples, back to the one with which they cover the window. If the counts of
-// a Sample begin at an unknown moment (received.begins), neither this Sample nor an older one is
+// computed: the newest Samples, as many as are needed to cover the window. If the counts of a
+// Sample begin at an unknown moment (received.begins), neither this Sample nor an older one is
 // used. If that leaves none, first is last+1.
 func (p *painter) samplesOf(n *node) (first, last int) {
 	last = len(n.samples) - 1
