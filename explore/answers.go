@@ -402,8 +402,8 @@ type placedStep struct {
 	stepEnds
 }
 
-// madeOf completes the answer about a tuple that was made of other tuples. Its durations begin in
-// those other tuples.
+// madeOf completes the answer about a tuple that was made of other tuples. Each of its durations
+// begins at an event of one of those other tuples.
 func (x *Index) madeOf(t *tupleRow, p Path) Path {
 	for _, d := range t.durations {
 		s := &x.Meta.Spans[d.span]

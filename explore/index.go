@@ -41,7 +41,7 @@ type Index struct {
 	tuples   []tuplesAt
 }
 
-// track contains the nodes of one track, by level.
+// track has the nodes of the index that describe the items of one track, by level.
 type track struct{ levels [][]node }
 
 // tuplesAt says where a block of tuples is, and the first id in the block.

@@ -54,7 +54,8 @@ type durations struct {
 	countLos, countHis []uint64
 }
 
-// share is the interval for the number of tuples that one node adds to a queue.
+// share says how many tuples one node of the index adds to a queue: at least lo, at most hi. The
+// field k is the node's place on its level.
 type share struct {
 	level, k int
 	lo, hi   uint64
