@@ -14,7 +14,7 @@ func (f *from) compare() {
 		return
 	}
 	if n := len(all); n > maxComparisons {
-		// Pairs with the reference are the most important for the answer.
+		// Pairs with the reference are the most important for the answer, so they come first.
 		slices.SortStableFunc(all,
 			func(x, y analysis.Comparison) int { return f.withReference(y) - f.withReference(x) })
 		all = all[:maxComparisons]

@@ -244,7 +244,7 @@ func (f *from) throughput() {
 		f.absent(PartThroughput, "the run has no events, so no time")
 		return
 	}
-	// The entry and the exit of the job are the most important.
+	// The points where tuples enter and leave the job are the most important, so they come first.
 	points := slices.Clone(f.a.Points)
 	slices.SortStableFunc(points, func(x, y analysis.Point) int {
 		order := func(p analysis.Point) int {
@@ -365,7 +365,7 @@ func (f *from) step(w *analysis.TuplePath, p *analysis.Passed, arrival *analysis
 var ordinals = []string{"slowest", "2nd slowest", "3rd slowest"}
 
 func (f *from) tuples() {
-	// The page prints middles, so tuples are ordered by their middles.
+	// The page prints the middle of each tuple's duration, so tuples are ordered by that.
 	slowest := slices.Clone(f.a.Slowest)
 	made := func(p analysis.TuplePath) bool { return p.Made }
 	slices.SortStableFunc(slowest, func(x, y analysis.TuplePath) int {

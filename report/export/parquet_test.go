@@ -132,7 +132,8 @@ kept_why sampled: a keeps less`, "\n")
 	required binary point (STRING);
 	required binary verdict (STRING);
 }`, []string{
-			// from 1 cycle before zero to 3 after it, at 1 to 2 GHz
+			// The event is at most 1 cycle before zero and at most 3 after it. At 1 to 2 GHz, a
+			// cycle takes at most 1 ns.
 			"18446744073709551615 7 0 -1 3 -1 3 n a#5/p a/p suspect",
 			"18446744073709551615 7 0 <null> <null> <null> <null> n a#5/p a/p unknown",
 		}},
