@@ -33,8 +33,8 @@ func (p *pairClock) suspect() bool {
 // boundSamples is the number of readings at which a pair's bound is computed.
 const boundSamples = 101
 
-// boundTo is the median half-width of one node's readings, translated into another node's cycles.
-// ok is false if the nodes are not related.
+// boundTo translates readings of one node into another node's cycles, and returns the median
+// half-width of the intervals that result. ok is false if the nodes are not related.
 func (c *clocks) boundTo(from, into string) (uint64, bool) {
 	widths := c.boundsTo(from, into)
 	if len(widths) == 0 {
@@ -44,8 +44,9 @@ func (c *clocks) boundTo(from, into string) (uint64, bool) {
 	return widths[len(widths)/2], true
 }
 
-// boundsTo returns the half-widths of one node's readings, translated into another node's cycles.
-// The readings are evenly spaced over the time in which the two nodes were measured.
+// boundsTo translates readings of one node into another node's cycles, and returns the half-widths
+// of the intervals that result. The readings are evenly spaced over the time in which the two nodes
+// were measured.
 func (c *clocks) boundsTo(from, into string) []uint64 {
 	v, err := c.closure.View(from, into)
 	if err != nil {

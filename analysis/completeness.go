@@ -144,7 +144,8 @@ func (in *input) thinned(g *graph, told []told) (mask uint64) {
 
 // completeness says how many of the tuples that passed a point are in the logs. except is empty, or
 // a rule that chooses tuples by their ids. A log counts as complete if it lacks only tuples that
-// this rule does not choose: the logs with which this log is compared lack the same tuples.
+// this rule does not choose, because the logs with which the caller compares it lack the same
+// tuples.
 func (a *assembler) completeness(rank int, except string) Completeness {
 	if except == "" && a.complete[rank].Kept != "" {
 		return a.complete[rank]

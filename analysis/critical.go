@@ -67,9 +67,9 @@ func (c *critical) longest(all []tscratio.Elapsed) {
 }
 
 // share is the share of a span in an end-to-end time. It gets the sum of the end-to-end times
-// (total), and the sum of all other spans on critical paths (others). There are two intervals for
-// the time that was not spent on this span: others, and total less the time on this span. Both are
-// used.
+// (total), and the sum of all other spans on critical paths (others). The time that was not spent
+// on this span is known in two ways: it is others, and it is total less the time on this span. At
+// each end, the tighter of the two limits is used.
 func (c *critical) share(total, others *critical) (s Share, known bool) {
 	lo, hi := c.lo.float(), c.hi.float()
 	if c.unplaced+total.unplaced+others.unplaced > 0 || hi < 0 || total.lo.float() <= 0 {

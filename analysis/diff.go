@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// Change is how a span's percentile changed from the runs of one side to the runs of the other.
+// Change is how a percentile of a span changed from one set of runs (the side before) to another
+// (the side after).
 type Change struct {
 	From    string  `json:"from"`
 	To      string  `json:"to"`

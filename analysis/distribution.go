@@ -186,7 +186,8 @@ func (s *sum) merge(t sum) {
 	s.hi += t.hi + int64(carry)
 }
 
-// interval is both sums, limited to what 64 bits can say.
+// interval returns both sums. A sum that does not fit into 64 bits becomes the nearest number that
+// does.
 func (s *sums) interval() Interval { return Interval{s.lo.limited(), s.hi.limited()} }
 
 func (s sum) limited() int64 {

@@ -67,7 +67,8 @@ func TestOrderThatBoundsLeaveOpen(t *testing.T) {
 	}
 }
 
-// One tuple of 20,000 whose order is sure does not decide the order of the others.
+// If the bounds prove the order of two points for only one tuple of 20,000, that tuple does not
+// decide the order of the points.
 func TestOneSurePairDecidesNothing(t *testing.T) {
 	const tuples = 20_000
 	for _, early := range []uint64{0, 40_000} {

@@ -15,8 +15,8 @@ type forked struct {
 	causes []*forked
 }
 
-// forkJob is a job that copies tuples to branches and joins the copies, and what truly happened in
-// it.
+// forkJob is a job that copies tuples to branches and joins the copies. It also has the truth: what
+// happened in the job, and when.
 type forkJob struct {
 	nodes    []simrun.Node
 	channels []simrun.Channel

@@ -131,7 +131,8 @@ func (w *gatherer) load(s *scattered, partition int, keep bool) error {
 	return nil
 }
 
-// chainByHash chains events by a hash of their id. A chain may have several ids.
+// chainByHash puts the events whose ids have the same hash into one chain. So a chain may have
+// events of several ids.
 func (w *gatherer) chainByHash() {
 	w.events, w.sources = w.events[:0], w.sources[:0]
 	for _, r := range w.runs {

@@ -9,10 +9,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Three things decide which of two points comes first. If the bounds prove the order of a tuple's
-// events, they decide. Otherwise, the names of an actor's points decide. If the names do not
-// decide, the middles of the intervals do. Between nodes that are not related, a point that leaves
-// an actor comes before one that arrives at another.
+// Three things decide which of two points comes first. If the bounds prove in which order tuples
+// passed the points, the bounds decide. Otherwise, the names of an actor's points decide. If the
+// names do not decide, the middles of the intervals do. Between nodes that are not related, a point
+// that leaves an actor comes before one that arrives at another.
 func TestWhatPrecedes(t *testing.T) {
 	for _, test := range []struct {
 		p, q           string

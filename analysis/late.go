@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// lateEvents are events that tuples of one id lack, and that may still come after the id has begun
-// again. Such an event would look like an event of a later tuple.
+// lateEvents notes the events that tuples of one id still lack when the id begins again, and that
+// may yet come. Such an event would look like an event of a later tuple.
 type lateEvents struct{ lacked []lacked }
 
 type lacked struct {

@@ -297,11 +297,12 @@ func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
 	return false
 }
 
-// countArrivals decides open nestings by the events at points where branches arrive one by one. It
-// counts how many events the tuples have there. Suppose that all nestings are branches. If there is
-// then one event for each branch, the nesting is branches. If there are only as many events as with
-// a call, the nesting stays open, and its field ends is set: it is a call, or the inner branch ends
-// earlier.
+// countArrivals decides open nestings by the events at points where branches arrive one by one. For
+// each such point, it computes how many branches of a tuple arrive there if the nesting is
+// branches, and how many if it is a call, and compares both numbers with the number of events
+// there. If most tuples have at least as many events as branches need, the nesting is branches. If
+// most have only as many as with a call, the nesting stays open, and its field ends is set: it is a
+// call, or the inner branch ends earlier.
 func (f *forks) countArrivals() {
 	isOpen := func(n *nesting) bool { return n.is == open }
 	if !slices.ContainsFunc(f.nestings, isOpen) {

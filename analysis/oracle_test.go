@@ -92,7 +92,7 @@ type oracle struct {
 	elapsed func(a, b oracleEvent) int64
 }
 
-// place is an event's interval on the reference.
+// place returns the interval on the reference's counter that contains an event.
 func (o *oracle) place(e oracleEvent) tscratio.Interval {
 	if o.elapsed != nil {
 		return tscratio.At(uint64(o.elapsed(oracleEvent{}, e)))

@@ -102,7 +102,8 @@ func (j *stopping) lose(process, number int, whole bool) {
 }
 
 // paused is how much of the time from one stage of a tuple to the next lay in pauses of a process,
-// in cycles of the first node. process -1: in pauses of either stage's process.
+// in cycles of the first node. If process is -1, it counts the pauses of the processes of both
+// stages.
 func (j *stopping) paused(id uint64, stage, process int) (cycles int64) {
 	from, to := j.passed[id][stage], j.passed[id][stage+1]
 	last := from

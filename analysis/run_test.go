@@ -121,8 +121,8 @@ func mentions(a *Answer, word string) bool {
 	return err == nil && bytes.Contains(text, []byte(word))
 }
 
-// If tuples put points in a circle, one finding reports the circle. Circles within it have no
-// findings of their own. Each point gets a place.
+// If the order in which tuples pass points has a circle, as from a to b and back to a, one finding
+// reports the circle. Circles within it have no findings of their own. Each point gets a place.
 func TestCircle(t *testing.T) {
 	in := &input{points: []point{{"a", "recv"}, {"b", "recv"}, {"c", "recv"}, {"d", "recv"}}}
 	precedes := matrix(4)

@@ -310,7 +310,8 @@ const maxOrigins = 4096
 // reordering, an id is late if a greater id of the same origin was logged before.
 type order struct {
 	// origin is the origin of the previous id. next is the smallest of this origin's ids that would
-	// not be late. others has this number for each other origin.
+	// not be late. The map others has, for each other origin, the smallest of its ids that would
+	// not be late.
 	origin, next uint64
 	others       map[uint64]uint64
 }

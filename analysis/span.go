@@ -346,7 +346,7 @@ func (b *binned) percentile(percent_milli uint64) tscratio.Elapsed {
 	return s
 }
 
-// edgesAt returns the edges of the bucket that contains the value with a rank.
+// edgesAt returns the edges of the bucket that contains the value with the given rank.
 func edgesAt(counts *[coarseBuckets]uint32, rank uint64) (lo, hi int64) {
 	var below uint64
 	for i, n := range counts {

@@ -113,7 +113,8 @@ type chunk[T any] struct {
 	sources []stint
 }
 
-// stint says that from some row of a chunk on, the rows are of another source.
+// stint says from which source the rows of a chunk are: those from the row with the index from on,
+// up to the next stint.
 type stint struct {
 	from   int32
 	source int32

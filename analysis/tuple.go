@@ -204,7 +204,8 @@ func (w *gatherer) spill(mask uint64, path *[maxPoints]passage) {
 }
 
 // longest adds a tuple's end-to-end time to the sum of all, if it is not known which point the
-// tuple passed last. The time is the longest of the times to the points that may be the last.
+// tuple passed last. That time is the longest of the durations from the tuple's first point to the
+// points that may be its last.
 func (w *gatherer) longest(p *plan, path *[maxPoints]passage) {
 	c := &p.wholes[0].span.critical
 	all := w.judged.elapsed[:0]

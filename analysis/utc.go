@@ -26,7 +26,8 @@ type Clock struct {
 	slack_cycles uint64 // two readings at the same moment may differ by this much
 }
 
-// clock is what the logs and the run say about the reference's counter and UTC.
+// clock returns what the logs and the run say about how the reference's counter and UTC are
+// related.
 func (in *input) clock(b Bins) Clock {
 	n := in.nodes[in.clocks.reference]
 	c := Clock{Reference: in.reference()}
@@ -52,8 +53,8 @@ func (in *input) reference() Reference {
 	}
 }
 
-// Length_ns is the middle of an interval of cycles in ns, by the middle of the reference's
-// frequency. If the frequency is not known, a cycle is taken as a nanosecond.
+// Length_ns converts the middle of an interval of cycles to ns. It uses the middle of the interval
+// of the reference's frequency. If the frequency is not known, a cycle is taken as a nanosecond.
 func (r Reference) Length_ns(i Interval) int64 {
 	hz := cmp.Or(r.FrequencyLo_hz/2+r.FrequencyHi_hz/2, 1e9)
 	return int64(math.Round((float64(i.Lo_cycles)/2 + float64(i.Hi_cycles)/2) * 1e9 / hz))
