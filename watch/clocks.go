@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// clocks has the relations between the counters of those nodes that somebody wants to compare.
+// clocks has the relations between the counters of those nodes whose events the View has to
+// compare.
 type clocks struct {
 	wanted map[[2]string]bool // the key has the names of two nodes, sorted
 	isNew  bool               // true if the next request must ask for the wanted pairs at once

@@ -285,7 +285,8 @@ func TestPictureOfRepeatedIds(t *testing.T) {
 	}
 }
 
-// If a node sends more events than its share, the pictures of the other nodes do not change.
+// If one node sends more events than a View takes from a node (maxEvents_s), the pictures of the
+// other nodes do not change.
 func TestPictureUnderAFlood(t *testing.T) {
 	s := newSim(t, "alpha", "beta", "gamma", "liar")
 	next := uint64(1 << 50)
