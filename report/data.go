@@ -312,7 +312,7 @@ type TrueSpan struct {
 	Kind   Kind     `json:"kind"`
 	Place  Place    `json:"place"`
 	Median Interval `json:"median"`
-	// True is known to a few cycles, because each virtual counter moves in steps of its own cycles.
+	// True is exact to within a few cycles, because each virtual counter shows only whole cycles.
 	True Interval `json:"true_median"`
 	Held Held     `json:"held"`
 }
