@@ -27,7 +27,8 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
-// The pattern of ids and the routing of tuples decide how events are brought together.
+// BenchmarkIDs analyzes runs with several patterns of ids and several routes of tuples, because
+// these decide how the analysis joins events.
 func BenchmarkIDs(b *testing.B) {
 	const tuples = 500_000
 	for name, job := range map[string]struct {

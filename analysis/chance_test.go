@@ -180,7 +180,8 @@ func TestChanceContainsTheTruth(t *testing.T) {
 	}
 }
 
-// Buckets make the noise larger, by at most two buckets at each end.
+// If durations are counted in buckets, the noise is larger by at most the width of two buckets at
+// each end.
 func TestNoiseInBuckets(t *testing.T) {
 	rng := seed.Random(t)
 	for range 300 {

@@ -200,7 +200,7 @@ func (s sum) limited() int64 {
 	return math.MaxInt64
 }
 
-// negative is the sum with the other sign.
+// negative returns the sum with the opposite sign.
 func (s sum) negative() sum {
 	lo, borrow := bits.Sub64(0, s.lo, 0)
 	return sum{hi: -s.hi - int64(borrow), lo: lo}

@@ -37,8 +37,8 @@ type pointFound struct {
 	unfinished uint64 // tuples counted in made that ended inside an actor
 
 	// guessed counts tuples that may have ended here. Whether they did is not known, because other
-	// tuples have the same ids. A field above also counts some of these tuples. perhaps counts the
-	// rest of them.
+	// tuples have the same ids. Some of these tuples are also counted as ended in a field above.
+	// perhaps counts the others.
 	guessed, perhaps uint64
 	// spilled sums up the end-to-end times of tuples that begin here and whose events are in doubt.
 	spilled critical

@@ -281,8 +281,9 @@ func sorted(precedes [][]bool) (g *graph, circle []int) {
 	return g, circle
 }
 
-// nextPoint returns the first point that is not taken and that no other such point precedes, or -1.
-// If points in circles are given, it returns the one of them that the fewest others precede.
+// nextPoint considers the points that are not taken. It returns the first of them that none of the
+// others precedes, or -1. If circles is given, it chooses only among the points in circles, and
+// returns the one that the fewest others precede.
 func nextPoint(precedes [][]bool, taken, circles []bool) int {
 	best, least := -1, len(precedes)+1
 	for q := range precedes {
@@ -302,7 +303,8 @@ func nextPoint(precedes [][]bool, taken, circles []bool) int {
 	return best
 }
 
-// inCircles says, for each point that is not taken, whether a circle leads from it back to it.
+// inCircles considers the points that are not taken. It says for each of them whether the order
+// leads from the point, over others, back to the same point.
 func inCircles(precedes [][]bool, taken []bool) []bool {
 	n := len(precedes)
 	reaches := matrix(n)

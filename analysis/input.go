@@ -111,8 +111,8 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	return in, in.chooseReference()
 }
 
-// The method miss notes missing parts, each once. A part may have been noted when the run was made.
-// That note does not hide what is wrong with the part now.
+// The method miss notes missing parts, each once. The run itself may contain notes from the time
+// when it was made. They do not prevent a new note about the same part, unless it says the same.
 func (in *input) miss(missing ...runs.Missing) {
 	for _, m := range missing {
 		known := slices.Contains(in.missing[:in.recorded], m)

@@ -109,8 +109,8 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	return nil
 }
 
-// tellUnseen notes the partition's parents that have no event in any log. It also counts its
-// children with and without an event.
+// tellUnseen stores an unknown origin for each parent in the partition that has no event in any
+// log. It also counts the children in the partition, those with an event and those without one.
 func (w *gatherer) tellUnseen() {
 	w.found.childless += uint64(len(w.unborn))
 	w.found.born += uint64(len(w.children) - len(w.unborn))

@@ -79,8 +79,8 @@ func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *tried) {
 	}
 }
 
-// truePath compares what is said of a path with the truth: the shares, and which span is surely
-// slow.
+// truePath compares what an answer says of a path with the truth: the shares of the spans, and
+// which spans it calls surely slow.
 func (w *oracleAnswer) truePath(t *testing.T, a *Answer, p *Path, told *tried) {
 	t.Helper()
 	float := func(n *big.Int) float64 { f, _ := n.Float64(); return f }
