@@ -10,9 +10,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// Each trial of this engine succeeds by chance, with a fixed probability. At most one search in
-// twenty claims a larger share of successes than this probability. A search may confirm one rate
-// after the other, and this machine disturbs every trial. Neither of these must change the share.
+// Each trial of this engine succeeds by chance, with a fixed probability. A search claims, with 95
+// % confidence, that at least SureShare of all trials succeed. So in at most one search of twenty,
+// SureShare may exceed the probability. This must hold although a search may try to confirm several
+// rates, and although every trial here has a mark that says that this machine was disturbed.
 func TestConfidenceIsKept(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	const searches = 1500
@@ -53,8 +54,8 @@ func TestConfidenceIsKept(t *testing.T) {
 				wrong++
 			}
 		}
-		// At most one search in twenty should be wrong. By chance some more may be wrong, so 25
-		// more are allowed. Less than one run of this test in a hundred exceeds that.
+		// On average, at most one search in twenty is wrong. By chance it may be more, so the test
+		// allows 25 more. Fewer than one run of this test in a hundred exceeds that.
 		if reported < searches/10 || wrong > searches/20+25 {
 			t.Errorf("of trials of which %.0f %% succeed: %d of %d searches say more, %d say "+
 				"something", succeeds*100, wrong, searches, reported)

@@ -8,7 +8,7 @@
 //
 // # What a tuple's time is
 //
-// A schedule fixes when each tuple is due before the run begins. Nothing moves these times. If the
+// Before the run begins, a schedule fixes when each tuple is due. Nothing moves these times. If the
 // engine refuses tuples, or if this machine falls behind, tuples are sent late. The sender counts
 // late tuples by their cause. A latency begins when the tuple was due, and so includes the time
 // that the tuple waited before it could be sent. This makes latencies safe from coordinated

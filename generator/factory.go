@@ -23,9 +23,9 @@ type FactoryOptions[T any] struct {
 	Decode   Decoder[T]
 
 	// Workers is the number of goroutines that decode the tuples of each connection, in addition to
-	// the connection's receiving thread. The workers take buckets in turn, so that order is kept.
-	// If Workers is 0, the receiving thread itself decodes. Then only different connections decode
-	// in parallel.
+	// the connection's receiving thread. The workers take buckets (groups of tuples that arrived
+	// together) in turn, so that order is kept. If Workers is 0, the receiving thread itself
+	// decodes. Then only different connections decode in parallel.
 	Workers int
 	// Queue is the number of buckets that may wait for the consumer of each connection. The same
 	// number may wait for the connection's workers. While a queue is full, the connection waits,

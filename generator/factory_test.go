@@ -14,7 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// A madeSource gives the tuples of one source. Its function (the field body) makes their bodies.
+// A madeSource makes the tuples of one source. The field body is the function that makes a tuple's
+// body.
 type madeSource struct {
 	first, n, given uint64
 	body            func(k uint64) []byte

@@ -48,8 +48,9 @@ func TestJudgeTakesNoCutTrialForSustained(t *testing.T) {
 	}
 }
 
-// The backlog of an engine that pauses looks like a saw (see judge). judge compares only the
-// smallest backlogs, so it does not matter where on a tooth the judged time begins or ends.
+// If an engine pauses now and then, its backlog rises and falls like the teeth of a saw. The
+// function judge compares only the smallest backlogs, so the judged time may begin and end anywhere
+// on a tooth.
 func TestJudgeLooksAtTheFeetOfTheSaw(t *testing.T) {
 	stalls := simulated{serve: stalling}
 	for _, test := range []struct {
@@ -57,7 +58,7 @@ func TestJudgeLooksAtTheFeetOfTheSaw(t *testing.T) {
 		warmUp, length time.Duration
 		kept           bool
 	}{
-		// The judged time ends at the top of a tooth.
+		// The judged time ends at the top of a tooth, where the backlog is largest.
 		{94_000, 1020 * time.Millisecond, 3030 * time.Millisecond, true},
 		{94_000, 1050 * time.Millisecond, 3 * time.Second, true},
 		// The judged time begins at the top of a tooth and ends at a foot.

@@ -40,7 +40,8 @@ type Marks struct {
 	notice func(Notice)    // may be nil
 }
 
-// The method make counts a mark n times. The first time, it also sends a notice.
+// The method make adds n to the count of a mark. If the mark had not been made before, the method
+// also sends a notice.
 func (m *Marks) make(mark Mark, n uint64, format string, args ...any) {
 	if n == 0 {
 		return
@@ -77,7 +78,7 @@ func (m *Marks) notLogged(events uint64) {
 			"no agent drains them, or it is too slow", events)
 }
 
-// A Marked is a mark, how often it was made, and the text of the first time.
+// A Marked is a mark, how often it was made, and the text of its notice.
 type Marked struct {
 	Mark  Mark   `json:"mark"`
 	Count uint64 `json:"count"`

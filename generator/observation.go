@@ -70,11 +70,11 @@ type Verdict struct {
 	Achieved  float64  `json:"achieved"`          // tuples a second sent in the judged time
 	Delivered float64  `json:"delivered"`         // tuples a second that came out in that time
 
-	// BacklogGrowth is by how many tuples a second the backlog grows. It compares the smallest
-	// backlog in the first third of the judged time with the smallest in the last third.
+	// BacklogGrowth is how fast the backlog grows, in tuples a second: from the smallest backlog in
+	// the first third of the judged time to the smallest in the last third.
 	BacklogGrowth float64 `json:"backlog_growth"`
-	// LatencyGrowth is by how many seconds the latency grows in a second. It compares the smallest
-	// median latency in the first third of the judged time with the smallest in the last third.
+	// LatencyGrowth is how fast the latency grows, in seconds per second: from the smallest median
+	// latency in the first third of the judged time to the smallest in the last third.
 	LatencyGrowth float64 `json:"latency_growth"`
 	Backlog       float64 `json:"backlog"` // largest backlog in the judged time
 	Stalls        Stalls  `json:"stalls"`
@@ -92,11 +92,11 @@ type limits struct {
 // judge compares a trial with the limits.
 //
 // The backlog is the number of tuples that were due and have not come out. It includes tuples that
-// the engine has refused to take. If an engine pauses now and then, its backlog over time looks
-// like a saw. If the engine works off the backlog after each pause, it sustains the rate. So judge
-// compares the smallest backlog in the first third of the judged time with the smallest backlog in
-// the last third. If a third is longer than one pause and the work after it, the pauses have no
-// influence.
+// the engine has refused to take. If an engine pauses now and then, its backlog rises in each pause
+// and falls after it. If the backlog always falls back to the same level, the engine sustains the
+// rate. So judge compares the smallest backlog in the first third of the judged time with the
+// smallest backlog in the last third. If a third is longer than one pause and the work after it,
+// the pauses have no influence.
 func judge(o Observation, l limits) Verdict {
 	var v Verdict
 	window := o.Samples
@@ -161,8 +161,8 @@ func judge(o Observation, l limits) Verdict {
 	return v
 }
 
-// latencyGrowth returns by how many seconds the latency grows in a second. It is measured from the
-// smallest median in the first third of the time to the smallest median in the last third.
+// latencyGrowth returns how fast the latency grows, in seconds per second: from the smallest median
+// in the first third of the time to the smallest median in the last third.
 func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 	span := to - from
 	begin, end := time.Duration(-1), time.Duration(-1)
@@ -183,16 +183,16 @@ func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 	return (end - begin).Seconds() / (span.Seconds() * 2 / 3)
 }
 
-// A stall has at least this length, and at least this many tuples were due in it. At a low rate,
-// few tuples are due, so a time in which none comes out proves nothing.
+// A stall lasts at least shortestStall, and at least stallTuples are due in that time. If fewer are
+// due, it proves nothing that none comes out.
 const (
 	shortestStall = 5 * time.Millisecond
 	stallTuples   = 10
 )
 
 // findStalls looks for times in which nothing came out although tuples went in and waited. A stall
-// must contain four samples. If this machine did not run for a time, there are no samples of that
-// time, so it is not regarded as a stall.
+// must contain at least four samples. If this machine did not run for a time, there are no samples
+// of that time, so it is not regarded as a stall.
 func findStalls(samples []Sample) []Stall {
 	var found []Stall
 	for i := 0; i < len(samples); {

@@ -10,10 +10,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// dueSlots is the number of a thread's latest tuples whose due time is remembered. If more than
-// dueSlots later tuples are sent before a tuple comes out, that tuple is counted, but has no
-// latency. This happens only at high rates, because a search ends a trial whose engine is far
-// behind (farBehind_s).
+// dueSlots is how many due times are remembered for each thread: those of its latest tuples. When a
+// tuple comes out after its due time was forgotten, it is counted, but its latency is not known.
+// This happens only at high rates, because a search ends a trial whose engine is far behind
+// (farBehind_s).
 const dueSlots = 1 << 20
 
 // A dueRing remembers when a thread's tuples were due. One goroutine writes; any may read.

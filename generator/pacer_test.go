@@ -11,8 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// fakePacer is a fakeSink that waits until tuples are due. Its function (the field takes) says how
-// long it takes to send tuple number n, and which bits of paced.before the pacer then notes.
+// fakePacer is a fakeSink that waits until tuples are due. The field takes is a function that
+// returns how long it takes to send tuple number n, and which bits of paced.before the pacer notes
+// with the next tuple.
 type fakePacer struct {
 	*fakeSink
 	takes func(n int) (ns uint64, before uint64)
@@ -49,8 +50,8 @@ func TestSenderAccountsForWhatAPacerNotes(t *testing.T) {
 		want   Lateness
 	}{
 		// 40 tuples become due in the 40 µs that the cause lasts. Another 26 tuples become due
-		// until the sender has caught up: sending a tuple takes 0.5 µs, and each of a few looks at
-		// the clock takes a step of the clock.
+		// before the sender has caught up, because sending a tuple takes 0.5 µs, and reading the
+		// fake clock takes time, too.
 		"paused":     {40_000, paused, Lateness{Late: 66, Stalled: 66, CatchingUp: 26}},
 		"slow":       {40_000, slow, Lateness{Late: 66, Busy: 66, CatchingUp: 26}},
 		"not so bad": {9_000, 0, Lateness{}},
@@ -168,8 +169,8 @@ func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 		rate        float64
 		least, most float64 // share of offers that the thread made with priority
 	}{{100_000, 0.7, 0.97}, {200, 1, 1}} {
-		// Other load on the machine may spoil a try, but hardly all of them. A thread that never
-		// gave up its priority would be stopped in every try.
+		// Other load on the machine may delay the thread in one try, but hardly in all of them. A
+		// thread that never gave up its priority would be stopped in every try.
 		const tries = 3
 		for try := 1; ; try++ {
 			late, share := sendRealtime(t, c.rate)
@@ -188,9 +189,9 @@ func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 }
 
 // sendRealtime sends for three seconds with priority on its core. The first result is the delay
-// that a fiftieth of the tuples reached or exceeded. The second result is the share of offers that
-// the thread made with priority. If the kernel stops a thread for 50 ms of each second, the thread
-// sends a twentieth of its tuples late, and four fifths of these by more than 10 ms.
+// that a fiftieth of the tuples reached or exceeded. The second result is the share of the calls of
+// Send that the thread made with priority. If the kernel stops a thread for 50 ms of each second,
+// the thread sends a twentieth of its tuples late, and four fifths of these by more than 10 ms.
 func sendRealtime(t *testing.T, rate float64) (late time.Duration, share float64) {
 	may := ownCores(t)
 	var offers, first int

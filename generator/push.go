@@ -11,8 +11,8 @@ import (
 
 // PushOptions say how a Push sends.
 type PushOptions struct {
-	// Batch is the largest number of tuples in a message; 0 means 1. SenderOptions.Batch limits how
-	// many tuples the sender hands over together.
+	// Batch is the largest number of tuples in a message; 0 means 1. A message never has more
+	// tuples than the sender hands over in one call, which SenderOptions.Batch limits.
 	Batch int
 	// HighWater is the number of messages that may wait at each end of the connection. While that
 	// many wait, Send takes no tuples. 0 means 1,000.

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// A listedSource delivers tuples with the listed ids, and then the end if there is one.
+// A listedSource delivers tuples with the listed ids, and then, if it has one, the message that
+// ends the stream.
 type listedSource struct {
 	ids []uint64
 	end *End

@@ -18,8 +18,9 @@ var ErrSchedule = errors.New("bad schedule")
 // A Schedule fixes when each tuple of a run is due. It never changes, so any number of goroutines
 // may use it.
 //
-// Times are absolute. Unless times are random or recorded, each is computed from the tuple's
-// number. So errors do not add up over a run, and any real rate is possible.
+// Times count from the start of the run. Unless times are random or recorded, each is computed from
+// the tuple's number, and not from the previous time. So errors do not add up over a run, and the
+// gap between tuples need not be a whole number of nanoseconds.
 type Schedule interface {
 	// Thread returns the share of thread i of n: the due times of tuples i, i+n, i+2n and so on. A
 	// random schedule makes independent times for each thread instead.
@@ -68,7 +69,8 @@ func Ramp(from, to float64, d time.Duration) (Schedule, error) {
 	return Stretches("ramp:"+number(from)+"-"+number(to)+"x"+d.String(), Stretch{from, to, d})
 }
 
-// Stretches puts a schedule together from parts. The schedule's String returns text.
+// Stretches returns a schedule that consists of the given parts, one after the other. The
+// schedule's method String returns the argument text.
 func Stretches(text string, parts ...Stretch) (Schedule, error) {
 	s := &linear{text: text, stretch: parts, begin_ns: []float64{0}, before: []float64{0}}
 	if len(parts) == 0 {
@@ -117,7 +119,8 @@ func (s *linear) Thread(i, n int) Times {
 	}
 }
 
-// timeOf solves n = rate·t + slope·t²/2 for t, in the form that has no cancellation.
+// timeOf solves n = rate·t + slope·t²/2 for t. It uses the form of the solution that subtracts no
+// nearly equal numbers, which would lose digits.
 func timeOf(n, rate, slope float64) float64 {
 	if n == 0 {
 		return 0

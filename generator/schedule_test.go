@@ -48,8 +48,8 @@ func TestSchedulesSayWhenTuplesAreDue(t *testing.T) {
 		{"constant:2.5x1s", []float64{0, 400 * ms, 800 * ms}, 3},
 		{"constant:3000000x1ms", []float64{0, 1e9 / 3e6, 2e9 / 3e6, 1000}, 3000},
 		{"step:1000x2ms,2000x1ms", []float64{0, 1 * ms, 2 * ms, 2.5 * ms}, 4},
-		// If a part ends between two tuples, a fraction of the gap has passed. The next part
-		// continues with the rest of the gap.
+		// If a part ends between two tuples, a fraction of the gap between them has passed. The
+		// next part continues with the rest of the gap.
 		{"step:1000x1500us,2000x1ms", []float64{0, 1 * ms, 1.75 * ms, 2.25 * ms}, 4},
 		{"step:0x3ms,1000x2ms", []float64{3 * ms, 4 * ms}, 2},
 		// Tuple k of a ramp from 0 is due at √(2k/slope).

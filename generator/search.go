@@ -26,7 +26,7 @@ type SearchOptions struct {
 	// limits the rate.
 	Highest float64
 	// Resolution is a share of the rate. The search ends when a sustained and an unsustained rate
-	// are this close to each other. 0 means 0.01.
+	// differ by no more than this share. 0 means 0.01.
 	Resolution float64
 	// Growth is a share of the rate. If the backlog grows by no more than this share of the tuples,
 	// the growth is regarded as noise. 0 means 0.005.
@@ -46,7 +46,8 @@ type SearchOptions struct {
 	// Drain is the time in which an engine must let out its remaining tuples after a trial. 0 means
 	// 10 s.
 	Drain time.Duration
-	// MaxTrials is the largest number of trials, without the trials for the curve. 0 means 50.
+	// MaxTrials is the largest number of trials. It does not include the trials for the curve (see
+	// NoCurve). 0 means 50.
 	MaxTrials int
 	// NoCurve leaves out the short trials below the found rate. These trials show the curve of
 	// latency over load.
@@ -90,7 +91,7 @@ type Trial struct {
 	Cut      bool          `json:"cut"` // ended early because the engine was far behind
 }
 
-// These values of SearchResult.LimitedBy say what limits the rate that a search found.
+// These are the values of SearchResult.LimitedBy. They say why a search found no higher rate.
 const (
 	ByEngine    = "engine"    // a higher rate is not sustained
 	ByGenerator = "generator" // the generator could send no more: the engine may sustain more
@@ -308,8 +309,8 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 		confirmed = 0
 		b.learn(rate, v)
 		if b.lo == 0 {
-			// All rates that short trials sustained failed in long trials. So the search continues
-			// below the lowest rate that failed.
+			// Every rate that was sustained in a short trial was not sustained in a long one. So
+			// the search continues below the lowest rate that failed.
 			b.lo = b.hi / (1 + 4*s.o.Resolution)
 			for b.lo > 0 {
 				v, err := s.trial(ctx, "bisect", b.lo, s.o.WarmUp, s.o.Trial, s.o.Growth)
@@ -359,7 +360,7 @@ func sureShare(confirmed, attempts int) float64 {
 // leastRate is the lowest rate that a search tries, in tuples a second.
 const leastRate = 1
 
-// learn narrows the bracket by the result of a trial.
+// learn narrows the bracket, using the result of a trial.
 func (b *bracket) learn(rate float64, v Verdict) {
 	if v.kept() {
 		b.lo = max(b.lo, rate)
@@ -381,12 +382,13 @@ func (b *bracket) learn(rate float64, v Verdict) {
 	}
 }
 
-// The method next returns the rate to try within the bracket. Without a hint, this is the middle.
-// With a hint, the engine's limit is near the hint. A rate that exceeds the limit by at most the
-// share growth still counts as sustained. So the sustained rates probably end at hint·(1+growth),
-// which is called the edge here. The method first tries one rate on each side of the edge. These
-// two rates are so close that the search ends if one is sustained and the other is not. After that,
-// it moves away from the edge in steps that double, but never beyond the middle of the bracket.
+// The method next returns the rate to try within the bracket. If b.hint is 0, this is the middle.
+// Otherwise b.hint is the rate at which tuples came out of the overloaded engine, and the engine's
+// limit is near it. A rate that exceeds the limit by at most the share growth still counts as
+// sustained. So the sustained rates probably end at hint·(1+growth), which is called the edge here.
+// The method first tries one rate on each side of the edge. These two rates are so close that the
+// search ends if one is sustained and the other is not. After that, it moves away from the edge in
+// steps that double, but never beyond the middle of the bracket.
 func (b *bracket) next(resolution, growth float64) float64 {
 	middle := math.Sqrt(b.lo * b.hi)
 	if b.hint == 0 {

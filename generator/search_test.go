@@ -87,7 +87,7 @@ func constantly(rate float64) server {
 	return func(time.Duration, float64, float64) float64 { return rate }
 }
 
-// stalling is a server that stalls for the first 50 ms of each second.
+// stalling is a server that serves nothing in the first 50 ms of each second.
 func stalling(at time.Duration, _, _ float64) float64 {
 	if at%time.Second < 50*time.Millisecond {
 		return 0
@@ -194,8 +194,8 @@ func TestSearchForgetsWhatIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// A busy machine may have kept the engine from its work, so the search repeats a disturbed trial
-// once. It does not repeat an undisturbed trial.
+// If a trial fails while this machine is busy, the machine may have delayed the engine, so the
+// search repeats the trial once. It does not repeat other trials.
 func TestSearchTriesAgainWhatWasDisturbed(t *testing.T) {
 	for name, test := range map[string]struct {
 		marks []Marked

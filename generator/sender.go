@@ -48,9 +48,9 @@ type SenderOptions struct {
 
 	// LateAfter is how long after its due time a tuple is regarded as late. 0 means 10 µs.
 	LateAfter time.Duration
-	// CatchUp limits how fast late tuples are sent. A thread that is late first sends a burst: the
-	// tuples that are due in CatchUp milliseconds. After that it sends CatchUp times as fast as
-	// tuples were due. It must be at least 1; 0 means 4.
+	// CatchUp limits how fast late tuples are sent. A thread that is late first sends a burst of at
+	// most as many tuples as the schedule has in CatchUp milliseconds. After that it sends at most
+	// CatchUp times as fast as the schedule says. It must be at least 1; 0 means 4.
 	CatchUp float64
 	// GiveUp is how late a tuple may be and still be sent. Later tuples are skipped and counted.
 	// GiveUp is also how long the sender waits, at the end of the schedule, for an engine that does
@@ -74,7 +74,7 @@ type SenderOptions struct {
 }
 
 // Lateness counts late tuples by cause. A late tuple's cause is what put its thread behind the
-// schedule: Late = Blocked + Stalled + Busy.
+// schedule. Every late tuple has one cause: Late = Blocked + Stalled + Busy.
 type Lateness struct {
 	Late uint64 `json:"late"` // sent more than LateAfter after they were due
 

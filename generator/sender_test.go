@@ -43,7 +43,7 @@ func (c *fakeClock) Frequency_hz() float64 { return 1e9 }
 // A takenTuple is a tuple that a sink took, and the reading of the clock at which the sink took it.
 type takenTuple struct{ at, id uint64 }
 
-// fakeSink takes as many tuples as its function (the field do) says, or all if there is none.
+// fakeSink takes as many tuples as the function in its field do returns, or all if do is nil.
 type fakeSink struct {
 	clock *fakeClock
 	taken []takenTuple

@@ -37,8 +37,9 @@ type sendThread struct {
 	notLogged                  uint64 // number of events that found a full ring
 	firstID, lastSent          uint64
 
-	// cause says why the thread is behind its schedule, by pointing to a field of late. It does not
-	// change while the thread catches up. It is nil while the thread is not behind.
+	// cause says why the thread is behind its schedule: it points to the counter of that cause in
+	// the struct late. It does not change while the thread catches up. It is nil while the thread
+	// is not behind.
 	cause *uint64
 	over  uint64 // counter when the cause ended; tuples due later count as CatchingUp
 
@@ -247,8 +248,9 @@ func (t *sendThread) skip() {
 }
 
 // ahead_s and maxAhead limit which tuples a pacer gets in one call: only tuples that are due within
-// ahead_s, and at most maxAhead. To make one message and to count its lateness takes 0.1 to 0.2 µs.
-// For maxAhead messages, this must take less time than a tuple may be late.
+// ahead_s, and at most maxAhead of them. It takes 0.1 to 0.2 µs to make one message and to count
+// its lateness. maxAhead is so small that this takes less time for maxAhead messages than a tuple
+// may be late.
 const (
 	ahead_s  = 500e-6
 	maxAhead = 16
@@ -300,8 +302,9 @@ func (t *sendThread) pace(
 	return due, more, err
 }
 
-// learn finds out from a pacer's note why the thread is behind, or that the thread is no longer
-// behind. If the thread had time to wait and the tuple was not late, an earlier pause did no harm.
+// learn finds out from a pacer's note why the thread is behind, or that it is no longer behind. If
+// the pacer had to wait for the tuple's time, and the tuple was not late, then no pause before that
+// matters.
 func (t *sendThread) learn(n paced, late bool) {
 	if n.before&waited != 0 {
 		t.cause = nil

@@ -86,7 +86,8 @@ func TestCheckerKnowsNothingLostOfWhoSentNothing(t *testing.T) {
 	}
 }
 
-// A checker remembers a limited number of gaps, and counts what it forgets.
+// A checker remembers a limited number of gaps. The ids in gaps that it forgets still count as
+// lost.
 func TestCheckerForgetsTheOldestGaps(t *testing.T) {
 	var c checker
 	const n = 3 * maxGaps

@@ -32,8 +32,8 @@ type Server struct {
 const maxWaiting = 4 << 20
 
 // tokenSpan limits the bucket while no tuple waits: then the bucket has at most the tokens that are
-// added in this time. In a trial, an overload shows only after these tokens are used up. So with
-// fewer tokens, the server's limit is sharper.
+// added in this time. In a trial, an overload shows only after these tokens are used up. So
+// tokenSpan is short.
 const tokenSpan = time.Millisecond
 
 // ParseServer reads bucket:RATE or bucket:RATE,stall:DURATION/PERIOD.

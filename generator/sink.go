@@ -16,7 +16,7 @@ type Sink interface {
 // A RoomWaiter is a Sink that can wait until it takes tuples again. The sender polls a sink that is
 // no RoomWaiter, which costs processor time.
 type RoomWaiter interface {
-	// WaitRoom returns when the sink may take tuples, at the latest after atMost.
+	// WaitRoom returns as soon as the sink may take tuples again, but at the latest after atMost.
 	WaitRoom(atMost time.Duration)
 }
 
@@ -25,11 +25,11 @@ type pacer interface {
 	// paces reports whether sendAt may be used with a clock. Some sinks support only the machine's
 	// own clock.
 	paces(Clock) bool
-	// sendAt sends each tuple when it is due, and records in noted when the tuple was sent. Due
-	// times are at most a millisecond ahead. sendAt also records what took longer than lateAfter.
-	// lateAfter is in steps of a counter that makes hz steps a second. noted has one entry more
-	// than there are tuples: the last entry records what happened after the last tuple, if all were
-	// taken.
+	// sendAt sends each tuple when it is due. Due times are at most a millisecond ahead. For each
+	// tuple, noted records when it was sent, and whether a pause or a slow send of more than
+	// lateAfter preceded it. lateAfter is in steps of a counter that makes hz steps a second. noted
+	// has one entry more than there are tuples: the last entry records what happened after the last
+	// tuple, if all were taken.
 	sendAt(
 		tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64,
 	) (taken int, err error)
@@ -58,7 +58,7 @@ func (Discard) Send(tuples []Tuple) (int, error) { return len(tuples), nil }
 // Close does nothing.
 func (Discard) Close(End) error { return nil }
 
-// SinkFunc makes a sink of a function, for engines that need no end.
+// SinkFunc turns a function into a Sink. It is for engines that need not know when the stream ends.
 type SinkFunc func(tuples []Tuple) (taken int, err error)
 
 // Send calls the function.

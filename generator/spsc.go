@@ -115,8 +115,8 @@ func (q *spsc[T]) close() {
 	q.empty.wake()
 }
 
-// A sleeper lets one side of a queue wait for the other side. It polls a few times, then sleeps
-// until the channel bell has a value.
+// A sleeper lets one side of a queue wait for the other side. The waiting side looks a few times
+// whether it must still wait, and then sleeps until the other side sends to the channel bell.
 type sleeper struct {
 	asleep atomic.Bool
 	bell   chan struct{}

@@ -16,13 +16,14 @@ const (
 	// generatorRetries is how often a rate is tried again if the generator itself fell behind. Such
 	// a trial shows nothing about the engine.
 	generatorRetries = 2
-	// busyRetries is how often a rate is tried again if this machine was so busy that it sent
-	// tuples late: the engine may have been delayed, too. While a rate is being confirmed, no trial
-	// is repeated: only failures would get a second try, which would favour success.
+	// busyRetries is how often a rate is tried again if it failed while this machine was so busy
+	// that it sent tuples late: the engine may have been delayed, too. While a rate is being
+	// confirmed, no trial is repeated: only failures would get a second try, which would favour
+	// success.
 	busyRetries = 1
 )
 
-// trial tries a rate. It tries again if a trial shows too little to judge the engine.
+// trial tries a rate. If a trial shows too little to judge the engine, it repeats that trial.
 func (s *Search) trial(
 	ctx context.Context, phase string, rate float64,
 	warmUp, length time.Duration, growth float64,
@@ -116,7 +117,7 @@ type freeIDs struct{ next uint64 }
 
 func (f *freeIDs) Next() (uint64, bool) { f.next++; return f.next, true }
 
-// connect makes what all trials share: the clock, the connections and the ids.
+// connect makes what all trials share: the clock, the connections and the sources of ids.
 func (s *Search) connect() error {
 	var err error
 	if s.clock, err = NewClock(); err != nil {
@@ -184,7 +185,8 @@ func hold(s Sink) Sink {
 	return heldSink{s}
 }
 
-// farBehind_s times the rate is the backlog at which a trial ends early.
+// farBehind_s says when a trial ends early: when the backlog is as large as the number of tuples
+// that are due in this time.
 const farBehind_s = 0.5
 
 // tryRate sends at a rate for some time, and watches what comes out.
@@ -258,8 +260,8 @@ func (s *Search) tryRate(
 	return o, nil
 }
 
-// A trialIDs gives a thread its ids in one trial. It begins with the ids that the last trial did
-// not use. It tells the outlet the first id.
+// A trialIDs gives a thread its ids in one trial. It begins with the ids that the previous trial
+// took but did not send. It tells the outlet which id the thread uses first.
 type trialIDs struct {
 	search *Search
 	thread int
@@ -316,8 +318,8 @@ func (s *Search) watch(
 	}
 }
 
-// dueBy returns a function that counts the tuples that are due by a time. The time must not
-// decrease from call to call.
+// dueBy returns a function that counts the tuples that are due until a given moment of the trial.
+// The moment must not be earlier than in the previous call.
 func (s *Search) dueBy(schedule Schedule, rate float64) func(at_s float64) uint64 {
 	if s.o.Arrivals == EvenArrivals {
 		all := uint64(schedule.Tuples())

@@ -291,7 +291,7 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
-// If a sender dies without its poison pill, the receiver notices, and does not wait for ever.
+// If a sender dies before it has sent the end, the receiver notices, and does not wait for ever.
 func TestSenderDies(t *testing.T) {
 	says := newNoticed()
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{})
@@ -330,7 +330,7 @@ func newRawPush(t *testing.T, endpoint string) (send func([]byte)) {
 	return func(message []byte) { p.socket.send(message, []uint32{uint32(len(message))}) }
 }
 
-// A stranger's bytes do not stop a receiver.
+// A client that does not speak ZeroMQ may connect and send bytes. The receiver goes on.
 func TestStrangersConnect(t *testing.T) {
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{})
 	if err != nil {

@@ -113,7 +113,8 @@ type socket struct {
 	sending         // set for a PUSH socket only
 }
 
-// onPeers is called from the monitor's goroutine when a connection is made (gone is false) or ends.
+// onPeers is called from the monitor's goroutine when a connection is made (gone is false) or ends
+// (gone is true).
 type onPeers func(gone bool)
 
 func newSocket(kind zmq4.Type, notify onPeers) (*socket, error) {
@@ -242,7 +243,7 @@ func (s *socket) bind(endpoint string) (string, error) {
 }
 
 // close releases the socket. It drops received messages at once. Messages that wait to be sent may
-// still leave within the linger time that was set.
+// still leave within the time of the socket's option ZMQ_LINGER.
 func (s *socket) close() {
 	if s.closed {
 		return

@@ -117,10 +117,10 @@ typedef struct {
 	uint64_t sent, before; // before: bits of CP_WAITED, CP_PAUSED and CP_SLOW
 } cp_paced;
 
-// cp_cpu_age_ns is the age at which cp_pace replaces the reading in cp_pacing. If the thread had
-// slept since that reading, cp_ran would take the sleep for a time in which others had the
-// processor. A thread that sleeps between two calls sleeps longer than cp_cpu_age_ns, so cp_pace
-// then replaces the reading.
+// If the reading in cp_pacing is older than cp_cpu_age_ns, cp_pace reads anew. If the thread had
+// slept since that reading, cp_ran would take the sleep for a time in which other threads had the
+// processor. But a thread that sleeps between two calls sleeps longer than cp_cpu_age_ns, so
+// cp_pace then reads anew.
 static const double cp_cpu_age_ns = 50e3;
 
 // cp_ran reports whether the thread was on a processor for most of a time that ends now. The
@@ -193,7 +193,7 @@ type sending struct {
 // makePool allocates the pool, and reports whether there was memory for it.
 func (s *sending) makePool() bool { return C.cp_pool_make(&s.pool) == 0 }
 
-// freePool may be called only when libzmq no longer has any message.
+// freePool frees the pool's memory. It may be called only when libzmq no longer uses any message.
 func (s *sending) freePool() { C.free(unsafe.Pointer(s.pool.slots)) }
 
 // send sends the messages that lie one after the other in b and returns how many the socket took.
