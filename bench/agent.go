@@ -32,7 +32,7 @@ type AgentOptions struct {
 	Progress func(row, step string) // may be nil
 }
 
-// AgentRow is what an agent cost, and what it kept.
+// AgentRow says what an agent cost, and which of the logged events are missing in its logs.
 type AgentRow struct {
 	Name    string
 	Seconds float64
@@ -86,8 +86,8 @@ func Agent(ctx context.Context, o AgentOptions) ([]AgentRow, error) {
 	return rows, nil
 }
 
-// A producer logs the events of a row into a directory of rings, while the agent runs as process
-// pid. It returns the number of events that it logged on each channel.
+// A producer logs the events of a row on channels whose rings are in the directory rings, while the
+// agent runs as process pid. It returns the number of events that it logged on each channel.
 type producer func(ctx context.Context, o AgentOptions, rings string, pid int,
 	row *AgentRow) (map[string]uint64, error)
 
@@ -166,7 +166,7 @@ type loggingTurn struct {
 	calls uint64
 }
 
-// fewestTurns is the number of undisturbed turns that a ratio requires.
+// If fewer turns than fewestTurns were undisturbed, the ratio uses all turns.
 const fewestTurns = 4
 
 // oneProducer logs at full speed on one channel with policy block, and reads the bare counter
@@ -310,7 +310,7 @@ func noProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 	return nil, nil
 }
 
-// lost reads all logs and counts missing events: a channel must have its ids from 0 on, in order.
+// lost reads all logs and counts missing events: each channel logged the ids 0, 1, 2 and so on.
 func lost(ctx context.Context, dir string,
 	logged map[string]uint64) (n uint64, bytes int64, err error) {
 	segments, err := logstore.Segments(dir)

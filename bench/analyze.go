@@ -40,8 +40,9 @@ type AnalyzeResult struct {
 	NoDuck       string    // why there are no ratios
 }
 
-// Analyze measures the join of three channels on three nodes from compressed logs. This includes
-// decoding, joining, translating, and finding percentiles.
+// Analyze measures how fast the durations of tuples are computed from the compressed logs of three
+// channels on three nodes. This includes decoding, joining by id, translating between the nodes'
+// counters, and finding percentiles.
 func Analyze(ctx context.Context, o AnalyzeOptions) (result AnalyzeResult, err error) {
 	dir := o.Dir
 	if dir == "" {
@@ -154,7 +155,8 @@ func peakMemory() (float64, error) {
 	return 0, errors.New("read memory: /proc/self/status has no VmHWM")
 }
 
-// duckJoin finds the same percentiles as the analysis, over the same spans.
+// duckJoin is a Python program that computes with DuckDB the same percentiles of the same durations
+// as the analysis.
 const duckJoin = `
 import duckdb, sys, time
 c = duckdb.connect()

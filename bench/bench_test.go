@@ -52,7 +52,7 @@ func TestSamplesLeaveOutDisturbedRepetitions(t *testing.T) {
 	}
 }
 
-// Log measures each row that it names, and the rows' channels drop nothing.
+// Log gives a figure for each of its rows, and no channel drops an event.
 func TestLogMeasuresEveryRow(t *testing.T) {
 	if seed.Race {
 		t.Skip("under the race detector the figures mean nothing")

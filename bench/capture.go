@@ -33,16 +33,17 @@ type CaptureRow struct {
 	Name   string
 	Absent string // why the row was not measured; "": it was
 
-	// Off is the figure without a capture, and On the figure with one: ns of processor time a call,
-	// or operations a second. Changes has, for each pair, On − Off in ns, or the lost share of
-	// throughput.
+	// Off is the figure without a capture, and On the figure with one. In the rows about calls,
+	// these are ns of processor time for a call, and Changes has On − Off of each pair. In the rows
+	// about servers, they are operations a second, and Changes has the share of throughput that
+	// each pair lost.
 	Off, On float64
 	Changes []float64
 
 	// Only the rows about a server have these fields, with one value for each pair. Cores is the
-	// processor time that the capture adds, as a number of cores. Work is the lost share of the
-	// operations that one second of processor time allows. It depends less than throughput on what
-	// else the machine does.
+	// processor time that the capture adds, as a number of cores. Work is computed from operations
+	// per second of processor time: it is the share of these operations that the capture costs. It
+	// depends less than throughput on what else the machine does.
 	Cores, Work []float64
 
 	AgentCores float64 // cores that the capture and its drainer used
@@ -60,7 +61,8 @@ type CaptureTruth struct {
 	Matched  uint64 // sent messages that were matched with the call that really received them
 	Wrong    uint64 // sent messages that were matched with another call
 
-	// Left counts the sent messages of this machine without a match, by reason.
+	// Left counts, by reason, the messages that this machine sent and for which no receiving call
+	// was found.
 	Left map[string]uint64
 }
 
@@ -70,7 +72,8 @@ func CaptureRows() []string {
 		"agent-100000", "truth"}
 }
 
-// captureBench is a capture that is switched on and off, with a drainer beside it.
+// captureBench measures with a capture that it switches on and off. Meanwhile a drainer empties the
+// capture's rings.
 type captureBench struct {
 	o     CaptureOptions
 	dir   string
@@ -118,8 +121,8 @@ func Capture(ctx context.Context, o CaptureOptions) (rows []CaptureRow, err erro
 // turnResult is what one turn measured.
 type turnResult struct{ figure, cores float64 }
 
-// pairs measures in turns: without a capture, and with one. Every other pair begins with the
-// capture.
+// The method pairs measures pairs of turns. In each pair, one turn is without a capture and one
+// with it. Every second pair begins with the turn that has a capture.
 func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string, pairs int,
 	turn func() (turnResult, error), change func(off, on float64) float64) error {
 	var offs, ons []float64
@@ -157,9 +160,9 @@ func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string,
 	return nil
 }
 
-// cost measures the processor time that a call takes, over loopback. One thread talks, and only its
-// time counts, not that of the capture's own thread. There are many short turns, because what else
-// the machine does changes from one moment to the next.
+// cost measures the processor time that a call takes, over loopback. One thread makes all calls,
+// and only its time counts, not that of the capture's own thread. There are many short turns,
+// because other load on the machine changes from one moment to the next.
 func (b *captureBench) cost(ctx context.Context, row *CaptureRow, rings string) error {
 	const shorter = 4
 	return b.pairs(ctx, row, rings, shorter*b.o.Pairs, func() (turnResult, error) {
@@ -168,7 +171,8 @@ func (b *captureBench) cost(ctx context.Context, row *CaptureRow, rings string) 
 	}, func(off, on float64) float64 { return on - off })
 }
 
-// agent measures the processor time of the capture and its drainer at 100,000 calls a second.
+// The method agent measures the processor time of the capture's own threads and its drainer, while
+// another process makes 100,000 calls a second.
 func (b *captureBench) agent(_ context.Context, row *CaptureRow, rings string) error {
 	const callsASecond = 100_000
 	c, err := capture.Start(capture.Options{Dir: rings})
@@ -247,29 +251,30 @@ func (b *captureBench) truth(_ context.Context, row *CaptureRow, _ string) (err 
 	return nil
 }
 
-// A talkOrder tells the talking process what to do.
+// A talkOrder tells the process that exchanges messages what to do.
 type talkOrder struct {
 	Do        string
 	For       time.Duration
 	PerSecond int // 0: as fast as it can
 	Messages  int
 
-	// These are for "ask": a server, the request, and the number of connections.
+	// These are for the order "ask": a server, the request, and the number of connections.
 	Address     string
 	Request     string
 	Connections int
 }
 
-// A talkReport is the talking process's answer to an order.
+// A talkReport is what that process did.
 type talkReport struct {
 	Error string
 	Calls uint64
 	Busy  time.Duration // processor time of the talking process
 	Took  time.Duration
-	// Call_ns is the processor time of a call, for "ping-pong" and "flood": the median of many
-	// short pieces. Most pieces are too short for an interrupt or another process.
+	// Call_ns is the processor time of a call, after the orders "ping-pong" and "flood". It is the
+	// median over many groups of calls. A group takes so little time that most groups are not
+	// interrupted.
 	Call_ns float64
-	// Streams has each direction of each connection, for "converse".
+	// Streams has an element for each direction of each connection, after the order "converse".
 	Streams []talkStream
 }
 
@@ -280,7 +285,7 @@ type talkStream struct {
 	Messages         int
 }
 
-// hold compares a log with what was really sent and received.
+// The method hold compares a log of captured messages with what was really sent and received.
 func (r *talkReport) hold(l *messages.Log) (t CaptureTruth) {
 	streams, ends := map[uint64]*talkStream{}, map[uint64]uint64{}
 	for i := range r.Streams {

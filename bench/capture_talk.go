@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A talker is the benchmark's view of the process that exchanges messages. It is a separate
-// process, because a capture does not see its own.
+// A talker starts the process that exchanges messages, and sends orders to it. This is a separate
+// process, because a capture does not see the calls of its own process.
 type talker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -158,7 +158,8 @@ func (o talkOrder) pingPong() (r talkReport, err error) {
 	return r, nil
 }
 
-// A meter measures the processor time that a call takes on this thread, in short pieces.
+// A meter measures the processor time of calls on this thread. It measures short groups of calls
+// (pieces), so that most pieces are not interrupted.
 type meter struct {
 	pieces []float64 // ns of a call
 	before time.Duration
@@ -169,15 +170,16 @@ func (m *meter) begin() (err error) {
 	return err
 }
 
-// end notes a piece of so many calls.
+// The method end ends a piece, which consisted of the given number of calls.
 func (m *meter) end(calls int) error {
 	now, err := threadTime()
 	m.pieces = append(m.pieces, float64(now-m.before)/float64(calls))
 	return err
 }
 
-// flood sends many messages, and then receives all of them at once, from one thread. With a second
-// thread that receives, the machine would determine how many messages a call receives.
+// flood sends many messages, and then receives all of them at once, from one thread. If a second
+// thread received, the load on the machine would determine how many messages each of its calls
+// receives.
 func (o talkOrder) flood() (r talkReport, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

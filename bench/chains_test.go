@@ -19,8 +19,8 @@ var chainCPUs = map[string][]string{
 	"arm64": {"neoverse-n1", "neoverse-v1", "neoverse-n2"},
 }
 
-// goCalls are the paths of common cases through the assembly of the log call. Each letter of jumps
-// is a conditional jump on the path: t if it is taken, n if not.
+// goCalls are the paths that common log calls take through the assembly. Each letter of jumps
+// stands for a conditional jump on the path: t if the jump is taken, n if not.
 var goCalls = []struct{ row, symbol, jumps string }{
 	{"Go: id, buffered", "log", "nn"},
 	{"Go: first-last", "log", "ttnnn"},
@@ -36,10 +36,10 @@ var goCalls = []struct{ row, symbol, jumps string }{
 // a log call before and after it reads the counter. No figure may be above the one in
 // docs/performance-cpus.md, where a figure is "before + after, uops".
 //
-// The reading overlaps with no other instruction. So there are two times, in cycles. before is the
-// time from the call's first instruction until all instructions before the reading have executed.
-// after is the time from the reading until the call's last instruction has executed. The uops leave
-// out the reading.
+// The reading of the counter overlaps with no other instruction. So there are two times, in cycles.
+// "before" is the time from the call's first instruction until all instructions before the reading
+// have executed. "after" is the time from the reading until the call's last instruction has
+// executed. "uops" is the number of the call's micro-operations without those of the reading.
 //
 // The figures have limits. The models know no cache misses, and no forwarding from a store to a
 // load of the same address. A store counts as executed when its address and data are known, because
@@ -115,7 +115,8 @@ func above(t *testing.T, cell, limit string) (n int) {
 	return n
 }
 
-// judgeChains returns the cells of a CPU's column, by row.
+// judgeChains lets llvm-mca judge all calls for one CPU. It returns the cells of the CPU's column,
+// by the row's name.
 func judgeChains(t *testing.T, arch, cpu, regions string) map[string]string {
 	t.Helper()
 	triple := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch] + "-linux-gnu"
@@ -173,7 +174,8 @@ func judgeChains(t *testing.T, arch, cpu, regions string) map[string]string {
 	return texts
 }
 
-// reading matches the instructions that read the counter, and the barrier that belongs to one.
+// The expression reading matches the instructions that read the counter, and isb, the barrier that
+// precedes the reading on arm64.
 var reading = regexp.MustCompile(`^(rdtscp?|isb|mrs\s.*)$`)
 
 // region returns the instructions of one call as regions for llvm-mca: what stands before the

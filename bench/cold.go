@@ -29,7 +29,8 @@ const (
 	coldWorkBytes = 64 << 20 // more than fits into a core's caches
 )
 
-// cold measures the identity handler and, at the same place in the program, the bare counter.
+// cold measures a log call that records an id and, at the same place in the program, a bare reading
+// of the counter.
 func cold(ctx context.Context, dir string) ([]ColdRow, error) {
 	options := handlers.Options{Handler: "id", Policy: "overwrite", Dir: dir}
 	c, err := handlers.Open("bench#0/cold", options)

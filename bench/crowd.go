@@ -16,10 +16,11 @@ import (
 // the counter in the same turn.
 const crowdedBy = 1.25
 
-// crowdAdditions take about two tenths of a millisecond.
+// crowdAdditions is the number of loops in one measurement. They take about two tenths of a
+// millisecond.
 const crowdAdditions = 200_000
 
-// additions adds and subtracts in six independent chains.
+// The function additions does n loops of six simple operations that do not wait for each other.
 //
 //go:noinline
 func additions(n uint64) uint64 {
@@ -62,8 +63,8 @@ func quietest(all []turn) float64 {
 	return crowds[len(crowds)/20]
 }
 
-// repetitions forms repetitions from the turns that were not crowded, in their order, and returns
-// the median of each repetition.
+// The function repetitions takes the turns that were not crowded, in their order. It puts every
+// eight of them together as a repetition, and returns the median of each repetition.
 func repetitions(all []turn, quiet float64) (ratios, ns []float64) {
 	var ratio, took samples
 	for _, t := range all {

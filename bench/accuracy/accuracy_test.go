@@ -54,7 +54,8 @@ func measure(t *testing.T, o Options) Result {
 	return result
 }
 
-// checkRows fails unless every bound except the paper's contains the truth.
+// checkRows fails the test unless all intervals except those of the paper's method contain the
+// truth.
 func checkRows(t *testing.T, rows []Row, sessions int) {
 	t.Helper()
 	if len(rows) != 8*sessions {
@@ -137,8 +138,9 @@ func TestEndedByContext(t *testing.T) {
 	}
 }
 
-// If stamps are wrong by more than the width of their bounds, the bounds miss the truth, and the
-// rows count that. Even on a crowded machine a bound is much narrower than a tenth of a second.
+// If stamps are wrong by more than the widths of the intervals, the intervals miss the truth, and
+// the rows count that. The test moves stamps by a tenth of a second. Even on a busy machine an
+// interval is much narrower.
 func TestFalseBoundsAreCounted(t *testing.T) {
 	l, err := newLab(machine(t), true)
 	if err != nil {
@@ -160,8 +162,9 @@ func TestFalseBoundsAreCounted(t *testing.T) {
 			}
 		}
 		s.trains[i].Arrivals = nil
-		// The paper's anchors move with the stamps, and queries must not be for moments before the
-		// anchors. So the time for queries begins later, too.
+		// The exchanges through which the paper draws its line move with the stamps, and queries
+		// must not be for moments before these exchanges. So the time for queries begins later,
+		// too.
 		s.trains[i].after += l.machine.Hz / 5
 	}
 	rows, _, err := s.rows(r, 500)

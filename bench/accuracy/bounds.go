@@ -23,22 +23,25 @@ const (
 type Bound string
 
 const (
-	// Plain computes a bound at a train. It uses only the train's exchange of smallest round trip.
-	// The bound is half of the time that this exchange was on the way.
+	// Plain computes a bound for moments within a train. It uses only one exchange of the train:
+	// the one with the smallest round trip. The bound is half of the time that the two packets of
+	// this exchange were on the way.
 	Plain Bound = "plain"
 
-	// Intersected computes a bound at a train. It uses all of the train's packets, separately for
-	// each direction.
+	// Intersected computes a bound for moments within a train. It uses all of the train's packets:
+	// those of one direction for the interval's lower end, and those of the other direction for its
+	// upper end.
 	Intersected Bound = "intersected"
 
-	// Windowed computes a bound at any moment. It uses all trains within the window around that
+	// Windowed computes a bound for any moment. It uses all trains within a window around that
 	// moment.
 	Windowed Bound = "windowed"
 
-	// Paper computes the paper's bound at any moment. The paper draws a straight line through two
-	// exchanges: the one of smallest round trip in the first ten trains, and the one of smallest
-	// round trip in the last ten. The bound is half of the larger of these two round trips. It
-	// ignores wander, quantum and slack.
+	// Paper computes the bound of the paper's method for any moment. The paper draws a straight
+	// line through two exchanges: the one of smallest round trip in the first ten trains, and the
+	// one of smallest round trip in the last ten. The bound is half of the larger of these two
+	// round trips. It takes no account of rates that wander, of counters that move in steps, or of
+	// counters that differ between cores.
 	Paper Bound = "paper"
 )
 
@@ -52,8 +55,8 @@ type Series struct {
 	Points []Point
 }
 
-// Point contains the windowed interval and the paper's interval at a moment. Their ends are
-// relative to the truth, which is 0.
+// Point contains the windowed interval and the paper's interval at a moment. The truth is
+// subtracted from their ends, so an interval is right if it contains 0.
 type Point struct {
 	At_s                   float64
 	Lo_us, Hi_us           float64
@@ -87,7 +90,8 @@ func (s *session) pair(stamps Stamps) (*tscratio.Pair, error) {
 	return s.pairUpTo(stamps, 16*max(s.Wander, tscratio.PPB))
 }
 
-// pairUpTo does the same as pair, for wanders up to the argument most.
+// pairUpTo does the same as pair. Its result can be evaluated with a declared wander of up to the
+// argument most.
 func (s *session) pairUpTo(stamps Stamps, most tscratio.Wander) (*tscratio.Pair, error) {
 	var nodes [2]tscratio.Node
 	for i, c := range s.nodes {
@@ -122,7 +126,8 @@ func train(t minrtt.Train, stamps Stamps) tscratio.Train {
 	return out
 }
 
-// rows evaluates a session, with roughly the given number of queries for each row.
+// rows evaluates a session. For each row, it compares roughly the given number of intervals
+// (queries) with the truth.
 func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err error) {
 	for _, stamps := range []Stamps{User, Kernel} {
 		p, err := s.pair(stamps)
@@ -192,7 +197,8 @@ func (s *session) paper(stamps Stamps) (tscratio.PaperRelation, error) {
 }
 
 // byPaper returns a query of the paper's relation, which translates from B to A. The query is for
-// moments between the trains of the two anchors.
+// moments after the session's first ten trains and before its last ten, because the paper's line
+// goes through an exchange of either group.
 func (s *session) byPaper(p tscratio.PaperRelation) query {
 	n := min(anchorTrains, len(s.trains)/3)
 	first, last := s.trains[n-1].after, s.trains[len(s.trains)-n].before
@@ -244,10 +250,10 @@ func (s *session) anywhere(into [2]*tscratio.Relation) query {
 	}
 }
 
-// mostDeclared is the largest wander at which declared evaluates a session.
+// mostDeclared is the largest wander with which the method declared evaluates a session.
 const mostDeclared = 16 * tscratio.PPM
 
-// declared evaluates a session with its declared wander and with multiples of it.
+// The method declared evaluates a session with its declared wander and with multiples of it.
 func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 	const queries = 1000
 	for _, stamps := range []Stamps{User, Kernel} {
@@ -283,7 +289,8 @@ func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 	return all, nil
 }
 
-// reading returns what the machine's counter shows at a count of cycles.
+// reading returns what the machine's counter shows after count cycles, because the counter moves in
+// steps.
 func (m Machine) reading(count uint64) uint64 { return count - count%m.Quantum_cycles }
 
 // atTrain returns a query for a moment within a train. The query uses only what this train proves
@@ -316,14 +323,16 @@ func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
 	}
 }
 
-// view computes what constraints say about a reading y of B that is near them.
+// view computes what constraints say about A's counter at the moment at which B's counter shows y.
+// The exchanges of these constraints are near that moment.
 type view struct {
 	y    uint64
 	rate tscratio.RateInterval
 	a, b tscratio.Node
 }
 
-// lower returns the smallest reading of A that a constraint allows at y. upper returns the largest.
+// lower returns the smallest reading of A that a constraint allows when B shows y. The method upper
+// returns the largest.
 func (v view) lower(c tscratio.Constraint) uint64 {
 	at := c.B + v.b.Quantum_cycles + v.b.CoreSlack_cycles
 	return c.A - v.a.CoreSlack_cycles - v.a.Quantum_cycles +
@@ -336,19 +345,21 @@ func (v view) upper(c tscratio.Constraint) uint64 {
 		uint64(int64(math.Ceil(-v.least(-int64(v.y+v.b.Quantum_cycles-at)))))
 }
 
-// least returns the smallest possible product of d and a rate. d is a distance within a train,
-// which is below 2⁴⁰ cycles.
+// least returns the smallest product of d and any rate within the limits of v.rate. d is a distance
+// within a train, which is below 2⁴⁰ cycles.
 func (v view) least(d int64) float64 {
 	return min(float64(d)*v.rate.Lo.Float(), float64(d)*v.rate.Hi.Float())
 }
 
-// virtualSlack returns the machine's core slack in a virtual node's cycles. It adds 1 ‰, because no
-// virtual counter is faster than the machine's by more than that, and one cycle for rounding.
+// virtualSlack returns by how much readings of a virtual counter on two cores may differ, in cycles
+// of that counter. To the machine's own core slack it adds 1 ‰, because no virtual counter is
+// faster than the machine's by more than that, and one cycle for rounding.
 func (m Machine) virtualSlack() uint64 { return m.Slack_cycles + m.Slack_cycles/1000 + 1 }
 
 // trueWander returns the true wander of the nodes, rounded up.
 func (s *session) trueWander() tscratio.Wander {
-	// The relation's window is ±10 s by a counter that may differ from the machine's by 100 ppm.
+	// The relation's window is ±10 s by the counter of a node, which may differ from the machine's
+	// counter by 100 ppm.
 	w := vnode.PairWander_2e40(s.truths[0], s.truths[1], 20*s.machine.Hz/10_000*10_001)
 	return tscratio.Wander(math.Ceil(float64(w) / (1 << 40) * 1e12))
 }

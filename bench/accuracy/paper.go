@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// PaperRow compares the paper's method with ours on the same exchanges. Each node starts a hundred
-// exchanges before a pause and a hundred after it. The nodes' rates do not wander, as the paper
-// assumes. Our method assumes no wander, either.
+// PaperRow compares the paper's method with ours on the same exchanges. Each of the two nodes
+// starts a hundred exchanges before a pause and a hundred after it. The nodes' rates are constant,
+// as the paper assumes. Our method is told so, too.
 type PaperRow struct {
 	Transport string // "udp" or "zmq"
 	Spin      bool
@@ -122,7 +122,7 @@ func (p *prober) insist(ctx context.Context) (t minrtt.Train, err error) {
 	return t, err
 }
 
-// compare evaluates both methods at moments of the pause.
+// compare evaluates both methods at random moments in the pause.
 func (l *lab) compare(r *rand.Rand, row *PaperRow, queries int, nodes [2]vnode.Config,
 	truths [2]*vnode.Truth, periods [2][2]minrtt.Train, between [2]uint64) error {
 	all := &session{machine: l.machine, nodes: nodes}

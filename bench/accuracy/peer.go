@@ -79,7 +79,7 @@ func Peer(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(r)
 }
 
-// answer answers probes with a virtual node's clocks.
+// answer answers the probes of the other end. Its stamps come from a virtual node's clocks.
 func answer(ctx context.Context, o order, say func(netip.AddrPort) error) (time.Duration, error) {
 	notice, err := minrtt.OpenStepNotice()
 	if err != nil {

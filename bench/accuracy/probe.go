@@ -41,8 +41,8 @@ type Result struct {
 	Declared   []Declared
 }
 
-// Declared is the half-width that the same trains give if a different wander is declared. It shows
-// the price of declaring more wander.
+// Declared says how wide the bounds from the same trains are if more wander is declared than there
+// is.
 type Declared struct {
 	Setting
 	Stamps       Stamps

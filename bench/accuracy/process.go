@@ -35,8 +35,9 @@ func (r *running) stop() (report, error) {
 	return got, errors.Join(err, r.cmd.Wait())
 }
 
-// onThread runs f on one thread. If f spins, the thread gets a CPU of its own: the first or the
-// second CPU that this process may use. Two ends that spin on one CPU would wait for each other.
+// onThread runs f on one thread. If spins is true, it pins the thread to a CPU: end 0 to the first
+// CPU that this process may use, and end 1 to the second. Two ends that spin on one CPU would wait
+// for each other.
 func onThread(spins bool, end int, f func() error) error {
 	if spins {
 		if cpus, err := host.AllowedCores(); err == nil && len(cpus) > end {

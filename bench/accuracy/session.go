@@ -30,11 +30,11 @@ const (
 	// spin is how long an end polls after a packet: longer than any pause within a train.
 	spin = 2 * time.Millisecond
 
-	// patience is how long to wait for an answer. Packets are lost only under load.
+	// patience is how long to wait for an answer. Packets are lost only while the link is loaded.
 	patience = 100 * time.Millisecond
 
-	// attempts is how many missing answers in a row end a train. On a crowded machine the other
-	// end may wait for a core much longer than patience.
+	// A train ends if this many answers in a row are missing. On a busy machine the other end may
+	// wait for a core much longer than patience.
 	attempts = 50
 )
 
@@ -72,7 +72,7 @@ func (l *lab) configs(r *rand.Rand, s Setting) (nodes [2]vnode.Config, err error
 	return nodes, nil
 }
 
-// prober contains the end that starts trains, and the process that answers these trains.
+// prober contains the end that starts trains, and the process at the other end, which answers them.
 type prober struct {
 	*minrtt.Prober
 	transport minrtt.Transport
@@ -127,8 +127,8 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 	}
 	config := minrtt.DefaultConfig()
 	config.Exchanges, config.Timeout, config.Attempts = s.Exchanges, patience, attempts
-	// Each of two readings may be wrong by the core slack plus the quantum, so their order may be
-	// wrong by twice that.
+	// Each reading may be wrong by the core slack plus the quantum. So if one reading is less than
+	// twice that above another, it may still have been taken first.
 	quantum := max(l.quantum(nodes[0]), l.quantum(nodes[1]))
 	config.Slack_cycles = 2 * (l.machine.virtualSlack() + quantum)
 	if p.Prober, err = minrtt.NewProber(p.transport, clock, peer.address, config); err != nil {

@@ -24,9 +24,10 @@ type Machine struct {
 // Micros returns cycles as microseconds.
 func (m Machine) Micros(cycles float64) float64 { return cycles / float64(m.Hz) * 1e6 }
 
-// slackTime is the longest time for which core slack is measured. On a machine without other work,
-// half a second is enough. On a busy machine the threads on two cores seldom run at the same time.
-// Whatever the measurement leaves unknown widens every bound.
+// slackTime is the longest time for which core slack (how far the counters of two cores may differ)
+// is measured. On a machine without other work, half a second is enough. On a busy machine the
+// threads on two cores seldom run at the same time, so the measurement takes longer. Whatever it
+// leaves unknown widens every bound.
 const slackTime = 5 * time.Second
 
 // examine measures the machine's counter. It takes about a second on an idle machine.
@@ -52,7 +53,8 @@ func examine() (Machine, error) {
 	return Machine{
 		Hz:             (r.Frequency.Lo_millihz/2 + r.Frequency.Hi_millihz/2) / 1000,
 		Quantum_cycles: max(r.Quantum.Step_cycles, 1),
-		// Either measurement may have seen an offset that the other did not see.
+		// Core slack was measured twice. Either measurement may have seen a difference that the
+		// other did not see.
 		Slack_cycles: max(r.Slack.Slack_cycles, slack.Slack_cycles),
 		Cores:        r.Slack.Cores,
 	}, nil

@@ -1,7 +1,7 @@
 /*
- * The base of "cp-bench gen": a C program that sends messages of 277 bytes with libzmq over one TCP
- * connection to itself, and checks the number in each. Each end has its own context and I/O
- * thread, as two processes would have.
+ * "cp-bench gen" compares the generator with this C program. It sends messages of 277 bytes with
+ * libzmq over one TCP connection to itself, and checks the number in each message. Each end has its
+ * own context and I/O thread, as two processes would have.
  *
  *	pushpull MESSAGES
  *

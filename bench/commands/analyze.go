@@ -117,7 +117,8 @@ func runBenchAnalyze(ctx context.Context, flags benchAnalyzeFlags, given func(st
 		Name:   fmt.Sprintf("memory for %d tuples", result.MemoryTuples),
 		Figure: result.Peak_mb, Limit: analyzeMemory, Unit: "MB",
 	}
-	// A ratio, too, depends on the machine: older ones slow the analysis more than DuckDB.
+	// This ratio, too, depends on the machine: older machines slow the analysis more than they slow
+	// DuckDB.
 	duck := proof.Bar{
 		Name: "against DuckDB's join of events", Unit: "× as fast",
 		Limit: analyzeDuck, AtLeast: true, Timing: true,

@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// These are the bars of a large fleet. Bounds are compared with the median bound of two neighbours.
+// These are the limits for a large fleet. A limit of a bound is a multiple of the median bound
+// between neighbours.
 const (
 	randomLimit     = 3.0 // of a random pair, up to manyNodes nodes
 	randomLimitMany = 4.0 // of a random pair in a larger fleet
@@ -23,7 +24,8 @@ const (
 	smallHostile    = 1000
 	minFleet        = 16
 
-	// These are the bars of the server of a fleet of up to manyNodes nodes, and of a larger one.
+	// These are the limits for the server: the first two for a fleet of up to manyNodes nodes, and
+	// the two that end in Many for a larger one.
 	serverCores         = 0.5
 	serverMegabytes     = 500
 	serverCoresMany     = 2.0
@@ -118,7 +120,7 @@ func newBenchFleetServer() *cobra.Command {
 	}
 }
 
-// barsOfServer returns the bars of a server that was watched.
+// barsOfServer returns the bars of the server that a fleet used, if there was one.
 func barsOfServer(nodes int, r fleet.ServerResult) []proof.Bar {
 	if r.Trains == 0 {
 		return nil

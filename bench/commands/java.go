@@ -15,10 +15,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// javaReleases are the releases that bars are for.
+// The bars are for these releases of Java.
 var javaReleases = []int{17, 21, 25}
 
-// Limits of the bars. Java 17 calls C through JNI.
+// These are the limits of the bars. Java 17 has limits of its own, because it calls C through JNI.
 const (
 	javaLogLimit   = 1.15 // × a log call in C
 	java17LogLimit = 1.7

@@ -15,9 +15,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// logLimits has the bars: the largest median ratio of each row to its base. AMD's rdtscp takes
-// longer than Intel's, so the same additional work gives a smaller ratio. Therefore AMD's bars are
-// no higher than Intel's, except for id-cold. For CPUs of other makers, Intel's bars apply.
+// logLimits has the bar of each row: the largest cost of a log call, divided by the cost of a bare
+// reading of the counter. AMD's rdtscp takes longer than Intel's, so the same additional work gives
+// a smaller ratio. Therefore AMD's bars are no higher than Intel's, except for id-cold. For CPUs of
+// other makers, Intel's bars apply.
 var logLimits = map[string]struct{ intel, amd float64 }{
 	"id-cold":              {2, 2.5}, // the ratio of the typical times
 	"null":                 {0.1, 0.1},

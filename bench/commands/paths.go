@@ -228,7 +228,7 @@ func writeRow(w io.Writer, r *bench.PathsRow) {
 		r.MessageMicroseconds)
 }
 
-// oddText says what was unusual in recorded traces.
+// oddText describes what was unusual in recorded traces.
 func oddText(o *calls.Oddities) string {
 	var all []string
 	for _, odd := range []struct {

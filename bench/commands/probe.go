@@ -178,8 +178,8 @@ func runBenchProbe(ctx context.Context, flags benchProbeFlags, given func(string
 	return probeVerdict(result, flags.seed)
 }
 
-// probeVerdict returns the error that becomes the exit code. If an interval does not contain the
-// truth, the product has failed.
+// probeVerdict returns the error from which the exit code follows. If an interval does not contain
+// the truth, the product has failed.
 func probeVerdict(result accuracy.Result, seed uint64) error {
 	outside, suspect := 0, 0
 	for _, row := range result.Rows {
@@ -230,7 +230,7 @@ func schedule(s accuracy.Setting) string {
 	return "trains"
 }
 
-// usual reports whether the bars apply to sessions with this setting.
+// The function usual reports whether the bars apply to sessions with this setting.
 func usual(s accuracy.Setting) bool { return !s.Spin && s.Exchanges > 1 }
 
 // probeBars compares the figures with their limits. If loopback is not empty, it is the reason why

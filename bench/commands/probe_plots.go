@@ -48,8 +48,8 @@ func colorOf(s accuracy.Stamps) plot.Color {
 	return plot.Orange
 }
 
-// shown reports whether the plots show a session. They show sessions with trains of several
-// exchanges, with ends that sleep, and with rates that follow a sine.
+// The function shown reports whether the plots show a session. They show only sessions with trains
+// of several exchanges, with ends that sleep while they wait, and with rates that follow a sine.
 func shown(s accuracy.Setting) bool { return usual(s) && s.Shape == vnode.Sine }
 
 // boundOverTime shows the windowed bound around the truth, session by session.
@@ -135,7 +135,7 @@ func shares(values []float64) plot.Series {
 	return series
 }
 
-// priceOfWander shows the cost of declaring more wander than there is.
+// priceOfWander shows how much wider bounds become if more wander is declared than there is.
 func priceOfWander(result accuracy.Result) plot.Figure {
 	figure := plot.Figure{
 		Title: "What it costs to declare more wander",

@@ -64,7 +64,8 @@ type replayLine struct {
 	Free    *freePairs        `json:"free_pairs,omitempty"`
 }
 
-// region says which rates are feasible, for several delays.
+// region says how many offsets a stamp of a replay clock holds on average, for several delays and
+// rates of messages.
 type region struct {
 	Skew_us   float64     `json:"skew_us"`
 	Processes int         `json:"processes"`
@@ -168,7 +169,8 @@ func regionOf(skew_us float64, processes, events int) region {
 	return r
 }
 
-// countFree counts the free pairs of a run in two ways.
+// countFree counts the pairs of a run's events whose order is not known. It does so twice: with the
+// bounds that are proven, and with clocks that may differ by 1 ms.
 func countFree(ctx context.Context, path string) (*freePairs, error) {
 	dir, err := command.OpenRun(path)
 	if err != nil {

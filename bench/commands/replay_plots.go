@@ -59,7 +59,8 @@ func settingText(s bench.ClockSetting) string {
 		"from each process", s.Processes, s.Skew_us, s.Epoch_us, s.Delay_us, s.Rate_hz)
 }
 
-// feasible shows where clocks are feasible: a point for each rate and delay, and their boundary.
+// The function feasible shows for which rates and delays replay clocks are feasible: a point for
+// each rate and delay, and a line between the feasible and the other points.
 func feasible(line *replayLine) plot.Figure {
 	f := plot.Figure{
 		Title: "Where replay clocks are feasible",
@@ -95,7 +96,8 @@ func feasible(line *replayLine) plot.Figure {
 	return f
 }
 
-// boundary returns the rate at which the offsets reach the budget, on a logarithmic scale.
+// boundary returns the rate at which the offsets exceed replayBudget. Between two measured rates,
+// it interpolates on a logarithmic scale.
 func boundary(rates, offsets []float64) (at float64, ok bool) {
 	for k := 1; k < len(rates); k++ {
 		if a, b := offsets[k-1], offsets[k]; a <= replayBudget && b > replayBudget {

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// The output has the figures under the names that scripts read. With what is proven, fewer pairs of
-// a run are free than with an epsilon of 1 ms.
+// The output has the figures under the names that scripts read. With proven bounds, fewer pairs of
+// a run's events have an unknown order than with clocks that may differ by 1 ms.
 func TestBenchReplay(t *testing.T) {
 	dir := t.TempDir()
 	if err := simrun.Chain(1, dir, "run", 3, 500, 10_000); err != nil {

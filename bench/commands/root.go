@@ -51,8 +51,8 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 	return root
 }
 
-// smallLimit ends a small run of bars on a busy machine. A small run prints timings but does not
-// judge them, so it does not wait for a quiet moment.
+// smallLimit is the longest time that a small run of bars takes on a busy machine. A small run
+// prints timings but does not judge them, so it need not wait until the machine is quiet.
 const smallLimit = 20 * time.Second
 
 // minCounted is the smallest number of valid repetitions by which a bar is judged.
@@ -78,8 +78,8 @@ func size(repetitions *int, limit *time.Duration, given func(flag string) bool) 
 	return nil
 }
 
-// counted puts a row's repetitions into the row's bar. If there is no figure, it puts in the
-// reason.
+// The function counted returns the bar with the figure that follows from a row's repetitions, or
+// with the reason why there is none.
 func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string) proof.Bar {
 	switch {
 	case absent != "":

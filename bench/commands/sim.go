@@ -17,7 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// simRun is the hidden command that runs one simulation. Its memory and CPU time are its own.
+// simRun is the hidden command that runs one simulation in a process of its own, so that the memory
+// and CPU time of the process are those of the simulation.
 const simRun = "sim-run"
 
 func newBenchSimRun() *cobra.Command {
@@ -166,9 +167,9 @@ func (b *simBench) all(sizes simSizes) error {
 	return nil
 }
 
-// e1Bands are the ranges of the variance, by the number of cycles, with two messages a node in each
-// cycle. One end is the variance if each exchange of two nodes is atomic. The other end is the
-// variance if messages wait in a queue.
+// e1Bands are the ranges in which the variance must be after a number of cycles. In each cycle,
+// each node has two messages. One end of a range is the variance if each exchange of two nodes is
+// atomic. The other end is the variance if messages wait in a queue.
 var e1Bands = map[int][2]float64{1: {244, 317}, 5: {2.1, 6.1}, 10: {6.0e-3, 4.5e-2},
 	15: {1.6e-5, 3.2e-4}}
 
@@ -247,8 +248,9 @@ func (b *simBench) infect(experiment string, sizes simSizes, all []int,
 	return nil
 }
 
-// e3 compares the delays of messages within a worker with those between workers. In DIPS, they
-// differ by the time that bundles wait. Here, the transport alone says how long a message takes.
+// e3 compares the delays of messages within a worker with the delays of messages between workers.
+// In DIPS, messages between workers take longer, because they wait in bundles. Here, only the
+// simulated transport says how long a message takes.
 func (b *simBench) e3(sizes simSizes) error {
 	worst := 0.0
 	err := b.infect("E3", sizes, []int{2, 3, 4, 8}, func(row *simRow, r simulate.Result) {

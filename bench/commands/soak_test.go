@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// sampleSoak has three things: a process that does not grow, a process that keeps 20 bytes of each
-// of 1,000 tuples a minute, and a bound that widens once.
+// sampleSoak returns a soak with 1,000 tuples a minute. One of its processes does not grow, and the
+// other keeps 20 bytes of each tuple. In one minute the bound is wider.
 func sampleSoak(minutes int) *demo.Soak {
 	s := &demo.Soak{Every: time.Minute, Processes: []string{"agent A", "job A"}}
 	s.Nodes = make([]demo.NodeFacts, 1)

@@ -119,7 +119,8 @@ func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string
 	})
 }
 
-// These are the limits of the rows. The speed of a set without a limit is measured too.
+// These are the limits of the rows. Some data sets have no limit of speed, but their speed is
+// measured, too.
 const (
 	sizeFactor     = 1.15 // × the entropy
 	loopSpeed      = 3.0  // GB/s of records
@@ -128,7 +129,8 @@ const (
 	sustainedLimit = 1.25 // × a bare rdtscp
 )
 
-// speedLimit returns the speed at which a set must be coded and decoded; 0 is no limit.
+// speedLimit returns the lowest speed at which a data set must be coded and decoded. 0 means no
+// limit.
 func speedLimit(name string) float64 {
 	switch {
 	case strings.HasPrefix(name, "loop/seq/"):

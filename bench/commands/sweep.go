@@ -28,8 +28,8 @@ var sweepBars = []struct {
 	{100, 20, 60, 200},
 }
 
-// qualityLimit is the largest bound that a pair may have in a fleet's sweep, as a multiple of the
-// bound of a pair that is measured alone.
+// qualityLimit is how wide the bound of a pair may be if the whole fleet is measured together, as a
+// multiple of the bound of a pair that is measured alone.
 const qualityLimit = 1.3
 
 func newBenchSweep() *cobra.Command {

@@ -26,13 +26,15 @@ const (
 	shuffleGroup        = 64
 )
 
-// loopWeights are the weights of tight gaps of loopFirst_cycles, loopFirst_cycles+1, …
+// In the set loop, a program does nothing but log, so the gaps between records are short:
+// loopFirst_cycles, loopFirst_cycles+1 and so on. loopWeights says how often each of these gaps
+// occurs.
 var loopWeights = []float64{1, 4, 10, 10, 4, 1}
 
 const loopFirst_cycles = 47
 
-// If the counter moves in steps, a tight gap in a burst is one or two steps long. These are the
-// weights of the two lengths.
+// If the counter moves in steps, a short gap within a burst is one or two steps long. coarseTight
+// says how often each of the two lengths occurs.
 var coarseTight = []float64{1, 9}
 
 // Names lists all sets in a fixed order.
@@ -204,7 +206,7 @@ func (s *Set) EntropyBits() (counter, id float64) {
 	return counter, id
 }
 
-// bits returns the entropy of a choice with these weights.
+// The function bits returns the entropy of a random choice with these weights.
 func bits(weights []float64) float64 {
 	total, h := sum(weights), 0.0
 	for _, w := range weights {
@@ -240,16 +242,15 @@ func poissonBits(mean float64) float64 {
 	return h
 }
 
-// PlugIn is the plug-in entropy of a column's differences, which is the entropy of their relative
-// frequencies. Its zero value is ready to use.
+// PlugIn computes the entropy of the differences in a column from how often each difference occurs
+// (the plug-in entropy). Its zero value is ready to use.
 type PlugIn struct {
 	count map[uint64]uint64
 	total uint64
 	last  uint64
 }
 
-// Observe counts the differences in a column. The column continues the one that was observed
-// before.
+// Observe counts the differences in a column. The column continues the one of the previous call.
 func (p *PlugIn) Observe(column []uint64) {
 	if p.count == nil {
 		p.count = make(map[uint64]uint64)

@@ -44,11 +44,11 @@ func TestCountersKeepTheQuantum(t *testing.T) {
 	}
 }
 
-// The plug-in entropy of many gaps must be close to the entropy of the distribution. This checks
-// the formulas, because the plug-in entropy does not use them. In these sets, gaps have few
-// different values. With more values, the plug-in entropy would need more records than a test
-// should draw. Idle gaps never repeat in this test. So the plug-in entropy misses some bits of each
-// idle gap: 0.03 bits a record of bursts.
+// The entropy that follows from how often each gap occurs (the plug-in entropy) must be close to
+// the entropy of the distribution. This checks the formulas, because the plug-in entropy does not
+// use them. In these sets, gaps have few different values. With more values, the plug-in entropy
+// would need more records than a test should draw. In the set bursts, no idle gap occurs twice in
+// this test. So the plug-in entropy misses some bits of each idle gap: 0.03 bits a record.
 func TestEntropyAgreesWithFrequencies(t *testing.T) {
 	for name, tolerance := range map[string]float64{
 		"bursts/seq/q26":     0.06,

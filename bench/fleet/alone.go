@@ -14,10 +14,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
 
-// A tape has everything that a node's part in the graph received since the node was born. If the
-// tape is played to a new node, this node does the same work. So the tape shows the CPU time of a
-// node that has a machine of its own. In a simulation of thousands of nodes, the time of each node
-// is longer, because the caches are full of other nodes' data.
+// A tape records everything that a node received for the graph since it was born. If the tape is
+// played to a new node, this node does the same work. So the tape shows the CPU time of a node that
+// has a machine of its own. In a simulation of thousands of nodes, the time of each node is longer,
+// because the caches are full of other nodes' data.
 type tape struct {
 	config overlay.Config // without Transport and Random
 	seed   uint64
@@ -30,7 +30,8 @@ type tape struct {
 	sent int           // messages that the node sent since then
 }
 
-// input is a message, or a Tick if there is none.
+// input is a message that the node received. If message is nil, it is a call of the node's method
+// Tick.
 type input struct {
 	at      time.Duration
 	from    overlay.Name
@@ -49,7 +50,7 @@ func (w *world) tapesOf() (all []*tape) {
 	return all
 }
 
-// record adds an input to a node's tape, if it has one.
+// The method record adds an input to the node's tape, if the node has one.
 func (n *node) record(from overlay.Name, m overlay.Message) error {
 	if n.tape == nil {
 		return nil
@@ -74,8 +75,8 @@ func (s *sink) Send(_ overlay.Name, m overlay.Message) {
 	}
 }
 
-// play plays a tape to a new node. It returns the CPU time from the measured part on. Decoding and
-// encoding messages is included.
+// play plays a tape to a new node. It returns the CPU time of the tape's measured part. This
+// includes decoding and encoding messages.
 func (t *tape) play() (time.Duration, error) {
 	s := &sink{}
 	config := t.config

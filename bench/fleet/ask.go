@@ -10,9 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// ask compares bounds of random pairs with the truth, at random moments at which both nodes lived.
-// It also notes the median bound of these pairs, of neighbours, and of nodes between which tuples
-// travel. It leaves out nodes that lie.
+// The method ask compares the intervals of random pairs with the truth, at random moments at which
+// both nodes lived. It also notes three median bounds: of these pairs, of pairs of neighbours, and
+// of pairs between which tuples travel. It leaves out nodes that lie.
 func (w *world) ask(ctx context.Context, r *Result, closure *tscratio.Closure, all pairs,
 	say func(string, ...any)) error {
 	honest := slices.DeleteFunc(slices.Clone(w.nodes), func(n *node) bool { return n.lies != nil })
@@ -105,14 +105,14 @@ func (w *world) settled(a, b *node) bool {
 	return a.died == 0 && b.died == 0 && a.born <= w.from && b.born <= w.from
 }
 
-// measuredAround reports whether neighbours were measured before and after a moment. Only such
-// moments count for medians.
+// measuredAround reports whether nodes measured their neighbours both before and after a moment.
+// Only such moments count for medians.
 func (w *world) measuredAround(at time.Duration) bool {
 	const edge = 5 * time.Second
 	return at >= w.from+edge && at < w.from+w.o.Measure-edge && !w.cutAt(at)
 }
 
-// goodMoment returns a random moment, with neighbours measured around it if there is such a moment.
+// goodMoment returns a random moment. It prefers moments for which measuredAround is true.
 func (w *world) goodMoment() (at time.Duration) {
 	for range 100 {
 		at = w.from + time.Duration(w.r.Int64N(int64(w.o.Measure)))
@@ -123,7 +123,7 @@ func (w *world) goodMoment() (at time.Duration) {
 	return at
 }
 
-// median returns the median of bounds in cycles, as a time.
+// The function median converts the median of bounds from cycles to a time.
 func median(all []uint64) time.Duration {
 	if len(all) == 0 {
 		return 0

@@ -62,11 +62,12 @@ type Result struct {
 	Messages, Bytes, TrainPackets, TrainBytes float64
 	GraphCPU                                  time.Duration // CPU time of a node in a second
 
-	// These are the same figures for a node in a fleet of SmallNodes nodes.
+	// These are the same figures, but for a node in a fleet of SmallNodes nodes.
 	SmallMessages, SmallBytes float64
 	SmallCPU                  time.Duration
 
-	// These are the CPU times of a node that runs alone and gets what it received in either fleet.
+	// These are the CPU times of a node that runs alone and gets the messages that it received in
+	// the fleet, or in a small fleet.
 	AloneCPU, SmallAloneCPU time.Duration
 }
 
@@ -195,7 +196,8 @@ func (w *world) measure(ctx context.Context, r *Result, all pairs) error {
 	return nil
 }
 
-// cost is what a node sends and computes for the graph in a second.
+// The type cost says how much a node sends for the graph in a second, and how much CPU time it uses
+// for the graph.
 type cost struct {
 	messages, bytes float64
 	cpu             time.Duration
@@ -205,9 +207,9 @@ type cost struct {
 // quiet is how long costOf counts.
 const quiet = time.Minute
 
-// costOf lets time pass in fleets, side by side. It first waits until the traffic that joining
-// nodes cause is over. Then it counts for a time that is a multiple of each period of the graph.
-// The CPU time includes what the simulation needs itself.
+// costOf measures the costs of a node in fleets that it simulates side by side. It first waits
+// until the traffic that joining nodes cause is over. Then it counts for a time that is a multiple
+// of all the periods at which nodes send. The CPU time includes what the simulation itself needs.
 func costOf(fleets []*world) (c cost, err error) {
 	const settle, step = 40 * time.Second, 10 * time.Millisecond
 	for _, w := range fleets {
@@ -267,7 +269,7 @@ func smallCost(o Options) (cost, error) {
 	return costOf(fleets)
 }
 
-// healLimit is how long Run waits for the graph to be regular again.
+// healLimit is how long Run waits until all nodes have all their neighbours again.
 const healLimit = 2 * time.Minute
 
 // kill lets a share of the living nodes die at once.
@@ -290,7 +292,8 @@ func cpuTime() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// The method audit counts the liars, and those that an audit of the fleet names.
+// The method audit counts the liars. It also counts those of them that the product names when it
+// audits the relations of the fleet.
 func (w *world) audit(r *Result, closure *tscratio.Closure) {
 	found := closure.Audit(3)
 	for _, n := range w.living() {

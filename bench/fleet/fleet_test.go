@@ -36,8 +36,8 @@ func TestFleetHoldsTruth(t *testing.T) {
 	}
 }
 
-// Bounds of other nodes contain the truth if some nodes lie, and while two halves of the fleet
-// cannot reach each other.
+// Although some nodes lie, the bounds of the other nodes contain the truth. They also do so while
+// two halves of the fleet cannot reach each other.
 func TestHostileFleetHoldsTruth(t *testing.T) {
 	seed.NotUnderRace(t, "TestFleetHoldsTruth runs the same code side by side")
 	o := Options{Nodes: 80, Degree: 7, Talks: 1, Measure: 20 * time.Second, Churn: 0.05,

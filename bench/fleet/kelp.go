@@ -21,7 +21,7 @@ type KelpOptions struct {
 	Progress func(step string)
 }
 
-// A KelpCell is one figure of the thesis' evaluation, measured again.
+// A KelpCell is one figure of the evaluation in KELP's thesis, measured again with the product.
 type KelpCell struct {
 	Table    string  `json:"table"` // one of KelpTables
 	What     string  `json:"what"`
@@ -30,7 +30,8 @@ type KelpCell struct {
 	Thesis   float64 `json:"thesis"` // 0: the thesis has no such figure
 	// BetterAbove means that a figure above the model is better.
 	BetterAbove bool `json:"better_above,omitempty"`
-	// Free says why the figure is allowed to differ from the model. Empty: it must not differ.
+	// Free says why the figure may differ from the model. If it is empty, the figure must not
+	// differ.
 	Free string `json:"free,omitempty"`
 }
 
@@ -47,7 +48,8 @@ func (c KelpCell) Off() float64 {
 	return math.Abs(off)
 }
 
-// Reproduced reports whether the thesis' figure is within a share of the model.
+// Reproduced reports whether the thesis' figure differs from the model's by at most the given
+// share.
 func (c KelpCell) Reproduced(share float64) bool {
 	return c.Thesis == 0 || math.Abs(c.Thesis/c.Model-1) <= share
 }
@@ -127,7 +129,8 @@ func plainWorld(nodes, degree int, seed uint64) (*world, error) {
 	return nil, errors.New("grow a graph: some nodes lack neighbours after a minute")
 }
 
-// outs returns the outgoing neighbours of each node, as indices.
+// outs returns the outgoing neighbours of each node. Neighbours are given by their index in
+// w.nodes.
 func (w *world) outs() [][]int32 {
 	all := make([][]int32, len(w.nodes))
 	for i, n := range w.nodes {
@@ -139,7 +142,8 @@ func (w *world) outs() [][]int32 {
 	return all
 }
 
-// thesisWalk is a row of the thesis' table 6.1: how evenly walks end, for four lengths.
+// thesisWalk is a row of the thesis' table 6.1: how evenly the ends of random walks spread over the
+// nodes, for four lengths of walks.
 type thesisWalk struct {
 	nodes, degree, steps int // the first of the four lengths
 	percent              [4]float64

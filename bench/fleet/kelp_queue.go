@@ -17,7 +17,9 @@ const (
 	healStep     = time.Second
 )
 
-// ranks are the places of items that were taken, among all items by age: 1 for the oldest.
+// When an item is taken from the queue, its rank says how old it is among the items in the queue:
+// it is 1 for the oldest, and near 0 for the newest. The struct ranks sums up the ranks of the
+// items that were taken.
 type ranks struct {
 	ages         []int // of the items that nobody has taken
 	made, taken  int
@@ -127,7 +129,8 @@ func (w *world) queue(ctx context.Context, periods int) (all []KelpCell, err err
 	return all, nil
 }
 
-// figures returns the mean rank, and the parts of the items in the oldest fifth and tenth.
+// The method figures returns the mean rank, and the shares of the taken items that were among the
+// oldest fifth and the oldest tenth. All three are from 0 to 1.
 func (r *ranks) figures() [3]float64 {
 	n := float64(max(1, r.taken))
 	return [3]float64{r.sum / n, float64(r.fifth) / n, float64(r.tenth) / n}

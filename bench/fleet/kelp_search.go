@@ -15,8 +15,9 @@ const (
 	thesisSearchDegree = 7
 )
 
-// spread says how far a node's facts spread. They reach all nodes within the given number of levels
-// of edges, and then some random neighbours of each node of the last level.
+// spread says how far a node's facts spread. A node that has them is said to hold a hint. The hints
+// reach all nodes that are at most levels edges away, and then some random neighbours of each node
+// that is levels edges away.
 type spread struct{ levels, some int }
 
 // hints returns the number of nodes that hold a node's hint, if the hint reaches no node twice.
@@ -42,8 +43,9 @@ func (s spread) String() string {
 	return fmt.Sprintf("(%d,%d) %.1f %%", s.levels, s.some, 100*s.hints()/thesisSearchNodes)
 }
 
-// length returns the mean number of nodes that a search visits, if a share of all nodes has the
-// fact. The thesis' model, 1/P, assumes that all hints of each visited node are fresh.
+// The method length returns the mean number of nodes that a search visits, if the given share of
+// all nodes has the fact. The thesis' model, 1/P, assumes that all hints of each visited node are
+// fresh.
 func (s spread) length(share float64) (model, thesis float64) {
 	first := 1 - math.Pow(1-share, s.hints())
 	later := 1 - math.Pow(1-share, s.fresh())
@@ -98,8 +100,8 @@ func (s spread) spreadHints(r *rand.Rand, outs [][]int32) [][]int32 {
 	return held
 }
 
-// coverages compares the share of nodes that hold a hint with the model. In the model, a hint that
-// goes to a node again is lost.
+// coverages compares the share of nodes that hold a hint with the model. In the model, hints go to
+// random nodes. A hint that reaches the same node a second time does not count again.
 func coverages(r *rand.Rand, outs [][]int32) (all []KelpCell) {
 	for _, s := range thesisSpreads {
 		count := 0

@@ -22,8 +22,9 @@ const (
 	manners
 )
 
-// liar describes the lies of a node. The sizes of lies differ by several powers of ten, because
-// large lies contradict what others say, and small lies harm nobody.
+// liar describes the lies of a node. The sizes of lies differ by several powers of ten: large lies
+// contradict what other nodes report, and small lies harm nobody, so lies of every size must be
+// tried.
 type liar struct {
 	manner  manner
 	off     float64       // how far the counter is moved, in cycles
@@ -40,8 +41,9 @@ func newLiar(r *rand.Rand) *liar {
 		shorter: time.Duration(r.Int64N(int64(leastDelay))), seed: r.Uint64()}
 }
 
-// falsify returns a stamp as the liar reports it to a peer. The argument leaves says whether the
-// packet leaves the liar, and since is the time since the measurements began.
+// falsify returns a stamp as the liar reports it to a peer. The argument leaves is true if the liar
+// sends the packet, and false if it receives it. The argument since is the time since the
+// measurements began.
 func (l *liar) falsify(stamp uint64, peer int, leaves bool, since time.Duration,
 	random *rand.Rand) uint64 {
 	r := rand.New(rand.NewPCG(l.seed, uint64(peer)))
@@ -63,7 +65,8 @@ func (l *liar) falsify(stamp uint64, peer int, leaves bool, since time.Duration,
 	return stamp + uint64(int64(off)+shorter)
 }
 
-// report reads a node's counter for a stamp of a packet that it exchanges with a peer.
+// The method report returns the stamp that a node reports for a packet that it exchanges with a
+// peer.
 func (n *node) report(at time.Duration, peer *node, leaves bool) tscratio.Interval {
 	v := n.counter.Virtual(physical(at))
 	if n.lies != nil {

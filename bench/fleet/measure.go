@@ -28,7 +28,8 @@ type clock struct {
 	lies      *liar // nil: the node reports the truth
 }
 
-// start makes the node's counter, which wanders from now on until the end of the measurements.
+// The method start makes the node's counter, whose rate wanders from now on until the end of the
+// measurements.
 func (n *node) start(w *world) error {
 	card, err := wire.ParseName(n.name)
 	if err != nil {
@@ -52,10 +53,12 @@ func (n *node) start(w *world) error {
 	return nil
 }
 
-// pairs has the measurements of pairs. The key is the indices of the two nodes, the smaller first.
+// The type pairs has the measurements of each pair of nodes. The key consists of the indices of the
+// two nodes, the smaller first.
 type pairs map[[2]int]*tscratio.Pair
 
-// exchanges is the number of exchanges of a train, as in an open run.
+// The constant exchanges is the number of exchanges of a train. It is the same as in the product
+// while a run is open.
 const exchanges = 5
 
 // trainPackets and trainBytes are what a train costs. In addition to its exchanges, a train has an
@@ -74,9 +77,9 @@ func delay(r *rand.Rand) time.Duration {
 	return leastDelay + time.Duration(r.ExpFloat64()*10_000)
 }
 
-// train lets a node run a train with a peer, and adds the train to the argument all. A packet takes
-// leastDelay, and in addition a random time of 10 µs on average. A report of a liar may be refused.
-// This is not an error.
+// The method train lets a node run a train with a peer, and adds the train to the argument all. A
+// packet takes leastDelay, and in addition a random time of 10 µs on average. If one of the nodes
+// lies, its stamps may be refused. This is not an error.
 func (w *world) train(from, to *node, all pairs) error {
 	if w.apart(from, to) {
 		return nil

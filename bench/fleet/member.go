@@ -127,8 +127,8 @@ func (w *watched) counter(i int, at time.Duration) uint64 {
 	return uint64(origin+i<<20) + uint64(at.Seconds()*physical_hz*(1+drift))
 }
 
-// now returns the time of the fleet. If Slower is above 1, it passes more slowly than the time of
-// the machine.
+// The method now returns the simulated time of the fleet. It passes more slowly than real time if
+// ServerOptions.Slower is above 1.
 func (w *watched) now() time.Duration { return time.Since(w.began) / time.Duration(w.o.Slower) }
 
 // send sends a message. If the node is closing, or the server is away, the message is lost.
@@ -166,7 +166,7 @@ func (m *member) onBeat() {
 	m.beat.Reset(time.Until(m.due))
 }
 
-// reportOwn reports the trains since the last report.
+// reportOwn reports the trains that a real node would have run since the last report.
 func (m *member) reportOwn() {
 	for range m.heartbeat / time.Duration(m.w.o.Slower) / trainEvery {
 		peer := m.neighbours[m.turn%len(m.neighbours)]
@@ -176,7 +176,7 @@ func (m *member) reportOwn() {
 	}
 }
 
-// trains returns a report of trains that end now.
+// The method trains invents trains with a peer, and returns a report in which they have just ended.
 func (m *member) trains(r *rand.Rand, peer string, number uint64, trains, exchanges int,
 ) *control.Trains {
 	out := &control.Trains{Report: number, Peer: peer, PeerEpoch: "1", Epoch: "1"}

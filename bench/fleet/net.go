@@ -126,8 +126,8 @@ func (n *node) watch() {
 // apart reports whether two nodes cannot reach each other.
 func (w *world) apart(a, b *node) bool { return w.cut && a.index%2 != b.index%2 }
 
-// join adds a node, which joins the graph by a random living node. It has as many facts as a node
-// with one channel.
+// The method join adds a node, which joins the graph through a random living node. It has as many
+// facts as a real node with one channel.
 func (w *world) join() error {
 	i := len(w.nodes)
 	n := &node{w: w, index: i, wake: -1, born: w.now}
@@ -188,8 +188,8 @@ func (w *world) living() (all []*node) {
 	return all
 }
 
-// grow lets nodes join in groups, until the fleet is complete. A group is at most a quarter of the
-// present fleet, but at least one node.
+// The method grow lets nodes join in groups, until the fleet is complete. A group has at most a
+// quarter as many nodes as the present fleet, but at least one node.
 func (w *world) grow() error {
 	for len(w.nodes) < w.o.Nodes {
 		for range max(1, min(len(w.nodes)/4, w.o.Nodes-len(w.nodes))) {

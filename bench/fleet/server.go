@@ -63,8 +63,8 @@ type ServerResult struct {
 // MaxServed is the largest number of nodes that Watch can simulate.
 const MaxServed = 20_000
 
-// Watch starts a server in a process of its own, gives it simulated nodes over real connections
-// with keys, and says what that costs the server.
+// Watch starts a server in a process of its own, connects simulated nodes to it over real,
+// encrypted connections, and says what that costs the server.
 func Watch(ctx context.Context, o ServerOptions) (r ServerResult, err error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -248,7 +248,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return server.Run(ctx)
 }
 
-// watch lets nodes join, waits for their first sweep, and notes what the server uses.
+// The method watch lets nodes join, waits for their first sweep, and notes what the server uses.
 func (w *watched) watch(ctx context.Context, r *ServerResult) (peak int64, err error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -362,8 +362,8 @@ func (w *watched) evaluate(ctx context.Context) error {
 		Into: w.neighboursOf(0)[0]}, nil)
 }
 
-// askNothing asks a question that the server refuses without a search, and notes how long the
-// answer takes: the time that the crowded machine and the link need.
+// askNothing asks a question that the server refuses at once, and notes how long the answer takes:
+// the time that a busy machine and the connection need for any question.
 func (w *watched) askNothing(ctx context.Context, took *[]time.Duration) error {
 	name := w.nodeName(0)
 	began := time.Now()
@@ -485,8 +485,8 @@ func (w *watched) joinAll(ctx context.Context) error {
 	})
 }
 
-// neighboursOf returns the nodes that a node measures: those at fixed random distances from it. So
-// each node is measured by as many nodes as it measures.
+// neighboursOf returns the nodes that a node measures. They are at the same random distances from
+// every node. So each node is measured by as many nodes as it measures.
 func (w *watched) neighboursOf(i int) (names []string) {
 	r := rand.New(rand.NewPCG(w.o.Seed, 2))
 	var steps []int

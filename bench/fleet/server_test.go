@@ -25,8 +25,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A real server serves a simulated fleet with a graph: nodes join, are swept, and take part in a
-// run. The figures are those of the machine, so the test judges only that there are some.
+// A real server serves a simulated fleet with a graph: nodes join, all pairs are measured once, and
+// the nodes take part in a run. The figures depend on the machine, so the test only checks that
+// there are some.
 func TestWatchServer(t *testing.T) {
 	o := ServerOptions{Nodes: 40, Degree: 7, For: 2 * time.Second, Joins: 2, Seed: seed.Of(t),
 		Command: func() (*exec.Cmd, error) {
