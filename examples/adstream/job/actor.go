@@ -20,8 +20,8 @@ type operator interface {
 	// only the id and the fields, and only until the next call.
 	work(ctx context.Context, in *message) (out *message, key uint64, err error)
 
-	// advance is called when no later tuple has an event time before the watermark. It may emit
-	// tuples.
+	// advance is called with a watermark when no tuple with an earlier event time can arrive any
+	// more. It may emit tuples.
 	advance(watermark_us int64, emit func(out *message, key uint64) error) error
 }
 

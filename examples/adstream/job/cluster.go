@@ -94,9 +94,9 @@ func (c *Cluster) connect(n *Node, name string) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// table opens a bucket of the key-value store, which it may have to make first. Entries stay for a
-// given time; 0 means forever. The method tries again until ctx ends, because a starting cluster
-// needs some seconds to agree on a leader.
+// table opens a bucket of the key-value store. If the argument make is true, it creates the bucket
+// if necessary. Entries stay in the bucket for the time keep; 0 means forever. The method tries
+// again until ctx ends, because a starting cluster needs some seconds to agree on a leader.
 func (c *Cluster) table(
 	ctx context.Context, conn *nats.Conn, bucket string, make bool, keep time.Duration,
 ) (jetstream.KeyValue, error) {

@@ -18,8 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// testPlacement has three nodes, and operators with one and with more instances. On each span, some
-// tuples go from one node to another.
+// testPlacement has three nodes. Some of its operators have one instance, and some have several.
+// Between any two consecutive operators, some tuples go from one node to another.
 const testPlacement = `
 version: 1
 nodes:

@@ -115,8 +115,8 @@ func (s *sender) send(ctx context.Context, m *message, key uint64) error {
 	return s.publish(l, m)
 }
 
-// publish sends a message over a lane. It does not change the message, because an actor may still
-// be working on it.
+// publish sends a message to one receiver. It does not change the message, because an actor may
+// still be working on it.
 func (s *sender) publish(l *lane, m *message) error {
 	s.buffer = m.append(s.buffer[:0])
 	if err := s.conn.Publish(l.subject, s.buffer); err != nil { // copies the buffer

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// Instrumentation is what the job's channels do.
+// Instrumentation says what the job's channels do with each event.
 type Instrumentation string
 
 const (

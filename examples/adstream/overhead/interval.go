@@ -31,7 +31,8 @@ func intervalOf(values []float64) interval {
 	return i
 }
 
-// mapped applies an increasing function to the estimate and to both ends.
+// The method mapped applies an increasing function to the estimate and to both ends of the
+// interval.
 func (i interval) mapped(f func(float64) float64) interval {
 	return interval{f(i.Estimate), f(i.Lo), f(i.Hi)}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// returnPoints are the channels of return trips, in the order in which a tuple passes them. The two
-// nodes take turns.
+// returnPoints are the channels of return trips, in the order in which a tuple passes them. The
+// tuple goes from one node to the other and back.
 var returnPoints = []string{"source#0/ret-sent", "worker#0/ret-arrived",
 	"source#0/ret-acknowledged", "worker#0/ret-echoed"}
 
@@ -147,7 +147,7 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		"third nodes":   {[]string{run, "--third-nodes", "all"}, 2, "agreed, any, none"},
 		"nobody":        {nil, 2, "RUN is missing"},
 
-		// A script passes such values if it did not set its variables.
+		// A script passes such empty values if it did not set its variables.
 		"empty node":      {[]string{run, "--node", ""}, 2, `--node "": it is empty`},
 		"empty nodes":     {[]string{run, "--node", "A,"}, 2, `--node "A,": it is empty`},
 		"empty channel":   {[]string{run, "--channel", ""}, 2, `--channel "": it is empty`},

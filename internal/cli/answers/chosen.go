@@ -46,7 +46,7 @@ func checkChosen(dir *runs.Directory, chosen *analysis.Filter) error {
 	return nil
 }
 
-// chooseNone reports whether there are patterns and none of them chooses a name.
+// chooseNone reports whether there are patterns, but none of them matches any of the names.
 func chooseNone(patterns, names []string, chooses func(pattern, name string) bool) bool {
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return chooses(p, name) })
@@ -116,7 +116,7 @@ func flagsOf(f *analysis.Filter) string {
 
 func utcText(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
-// extent says, for each flag that was given, what the run has to choose from.
+// The function extent lists, for each flag that was given, what the user can choose in this run.
 func extent(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) string {
 	var has []string
 	if len(chosen.Nodes) > 0 {

@@ -38,7 +38,7 @@ func TestTheSameNumbersEverywhere(t *testing.T) {
 	}
 }
 
-// words is a text whose lines were not broken.
+// The function words replaces the line breaks of a text by spaces.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func sameEverywhere(t *testing.T, run, reference string, frequencies map[string][2]string) {
@@ -185,7 +185,8 @@ func stretchOf(t *testing.T, page *report.Data, points string) int {
 	return i
 }
 
-// percentileOf returns the percentile of the low ends and the percentile of the high ends.
+// percentileOf returns an interval: the percentile of the low ends of all durations with this name,
+// and the percentile of their high ends.
 func percentileOf(rows []shownDuration, name string, percent float64) analysis.Interval {
 	var los, his []int64
 	for _, r := range rows {

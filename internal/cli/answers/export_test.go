@@ -32,7 +32,8 @@ func spansIn(t *testing.T, request string, traces map[string]bool) (n int) {
 	return n
 }
 
-// An export goes to a file. The file stays if a later export fails.
+// An export is written to a file. If a later export to the same file fails, the file stays as it
+// was.
 func TestExportToFile(t *testing.T) {
 	run := aRun(t, "filed")
 	file := filepath.Join(t.TempDir(), "run.otlp")

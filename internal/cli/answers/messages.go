@@ -19,7 +19,8 @@ type withMessages struct {
 	Messages *messages.Answer `json:"captured_messages,omitempty"`
 }
 
-// messagesOf returns what was captured in a run, in cycles of the answer's reference, or nil.
+// messagesOf returns what was captured of messages in a run, with times in cycles of the node that
+// is the answer's reference. If nothing was captured, it returns nil.
 func messagesOf(path string, a *analysis.Answer, o *analysis.Options) (*messages.Answer, error) {
 	dir, err := command.OpenRun(path)
 	if err != nil {
@@ -151,7 +152,8 @@ func printOutside(w io.Writer, all []messages.Outside, verbose bool) {
 	}
 }
 
-// namesText is what follows the name of a program that others know by host names.
+// namesText returns the text that follows a program's name: the host names under which other
+// programs know it.
 func namesText(names []string) string {
 	if len(names) == 0 {
 		return ""

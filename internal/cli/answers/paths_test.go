@@ -57,7 +57,7 @@ func TestExportPaths(t *testing.T) {
 	}
 }
 
-// If there is only one of something, the text uses the singular.
+// If a number in the text is 1, the text uses the singular.
 func TestOnePath(t *testing.T) {
 	var text strings.Builder
 	a := &paths.Answer{Chosen: 1, Requests: 2, Links: 1,

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// halves returns the middle of an interval and its bound.
+// The function halves returns the middle of an interval, and half of its width, which is the bound.
 func halves(i analysis.Interval) (middle int64, bound uint64) {
 	width := uint64(i.Hi_cycles) - uint64(i.Lo_cycles)
 	return i.Lo_cycles + int64(width/2), width/2 + width&1
@@ -87,8 +87,8 @@ func assumed(a *analysis.Answer) string {
 	return text + "the data contradict it for " + command.Plural(suspect, "pair")
 }
 
-// vouched says which bounds rest on what only an operator says: on a clock that nodes share, or on
-// stamps of a network interface.
+// The function vouched says which bounds rest on claims of an operator that the data do not prove:
+// on a clock that nodes share, or on stamps of a network interface.
 func vouched(a *analysis.Answer) (texts []string) {
 	for _, n := range a.Nodes {
 		if what := n.Facts["shared_clock"]; what != "" {
