@@ -37,8 +37,7 @@ type Matrix struct {
 	reasons  map[[2]string]string
 }
 
-// A moment is a reading of a node's counter, and the approximate time at which the counter showed
-// it.
+// A moment is a reading of a node's counter, and the approximate time of the reading.
 type moment struct {
 	reading uint64
 	at      time.Time
@@ -218,8 +217,8 @@ func (s *fleetCopy) addNeverMeasured(c *core) {
 			}
 		}
 		if len(lonely) > 0 {
-			s.matrix.Unhealthy = append(s.matrix.Unhealthy, fmt.Sprintf("%d nodes measure nobody, "+
-				"because they have no neighbours in the graph: %s", len(lonely),
+			s.matrix.Unhealthy = append(s.matrix.Unhealthy, fmt.Sprintf("nodes without neighbours in "+
+				"the graph, which measure nobody: %d: %s", len(lonely),
 				strings.Join(lonely[:min(len(lonely), 10)], ", ")))
 		}
 		for _, p := range c.edges() {
