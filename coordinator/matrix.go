@@ -217,8 +217,8 @@ func (s *fleetCopy) addNeverMeasured(c *core) {
 			}
 		}
 		if len(lonely) > 0 {
-			s.matrix.Unhealthy = append(s.matrix.Unhealthy, fmt.Sprintf("nodes without neighbours in "+
-				"the graph, which measure nobody: %d: %s", len(lonely),
+			s.matrix.Unhealthy = append(s.matrix.Unhealthy, fmt.Sprintf("nodes without neighbours "+
+				"in the graph, which measure nobody: %d: %s", len(lonely),
 				strings.Join(lonely[:min(len(lonely), 10)], ", ")))
 		}
 		for _, p := range c.edges() {
