@@ -11,7 +11,7 @@ import (
 // A node that is suspended in the middle of a run is taken as two nodes. Each of the two uses only
 // its own relations. For what was logged between the two epochs, no durations are given.
 func TestSuspendedNode(t *testing.T) {
-	// The tuples from number slept to awake-1 are in a segment that belongs to neither epoch.
+	// The tuples with the ids 100 to 119 are in a segment that belongs to neither epoch.
 	const tuples, slept, awake = 300, 100, 120
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)

@@ -158,13 +158,14 @@ func (c *core) stepKeys() {
 	}
 }
 
-// nextKeys calls the function earlier once for each time at which stepKeys has something to do.
-func (c *core) nextKeys(earlier func(time.Time)) {
-	earlier(c.renewed.Add(secretLife))
-	earlier(c.rekeyAt)
+// nextKeys passes each moment at which stepKeys has something to do to its argument, in one call
+// for each.
+func (c *core) nextKeys(note func(time.Time)) {
+	note(c.renewed.Add(secretLife))
+	note(c.rekeyAt)
 	for _, n := range c.nodes {
 		if n.alive() {
-			earlier(n.keys.renewAt)
+			note(n.keys.renewAt)
 		}
 	}
 }

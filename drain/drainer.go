@@ -265,7 +265,7 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	}
 	logs, err := list()
 	if err == nil && dir != "" {
-		logs, err = logs.and(dir)
+		logs, err = logs.plus(dir)
 	}
 	var s *source
 	if err != nil {

@@ -61,8 +61,8 @@ func (d *Drainer) listLogs() (begun, error) {
 	return b, nil
 }
 
-// The method and adds a directory to the lists, unless they have it already.
-func (b begun) and(dir string) (begun, error) {
+// plus returns the lists with a directory added, unless they have it already.
+func (b begun) plus(dir string) (begun, error) {
 	if slices.Contains(b.dirs, dir) {
 		return b, nil
 	}

@@ -120,8 +120,8 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// The closer the shard is to a quarter full, the shorter this wait is. So wait a little longer
-	// if the shard will not be full soon.
+	// This wait becomes ever shorter as the shard comes near a quarter full. So wait at least for
+	// the time early, or for an eighth of the time until the shard is full, if that is shorter.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }

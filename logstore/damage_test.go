@@ -60,7 +60,8 @@ func (h *harm) elsewhere() string {
 	return segments[h.rng.IntN(len(segments))].Path
 }
 
-// numbered returns the name that a file of the damaged log has with another number.
+// numbered returns the name of the damaged log's segment with the given number, whether or not that
+// file exists.
 func (h *harm) numbered(number int) string {
 	s, _ := ParseSegment(h.files[0])
 	return filepath.Join(h.dir, SegmentName(s.Channel, s.Incarnation, number))

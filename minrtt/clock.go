@@ -271,7 +271,7 @@ const (
 	clockStatuses = 3
 )
 
-// StepNotice counts how often CLOCK_REALTIME was set. The kernel reports every time, even if the
+// StepNotice counts how often CLOCK_REALTIME was set. The kernel reports each setting, even if the
 // clock was set forward and back between two calls of Steps. Any goroutine may use a StepNotice.
 type StepNotice struct {
 	mu    sync.Mutex

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// put encodes a number as chrony's source does. It is the inverse of float.
+// put encodes a number as chrony's source does. It is the inverse of the function float.
 func put(v float64) uint32 {
 	if v == 0 {
 		return 0

@@ -353,7 +353,8 @@ func TestWandersOfTwoNodesAdd(t *testing.T) {
 			c.Origin = 1<<40 + r.Uint64N(1<<25)
 			c.Wander = randomWander(r, 1+r.IntN(60))
 			c.Wander.SegmentLog2 = 20 + r.IntN(4)
-			// Allow for longer windows, because PairWander_2e40 extends windows from knot to knot.
+			// PairWander_2e40 widens each window until it begins and ends at a knot. So allow for
+			// longer windows.
 			c.Wander.Window_cycles = window + 2<<24
 			c.Wander.Period_cycles = 1<<26 + r.Uint64N(1<<30)
 			c.Wander.Limit_2e40 = 1 + r.Int64N(PPM(20))

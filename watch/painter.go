@@ -58,8 +58,8 @@ func (p *painter) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// findDepths fills p.depths: for each moment, a depth of ids (channel.SampleDepth: the deeper an
-// id, the rarer). Since that moment, all nodes have sampled all ids of at least this depth.
+// findDepths fills p.depths. An entry has a moment and a depth: since that moment, all nodes have
+// sampled every id of at least this depth. Deeper ids are rarer (see channel.SampleDepth).
 func (p *painter) findDepths() {
 	for _, n := range p.senders {
 		n.thins = n.thinsOut()
@@ -161,7 +161,7 @@ func (p *painter) counts() {
 	slices.SortFunc(p.Points, func(x, y Point) int { return strings.Compare(x.Name, y.Name) })
 }
 
-// missing notes why tuples may pass a channel's point unseen.
+// missing records in p.some why tuples may pass a channel's point unseen, if they may.
 func (p *painter) missing(n *node, c counted) {
 	why := ""
 	switch {

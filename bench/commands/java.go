@@ -183,8 +183,8 @@ type javaLine struct {
 	AllocatedPerLog *float64 `json:"allocated_bytes_per_call,omitempty"`
 	C_ns            float64  `json:"c_ns_per_op"`
 
-	// These are only in the rows of the agent's start and size. The fields above with times and
-	// ratios are 0 there.
+	// Only two kinds of row have these fields: how much longer a JVM takes with the Java agent, and
+	// the size of the agent's jar. In these rows, the times and ratios above are 0.
 	Added_ms float64 `json:"added_ms,omitempty"`
 	Low_ms   float64 `json:"added_ms_low,omitempty"`
 	High_ms  float64 `json:"added_ms_high,omitempty"`

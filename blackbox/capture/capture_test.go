@@ -218,9 +218,9 @@ func captureIsTheTruth(t *testing.T, o Options) {
 			bases[s] = base
 		}
 		// While a thread takes the entry of another thread, which lasts a few ns, the program in
-		// the kernel may mistake a later part of a call for its beginning. Then the program says
-		// that the message's position is not sure.
-		if o.slots > 0 && m.Early && !m.Sure {
+		// the kernel may not see the beginning of a call, or mistake a later part of the call for
+		// its beginning. Then the program says that the message's position is not sure.
+		if o.slots > 0 && !m.Sure && (m.Early || before > 0) {
 			unsure++
 			return
 		}

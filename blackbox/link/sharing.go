@@ -35,7 +35,8 @@ type sharing struct {
 	had   [][]tenure
 	since []int32
 
-	// These are scripts, and parts of scripts, that are being tried.
+	// The exchange that is being tried: a and b would be the new scripts of two requests. mine and
+	// theirs are the parts of their scripts that they would exchange.
 	a, b, mine, theirs []int32
 
 	once  bool // exchanges that are in tried are not tried again

@@ -178,7 +178,7 @@ func TestMatchIsTheTruth(t *testing.T) {
 	}
 }
 
-// What cannot be known is not matched, and counted with the reason.
+// A message whose partner cannot be known stays without a match. It is counted under the reason.
 func TestLeft(t *testing.T) {
 	random := seed.Random(t)
 	for what, c := range map[string]struct {

@@ -85,7 +85,7 @@ func balanced(s *messages.Socket, theirs []turn) bool {
 	return true
 }
 
-// fromClient makes calls from a connection of which the client's end was captured.
+// fromClient adds the calls that a connection carried whose client end was captured.
 func (o *observer) fromClient(s *messages.Socket) {
 	if len(s.Sends) == 0 {
 		return
@@ -178,8 +178,9 @@ func first(c *messages.Call) uint64 { return c.Position }
 
 func last(c *messages.Call) uint64 { return c.Position + uint64(c.Bytes) - 1 }
 
-// containing returns the call that exchanged a given byte of a call at the other end. It returns
-// nil if this call is not known.
+// containing finds, among all the calls of one end of a connection, the one that contains the byte
+// at position byteOf(other), where other is a call of the other end. It returns nil if there is
+// none, or if the position of either call is not exact.
 func containing(all []messages.Call, other *messages.Call,
 	byteOf func(*messages.Call) uint64) *messages.Call {
 	wanted := byteOf(other)

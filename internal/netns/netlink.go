@@ -73,8 +73,8 @@ func setUp(index int) error {
 func addAddress(index int, p netip.Prefix) error { return addAddressTo(index, p, p.Addr()) }
 
 // addAddressTo gives a link the address of the prefix p. The link then leads only to the host with
-// the address to. But if to is p's own address, the link leads to all addresses of the prefix.
-func addAddressTo(index int, p netip.Prefix, to netip.Addr) error {
+// the address peer. But if peer is p's own address, the link leads to all addresses of the prefix.
+func addAddressTo(index int, p netip.Prefix, peer netip.Addr) error {
 	family := byte(unix.AF_INET)
 	if p.Addr().Is6() {
 		family = unix.AF_INET6
@@ -84,7 +84,7 @@ func addAddressTo(index int, p netip.Prefix, to netip.Addr) error {
 	request := []byte{family, byte(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
 	request = native.AppendUint32(request, uint32(index))
 	request = attribute(request, unix.IFA_LOCAL, p.Addr().AsSlice())
-	request = attribute(request, unix.IFA_ADDRESS, to.AsSlice())
+	request = attribute(request, unix.IFA_ADDRESS, peer.AsSlice())
 	return ask(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
 }
 

@@ -22,8 +22,8 @@ type Stage struct {
 	files    []string
 	said     map[*exec.Cmd]string // the file of each program
 
-	// others return programs in other languages. If only is set, just these programs take turns. If
-	// not, programs of the role "program" take turns with them.
+	// Each function in others returns a program in another language. These programs take turns.
+	// Programs of the role "program" take turns, too, unless the field only is true.
 	others []func(file string) *exec.Cmd
 	only   bool
 }

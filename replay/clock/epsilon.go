@@ -50,8 +50,8 @@ func (e *Epsilons) Largest() (largest int64) {
 	return largest
 }
 
-// Floor returns what time alone proves about a process. When some process had come to the epoch
-// reached, every event of the given process with an epoch up to Floor had happened.
+// Floor returns an epoch. When any process is in the epoch "reached", all events that the given
+// process has up to the returned epoch have happened. Time alone proves this, without messages.
 func (e *Epsilons) Floor(process int, reached int64) int64 {
 	return e.at(reached).floor(uint32(process), reached)
 }
