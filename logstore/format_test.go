@@ -75,7 +75,7 @@ func TestFormatDocumentAgrees(t *testing.T) {
 			},
 		},
 		{
-			"numbers", 1,
+			"form", 1,
 			map[int]string{
 				numbersConstant: "constant", numbersSplit: "split", numbersWhole: "whole",
 			},
