@@ -284,13 +284,13 @@ func TestLanguagesWaitASecondInAll(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, language)
 			begin := time.Now()
-			for i := range 3 {
+			for i := range 6 {
 				s.do("open one a#%d/x id 0 0 0 0 block - 256", i)
 				s.do("log 0 100")
 			}
-			// If each channel waited separately, two channels would wait for two seconds, and three
-			// channels for three seconds.
-			if waited := time.Since(begin); waited < time.Second || waited > 1900*time.Millisecond {
+			// If each channel waited separately, six channels would wait for six seconds. A busy
+			// machine, on which a JVM starts slowly, may add much to the one second.
+			if waited := time.Since(begin); waited < time.Second || waited > 5*time.Second {
 				t.Errorf("waited %s in all, want a second", waited)
 			}
 		})
