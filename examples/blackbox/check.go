@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// A message is one line of the services' truth.
+// A message is one line of what a service wrote down: a message that it sent or received.
 type message struct {
 	service       string
 	n             int
@@ -29,7 +29,8 @@ type message struct {
 
 }
 
-// readTruth reads what all services have written down, and computes the offsets.
+// readTruth reads what all services have written down, and computes the place of each message in
+// the stream of bytes of its socket.
 func readTruth(dir string) (all []*message, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.tsv"))
 	if err != nil {
@@ -90,13 +91,14 @@ type side struct {
 
 func (m *message) side() side { return side{m.socket, m.sent} }
 
-// stamped identifies a captured message by its first stamp.
+// stamped identifies a captured message by its socket, its direction, and the counter when its call
+// began.
 type stamped struct {
 	side
 	began_cycles uint64
 }
 
-// socketOf returns the name that the services give to a captured socket.
+// socketOf returns the name of a captured socket, in the form in which services write it down.
 func socketOf(c *blackbox.Connection) string {
 	switch {
 	case c.Family == blackbox.UNIX:
@@ -116,7 +118,7 @@ func turned(socket string) string {
 	return words[0] + " " + words[2] + " " + words[1]
 }
 
-// counted says how much of the truth was captured, by protocol.
+// counted says how many of the messages of one protocol that services wrote down were captured.
 type counted struct {
 	True, Captured int // messages of the services, and how many of them are in the log
 	Nobody         int // messages in the log that no service sent or received
@@ -183,11 +185,12 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 	return counts, faults
 }
 
-// reading_ns is the largest error with which a reading of the counter is converted to ns.
+// reading_ns is the largest error, in ns, of a counter reading that was converted to
+// CLOCK_MONOTONIC.
 const reading_ns = 2000
 
-// hold compares the stamps of a captured message with the times in its line, and says how they
-// contradict each other.
+// hold compares the stamps of a captured message with the times that the service wrote down for the
+// same message. If they contradict each other, it says how.
 func (c *counted) hold(m *message, got blackbox.Message, ns func(uint64) int64) string {
 	lo, hi := ns(got.Began_cycles), ns(got.Ended_cycles)
 	if got.Early {

@@ -12,8 +12,8 @@ import (
 )
 
 // gateway answers HTTP requests. Each handler sends its request over a channel to a pool of
-// goroutines. A goroutine of the pool asks pool and tasks, in an order that depends on the
-// request's number. It then tells tasks over UDP that it has asked, and sends the result back over
+// goroutines. Such a goroutine asks the services "pool" and "tasks", in an order that depends on
+// the request's number. Then it sends "tasks" a notice over UDP, and returns the result over
 // another channel.
 type gateway struct {
 	witness *witness
@@ -144,7 +144,8 @@ func (s *shared) ask(id string, cause int) int {
 	return <-answered
 }
 
-// hear passes each answer to the goroutine that waits for it.
+// hear reads all answers of the connection, and passes each to the goroutine whose request it
+// answers.
 func (s *shared) hear() {
 	var held []byte
 	for b := make([]byte, 4096); ; {

@@ -59,12 +59,12 @@ func receivers(all []*message) map[*message]*message {
 	return to
 }
 
-// matched says, by protocol, how many messages between services were matched.
+// matched says how many messages of one protocol, sent between services, were matched.
 type matched struct {
 	True, Right, Wrong int
 }
 
-// transfers says how the transfers of all matched messages compare with the truth.
+// transfers says how the computed transfer times of all matched messages compare with the truth.
 type transfers struct {
 	Known, Between int // Between: transfers between nodes
 	Outside        int // transfers that do not contain the truth: must be 0
@@ -72,8 +72,8 @@ type transfers struct {
 	faults         []string
 }
 
-// holdMatched compares the run's matches with the truth, given the true message of each captured
-// message.
+// holdMatched compares the matches that were found in the run with the truth. The map is tells, for
+// each captured message, which message of the truth it is.
 func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stamped]*message,
 	known *truth.Counters) (err error) {
 	t.matched = map[string]*matched{}
@@ -114,8 +114,8 @@ func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stampe
 	return err
 }
 
-// hold compares a transfer with the truth: the time between the same two readings of the counters,
-// in true cycles of the reference.
+// hold compares the computed time of a transfer with the truth. The truth is the time between the
+// same two counter readings, in cycles of the reference node's true counter.
 func (t *transfers) hold(m messages.Match, d tscratio.Duration, reference string,
 	known *truth.Counters) {
 	t.Known++

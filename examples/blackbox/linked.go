@@ -19,8 +19,8 @@ import (
 // those with at least link.Sure.
 type linked struct{ True, Right, Said, SaidWrong, Sure, SureWrong int }
 
-// holdLinked compares the causes that are found in the run with the links that were written down.
-// If a message has several true causes, each of them is right.
+// holdLinked compares the causes that were found in the run with the causes that services wrote
+// down. If a message has several true causes, it is right to find any one of them.
 func (t *testbed) holdLinked(run *runs.Directory, path string) error {
 	type event struct {
 		node           string

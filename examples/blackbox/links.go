@@ -41,7 +41,7 @@ func (s *split) writeLinks(path string, all []*message) (count map[string]int, e
 	return count, w.Flush()
 }
 
-// ownLinks returns the links that the services wrote down.
+// ownLinks returns the links of the services that write their messages down.
 func (s *split) ownLinks(all []*message) (links []trueLink) {
 	type line struct {
 		service string
@@ -71,7 +71,9 @@ func (s *split) otherLinks(all []*message) (links []trueLink) {
 		sockets[m.socket] = true
 		sends[m.socket] = sends[m.socket] || m.sent
 	}
-	// A UNIX socket on which tasks sends leads to PostgreSQL, and every other one to epoll.
+	// other reports whether the program at the other end of a message's socket writes nothing down.
+	// Among UNIX sockets, only those on which tasks sends lead to such a program, PostgreSQL. All
+	// others lead to epoll.
 	other := func(m *message) bool {
 		if strings.HasPrefix(m.socket, "unix ") {
 			return m.service == "tasks" && sends[m.socket]
@@ -110,14 +112,15 @@ func (s *split) otherLinks(all []*message) (links []trueLink) {
 	return links
 }
 
-// other returns the message at the other end of a socket that contains the last byte of a message.
+// other returns the message, at the other end of m's socket, that contains the last byte of m.
 func (s *split) other(m *message) (found blackbox.Message, ok bool) {
 	own, ok := s.captured[m]
 	if !ok {
 		return found, false
 	}
 	if socket := s.sockets[own.Connection]; socket.Family == blackbox.UNIX {
-		// Requests and answers take turns. Each is one message at both ends.
+		// On these sockets, requests and answers alternate, and each is one message at both ends.
+		// So the messages of both ends have the same order.
 		var theirs []blackbox.Message
 		for _, c := range s.sockets { // one of the two ends may not know the other's cookie
 			if c.Family == blackbox.UNIX && (c.Cookie == socket.Peer || c.Peer == socket.Cookie) {

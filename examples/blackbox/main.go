@@ -78,7 +78,8 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(err, t.print(os.Stdout))
 }
 
-// runCounter replaces Redis where Redis is not installed. It answers each line.
+// runCounter takes the place of Redis on machines without Redis. It answers each line that it
+// receives.
 func runCounter(at string) error {
 	l, err := net.Listen("tcp", at)
 	if err != nil {

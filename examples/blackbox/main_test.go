@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// The messages of services in Go, Java, Python and C are captured and matched as the services wrote
-// them down, and every transfer contains the truth.
+// The services are in Go, Java, Python and C. Their messages are captured and matched as the
+// services wrote them down, and the interval of each transfer time contains the true time.
 func TestPrivilegedTestbed(t *testing.T) {
 	privileged.Need(t)
 	bed := runTestbed(t, "")
@@ -35,8 +35,9 @@ func TestPrivilegedTestbed(t *testing.T) {
 		lost += int(n)
 	}
 	checkTestbed(t, bed, lost, 1000)
-	// A UNIX stream has no numbers of bytes. On a crowded machine, few calls of a short stream may
-	// be captured. They may leave open how much waited in it when the capture began.
+	// In a UNIX stream, bytes have no numbers. Matching must find out how many bytes waited in the
+	// stream when the capture began. If few calls of a stream were captured, as on a crowded
+	// machine, that may stay open.
 	open := int(bed.answer.Left[messages.Shared])
 	for protocol, most := range map[string]int{"udp": 0, "unix": open} {
 		m := bed.matched[protocol]
@@ -52,8 +53,9 @@ func TestPrivilegedTestbed(t *testing.T) {
 	}
 }
 
-// The library in the services sees the same messages as a capture by the kernel: those of all
-// services that are not in Go, and also those of nginx, which forgets its environment.
+// The preloaded library sees the same messages of a service as the capture in the kernel does. This
+// holds for all services that are not in Go. It also holds for nginx, although nginx removes
+// LD_PRELOAD from its environment.
 func TestPrivilegedTestbedWithLibrary(t *testing.T) {
 	privileged.Need(t)
 	if os.Getenv("CLOUDPROFILER_PROOF") != "full" {
@@ -95,7 +97,7 @@ func checkTestbed(t *testing.T, bed *testbed, lost, least int) {
 	}
 }
 
-// runTestbed runs the testbed, with the library if one is given.
+// runTestbed runs the testbed. If library names a file, the services load it with LD_PRELOAD.
 func runTestbed(t *testing.T, library string) *testbed {
 	t.Helper()
 	dir := t.TempDir()

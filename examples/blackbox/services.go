@@ -17,7 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/demo"
 )
 
-// services are the processes of the testbed. Ports are fixed, because each node has a namespace.
+// services are the processes of the testbed. Their ports are fixed numbers, because each node has a
+// network namespace of its own, in which all ports are free.
 type services struct {
 	self    string // this program, which contains the services in Go
 	Java    string // the command that runs Java
@@ -40,7 +41,8 @@ func (s *services) start(ctx context.Context, nodes []demo.EngineNode) (string, 
 	defer cancel()
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	var err error
-	// UNIX sockets have short paths, and PostgreSQL must be able to use the directory.
+	// The path of a UNIX socket must be short, and the user of PostgreSQL must be able to use the
+	// directory.
 	if s.temporary, err = os.MkdirTemp("", "blackbox"); err != nil {
 		return "", err
 	}
@@ -208,8 +210,8 @@ func (s *services) listens(ctx context.Context, n demo.EngineNode, network, at s
 	}
 }
 
-// stop asks all services to end, the last one first, and waits for them. They then write the rest
-// of their truth.
+// stop asks all services to end, the last one first, and waits for them. As they end, they write
+// down the rest of their messages.
 func (s *services) stop() {
 	for i := len(s.running) - 1; i >= 0; i-- {
 		cmd := s.running[i]

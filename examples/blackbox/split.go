@@ -31,7 +31,8 @@ type split struct {
 	counters map[uint32]*vnode.Counter   // of the nodes, by namespace
 }
 
-// do splits the log in the first directory.
+// do splits the one log, which is in the first directory, and writes the log of each node into that
+// node's directory.
 func (s *split) do(dirs []string) error {
 	segments, err := logstore.Segments(dirs[0])
 	if err != nil {
@@ -86,8 +87,8 @@ func (s *split) keep(dirs []string) error {
 	return nil
 }
 
-// read reads a log. Each log counts its connections from 1, so the method read gives them other
-// numbers.
+// read reads a log. Each log numbers its connections from 1, so read renumbers them: afterwards,
+// each number stands for one connection in all logs.
 func (s *split) read(r *logstore.Reader) (all []timed, err error) {
 	s.logs++
 	number := func(n uint32) uint32 { return s.logs<<20 | n }
@@ -162,7 +163,8 @@ func (s *split) segment(path string, dirs []string) (err error) {
 	return nil
 }
 
-// readCounters reads the counters of the nodes from the run.
+// readCounters reads from the run how the counter of each virtual node follows from the machine's
+// counter.
 func (s *split) readCounters(run *runs.Directory) error {
 	s.counters = map[uint32]*vnode.Counter{}
 	for i, name := range s.nodes {
@@ -181,8 +183,8 @@ func (s *split) readCounters(run *runs.Directory) error {
 	return nil
 }
 
-// virtual returns the true message of each captured message, by the stamp that the capture has in
-// the run. In the run, each node has its own counter.
+// virtual returns the same map as s.known, which says for each captured message what the truth is,
+// but with other keys: the stamps are converted to the virtual counter of the node, as in the run.
 func (s *split) virtual() map[stamped]*message {
 	known := map[stamped]*message{}
 	for k, m := range s.known {
@@ -197,7 +199,8 @@ func (s *split) virtual() map[stamped]*message {
 	return known
 }
 
-// timed is a value and the stamp of its record.
+// timed is what a record of the log describes (a message, connection, thread or loss), and the
+// record's stamp.
 type timed struct {
 	value     any
 	at_cycles uint64
@@ -240,7 +243,7 @@ func (s *split) write(path string, h logstore.Header, all []timed, node int) (er
 	return w.Seal()
 }
 
-// events returns the records of a value, if the value belongs to the node.
+// events returns the records that describe v, if v belongs to the node. Otherwise it returns none.
 func (s *split) events(v timed, node int) ([]blackbox.Event, error) {
 	switch of := v.value.(type) {
 	case blackbox.Message:

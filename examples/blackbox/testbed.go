@@ -193,13 +193,14 @@ func (t *testbed) print(w io.Writer) error {
 	return nil
 }
 
-// A clock relates the machine's counter to CLOCK_MONOTONIC.
+// A clock converts readings of the machine's counter to times of CLOCK_MONOTONIC, which services
+// write down.
 type clock struct {
 	ticks []uint64
 	at_ns []int64
 }
 
-// look reads the counter and CLOCK_MONOTONIC until ctx ends.
+// look notes readings of the counter and of CLOCK_MONOTONIC, taken together, until ctx ends.
 func (c *clock) look(ctx context.Context) {
 	for {
 		narrowest := ^uint64(0)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// now returns CLOCK_MONOTONIC in ns, which all services have.
+// now returns CLOCK_MONOTONIC in ns, the clock with which all services stamp their messages.
 func now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -65,7 +65,8 @@ type conn struct {
 	name    string
 	heard   atomic.Int64 // number of the last message that was received
 
-	// The sender sets these before it sends: the request, and the message's cause.
+	// The service sets these before it sends a message: the request to which the message belongs,
+	// and the messages that caused it.
 	request string
 	causes  []int
 
@@ -104,7 +105,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// A listener watches the connections that it accepts.
+// A listener writes down the messages of all connections that it accepts.
 type listener struct {
 	net.Listener
 	witness *witness

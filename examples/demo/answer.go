@@ -33,7 +33,7 @@ func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
 	return d.keep(run)
 }
 
-// keep writes the page, and copies the run to where it is to be kept.
+// keep writes the report's page, and copies the run, if the user wants to keep the run.
 func (d *demonstration) keep(run *runs.Directory) error {
 	if d.o.Keep == "" {
 		return nil
@@ -52,7 +52,7 @@ func (d *demonstration) keep(run *runs.Directory) error {
 	return nil
 }
 
-// countLost adds to Lost the events that are in no log.
+// countLost adds the number of events that are in no log to the field Lost.
 func (d *demonstration) countLost() {
 	for _, c := range d.Answer.Channels {
 		d.Lost += int(c.Dropped + c.Unaccounted)

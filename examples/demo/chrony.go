@@ -63,7 +63,8 @@ func (c *chronyDaemon) stop() {
 // chronyPatience is how long a node waits for its daemon to follow the hub's.
 const chronyPatience = 10 * time.Second
 
-// followed waits until the daemon in this namespace makes a claim about the time.
+// followed waits until the chronyd in this namespace follows the hub's, and so claims a bound on
+// its error.
 func followed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, chronyPatience)
 	defer cancel()

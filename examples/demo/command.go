@@ -119,7 +119,7 @@ func NewProcess() *cobra.Command {
 // maxDemoTuples is the largest number of tuples that can be compared with the truth in memory.
 const maxDemoTuples = 1_000_000
 
-// longestDemo is how long the job may last.
+// longestDemo is the longest duration of the job that a user may ask for.
 const longestDemo = 5 * time.Minute
 
 func runDemo(
@@ -181,7 +181,8 @@ func runDemo(
 	return err
 }
 
-// runPlaced runs the demonstration. If place is set, it runs the job again in a better placement.
+// runPlaced runs the demonstration. If place is set, it then runs the job a second time, in the
+// placement that "cprof place" proposes.
 func runPlaced(ctx context.Context, o Options, place bool) (*Result, *Placed, error) {
 	if place {
 		return RunPlaced(ctx, o)
@@ -217,8 +218,8 @@ func Microseconds(r *Result, cycles float64) float64 {
 	return r.Answer.Reference.Microseconds_up(int64(math.Ceil(cycles)))
 }
 
-// demoBars are what a demonstration must show. The median half-width is a bar only at full size,
-// because it requires a machine with nothing else to do.
+// demoBars returns the bars that a demonstration must meet. The median half-width is a bar only at
+// full size, because it is small only on a machine with nothing else to do.
 func demoBars(r *Result, size proof.Size) []proof.Bar {
 	checked, between, outside := r.Checked()
 	suspect := 0

@@ -62,7 +62,7 @@ type Options struct {
 	// actors says on which nodes the instances of each operator run. nil: as in placement.yaml.
 	actors map[string][]string
 
-	// The following fields are for tests. With Brief, sweeps are short.
+	// The following fields are for tests. With Brief set, sweeps are short.
 	Brief   bool
 	machine *machine      // the result of an earlier examination; nil: examine now
 	spoil   func(*Result) // called before the logs are translated
@@ -72,12 +72,13 @@ type Options struct {
 // LastPoint is where a tuple ends. The window that counted the tuple continues.
 const LastPoint = "count/end"
 
-// wander_ppm is the largest distance by which the relative rate of two nodes wanders within ±10 s.
-// It is half of what relations assume, so the relations are consistent.
+// wander_ppm is the largest wander of the virtual nodes: how far the relative rate of two nodes
+// moves from its mean within ±10 s. It is half of the wander that relations assume, so all
+// relations are consistent.
 const wander_ppm = 0.5
 
-// around is how long trains run before the job and after it. Without these trains, bounds would be
-// wider at the job's beginning and end.
+// around is how long nodes measure each other before the job begins and after it ends. Without
+// these measurements, bounds would be wider at the beginning and the end of the job.
 const around = 500 * time.Millisecond
 
 // Result is what the demonstration found.
@@ -299,7 +300,8 @@ func (d *demonstration) start(ctx context.Context, physical machine) error {
 	return d.startEngine(ctx, temporary)
 }
 
-// choosePlaces returns the job's placement, and makes the places where its nodes run.
+// choosePlaces returns the job's placement, and makes the network namespaces in which the nodes
+// run, if it may.
 func (d *demonstration) choosePlaces() (*job.Placement, error) {
 	placement, err := job.ParsePlacement(placementText)
 	if err != nil {
@@ -324,8 +326,8 @@ func (d *demonstration) choosePlaces() (*job.Placement, error) {
 	return placement, nil
 }
 
-// setUp makes the keys and setups of the coordinator and of the nodes. It gives the nodes of the
-// placement their addresses.
+// setUp makes the keys of the coordinator and of the nodes, and the setups (messages of type setup)
+// that start them. It also puts the addresses of the nodes into the placement.
 func (d *demonstration) setUp(physical machine, placement *job.Placement, rings string) (
 	s *serverSetup, err error) {
 	newKey := func(name string, role control.Role) (k control.Key) {
@@ -395,7 +397,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A machine is the physical machine, from which the virtual nodes are derived.
+// A machine describes the physical machine. The counters of the virtual nodes are computed from its
+// counter.
 type machine struct {
 	virtual.Physical
 	Quantum_cycles   uint64
@@ -433,9 +436,9 @@ func examine() (machine, error) {
 		"or not quiet enough: cprof doctor says why")
 }
 
-// mostUncertain_ppb is the largest uncertainty of the frequency from which virtual nodes are
-// derived. If other programs keep a core busy, readings of the clock may be delayed by a few
-// hundred µs. A frequency that is measured with such readings is this uncertain.
+// mostUncertain_ppb is the largest uncertainty with which the frequency of the machine's counter
+// may be measured. Other programs that keep a core busy may delay readings of the clock by a few
+// hundred µs, so on a busy machine the uncertainty can be this large.
 const mostUncertain_ppb = 1e6
 
 // virtualNodes makes the nodes: A, which is the reference, and the others. Their counters began at
@@ -458,8 +461,8 @@ func virtualNodes(
 			Node: tscratio.Node{
 				Name: name, Epoch: "demo", Nominal_hz: uint64(float64(physical.Hz) * (1 + rate)),
 				Quantum_cycles: virtual.Quantum_cycles(c.Counter, physical.Quantum_cycles),
-				// A distance between cores is converted to the virtual counter like a step of the
-				// counter.
+				// The core slack is a number of cycles, as the quantum is. So it is converted to
+				// the virtual counter in the same way.
 				CoreSlack_cycles: virtual.Quantum_cycles(c.Counter, physical.CoreSlack_cycles),
 			},
 		})

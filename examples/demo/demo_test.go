@@ -110,9 +110,8 @@ func checkBounds(t *testing.T, r *Result) {
 	}
 }
 
-// checkAnswer checks how the answer itself compares durations with the truth, for which it uses
-// only the logs. The comparison must cover all durations of the result, and also those through
-// windows.
+// The answer also compares durations with the truth, from the logs alone. checkAnswer checks that
+// this comparison covers all durations of the result, and also the durations through windows.
 func checkAnswer(t *testing.T, r *Result) {
 	t.Helper()
 	var direct int
@@ -373,7 +372,8 @@ func TestProcessEndsWithItsInput(t *testing.T) {
 	if err := l.in.Decode(&r); err != nil || r.Server == "" {
 		t.Fatalf("ready %+v, %v", r, err)
 	}
-	// This order waits for a node that never comes.
+	// The process waits for a second node before it carries out this order, and that node never
+	// comes.
 	if err := l.send(order{Do: orderStartRun, Count: 1}); err != nil {
 		t.Fatal(err)
 	}

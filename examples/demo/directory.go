@@ -45,8 +45,8 @@ func makeDirectory(parent string) (_ *directory, err error) {
 			err = errors.Join(err, d.remove())
 		}
 	}()
-	// The lock file gets its name only once it is locked. So a lock file that is not locked is
-	// abandoned.
+	// The lock file gets its final name only after it was locked. So if a lock file has this name
+	// and is not locked, its process is gone.
 	early := filepath.Join(d.path, lockName+".new")
 	if d.lock, err = os.OpenFile(early, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, err

@@ -32,14 +32,16 @@ type Engine interface {
 	Stop()
 }
 
-// An Observed is an Engine whose programs log nothing: their messages are captured. Each node has a
-// network namespace of its own.
+// An Observed is an Engine whose programs log nothing. Their messages are captured instead, so each
+// node has a network namespace of its own.
 type Observed interface {
 	Engine
-	// Collected is called when the logs of all nodes are collected, with the directory of each
-	// node's logs. Their readings are still those of the machine's counter.
+	// Collected is called once the logs of all nodes are collected. logs has the directory of each
+	// node's logs. The logs still have readings of the machine's counter, and not of the nodes'
+	// virtual counters.
 	Collected(logs []string) error
-	// Judge compares the run, in which each node has its own counter, with the truth.
+	// Judge is called later, when the run has readings of each node's virtual counter. It compares
+	// the run with the truth.
 	Judge(run *runs.Directory, known *truth.Counters) error
 }
 
@@ -83,8 +85,8 @@ func (r *EngineResult) Consistent() bool {
 	return true
 }
 
-// RunEngine runs the demonstration with an engine's job. All nodes share the loopback interface,
-// unless the engine is an Observed. The caller says about how long the job takes.
+// RunEngine runs the demonstration with an engine's job, which takes about the time in the
+// parameter lasts. All nodes share the loopback interface, unless the engine is an Observed.
 func RunEngine(
 	ctx context.Context, o Options, engine Engine, lasts time.Duration,
 ) (*EngineResult, error) {
@@ -151,7 +153,8 @@ func (d *demonstration) answerEngine(ctx context.Context, run *runs.Directory) e
 	d.Answer, err = analysis.Run(ctx, run, analysis.Options{
 		Durations: func(row analysis.DurationRow) error {
 			err := check.duration(row)
-			// After a failure, an engine delivers again what it had not finished.
+			// After a failure, an engine delivers unfinished tuples again. So a tuple may pass a
+			// point twice.
 			if errors.Is(err, errTwice) {
 				r.Repeated++
 				return nil
@@ -186,8 +189,9 @@ var sendPoints = []string{"/send", "/unlinked"}
 // that are logged at these points.
 const loadPoints = "generator/"
 
-// match compares what all operators sent with what all operators received. If an id was sent
-// several times, as on several spans, it must have been received as often.
+// match compares the ids that all operators sent with the ids that all operators received. An id
+// that was sent several times, for example because the tuple passed several operators, must have
+// been received as often.
 func match(all physicals) (m Matched) {
 	sent, received, twice := map[uint64]int{}, map[uint64]int{}, map[uint64]int{}
 	for point, events := range all {

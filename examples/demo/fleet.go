@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 )
 
-// place is where the processes run. There are two kinds. In one, each node has a network namespace
-// of its own. Links connect it to the namespaces of all other nodes and of the coordinator. In the
-// other, all nodes share the loopback interface.
+// place is where the processes of the nodes run. There are two kinds of places. In the first kind,
+// each node has a network namespace of its own, with links to the namespaces of all other nodes and
+// of the coordinator. In the second kind, all nodes share the loopback interface.
 type place struct {
 	star *netns.Star // nil on the loopback interface
 }
@@ -70,9 +70,11 @@ func (p *place) start(
 ) (*process, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
-	// If the process is killed, the files that it leaves in temporary are removed with temporary.
+	// The process keeps its temporary files in the directory temporary, which this program removes
+	// in any case. So a process that is killed leaves nothing behind.
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
-	// A Ctrl-C reaches only the parent of the process. The parent then ends it.
+	// In a process group of its own, the process does not get the signal of a Ctrl-C. Only this
+	// program gets it, and then ends the process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 10 * time.Second
 	input, err := cmd.StdinPipe()

@@ -170,7 +170,7 @@ func (d *demonstration) jobLasts() time.Duration {
 	return time.Duration(float64(d.o.Tuples) / float64(d.o.PerSecond) * float64(time.Second))
 }
 
-// The nodes' clocks are defined for the time of the job, and clocksBeyond longer.
+// The virtual clocks of the nodes are defined from the start until this time after the job.
 const clocksBeyond = 5 * time.Minute
 
 // keepTruth writes the truth about each node's clocks into the node's part of the run.

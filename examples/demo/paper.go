@@ -77,7 +77,8 @@ type paperAnswerer struct {
 	served    chan struct{}
 }
 
-// counterAlone returns the clock without its kernel stamps, which do not exist for ZeroMQ.
+// counterAlone returns a clock that only has the counter. The kernel takes no stamps of ZeroMQ's
+// messages.
 func counterAlone(c minrtt.Clock) minrtt.Clock {
 	return minrtt.Clock{Counter: c.Counter, Quantum_cycles: c.Quantum_cycles}
 }

@@ -30,9 +30,9 @@ type Placed struct {
 }
 
 // RunPlaced runs the demonstration, asks "cprof place" where the job's operators should run, and
-// runs it again in this placement. The placement rests on the first run alone: on how long its
-// tuples travelled and its operators worked. If Options.Keep is set, the second
-// run is kept beside the first (PlacedDirectory).
+// runs it again in this placement. To choose this placement, "cprof place" uses only figures of the
+// first run: how long tuples travelled, and how long operators worked. If Options.Keep is set, the
+// second run is kept beside the first (PlacedDirectory).
 func RunPlaced(ctx context.Context, o Options) (before *Result, p *Placed, err error) {
 	if before, err = Run(ctx, o); err != nil {
 		return nil, nil, err
@@ -145,9 +145,10 @@ func (d *demonstration) describeJob() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// describeLatencies writes how long tuples travel. A tuple between nodes goes through two servers
-// of NATS, and a tuple within a node through one. So the job file gives the latency within a node
-// as a range from 0 to the lowest latency between nodes.
+// describeLatencies writes how long tuples travel. Between nodes they were measured: there a tuple
+// passes two servers of NATS. Within a node a tuple passes only one, so it travels at most as long
+// as between the two fastest nodes. The job file therefore gives the latency within a node as a
+// range from 0 to the lowest latency between nodes.
 func (d *demonstration) describeLatencies(b *bytes.Buffer) error {
 	type ends struct{ lo_ns, hi_ns int64 }
 	least, most := int64(math.MaxInt64), int64(0)

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// The job runs again where "cprof place" wants it. TestDemo only asks for a placement.
+// TestDemo only asks "cprof place" for a placement. This test also runs the job in the proposed
+// placement.
 func TestBarPlacedDemo(t *testing.T) {
 	proof.Begin(t)
 	o := options(t)
@@ -43,7 +44,8 @@ func TestBarPlacedDemo(t *testing.T) {
 		strings.Contains(p.Changes[0].Why, "lacks") {
 		t.Errorf("the end-to-end latency changed by %+v", p.Changes)
 	}
-	// Operators run on fewer nodes than before, but the run lacks nothing.
+	// In the new placement, some nodes have no operators. Their absence from the logs must not
+	// count as missing.
 	run, err := runs.Open(PlacedDirectory(o.Keep))
 	if err != nil {
 		t.Fatal(err)

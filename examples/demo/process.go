@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// role obeys the parent's orders to one kind of process.
+// A role carries out the orders that the parent gives to one kind of process.
 type role interface {
 	obey(ctx context.Context, o order) (report, error)
 	close() error

@@ -57,11 +57,13 @@ type programSetup struct {
 	Placement *job.Placement `json:"placement"`
 }
 
-// ready is the answer to setup. It says where others reach the process.
+// ready is a process's answer to setup. It contains the addresses at which other processes can
+// reach this one.
 type ready struct {
 	Server string `json:"server,omitempty"`
 
-	// A node answers the paper's probes at Paper, and takes the load on the network at Load.
+	// A node answers the probes of the paper's method at the address Paper. At the address Load it
+	// receives bytes that only load the network.
 	Paper netip.AddrPort `json:"paper,omitzero"`
 	Load  string         `json:"load,omitempty"`
 }

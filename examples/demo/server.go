@@ -112,7 +112,8 @@ func (v *server) obey(ctx context.Context, o order) (r report, err error) {
 // patience is how long a run may take from one phase to the next.
 const patience = time.Minute
 
-// until repeats a request until a function returns true. The function finds the answer in result.
+// until sends a request again and again, and decodes each answer into result, until the function
+// enough returns true.
 func (v *server) until(
 	ctx context.Context, what string, result any, enough func() (bool, error),
 ) error {

@@ -15,10 +15,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// Soak is a long demonstration at a moderate rate, and the memory and disk that it took. Its nodes
-// exchange as many trains as the nodes of a fleet do. It has no spans and no bound of the paper.
-// Its durations are compared with the truth a few periods at a time, so that they need no more
-// memory than the durations of a demonstration.
+// Soak is the result of a long demonstration at a moderate rate, with the memory and the disk space
+// that it took. Nodes make as many trains as the nodes of a fleet do. The result has no spans and
+// no bound of the paper's method. The durations of a whole soak would not fit into memory, so they
+// are compared with the truth a few periods at a time.
 type Soak struct {
 	Result
 	Every     time.Duration // the length of a period
@@ -59,7 +59,8 @@ func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error)
 // collection does not disturb the median of these readings.
 const samplesAPeriod = 6
 
-// watched runs the job. In a soak it also samples memory and disk.
+// watched runs the job. If this is a soak, it also measures, again and again, how much memory and
+// disk space is used.
 func (d *demonstration) watched(job func() error) error {
 	if d.soak == nil {
 		return job()
@@ -198,13 +199,14 @@ func (p *idPeriods) add(id uint64) {
 	r.first, r.last = min(r.first, count), max(r.last, count)
 }
 
-// of returns the period of an id that was added before.
+// of returns the period in which an id was made. The id must have been added with add.
 func (p *idPeriods) of(id uint64) int {
 	r := p.ranges[id&^channel.MaxCount]
 	return int((id&channel.MaxCount - r.first) * p.periods / (r.last - r.first + 1))
 }
 
-// within returns the ranges of the ids in periods from ≤ period < to.
+// within returns the ids of the periods from the parameter from to just before the parameter to, as
+// ranges of ids.
 func (p *idPeriods) within(from, to int) (ids [][2]uint64) {
 	for prefix, r := range p.ranges {
 		begin := func(period int) uint64 { // the least count of the period

@@ -42,7 +42,7 @@ func TestTranslateLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// blocks makes one block of each kind, with each reading mapped by v.
+	// blocks makes one block of each kind. It passes each counter reading through the function v.
 	blocks := func(v func(uint64) uint64) []logstore.Block {
 		at := func(n uint64) uint64 { return v(1<<50 + n*1_000_000_007) }
 		return []logstore.Block{
@@ -142,7 +142,8 @@ func TestTranslateLogs(t *testing.T) {
 	}
 }
 
-// An interval contains its ends, and nothing beyond them.
+// The checker counts an interval as right if the true value is one of its two ends, and as wrong if
+// the true value is one cycle beyond an end.
 func TestChecker(t *testing.T) {
 	c := vnode.DefaultConfig().Counter
 	for name, test := range map[string]struct {

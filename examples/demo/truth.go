@@ -100,7 +100,8 @@ func readEvents(take func(point string, e logstore.Event), dirs ...string) error
 	}, dirs...)
 }
 
-// readMade reads from the links in some directories which ids were made of which.
+// readMade reads the logged links, which say that a tuple was made of another one. For each id, it
+// returns the ids of the tuples that were made of it.
 func readMade(dirs ...string) (made map[uint64][]uint64, err error) {
 	made = map[uint64][]uint64{}
 	err = readBlocks(func(_ string, b *logstore.Block) {
@@ -186,8 +187,8 @@ func newChecker(
 	return &checker{physical, made, truth, take}, err
 }
 
-// at returns when a tuple was at a point. The tuple may have had another id there, which was made
-// of the id that it began with. Exactly one such id must be at the point.
+// at returns the counter reading when a tuple was at a point. If no event there has the tuple's id,
+// at looks for the ids that were made of it. Exactly one of these must have an event at the point.
 func (c *checker) at(point string, id uint64) (reading uint64, err error) {
 	reading, err = c.physical.at(point, id)
 	if !errors.Is(err, errNowhere) {
@@ -208,7 +209,8 @@ func (c *checker) at(point string, id uint64) (reading uint64, err error) {
 	return reading, err
 }
 
-// duration is called with each row of analysis.Options.Durations.
+// duration checks one duration. The analysis calls it for each one (see
+// analysis.Options.Durations).
 func (c *checker) duration(d analysis.DurationRow) error {
 	if strings.Contains(d.Kind, ",") {
 		// This duration begins with the first or the last of the tuples in a window. The events do

@@ -28,8 +28,8 @@ func (c Claim) of() string {
 	return fmt.Sprintf("p%g", c.Percent)
 }
 
-// compare prints the engine's claims about a run beside the measured values. If picture names a
-// file, both are also drawn into that file.
+// compare prints what the engine claims about a run beside the measured values. If picture names a
+// file, compare also draws both into that file.
 func (d *Demonstration) compare(
 	ctx context.Context, w io.Writer, name, kept, picture string, hops *analysis.Answer,
 ) error {

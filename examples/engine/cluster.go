@@ -81,7 +81,8 @@ func (c *Cluster) Start(ctx context.Context, j JVM) (*Process, error) {
 	return p, nil
 }
 
-// Kill kills a process and the processes that it started, as if the machine had lost them.
+// Kill kills a process and the processes that it started, at once and without a warning, as a
+// failure of the machine would.
 func (p *Process) Kill() {
 	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.done
@@ -112,7 +113,8 @@ func (p *Process) Tail(lines int) []byte {
 	return bytes.Join(all[max(0, len(all)-lines):], []byte("\n"))
 }
 
-// Said returns the lines of a process's log that begin with a given text.
+// Said returns those lines of a process's log that begin with the given text, as a process's
+// answers do.
 func (p *Process) Said(beginning string) (lines []string) {
 	text, _ := os.ReadFile(p.log)
 	for line := range bytes.SplitSeq(text, []byte("\n")) {
@@ -137,7 +139,7 @@ func (c *Cluster) Stop() {
 		})
 		<-p.done
 		force.Stop()
-		// Kill what the process started and left behind.
+		// The process has ended. Kill the processes that it started and that still run.
 		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	}
 	c.launched = nil

@@ -24,12 +24,13 @@ type Demonstration struct {
 	Events    int
 	PerSecond int
 
-	// Path lists, in order, the spans in which an event may wait. Whole is the longest span about
-	// which the engine makes a claim.
+	// Path lists, in order, the spans of an event's path in which the event may have to wait. Whole
+	// is the longest span for which the engine claims a latency.
 	Path  [][2]string
 	Whole [2]string
 
-	// OfRecent is true if the engine's claims are only about the last events.
+	// OfRecent is true if the engine claims latencies only of the last events, and not of all
+	// events.
 	OfRecent bool
 
 	schedule generator.Schedule
@@ -43,7 +44,7 @@ func (d *Demonstration) Sayf(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
-// Claims adds claims that the engine makes about itself. The demonstration compares them with
+// Claims notes latencies that the engine claims. The demonstration later compares them with
 // measured values.
 func (d *Demonstration) Claims(claims ...Claim) { d.claims = append(d.claims, claims...) }
 

@@ -57,8 +57,9 @@ func transfers(a *analysis.Answer) []plot.Series {
 	}
 }
 
-// ofLoad reports whether a point belongs to the load generator. ofJob reports whether it belongs to
-// the job, according to the configuration of the Java agent. All other points belong to the engine.
+// ofLoad reports whether a point belongs to the load generator. ofJob reports whether a point
+// belongs to the job: the configuration of the Java agent gives those points names that begin with
+// "job.". All other points belong to the engine.
 func ofLoad(point string) bool { return strings.HasPrefix(point, "generator/") }
 func ofJob(point string) bool  { return strings.HasPrefix(point, "job.") }
 
@@ -100,7 +101,7 @@ func lineOf(a *analysis.Answer, name string, s analysis.Span) plot.Series {
 	return cumulated(a, name, counts)
 }
 
-// waited returns the distributions of the spans of the job's path.
+// waited returns the distributions of the spans in d.Path, in which events may wait.
 func (d *Demonstration) waited(a *analysis.Answer) (lines []plot.Series) {
 	for _, edge := range d.Path {
 		if s, ok := spanOf(a, edge[0], edge[1]); ok {

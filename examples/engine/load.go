@@ -34,7 +34,7 @@ type Load struct {
 	sessions sync.WaitGroup
 }
 
-// mostSources is the largest number of sources that wait for a sink.
+// mostSources is the largest number of connected sources to which no sink sends yet.
 const mostSources = 64
 
 // Listen waits for an engine's sources. The function done may be nil.
@@ -208,8 +208,8 @@ func (s *sink) broken() {
 	s.conn, s.rest = nil, s.rest[:0]
 }
 
-// flush writes as much of the rest as the connection has room for. It reports whether nothing is
-// left.
+// A connection may take only a part of what is sent. flush writes as much of the rest (s.rest) as
+// the connection has room for now. It reports whether nothing is left.
 func (s *sink) flush() bool {
 	if len(s.rest) == 0 {
 		return true
@@ -247,7 +247,8 @@ func (s *sink) WaitRoom(atMost time.Duration) {
 	s.conn.SetWriteDeadline(time.Time{})
 }
 
-// Close sends the rest, and ends the source's stream.
+// Close sends the rest of the last events, and then ends the stream, so that the source knows that
+// no more events come.
 func (s *sink) Close(generator.End) error {
 	if s.conn == nil {
 		return nil

@@ -80,7 +80,8 @@ func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 
 func nothing() {}
 
-// numbered returns events whose numbers follow each other. The id of event i is first + i.
+// numbered returns n events with the numbers from at on. The event with number i has the id first +
+// i.
 func numbered(first, at, n int) (events []generator.Tuple) {
 	for i := at; i < at+n; i++ {
 		events = append(events, generator.Tuple{
@@ -90,8 +91,8 @@ func numbered(first, at, n int) (events []generator.Tuple) {
 	return events
 }
 
-// A source reads each event once, in order, as an object of JSON with the event's id, although the
-// connection had no room for all of them.
+// A source reads each event once and in order, as a JSON object with the event's id. This holds
+// even though the connection does not have room for all events at once.
 func TestSourceReadsEveryEvent(t *testing.T) {
 	l := listen(t, nil)
 	conn := dial(t, l.Port)

@@ -135,7 +135,7 @@ func warmUp(
 
 const warmUpTime = 15 * time.Second
 
-// lent is a sink that stays open when a sender closes it.
+// lent is a sink that stays open when a sender closes it. The next trial uses the same connection.
 type lent struct{ *sink }
 
 func (lent) Close(generator.End) error { return nil }

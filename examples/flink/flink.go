@@ -28,8 +28,8 @@ type flink struct {
 	nodes    []demo.EngineNode
 }
 
-// opens are the packages of the JDK whose private parts Flink uses. Flink's own scripts open the
-// same packages.
+// opens lists packages of the JDK to which Flink needs access by reflection (the JVM's option
+// --add-opens). Flink's own scripts list the same packages.
 var opens = []string{
 	"java.lang", "java.net", "java.io", "java.nio", "sun.nio.ch", "java.lang.reflect", "java.text",
 	"java.time", "java.util", "java.util.concurrent", "java.util.concurrent.atomic",

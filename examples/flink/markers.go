@@ -12,8 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/engine"
 )
 
-// spans are the spans that Flink's latency markers measure, by the operators at which the markers
-// arrive. A marker leaves the source together with the events, and waits in the same queues.
+// Flink measures latency with markers. A marker leaves the source like an event, and waits in the
+// same queues. spans lists the operators at which markers arrive, and for each the point to which
+// we measure, to compare both.
 var spans = []struct{ operator, to string }{
 	{"deserialise", "job.deserialise/start"},
 	{"filter", "job.filter/start"},
@@ -33,15 +34,16 @@ var path = [][2]string{
 	{"job.join/start", "job.count/start"},
 }
 
-// statistics lists what is read of Flink's latency markers: their mean and two percentiles. The
-// field end is how the name of such a metric ends. The percentile 0 means the mean.
+// statistics lists the statistics of latency markers that are read from Flink: the mean and two
+// percentiles. The field end is the end of the metric's name in Flink. The percentile 0 stands for
+// the mean.
 var statistics = []struct {
 	end     string
 	percent float64
 }{{"_mean", 0}, {"_median", 50}, {"_p99", 99}}
 
-// said has the last values that Flink stated, in ms. The first key is the operator. The second is
-// the metric's name, which includes the number of the subtask.
+// said contains the last values in ms that Flink stated. The first key is the operator. The second
+// key is the name of the metric, which contains the number of the subtask.
 type said map[string]map[string]float64
 
 // latencyMarkers asks Flink for its latency markers until ctx ends, and returns the last values. It
@@ -70,7 +72,7 @@ func (f *flink) readMarkers(ctx context.Context, last said) {
 			continue
 		}
 		for _, v := range plan.Vertices {
-			// A vertex has the id of its first operator.
+			// Flink gives a vertex, a chain of operators, the id of its first operator.
 			operator, _, _ := strings.Cut(v.Name, " -> ")
 			for name, ms := range f.metrics(ctx, "/jobs/"+job.ID+"/vertices/"+v.ID, v.ID) {
 				if last[operator] == nil {

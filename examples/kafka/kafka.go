@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/engine"
 )
 
-// kafka is a broker, which is its own controller, and the programs that use it.
+// kafka contains a broker (which is its own controller, so no other process is needed) and the
+// programs that use the broker.
 type kafka struct {
 	engine.Demonstration
 	Instances int
@@ -130,7 +131,7 @@ func (k *kafka) startBroker(ctx context.Context) (err error) {
 	})
 }
 
-// until does what Cluster.Until does, but goes on if processes end.
+// until does what Cluster.Until does, but a process that ends is not an error.
 func (k *kafka) until(ctx context.Context, what string, yes func() (bool, error)) error {
 	for {
 		ok, err := yes()
@@ -154,7 +155,7 @@ func (k *kafka) startInstance(ctx context.Context, node demo.EngineNode) (*engin
 }
 
 // Run starts the programs. It waits until the consumer has read everything that the application
-// makes of the events. If it is asked to, it kills an instance halfway and starts another one in
+// makes of the events. If KillOne is set, it kills an instance halfway and starts another one in
 // its place.
 func (k *kafka) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*k.Lasts()+startLimit)

@@ -76,8 +76,8 @@ type broker struct {
 	stream    jetstream.Stream
 }
 
-// maxPending is the largest number of messages that may wait for the server's acknowledgement. At
-// that limit the engine takes nothing.
+// maxPending is the largest number of messages that may wait for the server's acknowledgement. If
+// so many wait, the sink takes no tuples.
 const maxPending = 1000
 
 func startBroker(ctx context.Context, memory bool) (_ *broker, err error) {
@@ -118,7 +118,7 @@ func startBroker(ctx context.Context, memory bool) (_ *broker, err error) {
 	}
 	b.stream, err = b.publisher.CreateStream(ctx, jetstream.StreamConfig{
 		Name: "tuples", Subjects: []string{"tuples"}, Storage: storage,
-		// A search may send more tuples than fit on the disk.
+		// A search may send more tuples than fit on the disk, so the stream discards old ones.
 		MaxMsgs: 200_000, Discard: jetstream.DiscardOld,
 	})
 	return b, err

@@ -34,9 +34,9 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// TestBarRace runs the account and its three tellers as programs on three virtual nodes, and finds
-// a lost update in the collected run. The order on the page could have happened, and loses a
-// deposit with its last event.
+// TestBarRace runs the account and its three tellers as programs on three virtual nodes. Then it
+// asks for an order of the run's events in which a deposit is lost. The order on the page must be
+// one that could have happened, and its last event must be the one that loses the deposit.
 func TestBarRace(t *testing.T) {
 	proof.Begin(t)
 	dir := t.TempDir()
@@ -89,8 +89,8 @@ func TestBarRace(t *testing.T) {
 	})
 }
 
-// losesAfter returns after how many events of the order that was found the account first lacks a
-// deposit; 0: it never does.
+// losesAfter goes through the events of the order that was found. It returns the number of events
+// after which the account first lacks a deposit, or 0 if that never happens.
 func losesAfter(t *testing.T, d *page.Data) int {
 	t.Helper()
 	var lanes [3][]int // the events of each node

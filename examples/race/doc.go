@@ -1,6 +1,6 @@
 // Command race has a planted race: a lost update. Tellers on several nodes read a balance from an
 // account, and write it back with a deposit. If two of them read the same balance, one deposit is
-// lost. This happens rarely, so a run may end well.
+// lost. This happens rarely, so most runs lose none.
 //
 //	race -account :7070                      # on one node
 //	race -teller 1 -deposits 20 host:7070    # on each node, with another number

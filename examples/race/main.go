@@ -63,8 +63,8 @@ type account struct {
 	balance uint64
 }
 
-// A request has 9 bytes: 0 to read or 1 to write, and the balance to write. The answer is the
-// balance.
+// serve answers the requests of tellers. A request has 9 bytes: the first is 0 to read or 1 to
+// write, and the others are the balance to write. The answer is the new balance.
 func (a *account) serve(l net.Listener) error {
 	for {
 		c, err := l.Accept()

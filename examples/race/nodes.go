@@ -16,8 +16,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/demo"
 )
 
-// A bank is three tellers, each on a virtual node, and the account on the first node. It takes the
-// place of a cluster in a demonstration, which measures the nodes' clocks and collects the logs.
+// A bank is an account on the first of three virtual nodes, and a teller on each node. It
+// implements demo.Engine: the demonstration of an engine runs it like a cluster, measures the
+// nodes' clocks and collects the logs.
 type bank struct {
 	self     string // this program
 	deposits int    // of each teller
@@ -66,7 +67,8 @@ func (b *bank) Start(ctx context.Context, nodes []demo.EngineNode, _ string) err
 	return nil
 }
 
-// Run lets all tellers make their deposits. They begin together, when their inputs end.
+// Run starts all tellers and lets them make their deposits. Each waits until its standard input
+// ends, so that all begin at the same time.
 func (b *bank) Run(ctx context.Context) error {
 	var tellers []*exec.Cmd
 	var begin []io.Closer

@@ -175,7 +175,8 @@ const logging = `<?xml version="1.0" encoding="UTF-8"?>
 </configuration>
 `
 
-// client runs a command of the topology's main class.
+// client starts the topology's main class as a client process: with arguments it submits the
+// topology, and without arguments it ends it.
 func (s *storm) client(ctx context.Context, name string, args ...string) (*engine.Process, error) {
 	j := s.jvm(name, s.home, "adstream.Topology", args...)
 	j.Classes = append(j.Classes, s.Job)
@@ -306,7 +307,8 @@ func (s *storm) killWorker(ctx context.Context) error {
 // metricsLag is how long Storm's metrics may take until Nimbus has them: three of their periods.
 const metricsLag = 6 * time.Second
 
-// At the first point, a spout has an event. At the second, Storm has processed the event.
+// An event passes the point read when a spout has read it, and the point done when Storm has
+// processed it.
 const read, done = "job.events/read", "job.events/done"
 
 // path is an event's path through the topology.
@@ -320,7 +322,8 @@ var path = [][2]string{
 	{"join/send", "count/recv"},
 }
 
-// claimsOf reads what the topology's main class prints.
+// claimsOf returns the latencies that Storm claims, from the lines that the topology's main class
+// prints.
 func claimsOf(lines []string) (claims []engine.Claim) {
 	for _, line := range lines {
 		var kind, component string

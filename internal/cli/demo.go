@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
-// demoProgram is the demonstration. It is a separate program, because with its job and its message
-// broker it is larger than cprof.
+// demoProgram is the name of the program that "cprof demo" starts. The demonstration is not a part
+// of cprof, because it contains a job and a message broker, which would make cprof much larger.
 const demoProgram = "cprof-demo"
 
 func newDemo() *cobra.Command {

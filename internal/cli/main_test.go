@@ -7,7 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 )
 
-// programVariable makes this test's binary a program that a test records: see recordedProgram.
+// programVariable is an environment variable. If it is set, this test's binary does not run tests,
+// but acts as the program that a test records (see recordedProgram).
 const programVariable = "CLOUDPROFILER_CLI_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {

@@ -25,8 +25,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// recordedProgram is a program that a test records. what is the number of tuples that it logs at
-// two points, or "fail", "wait", "talk ADDRESS" or "attach PROCESS HOSTS".
+// recordedProgram is the program that a test records. The parameter what tells it what to do: a
+// number is how many tuples to log at two points. Other orders are "fail", "wait", "talk ADDRESS"
+// and "attach PROCESS HOSTS".
 func recordedProgram(what string) (code int) {
 	if address, is := strings.CutPrefix(what, "talk "); is {
 		return talk(address)
@@ -236,8 +237,8 @@ func TestPrivilegedAttach(t *testing.T) {
 	}
 }
 
-// attachWithHosts attaches to a process. This process, in its own namespace of mounts, sees another
-// file of hosts.
+// attachWithHosts runs "cprof attach" for a process. Before that, it moves this test's process into
+// a namespace of mounts in which /etc/hosts is the given file hosts.
 func attachWithHosts(process, hosts string) int {
 	if err := errors.Join(syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
 		syscall.Mount(hosts, "/etc/hosts", "", syscall.MS_BIND, "")); err != nil {
@@ -248,7 +249,8 @@ func attachWithHosts(process, hosts string) int {
 		os.Stderr)
 }
 
-// The answer names a service as the file of hosts does: from the agent's capture to the run.
+// The answer calls a service by the name that /etc/hosts has for the service's address. The agent
+// reads this name during the capture, and it reaches the answer by way of the run.
 func TestPrivilegedHostNames(t *testing.T) {
 	privileged.Need(t)
 	pair, err := netns.NewPair()

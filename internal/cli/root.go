@@ -21,7 +21,7 @@ import (
 )
 
 // Run runs cprof with args, the command line without the program's name, and returns the exit code.
-// Cancelling ctx ends the subcommand early, as failed.
+// If ctx is cancelled, the subcommand ends early and counts as failed.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return command.Run(ctx, newRoot(), args, stdout, stderr)
 }

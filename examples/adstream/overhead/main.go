@@ -16,9 +16,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 )
 
-// placement is the job that is measured. Each operator has one instance, and each span is between
-// nodes. No window ends during the measurement. Otherwise the store would do all its work at once,
-// in some stretches and not in their neighbours.
+// placement describes the job that is measured. Each operator has one instance, and each span is
+// between nodes. Windows are so long that none ends during the measurement. At the end of a window
+// the operator store does much work at once, so one stretch would do more work than the next one,
+// with which it is compared.
 const placement = `
 version: 1
 nodes:
@@ -36,17 +37,18 @@ actors:
 stream: {seed: 1, window: 1h}
 `
 
-// limit_percent is the bar, in percent of the job's processor time. The computed share of the log
-// calls must meet it, and so must the upper end of the measured interval.
+// limit_percent is the bar: the most that instrumentation may cost, in percent of the job's
+// processor time. Two figures must meet it: the share that is computed from the cost of one log
+// call, and the upper end of the interval that is measured.
 const limit_percent = 3
 
-// minPairs is the smallest number of pairs that gives an interval.
+// minPairs is the smallest number of pairs of stretches from which an interval can be computed.
 const minPairs = 6
 
 // minStretch is longer than the time slices of Go's scheduler.
 const minStretch = 20 * time.Millisecond
 
-// drainerWord is the first argument of the process that drains.
+// drainerWord is the first argument of this program when it is started as the process that drains.
 const drainerWord = "drain-for-overhead"
 
 func main() {

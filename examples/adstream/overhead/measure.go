@@ -23,20 +23,20 @@ type plan struct {
 	Pairs int `json:"pairs"`      // a pair is a stretch with channels, and one without
 	Null  int `json:"null_pairs"` // a pair is a stretch with channels that discard, and one without
 
-	// Stretch is the length of a stretch in processor time. So a stretch on a busy machine contains
-	// as much work as any other stretch.
+	// Stretch is the length of a stretch in processor time, not in time. So a stretch contains the
+	// same amount of work, however busy the machine is.
 	Stretch time.Duration `json:"stretch_ns"`
 
 	Rate       float64 `json:"rate"`       // tuples a second; 0: as fast as the job takes them
 	Processors int     `json:"processors"` // 0: as Go chooses
 
-	// Drainer is the command line of a process that drains. The directories of rings and logs are
-	// appended to it.
+	// Drainer is the command line that starts a process that drains. The measurement appends the
+	// directories of the rings and of the logs to the command line.
 	Drainer []string `json:"-"`
 }
 
-// stillFor is how long the job may do nothing at all. If the job does nothing in a stretch, the
-// stretch is extended up to that time.
+// stillFor is how long a stretch waits for a job that does nothing at all before the measurement
+// fails.
 const stillFor = 10 * time.Second
 
 // stretch is what this process did in one stretch.
@@ -69,7 +69,8 @@ type compared struct {
 	Wall interval `json:"wall_percent"` // time for the same work: the loss of throughput
 }
 
-// measurement is the state that the full job and the null job share.
+// measurement is the state of a measurement. It measures two jobs: the full job, whose channels
+// keep events, and the null job, whose channels discard them.
 type measurement struct {
 	plan
 	cluster   *job.Cluster
@@ -200,7 +201,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// spend waits until this process has taken an amount of processor time.
+// spend waits until this process has used up the given amount of processor time.
 func spend(ctx context.Context, cpu time.Duration) error {
 	for end := ownTime() + cpu; ownTime() < end; {
 		if err := pause(ctx, time.Millisecond); err != nil {
@@ -210,15 +211,17 @@ func spend(ctx context.Context, cpu time.Duration) error {
 	return nil
 }
 
-// takePairs turns the channels on and off, from stretch to stretch. The order within a pair
-// alternates, so a drift affects both sides equally.
+// takePairs measures pairs of stretches: in one stretch of a pair the channels are on, in the other
+// they are off. Which of the two comes first alternates from pair to pair, so a slow change of the
+// machine's speed affects both sides equally.
 func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, t *taken) error {
 	for i := range pairs {
 		m.progress(m.done, m.Pairs+m.Null)
 		m.done++
 		for _, on := range []bool{i%2 == 0, i%2 != 0} {
 			by.Set(on)
-			// After this time each instance has followed the switch at its next message.
+			// Each instance obeys the switch when its next message arrives. In this time all of
+			// them get one.
 			if err := spend(ctx, m.Stretch/20); err != nil {
 				return err
 			}
@@ -245,8 +248,8 @@ func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, 
 }
 
 // drainerShare measures the drainer's processor time in percent of the job's, while every event is
-// kept. The measurement is so long that the events that wait at its beginning and its end do not
-// matter.
+// kept. When the measurement begins or ends, some events still wait in rings. It is so long that
+// they do not matter.
 func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) {
 	// The drainer gathers events for a second before it writes a block.
 	if err := pause(ctx, 1500*time.Millisecond); err != nil {
@@ -303,7 +306,8 @@ func ownTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// calls measures log calls in a loop, where a call is cheapest.
+// calls measures what a log call costs in a loop. A call costs least there, because caches hold all
+// that it needs.
 func (f *figures) calls(dir string) error {
 	ch, err := handlers.Open("call#0/start", handlers.Options{
 		Dir: filepath.Join(dir, "calls"), Policy: channel.Overwrite.String(),
@@ -322,8 +326,8 @@ func (f *figures) calls(dir string) error {
 	return nil
 }
 
-// perCall returns the mean time of a log call in ns. It measures briefly, so that most repetitions
-// are not interrupted.
+// perCall returns the mean time of a log call in ns. It makes only so many calls that other
+// programs seldom interrupt them.
 func perCall(ch *handlers.Channel) float64 {
 	const many = 10_000
 	begin := time.Now()

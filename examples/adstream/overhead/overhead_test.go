@@ -61,7 +61,7 @@ func TestIntervalCovers(t *testing.T) {
 	if !math.IsInf(five.Hi, 1) || !math.IsInf(five.Lo, -1) || five.Estimate != 3 {
 		t.Errorf("five values: %+v, want no ends", five)
 	}
-	// The critical values are those of any table of the signed-rank test.
+	// The critical values can be looked up in any table of Wilcoxon's signed-rank test.
 	for n, critical := range map[int]int{6: 0, 10: 8, 20: 52, 50: 434} {
 		if k := outside(n); k != critical+1 {
 			t.Errorf("%d values: the interval begins at smallest mean %d, want %d",
@@ -106,7 +106,8 @@ func measureHere(t *testing.T, what plan) figures {
 	return f
 }
 
-// A measurement too small to judge the cost still counts every event, and leaves nothing behind.
+// A short measurement, from which the cost cannot be judged, still counts every event and leaves
+// nothing behind.
 func TestMeasureSmall(t *testing.T) {
 	seed.NotUnderRace(t, "the tests of package job run the job")
 	if testing.Short() {

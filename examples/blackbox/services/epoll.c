@@ -1,5 +1,6 @@
-/* Threads and epoll: one thread reads requests of all connections, and others answer them. A worker
-   asks Redis, tells the service tasks over a UNIX socket that it did, and answers.
+/* The service epoll: one thread reads the requests of all connections with epoll, and worker
+   threads answer them. A worker asks Redis, tells the service tasks over a UNIX socket that it has
+   asked Redis, and answers the request.
 
    epoll PORT REDIS_HOST REDIS_PORT TASKS_PATH THREADS TRUTH */
 #define _GNU_SOURCE

@@ -13,11 +13,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// completionLimit is how long a shell waits for the server.
+// completionLimit is how long a shell that completes a word waits for the server.
 const completionLimit = 700 * time.Millisecond
 
-// complete offers names that the server has. Without a configured server, or if it does not answer
-// in time, it offers none.
+// complete offers names to a shell, for at most the given number of arguments. The parameter names
+// gets the names from the server. If the server does not answer in time, the shell gets no names.
 func (s *serverFlags) complete(most int,
 	names func(ask func(what string, result any) error) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) (
@@ -45,10 +45,10 @@ func (s *serverFlags) complete(most int,
 	}
 }
 
-// anyNumber is for commands that take any number of arguments.
+// anyNumber tells complete that a command takes any number of arguments.
 const anyNumber = 1 << 30
 
-// completeRuns offers the runs that the server keeps, if want accepts them.
+// completeRuns offers those of the server's runs for which want returns true.
 func (s *serverFlags) completeRuns(most int,
 	want func(coordinator.RunEntry) bool) cobra.CompletionFunc {
 	return s.complete(most, func(ask func(string, any) error) (names []string) {

@@ -179,8 +179,9 @@ its comments. To keep them, edit the table's file and use "cprof config apply".`
 // settleLimit is how long setTable waits for the nodes to use a new table.
 const settleLimit = 3 * time.Second
 
-// setTable sends a table to the server. It prints which nodes use the table, how many channels got
-// its first rules, and which of these rules no channel got. first is the number of these rules.
+// setTable sends a table to the server. Then it prints how many nodes use the table. For the
+// table's first rules, whose number is the parameter first, it also prints how many open channels
+// got one of them, and which of them no channel got.
 func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest, first int) error {
 	r.By = "cprof"
 	if u, err := user.Current(); err == nil {
@@ -259,8 +260,8 @@ func printUses(w io.Writer, t coordinator.TableRequest, rules []handlertable.Rul
 	return nil
 }
 
-// maxTableBytes is larger than the limit of handlertable.Parse, so that Parse reports a table that
-// is too long.
+// maxTableBytes is how much of a file is read. It is more than handlertable.Parse accepts, so a
+// table that is too long gets the error of Parse.
 const maxTableBytes = 2 << 20
 
 func readTable(path string) ([]byte, error) {
@@ -277,8 +278,9 @@ func readTable(path string) ([]byte, error) {
 	return text, err
 }
 
-// diffLines compares two texts by the longest sequence of lines that both contain. If the texts are
-// too long for that, all lines of a are shown as removed, and all lines of b as added.
+// diffLines returns the lines that were removed from a and added in b. It keeps the longest
+// sequence of lines that both texts contain. If the texts are too long to find that sequence, it
+// shows all lines of a as removed, and all lines of b as added.
 func diffLines(a, b []string) (out []string) {
 	const most = 4000
 	if len(a)*len(b) > most*most {

@@ -21,7 +21,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// configDirectory is where packages and docs/operating.md put configurations.
+// configDirectory is where the Debian and RPM packages put configurations, and where
+// docs/operating.md tells users to put them.
 const configDirectory = "/etc/cloudprofiler"
 
 // A kind is a kind of file that people write.
@@ -32,7 +33,7 @@ type kind struct {
 	check    Check
 }
 
-// kinds returns all kinds of files, the surest first.
+// kinds returns all kinds of files. A file is of the first kind whose method is returns true.
 func kinds(javaAgent, simulation Check) []kind {
 	text := func(check func(text []byte, path string) error) Check {
 		return func(_ context.Context, path string) error {
@@ -66,7 +67,7 @@ func kinds(javaAgent, simulation Check) []kind {
 			text(func(text []byte, _ string) error { return packaging.CheckValues(text) })})
 }
 
-// is reports whether a file is of the kind.
+// is reports whether a file looks as if it were of kind k, by its name or by a key in it.
 func (k kind) is(path string, text []byte) bool {
 	name := filepath.Base(path)
 	for _, n := range k.names {
@@ -161,7 +162,7 @@ func configFiles(dir string) (files []string, err error) {
 	return files, nil
 }
 
-// checkConfig returns what a file is, and why it cannot be used.
+// checkConfig returns what kind of file a file is. If the file cannot be used, the error says why.
 func checkConfig(ctx context.Context, all []kind, path, as string) (what string, err error) {
 	switch ext := filepath.Ext(path); {
 	case as != "":

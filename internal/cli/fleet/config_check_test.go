@@ -9,7 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
-// Each file is checked as what it is. The answer names each file that cannot be used, and says why.
+// "cprof config check" finds out the kind of each file and checks the file as one of that kind. It
+// names each file that cannot be used, and says why.
 func TestConfigCheck(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string, mode os.FileMode) string {
@@ -23,7 +24,7 @@ func TestConfigCheck(t *testing.T) {
 	if code, _, errs := cprof("keys", "server", "--dir", dir); code != command.Answered {
 		t.Fatal(errs)
 	}
-	// This stands in for the daemon. It says what is wrong, and where help is.
+	// This script takes the place of the daemon cp-agent. For a bad file it prints what is wrong.
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	put("cp-agent", "#!/bin/sh\ntest $3 = --check || exit 9\ngrep -q good \"$2\" && exit 0\n"+
 		"printf 'cp-agent: line 1: no\\nline 2: nor\\nsee \"cp-agent --help\"\\n' >&2; exit 2\n",

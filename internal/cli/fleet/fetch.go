@@ -64,12 +64,13 @@ The page and exports of a run are not fetched: make them here.`,
 }
 
 const (
-	// chunkLimit is how long one part of a file may take. fetchTries is the largest number of
-	// requests for one part.
+	// A file is fetched in parts. chunkLimit is how long the transfer of one part may take. After
+	// fetchTries requests for the same part, the fetch gives up.
 	chunkLimit = 30 * time.Second
 	fetchTries = 3
 
-	// maxFetchedFiles limits what a server may make this machine create.
+	// maxFetchedFiles is the largest number of files in a run. Without it, a malicious server could
+	// fill this machine's file system with empty files.
 	maxFetchedFiles = 1 << 20
 )
 
@@ -153,7 +154,7 @@ func (f *fetch) list(ctx context.Context) (list coordinator.RunFiles, err error)
 	return list, nil
 }
 
-// fits returns an error if the disk has no room for what is to come.
+// fits returns an error if the disk has no room for the files that are still to be fetched.
 func (f *fetch) fits(parent string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(parent, &fs); err != nil {
@@ -167,7 +168,7 @@ func (f *fetch) fits(parent string) error {
 	return nil
 }
 
-// chunk asks for a part of a file. The link checks the part's checksum.
+// chunk asks the server for a part of a file. It need not check the bytes: the encrypted link does.
 func (f *fetch) chunk(ctx context.Context, of runs.File, offset int64) ([]byte, error) {
 	question := &control.ReadFile{Run: f.name, Path: of.Path, Offset: offset,
 		Bytes: min(control.MaxChunkBytes, of.Bytes-offset)}

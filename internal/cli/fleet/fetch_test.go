@@ -75,7 +75,7 @@ func TestRunFetch(t *testing.T) {
 	complete(":4\n", "run", "fetch", "")
 }
 
-// A madeUp server answers as a test wants.
+// madeUp takes the place of a server, and gives the answers that a test puts into it.
 type madeUp struct {
 	list   coordinator.RunFiles
 	lists  int // how often it was asked for its list

@@ -230,7 +230,8 @@ func TestRunOfAFleet(t *testing.T) {
 	f.want(command.Partial, "missing: logs/gamma", "run", "collect", "friday")
 	f.want(command.Answered, "run tuesday: complete, in ", "run", "collect", "tuesday")
 	f.want(command.Failed, "no complete run \"nobody\"", "run", "collect", "nobody")
-	// A server is named, so the snapshot is one of the fleet, unless rings are named.
+	// Because the environment names a server, snapshot asks the whole fleet. The flag --rings
+	// instead names the rings of one node, which contradicts that.
 	f.want(command.Partial, "no channel on 0 nodes has policy overwrite", "snapshot")
 	f.want(command.Failed, "--fleet asks the agents of all nodes", "snapshot", "--rings",
 		filepath.Join(f.runs, "nosuch"))
@@ -307,7 +308,7 @@ func TestKeys(t *testing.T) {
 	f := &aFleet{t: t}
 	f.want(command.Failed, `make the server's key first`, "keys", "client", "beta", "--dir", dir)
 	f.want(command.Answered, "server.secret", "keys", "server", "--dir", dir)
-	// A new server key would lock out all clients.
+	// A new server key would lock out all clients, so an existing key is not replaced.
 	f.want(command.Failed, "server.secret", "keys", "server", "--dir", dir)
 	f.want(command.Usage, "choose another", "keys", "client", "server", "--dir", dir)
 	f.want(command.Usage, "name", "keys", "client", "a b", "--dir", dir)

@@ -124,8 +124,8 @@ func distributionFigure(m *coordinator.Matrix) plot.Figure {
 	}
 }
 
-// showPair shows the bound of one pair, and the relations on which it rests. If svg names a file,
-// it also draws them.
+// showPair shows the bound of one pair of nodes, and the relations from which that bound was
+// computed. If svg names a file, showPair also draws these relations into the file.
 func showPair(
 	cmd *cobra.Command, link *control.Client, from, into string, asJSON bool, svg string,
 ) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A fleet of a thousand nodes is summed up in a screen of text, what is unhealthy first.
+// The summary of a fleet of a thousand nodes fits on a screen, and begins with what is unhealthy.
 func TestManyNodesFitOnAScreen(t *testing.T) {
 	m := &coordinator.Matrix{}
 	for i := range 1000 {
@@ -68,7 +68,8 @@ func TestManyNodesFitOnAScreen(t *testing.T) {
 	}
 }
 
-// A pair is shown, and drawn, with the paths on which it rests.
+// The answer about a pair of nodes shows the paths over third nodes from which its bound was
+// computed, as text and as an image.
 func TestPairWithItsPaths(t *testing.T) {
 	a := &coordinator.PairAnswer{
 		NewestBound_ns: 900, NewestAge_ns: 7e9,

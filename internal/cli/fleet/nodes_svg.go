@@ -82,8 +82,9 @@ func heatMap(m *coordinator.Matrix) string {
 	return b.String()
 }
 
-// pathImage draws the paths on which the bound of a pair rests, as one self-contained SVG image: a
-// row of nodes for each path. A dashed line is a relation that is not consistent, or was given up.
+// pathImage draws the paths from which the bound of a pair was computed, as one self-contained SVG
+// image with a row of nodes for each path. A dashed line is a relation that is not consistent, or
+// was given up.
 func pathImage(a *coordinator.PairAnswer) string {
 	type row struct {
 		name string

@@ -69,7 +69,7 @@ nodes.`,
 	return cmd
 }
 
-// plan is a job with its latencies, and what was found for it.
+// plan is a job with its latencies, and the placement that was found for it.
 type plan struct {
 	file     *job.File
 	problem  *placement.Problem
@@ -114,7 +114,7 @@ func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*plan, erro
 	return p, nil
 }
 
-// connect gives the job its latencies, and checks it.
+// connect adds the latencies between nodes to the job, and then checks the job.
 func (p *plan) connect(latencies []job.Latency) (err error) {
 	if p.missing, err = p.file.Connect(latencies); err != nil {
 		return err
@@ -137,7 +137,7 @@ func Place(out io.Writer, file *job.File) (placement.Placement, error) {
 	return p.answer.At, nil
 }
 
-// nodesOf returns the nodes of a fleet that are connected.
+// nodesOf returns those nodes of a fleet that are connected to the server at present.
 func nodesOf(m *coordinator.Matrix) (nodes []placement.Node) {
 	for _, n := range m.Nodes {
 		if n.Alive {
@@ -147,8 +147,8 @@ func nodesOf(m *coordinator.Matrix) (nodes []placement.Node) {
 	return nodes
 }
 
-// latenciesOf returns the latencies that a fleet measured: each direction takes half of a round
-// trip.
+// latenciesOf returns the latencies that a fleet measured. It takes half of a round trip as the
+// latency of each direction.
 func latenciesOf(m *coordinator.Matrix) (all []job.Latency) {
 	for _, p := range m.Pairs {
 		if r := p.RoundTrip; r != nil && !p.Old {

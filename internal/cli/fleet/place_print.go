@@ -88,7 +88,7 @@ func (p *plan) printToday(out io.Writer) {
 	}
 }
 
-// path prints the operators of a slowest path, with the latencies between nodes.
+// path prints the operators on the job's slowest path, and the latencies between their nodes.
 func (p *plan) path(out io.Writer, what string, at placement.Placement, end placement.End) {
 	job := &p.file.Job
 	fmt.Fprintf(out, "\n%s:\n", what)
@@ -127,7 +127,8 @@ type todayResult struct {
 	Path    []string   `json:"slowest_path"`
 	Problem string     `json:"problem,omitempty"` // why it is not allowed
 
-	// Difference_ns is the latency of the new placement minus that of today's.
+	// Difference_ns is the latency of the new placement minus the latency of today's placement: the
+	// least and the largest value that the measurements allow.
 	Difference_ns *[2]float64 `json:"difference_ns,omitempty"`
 	Verdict       string      `json:"verdict,omitempty"`
 }

@@ -79,7 +79,8 @@ func TestPlaceBadInput(t *testing.T) {
 	}
 }
 
-// The server knows the nodes, how many cores they have, and how long packets take.
+// If a job file has no nodes and no latencies, the command asks the server for the nodes, their
+// cores and the latencies between them.
 func TestPlaceOnAFleet(t *testing.T) {
 	f := startAFleet(t, "alpha", "beta")
 	f.join("alpha")

@@ -165,8 +165,8 @@ func (o *runOrder) add(cmd *cobra.Command, noWait string) {
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, noWait)
 }
 
-// give asks the server to change a run, and prints the run. Unless the user gives --no-wait, it
-// first waits until done accepts the run's state.
+// give asks the server to change a run, and then prints the run. Unless the user gives --no-wait,
+// it waits before it prints, until done returns true for the run's state.
 func (o *runOrder) give(cmd *cobra.Command, what string, argument any,
 	done func(*coordinator.RunStatus) bool) error {
 	link, err := o.server.dial()
@@ -265,7 +265,7 @@ func poll(ctx context.Context, f func() (done bool, err error)) error {
 	}
 }
 
-// waitForRun waits for a state of the run that the argument until accepts.
+// waitForRun waits until the function until returns true for the run's state.
 func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 	until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
 	p := command.NewProgress(cmd.ErrOrStderr())
@@ -307,8 +307,9 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 	return status, err
 }
 
-// A slowWait says when a command that waits should print what it waits for, although its output is
-// no terminal: after slowAfter, and then whenever it waits for something else.
+// A slowWait decides when a waiting command prints what it waits for, if its output is not a
+// terminal. The command prints a line after slowAfter, and another line each time it begins to wait
+// for something else.
 type slowWait struct {
 	since time.Time
 	last  string

@@ -75,7 +75,7 @@ func explained(err error) error {
 	return err
 }
 
-// asking connects to the server and asks one question, as ask does.
+// asking connects to the server, asks it one question by calling ask, and closes the connection.
 func (s *serverFlags) asking(cmd *cobra.Command, what string, argument, result any) error {
 	link, err := s.dial()
 	if err != nil {

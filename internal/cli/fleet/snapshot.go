@@ -112,8 +112,8 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 	return nil
 }
 
-// matching says for people which names a pattern matches. It returns "" if the pattern matches all
-// names.
+// matching returns words for a printed sentence that say which names a pattern matches. It returns
+// "" if the pattern matches all names.
 func matching(pattern string) string {
 	if pattern == "" {
 		return ""

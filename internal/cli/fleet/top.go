@@ -24,8 +24,8 @@ const (
 	// printEvery is the time between two pictures if they are printed one below the other.
 	printEvery = time.Second
 
-	// settles is how much longer than --window the first picture waits. In this time relations and
-	// the agents' Samples (package control) arrive.
+	// The first picture is printed this much later than --window demands. Relations and the agents'
+	// Samples (package control) need this time to arrive.
 	settles = 3 * time.Second
 )
 
@@ -94,7 +94,7 @@ type top struct {
 	asJSON bool
 }
 
-// look asks the server once, and returns a picture of everything that is known then.
+// look asks the server once for news, and returns a picture of everything that is known after that.
 func (t *top) look(ctx context.Context) (*watch.Picture, error) {
 	var answer coordinator.WatchAnswer
 	asked := time.Now()
@@ -191,8 +191,8 @@ func (t *top) print(p *watch.Picture) error {
 	return err
 }
 
-// inPlace returns a function that replaces the picture on the terminal. If the output is not a
-// terminal, show is nil.
+// inPlace returns the function show, which replaces the picture on the terminal, and the function
+// end, which makes the cursor visible again. If the output is not a terminal, both are nil.
 func (t *top) inPlace() (show func(*watch.Picture) error, end func()) {
 	file, ok := command.FileOf(t.out)
 	if !ok || t.asJSON {

@@ -126,7 +126,8 @@ func spanLines(p *watch.Picture, width int) []string {
 	return table(rows)
 }
 
-// seen says why the figures of a span (watch.Span) lack some tuples of the sample.
+// seen returns words that say why the figures of a span (watch.Span) lack some tuples of the
+// sample.
 func seen(l watch.Span) string {
 	switch {
 	case l.Unknown > 0:

@@ -50,7 +50,8 @@ func (f *tupleFlags) add(cmd *cobra.Command) {
 		"has 12 more")
 }
 
-// madeUp is the number of tuples that the command makes if the user gives no file.
+// madeUp is the number of different tuples that the command makes if the user gives no file of
+// tuples.
 const madeUp = 10_000
 
 func (f *tupleFlags) load() (*generator.Tuples, error) {
@@ -117,7 +118,8 @@ func endpoints(flag string, list []string) error {
 	return nil
 }
 
-// A noticeWriter prints marks at once, above the line of progress.
+// A noticeWriter prints each mark (a warning about the run) as soon as it is made, above the line
+// of progress.
 type noticeWriter struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -137,8 +139,8 @@ func (n *noticeWriter) show(format string, args ...any) {
 	n.line.Show(format, args...)
 }
 
-// marked turns the marks of a run into an error, so that nobody mistakes the run's numbers for
-// clean numbers.
+// marked returns an error if a run has marks, so the command does not end as if its numbers could
+// be trusted without reading the marks.
 func marked(marks []generator.Marked) error {
 	if len(marks) == 0 {
 		return nil
@@ -157,8 +159,7 @@ func printMarks(w io.Writer, marks []generator.Marked) {
 	}
 }
 
-// The function every calls the function show a few times a second, until the caller calls the
-// returned function stop.
+// every starts to call show a few times a second. The calls end when the caller calls stop.
 func every(show func()) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -86,8 +86,8 @@ func TestGenSendAndReceive(t *testing.T) {
 	}
 }
 
-// If no machine reaches a rate, the command reports that. The run still ends, and its numbers are
-// marked.
+// This test demands a rate that no machine reaches. The command says so before the run. The run
+// still ends, and its numbers are marked.
 func TestGenSendSaysThatARateCannotBeReached(t *testing.T) {
 	pull, err := generator.NewPull("tcp://127.0.0.1:*", generator.PullOptions{})
 	if err != nil {

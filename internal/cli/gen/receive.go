@@ -71,7 +71,8 @@ went away.`,
 	return cmd
 }
 
-// portsFrom returns n addresses: the address at, and the same with each of the next n − 1 ports.
+// portsFrom returns n addresses. The first is the parameter at. The others differ from it only in
+// the port, which counts up by one from address to address.
 func portsFrom(at string, n int) ([]string, error) {
 	if n == 1 {
 		return []string{at}, nil
@@ -135,7 +136,8 @@ func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io
 	return cmp.Or(err, marked(r.Marks))
 }
 
-// receiverFor makes a receiver, or a factory with a consumer for each connection.
+// receiverFor makes a receiver. If the flags ask to decode tuples, it makes a factory instead,
+// whose decoded tuples one consumer for each connection takes and drops.
 func receiverFor(o generator.ReceiverOptions,
 	flags genReceiveFlags) (run func(context.Context) (generator.FactoryResult, error),
 	received func() uint64, err error) {
@@ -168,7 +170,8 @@ func receiverFor(o generator.ReceiverOptions,
 	}, f.Received, nil
 }
 
-// asUsage turns errors about options into usage errors.
+// asUsage turns an error about options into a usage error, because options come from the command
+// line.
 func asUsage(err error) error {
 	if errors.Is(err, generator.ErrOptions) {
 		return command.UsageError{Err: err}

@@ -173,8 +173,8 @@ func (f *genSearchFlags) check() error {
 	return cmp.Or(endpoints("to", f.to), endpoints("back", f.back))
 }
 
-// print prints and draws the result. It returns an error if the result does not have all that was
-// searched for.
+// print prints and draws the result. It returns an error unless the search found the engine's own
+// limit, and confirmed it as often as was asked for.
 func (f *genSearchFlags) print(stdout io.Writer, r generator.SearchResult) error {
 	var err error
 	if f.json {

@@ -40,7 +40,8 @@ type process struct {
 	agent, config string
 }
 
-// maxCommandLine is the longest command line that is read, and the longest environment.
+// maxCommandLine is how many bytes of a process's command line are read, and how many of its
+// environment.
 const maxCommandLine = 8 << 20
 
 // process looks at a running process.
@@ -52,7 +53,8 @@ func (m machine) process(number string) (process, error) {
 			"see jps, or ps -C java", number)
 	}
 	if err == nil {
-		// Only the user of the process may read this file. The jar needs it to find the class path.
+		// If this user may not read the process's environment, say so now: the jar reads it later
+		// to find the class path.
 		_, err = plainfile.Read(filepath.Join(dir, "environ"), maxCommandLine)
 	}
 	if errors.Is(err, fs.ErrPermission) {
@@ -108,7 +110,8 @@ func owner(dir string) string {
 	return "user " + id
 }
 
-// jar returns the agent's jar: the one that is given, or the first that is found.
+// jar returns the path of the agent's jar. This is the parameter given, unless it is empty. In that
+// case it is the first jar that exists in the list m.jars.
 func (m machine) jar(given string) (string, error) {
 	if given != "" {
 		if !isFile(given) {

@@ -66,7 +66,8 @@ type dumpRow struct {
 	values []string
 }
 
-// set sets the row's values. pairs contains names and values in turn.
+// set sets the row's values. The arguments are the name of a value, the value, the next name, and
+// so on.
 func (r *dumpRow) set(pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		r.names = append(r.names, pairs[i].(string))

@@ -48,7 +48,8 @@ type aLog struct {
 	lacks []string // files that are missing or were replaced, according to the directory's manifest
 }
 
-// whole reports whether the log has everything that is known to have existed.
+// whole reports whether nothing is missing from the log: no rows, and no files of its directory's
+// manifest.
 func (l aLog) whole(r logstore.Report) bool { return r.Whole() && len(l.lacks) == 0 }
 
 // findLogs finds the logs in paths. Each path that is a file is a log of its own. In a directory,
@@ -147,7 +148,8 @@ func departures(dir string) ([]logstore.Departure, error) {
 	return manifest.Check(dir)
 }
 
-// claim adds to l.lacks the departures that are about the log of a segment, and returns all others.
+// claim takes, from a list of departures, those that are about the log to which a segment belongs.
+// It adds them to l.lacks and returns the rest of the list.
 func (l *aLog) claim(of logstore.Segment, all []logstore.Departure) (others []logstore.Departure) {
 	for _, d := range all {
 		s, ok := logstore.ParseSegment(d.Name)

@@ -28,7 +28,7 @@ func sampleBytes(t *testing.T) []byte {
 	return b
 }
 
-// damaged writes these bytes to a file and returns its path.
+// damaged writes the bytes of a damaged log to a file, and returns the file's path.
 func damaged(t *testing.T, b []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.cplog")

@@ -5,7 +5,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// captures says whether an agent with the rights of this process could capture messages.
+// captures says whether an agent with the rights of this process could capture messages. The
+// function check tries it. Its result early says whether the capture would also see when a call
+// that sends a message began.
 func captures(check func() (early bool, err error)) host.Finding {
 	f := host.Finding{Name: "capture", Verdict: host.Fit}
 	switch early, err := check(); {

@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// The doctor says what a capture would see here, and why it would not.
+// "cprof doctor" says what a capture of messages would see on this machine, or why no capture is
+// possible.
 func TestCaptures(t *testing.T) {
 	for _, c := range []struct {
 		early   bool

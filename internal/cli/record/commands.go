@@ -21,8 +21,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// An Answer prints what a run says. If program is not empty, it prints only the captured messages
-// of that program.
+// An Answer prints the answer of "cprof analyze" for a run. If program is not empty, it prints only
+// what concerns the captured messages of that program.
 type Answer func(ctx context.Context, cmd *cobra.Command, run, program string) error
 
 // Commands returns the commands of this package, which belong below cprof.
@@ -193,7 +193,8 @@ func (r *recording) runProgram(cmd *cobra.Command, path string, args []string) e
 	return nil
 }
 
-// answer prints the answer, and the directory of the run.
+// answer prints the answer for the run, and the run's directory. If nothing was recorded, it
+// removes the run instead, and returns an error that says why.
 func (r *recording) answer(cmd *cobra.Command, answer Answer, run, program string,
 	noRights error) error {
 	if !r.recorded {

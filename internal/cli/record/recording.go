@@ -48,12 +48,12 @@ func start(name string) (r *recording, err error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return nil, fmt.Errorf("make directory of runs: %w", err)
 	}
-	// At the end, the agent's logs are moved into the run. So both are on one file system.
+	// At the end, the agent's logs are moved into the run. The directories of both must be on one
+	// file system, because then a move copies nothing.
 	if r.state, err = os.MkdirTemp(parent, ".record-"); err != nil {
 		return nil, err
 	}
-	// This name does not have the form of a user's ring directory. So no other agent expects rings
-	// there.
+	// A user's ring directory has a name of another form, so no other agent looks for rings here.
 	if r.rings, err = os.MkdirTemp(memoryDirectory(), "cprofrecord."); err != nil {
 		return nil, err
 	}

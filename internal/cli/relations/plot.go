@@ -81,7 +81,7 @@ func columnsOf(w io.Writer) int {
 	return 100
 }
 
-// curve is an interval that changes over time.
+// curve is an interval (from lo to hi) that changes over time (x).
 type curve struct{ x, lo, hi []float64 }
 
 func (c *curve) add(x, lo, hi float64) {
@@ -212,7 +212,8 @@ func (s *summary) contradictionRules(at_s func(uint64) float64) []plot.Series {
 	return []plot.Series{{Name: "contradiction", Kind: plot.Rule, X: x, Color: plot.Red}}
 }
 
-// residuals shows what each packet proves, relative to the middle of the bound.
+// residuals draws what each packet proves about the two counters, as a distance from the middle of
+// the relation's bound at that time.
 func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float64) plot.Panel {
 	r := s.relation
 	var lower, upper plot.Series
@@ -300,8 +301,8 @@ func (s *summary) rates(time plot.Axis, knots []tscratio.Knot,
 	}
 }
 
-// stampPanel shows who took the stamps of each train. If the file does not say that, it returns
-// false.
+// stampPanel draws how many stamps of each train the kernel took, and how many the program took. If
+// the file does not say that, stampPanel returns false.
 func (s *summary) stampPanel(time plot.Axis, at_s func(uint64) float64) (plot.Panel, bool) {
 	kernel := plot.Series{Name: "of the kernel", Kind: plot.Points, Color: plot.Green}
 	user := plot.Series{Name: "around system calls", Kind: plot.Points, Color: plot.Orange}

@@ -139,7 +139,7 @@ func (n *relateNode) meet(ctx context.Context, key *control.Key,
 	return nil
 }
 
-// reach sets n.address to the address at which the other node can reach n's answerer.
+// reach finds the address at which the other node can send probes to n, and puts it into n.address.
 func (n *relateNode) reach(ctx context.Context, other *relateNode) error {
 	own, err := resolve(ctx, n.where)
 	if err != nil {
@@ -353,7 +353,7 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 	return m, nil
 }
 
-// errSilent says that a node does not answer commands any more.
+// errSilent is the error if a node no longer answers commands.
 var errSilent = errors.New("no longer answers: was it stopped, or cut off?")
 
 // The method train makes one node (from) run a train with another node (to). If refused is true,
@@ -439,7 +439,7 @@ func (m *measurement) print(w io.Writer, s *summary, file string) error {
 	return err
 }
 
-// hint returns what the user can do next.
+// hint returns advice: what the user can do with the measured relation, or how to get a better one.
 func (m *measurement) hint(s *summary, file string) string {
 	switch {
 	case s.relation == nil && len(s.contradictions()) > 0:

@@ -28,7 +28,7 @@ of the other node. "cprof relate" makes a relation file, and every run contains 
 	return cmd
 }
 
-// relationFlags contains the options for computing the relation of a stored pair.
+// relationFlags contains the flags that say how to compute a relation from a file of constraints.
 type relationFlags struct {
 	into   string
 	wander command.WanderFlag
@@ -126,7 +126,7 @@ func (f *relationFlags) relateInto(pair *tscratio.Pair, into tscratio.Side) (*ts
 	return r, nil
 }
 
-// explainRelate adds to an error of Relate what the user can do.
+// explainRelate adds advice for the user to an error of tscratio's method Relate.
 func explainRelate(err error, w, most tscratio.Wander) error {
 	var refuted *tscratio.RefutedError
 	switch {
@@ -141,8 +141,8 @@ func explainRelate(err error, w, most tscratio.Wander) error {
 	return err
 }
 
-// side returns the side of the pair whose node has this name. If name is empty, it returns the
-// argument other.
+// side returns the side (A or B) of the pair's node that has the given name. If the name is empty,
+// it returns the parameter other.
 func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (tscratio.Side,
 	error) {
 	switch name {
@@ -247,8 +247,8 @@ func (s *summary) verdict() string {
 	return s.relation.Verdict.String()
 }
 
-// contradictions returns the contradictions that refute the wander. If there are none, it returns
-// nil.
+// contradictions returns pairs of constraints that cannot both hold unless counters wander more
+// than was assumed. If there are none, it returns nil.
 func (s *summary) contradictions() []tscratio.Contradiction {
 	var refuted *tscratio.RefutedError
 	switch {

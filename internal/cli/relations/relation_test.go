@@ -27,7 +27,8 @@ func readingB(ns uint64, step int64) uint64 {
 	return v
 }
 
-// storedPair writes a relation file of one minute. The delays are 10 µs or more.
+// storedPair writes a relation file with the exchanges of one minute, whose packets took 10 µs or
+// more. B's counter jumps by step in the middle.
 func storedPair(t *testing.T, step int64, change func(*tscratio.Pair)) string {
 	t.Helper()
 	a := tscratio.Node{Name: "a", Epoch: "boot-a", Nominal_hz: 1e9, Quantum_cycles: 1}

@@ -121,7 +121,7 @@ func (s *summary) print(w io.Writer) error {
 	return nil
 }
 
-// refuted says in words which wanders the data refute.
+// refuted returns a sentence that says which limits on the wander contradict the data.
 func refuted(least tscratio.Wander) string {
 	if least == 0 {
 		return "the data refute none"

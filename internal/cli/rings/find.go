@@ -70,7 +70,7 @@ Exit code 3: no node is found.`,
 	return cmd
 }
 
-// checkFact returns why no fact can match a pattern, or nil.
+// checkFact returns an error if no fact can match a pattern. The error says why.
 func checkFact(pattern string) error {
 	if !strings.ContainsAny(pattern, "=*") {
 		return command.Usagef("find %q: a fact has a key: give KEY=VALUE, such as role=worker",
@@ -84,8 +84,8 @@ func checkFact(pattern string) error {
 	return nil
 }
 
-// surely is the smallest probability that is printed. The estimate is not good enough for smaller
-// ones.
+// If no node is found, the command prints the probability that it overlooked one. surely is the
+// smallest such probability that is printed: estimates below it cannot be trusted.
 const surely = 1e-9
 
 func printFound(w io.Writer, pattern string, f agent.FindAnswer) (err error) {

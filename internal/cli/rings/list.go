@@ -109,9 +109,9 @@ func othersWithRings(dir string) (others []string) {
 	return others
 }
 
-// actAsOwner returns how a command begins that must run as the owner of a directory. The result is
-// "" if the directory belongs to this user. Even root must become the owner, because no command
-// reads rings of another user.
+// actAsOwner returns what to write before a command so that it runs as the owner of a directory,
+// such as "sudo -u NAME ". It returns "" if the directory belongs to this user. Even root must
+// become the owner, because no command reads rings of another user.
 func actAsOwner(dir string) string {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -23,8 +23,8 @@ func openChannel(t *testing.T, dir, name string, o handlers.Options) *handlers.C
 	return c
 }
 
-// orphan puts a ring into dir as a killed program leaves it: the ring is not closed, and no process
-// has it open.
+// orphan makes a ring in dir that looks as if a killed program had left it: the ring was not
+// closed, but no process has it open.
 func orphan(t *testing.T, dir, name string, o handlers.Options,
 	log func(*handlers.Channel)) (path string) {
 	t.Helper()
@@ -67,7 +67,8 @@ func TestRingListNamesOtherDirectories(t *testing.T) {
 	if _, out, _ = cprof("ring", "list", "--rings", own, "--json"); strings.Count(out, "\n") != 1 {
 		t.Errorf("as JSON: %q", out)
 	}
-	// The file system of the kernel's settings belongs to root.
+	// Without root, this test cannot give a directory away. So it takes /proc/sys, which belongs to
+	// root.
 	want := "sudo -u '#0' "
 	if os.Geteuid() == 0 {
 		want = "sudo -u '#65534' "

@@ -105,8 +105,8 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 	return nil
 }
 
-// onlyEpoch returns the name that the agent gives to the epoch of this boot. If a ring may be of an
-// earlier epoch, onlyEpoch returns "".
+// onlyEpoch returns the name of the counter's present epoch, unless this machine has slept since it
+// started. After a sleep, a ring may be of an earlier epoch, so onlyEpoch returns "".
 func onlyEpoch() string {
 	observe := host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}.Observe
 	watch, err := host.NewWatch(host.WatchOptions{Observe: observe})

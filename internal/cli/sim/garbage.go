@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Garbage may take at most a part of the size of all nodes' state, because almost all memory is
-// state. By default, Go would let garbage take as much memory as the state itself. But as long as
-// all memory together stays below plenty_bytes, garbage may take more: then there are fewer garbage
-// collections, each of which reads the state of all nodes.
+// Almost all memory of a simulation is the state of its nodes. So garbage may take at most a part
+// of the size of this state. By default, Go would let garbage take as much memory as the state
+// itself. But as long as all memory together stays below plenty_bytes, garbage may take more: then
+// there are fewer garbage collections, each of which reads the state of all nodes.
 const (
 	garbage_percent     = 30
 	mostGarbage_percent = 100
@@ -18,7 +18,7 @@ const (
 	garbageLook         = 200 * time.Millisecond
 )
 
-// garbageFor returns how much garbage may lie beside a given number of live bytes.
+// garbageFor returns how much garbage may accumulate, in percent of the live bytes.
 func garbageFor(live_bytes uint64) (percent int) {
 	if live_bytes == 0 || live_bytes >= plenty_bytes {
 		return garbage_percent
@@ -27,8 +27,8 @@ func garbageFor(live_bytes uint64) (percent int) {
 	return max(int(free), garbage_percent)
 }
 
-// letGarbageGrow adapts the limit of garbage to the size of the state, until the function that it
-// returns is called.
+// letGarbageGrow starts to adapt the limit on garbage to the size of the state. This ends when the
+// caller calls stop.
 func letGarbageGrow() (stop func()) {
 	done := make(chan struct{})
 	var wait sync.WaitGroup

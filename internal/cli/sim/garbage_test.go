@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestGarbage limits garbage by the free memory, but never below the least part of the state.
+// Garbage may fill what the state leaves of plenty_bytes, and in any case garbage_percent of the
+// state's size.
 func TestGarbage(t *testing.T) {
 	for live, want := range map[uint64]int{0: garbage_percent, 1 << 30: mostGarbage_percent,
 		plenty_bytes / 2: mostGarbage_percent, plenty_bytes / 3 * 2: 50,

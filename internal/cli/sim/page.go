@@ -28,7 +28,8 @@ type section struct {
 	answers  []answer
 }
 
-// series are the numbers of an observer. They are named by the observer, and by what they are.
+// series contains the numbers of one kind that an observer reported, such as the smallest degree.
+// The field what says what the numbers are.
 type series struct {
 	observer, what, unit string
 	x, y                 []float64
@@ -36,7 +37,8 @@ type series struct {
 
 type answer struct{ observer, sentence string }
 
-// add adds a simulation, which the given choices describe.
+// add adds a section for a simulation to the page. choices are the values that distinguish this
+// simulation from the others of the same configuration.
 func (p *page) add(choices string) *section {
 	p.sections = append(p.sections, &section{choices: choices})
 	return p.sections[len(p.sections)-1]
@@ -144,7 +146,8 @@ svg { width: 100%%; height: auto }
 <h1>Simulation of %[1]s</h1>
 `
 
-// write writes the page: first the answers, then the plots. It loads nothing.
+// write writes the page: first the answers, then the plots. The page is one file, and loads no
+// others.
 func (p *page) write(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, pageHead, html.EscapeString(p.name))

@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// TestAxes draws numbers of one and of two observers. An axis with zeros cannot be logarithmic, and
-// the name of the observer is needed only if there are several.
+// An axis with zeros cannot be logarithmic. A panel has the name of the observer only if several
+// observers report numbers.
 func TestAxes(t *testing.T) {
 	var p page
 	for _, least := range []float64{1, 0} {

@@ -118,8 +118,8 @@ func read(path string, set []string) (*config.File, error) {
 	return f, nil
 }
 
-// Check returns why a configuration cannot be simulated. It checks each simulation for which the
-// configuration stands.
+// Check returns an error if a configuration cannot be simulated. A configuration with ranges of
+// values stands for several simulations. Check checks each of them.
 func Check(_ context.Context, path string) error {
 	f, err := read(path, nil)
 	if err != nil {

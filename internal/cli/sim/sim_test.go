@@ -65,7 +65,8 @@ func TestSimWritesPages(t *testing.T) {
 	}
 }
 
-// TestSimAnswers asks a fleet how good its bounds are. The page shows the answer first.
+// TestSimAnswers simulates a fleet that reports how good its bounds are. This answer comes first on
+// the page.
 func TestSimAnswers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.html")
 	code, out, errs := cprof("sim", "../../../configs/fleet.conf", "--set", "network.size=100",
@@ -127,7 +128,8 @@ func TestSimErrors(t *testing.T) {
 	}
 }
 
-// TestSimRestarts continues from a checkpoint, after a run that could not end.
+// TestSimRestarts runs a simulation that saves a checkpoint, and then one that continues from the
+// checkpoint. Both must end in the same state as a simulation without checkpoints.
 func TestSimRestarts(t *testing.T) {
 	const text = `network.size 50
 simulation.endtime 10s

@@ -38,7 +38,8 @@ public final class Job {
 
     /**
      * Arguments: the port from which events come, a port for the ids of counted events, and the
-     * number of TaskManagers. If the port for ids is 0, only the counts of whole windows are kept.
+     * number of TaskManagers. If the port for ids is 0, the job does not return ids: it only counts
+     * the events of each window.
      */
     public static void main(String[] args) throws Exception {
         int port = Integer.parseInt(args[0]);
@@ -104,7 +105,7 @@ public final class Job {
         return event.substring(from, to < 0 ? event.length() - 1 : to).replace("\"", "");
     }
 
-    /** Counts the events of a window: the last one's id, and how many. */
+    /** Counts the events of a window, and remembers the id of the last one. */
     public static final class Count implements
             AggregateFunction<CampaignView, Tuple2<Long, Long>, Tuple2<Long, Long>> {
         private static final long serialVersionUID = 1;

@@ -49,7 +49,8 @@ public final class Topology {
         conf.setNumAckers(workers);
         conf.setMessageTimeoutSecs(10);
         conf.setMaxSpoutPending(5000);
-        // Otherwise a tuple stays in its worker if it can.
+        // With load-aware messaging, Storm sends tuples within a worker if it can. The
+        // demonstration needs transfers between workers.
         conf.put(Config.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING, true);
         StormSubmitter.submitTopology(NAME, conf, b.createTopology());
     }
