@@ -29,7 +29,8 @@ const bundle = async (entry) => {
   });
   return { text: result.outputFiles[0].text.trim(), inputs: Object.keys(result.metafile.inputs) };
 };
-// The source's fingerprint lets a Go test see that this file was built from it, without node.
+// Each page contains a fingerprint of the source. With it, a Go test can check that the page was
+// built from the present source, without building the page again.
 const names = [
   ...(await readdir(join(here, "src"))).map((n) => `src/${n}`),
   "build.mjs",

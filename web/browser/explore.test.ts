@@ -14,14 +14,15 @@ before(async () => {
 });
 after(async () => { await browser.close(); });
 
-/** settled waits until no part of the page waits for an answer. */
+/** settled waits until every part of the page has its answer from the server. */
 async function settled(page: Page): Promise<void> {
   await page.waitForTimeout(50); // until a choice has an effect
   await page.waitForFunction(() => document.documentElement.dataset["drawn"] &&
     !document.querySelector("[aria-busy]"));
 }
 
-/** explore opens a page, and fails if the page complained or asked another server for anything. */
+/** explore opens the page of a run. It fails if the page logged an error, or asked another server
+ * for anything. */
 async function explore(
   run: string,
   use: (page: Page) => Promise<void>,

@@ -25,8 +25,8 @@ test("every control has a name, and every picture a description", () =>
 test("text stands out from what is behind it", async () => {
   for (const dark of [false, true]) {
     await open("sample", async (page) => {
-      // WCAG AA asks for 4.5 to 1. Every text is compared with the colour of the page, because all
-      // sheets have nearly that colour.
+      // Level AA of WCAG demands a contrast of at least 4.5 to 1. Each text is compared with the
+      // background of the page, because the sheets behind texts have nearly the same colour.
       const dim = await page.evaluate(() => {
         const numbers = (c: string) => (c.match(/[\d.]+/g) ?? []).map(Number);
         const luminance = (c: string) => {

@@ -11,7 +11,8 @@ before(async () => {
 });
 after(async () => { await browser.close(); });
 
-/** open opens a sample page, and fails if the page complained or asked for anything else. */
+/** open opens a sample page. It fails if the page logged an error, or loaded anything but itself.
+ * */
 export async function open(
   name: string,
   use: (page: Page) => Promise<void>,
@@ -31,7 +32,7 @@ export async function open(
     void d.dismiss();
   });
   page.on("request", (r) => requests.push(r.url()));
-  // Note every element that listens for clicks or presses.
+  // Keep a list of all elements that listen for clicks or presses.
   if (options.watch)
     await page.addInitScript(() => {
       const clickable: EventTarget[] = ((window as any).clickable = []);

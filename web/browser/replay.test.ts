@@ -9,7 +9,7 @@ const next = ".side .next button", past = ".side .past li";
 test("steps through what is forced, and lets the reader choose what is free", () =>
   open("replay", async (page) => {
     assert.equal(await page.title(), "thesis – replay");
-    // The page begins where the condition holds.
+    // The page opens at the point of the order that was found where the condition holds.
     assert.match(await text(page, ".holds"), /It holds, after 3 events[^]*held\s+2/);
     assert.equal(await page.locator(past).count(), 3);
     await page.keyboard.press("Home");

@@ -16,7 +16,7 @@ test("a large run opens at once and stays fluid", () => open("large", async (pag
   const unit = await took("input[value=cycles]");
   const span = await took("#spans tbody tr:nth-child(9) button");
   const pair = await took("[data-key=cell-3-9]");
-  // Reading values and zooming, as a reader does for minutes.
+  // Read values and zoom many times, as a reader would in some minutes of use.
   const each = async (key: string, times: number) => page.evaluate(([key, times]) => {
     const chart = document.querySelector<HTMLElement>("[data-key=time-latency]")!;
     const begun = performance.now();

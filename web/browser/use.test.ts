@@ -50,7 +50,7 @@ test("the keyboard reaches everything clickable, in order and visibly", async ()
           const last = (window as any).last as Element | undefined;
           (window as any).last = e;
           e.setAttribute("data-reached", "");
-          // An element taller than the window shows as much as fits.
+          // An element that is taller than the window counts as visible if it fills the window.
           const hidden =
             box.bottom <= (sticky ? bar.getBoundingClientRect().bottom : 0) ||
             box.top >= innerHeight;
@@ -72,8 +72,9 @@ test("the keyboard reaches everything clickable, in order and visibly", async ()
         );
         seen.push(stop.name);
       }
-      // The key Tab stops at only one of a group of radio buttons, and at only one cell of the
-      // matrix. Arrow keys reach the others.
+      // With the key Tab, a reader reaches only one of a group of radio buttons, and only one cell
+      // of the matrix. The arrow keys lead from there to the others, so those are not counted as
+      // unreachable.
       const left = await page.evaluate(() =>
         ((window as any).clickable as Element[])
           .filter(

@@ -11,8 +11,8 @@ export interface Scale {
 }
 
 /**
- * logTicks returns at most `count` round values of a logarithmic axis. If there are fewer than two
- * such values, it returns the outermost two of a denser choice.
+ * logTicks returns at most `count` round values of a logarithmic axis, for its ticks. If fewer than
+ * two values are round enough, it takes less round ones, and returns the outermost two of them.
  */
 export function logTicks(lo: number, hi: number, count: number): number[] {
   const first = Math.floor(Math.log10(lo)), last = Math.ceil(Math.log10(hi));
@@ -75,8 +75,8 @@ export function countScale(most: number, range: [number, number], count: number)
 export interface Label { middle: number; width: number }
 
 /**
- * besides returns the middles of an axis' labels in order, moved so that they fit between 0 and
- * across. The middle of a label is null if the label before leaves no room for it.
+ * besides returns where to put the middles of an axis' labels, so that all labels lie between 0 and
+ * `across`. If the previous label leaves no room for a label, that label's middle is null.
  */
 export function besides(labels: Label[], across: number, gap = 7): (number | null)[] {
   let free = -Infinity;
@@ -124,7 +124,7 @@ export function yAxis(
   );
 }
 
-/** hatch returns the pattern that marks estimates. */
+/** hatch returns the definition of the pattern of thin lines that marks estimates. */
 export function hatch(): SVGElement {
   return svg("defs", {},
     svg("pattern", {
@@ -136,7 +136,8 @@ export function hatch(): SVGElement {
   );
 }
 
-/** apart moves each label of a column as little as possible, so that none covers another. */
+/** apart returns the heights of the labels in a column: the wanted heights, changed as little as
+ * possible so that no label covers another. */
 export function apart(wanted: number[], gap: number, lo: number, hi: number): number[] {
   const order = wanted.map((_, i) => i).sort((a, b) => wanted[a]! - wanted[b]!);
   const placed = [...wanted];

@@ -3,7 +3,8 @@
 import { html } from "./dom.ts";
 import type { Unit } from "./number.ts";
 
-/** choice returns a row of options. Each has a value, a text, and whether it is the chosen one. */
+/** choice returns a row of radio buttons. Each option is a value, a text, and whether it is chosen.
+ * */
 export function choice(
   name: string,
   options: [string, string, boolean][],

@@ -1,4 +1,4 @@
-// The chart of how many tuples were between the two points of a span at each time.
+// Draws how many tuples were inside a span (between its two points) at each time.
 
 import { countScale, yAxis } from "./axis.ts";
 import { html } from "./dom.ts";

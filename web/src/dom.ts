@@ -1,4 +1,4 @@
-// How elements are made. Text stays text: nothing in this page parses markup from data.
+// Makes elements. Data only becomes text of elements: the page never parses data as markup.
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<
@@ -44,7 +44,8 @@ export function picture(
   );
 }
 
-/** replace replaces the content of an element. The focus goes to what has the same data-key. */
+/** replace replaces the content of an element. If an element inside it had the focus, the new
+ * element with the same data-key gets the focus. */
 export function replace(element: Element, ...children: Child[]): void {
   const key = element.contains(document.activeElement)
     ? document.activeElement?.getAttribute("data-key")

@@ -143,7 +143,7 @@ function pausesNote(run: Run, name: string): HTMLElement | null {
   return text ? html("p", { class: "means note" }, pausesSentence(text)) : null;
 }
 
-/** Missing says that a run does not have what was asked for. */
+/** Missing is the error if a run does not have what was asked for. */
 class Missing extends Error {}
 
 function heading(view: View): HTMLElement {

@@ -21,7 +21,7 @@ export function graph(state: State): HTMLElement {
     edge.spans.push(s);
     edges.set(key, edge);
   }
-  // The path of tuples that were made of others begins where these others ended.
+  // If tuples were made of other tuples, their path begins where the path of the others ended.
   for (const path of data.paths) {
     const ends = path.made_of.flatMap((origin) => data.paths[origin]!.ends);
     for (const from of ends) for (const to of path.begins) {
@@ -46,11 +46,12 @@ export function graph(state: State): HTMLElement {
   const widest = Math.max(104, ...data.actors.map((a) => textsWidth(a.name) + 28));
   const boxWidth = Math.min(240, widest);
   const boxHeight = 52, lineHeight = 18;
-  // The graph goes across if each arrow has room for its label, else down. If neither fits, the
-  // graph is wider than the page.
+  // The graph goes across the page if each arrow then has room for its label, and else down the
+  // page. If it fits in neither direction, it is wider than the page.
   const labelWidth = (text: string) => textWidth(text, 11, 600);
   const label = Math.max(70, ...transfers.map((s) => labelWidth(median(s)) + 24));
-  // In a graph that goes down, an arrow is as long as its labels are high.
+  // In a graph that goes down, the distance between two layers is the height of the labels between
+  // them.
   const tops = [8];
   for (let layer = 0; layer < layers; layer++) {
     const most = Math.max(
@@ -105,7 +106,8 @@ export function graph(state: State): HTMLElement {
     ];
   };
 
-  /** pathForward returns the path of any other arrow, past the boxes on its way, and the middle. */
+  /** pathForward returns the path of any other arrow, which passes between the boxes on its way,
+   * and the middle of the path. */
   const pathForward = (from: Point, to: Point, way: Place[]): [string, Point] => {
     const half = (across ? boxWidth : boxHeight) / 2;
     const past = way.map((p) => {
@@ -159,7 +161,8 @@ export function graph(state: State): HTMLElement {
       const y = straight
         ? mid[1] - 12 - (shown.length - 1 - i) * lineHeight
         : mid[1] + 1 + (i - (shown.length - 1) / 2) * lineHeight;
-      // A label is beside an arrow that goes straight down, and on any other arrow.
+      // If an arrow goes straight down, its label is beside it. The labels of all other arrows are
+      // on them.
       const centred = across || !back && !past && Math.abs(a[0] - b[0]) > 40;
       const x = centred ? mid[0] : mid[0] + 18, half = labelWidth(text) / 2;
       return svg("g", {

@@ -13,7 +13,8 @@ export const shownPercentiles = [
   [50, "p50", "s0"], [99, "p99", "s3"], [100, "max", "s4"],
 ] as const;
 
-/** range returns the ends of the logarithmic axis, which covers the parts of bands above 0. */
+/** range returns the ends of the logarithmic axis of latencies. The axis covers all bands, except
+ * the parts of bands at or below 0, which it cannot show. */
 function range(bands: Band[]): [number, number] {
   const above = bands.filter((b) => b.hi_cycles > 0);
   const lo = Math.max(1, above[0]?.lo_cycles ?? 1);
@@ -28,7 +29,8 @@ export function heat(view: View, run: Run, data: Latencies, width: number): HTML
   const y = valueScale(format.draw(lo), format.draw(hi), [height - 26, 12], true, 6);
   const py = (cycles: number) => y(format.draw(Math.max(cycles, lo)));
   const bands = new Map(data.bands.map((b) => [b.band, b]));
-  /** last returns the end of a bucket, or the start of the next bucket if the gap is small. */
+  /** last returns the end of a bucket. If the gap before the next bucket is small, it returns the
+   * start of that bucket, so that no gap is drawn. */
   const last = (i: number) => {
     const b = data.buckets[i]!, next = data.buckets[i + 1];
     return next && next.from_cycles - b.to_cycles < (b.to_cycles - b.from_cycles) * 0.5
@@ -124,7 +126,8 @@ export function heat(view: View, run: Run, data: Latencies, width: number): HTML
   });
 }
 
-/** suspectParts returns the parts with estimates, in pixels. Parts near each other are joined. */
+/** suspectParts returns the parts of the time axis, in pixels, whose values are estimates. It joins
+ * parts that are near each other. */
 function suspectParts(buckets: Latency[], x: (cycles: number) => number): [number, number][] {
   const parts: [number, number][] = [];
   for (const b of buckets) {

@@ -1,6 +1,6 @@
-// A lane for each instance of an operator on each node. A tuple's stay in an instance is the time
-// from its first event there to its last. A lane shows how many stays there were, or each of them
-// if few are in view.
+// Draws the lanes: one for each instance of an operator on each node. The stay of a tuple in an
+// instance is the time from the tuple's first event there to its last. If few stays are in view, a
+// lane shows each of them. Otherwise it shows how many there were at each time.
 
 import { html } from "./dom.ts";
 import type { Lane, LaneRows, Path, Pauses, Point, Row, Sum } from "./explore-data.ts";
@@ -15,15 +15,16 @@ const tall = 34, top = 8;
 
 export function laneName(l: Lane): string { return `${l.instance} on ${l.node}`; }
 
-/** ends returns the points of a lane at which tuples ended although they could have gone on. */
+/** ends returns the points of a lane at which tuples ended. */
 function ends(run: Run, lane: number): Point[] {
   return run.meta.channels
     .flatMap((c) => (c.lane === lane && c.ended > 0 ? [run.meta.points[c.point]!] : []));
 }
 
 /**
- * perhapsEnded says how many further tuples may have ended at the points of some lanes. This is
- * known only for each point, in all its lanes together. Empty: there are none.
+ * perhapsEnded returns a sentence that says how many further tuples may have ended at the points of
+ * some lanes. These numbers are known only for a point as a whole, which may be in several lanes.
+ * The sentence is empty if there are no such tuples.
  */
 export function perhapsEnded(run: Run, lanes: number[]): string {
   const points = new Set(run.meta.channels.flatMap((c) =>
@@ -35,15 +36,15 @@ export function perhapsEnded(run: Run, lanes: number[]): string {
       said.join(", ")}. Others have the same ids, so it is not known which of them ended.`;
 }
 
-/** someLost says whether tuples that ended in a lane are lost. Filtered ones are not. */
+/** someLost says whether some tuples that ended in a lane were lost. Filtered tuples were not. */
 function someLost(run: Run, lane: number): boolean {
   return ends(run, lane).some((p) => p.lost > 0);
 }
 
 /**
- * fate returns what became of the tuples that end in a lane. How many tuples had which fate is
- * known only for each point, in all lanes together. So if the tuples of a point have several fates,
- * fate names all of them.
+ * fate returns what became of the tuples that ended in a lane: they were filtered, lost or in
+ * flight. A point may be in several lanes, and the numbers of these tuples are known only for the
+ * whole point. So if the tuples of a point had several fates, fate names all of them.
  */
 export function fate(run: Run, lane: number): string {
   const points = ends(run, lane);
@@ -62,7 +63,8 @@ export function shownLanes(view: View, run: Run): number[] {
   return order.slice(first, first + lanesShown);
 }
 
-/** actorColour gives operators colours in the order of the path. */
+/** actorColour returns the colour of a lane's operator. Operators get the colours in the order in
+ * which tuples pass them. */
 function actorColour(run: Run, lane: Lane): string {
   const actors = [...new Set(run.order().map((i) => run.meta.lanes[i]!.actor))];
   return `s${Math.max(0, actors.indexOf(lane.actor)) % 6}`;
@@ -87,7 +89,8 @@ export function lanes(
   const endColour = (lane: number) => (someLost(run, lane) ? "wrong" : "faint");
   const paintRows = (pen: Pen, lane: number, rows: Row[], y: number, colour: string,
     x: (c: number) => number) => {
-    // If tuples are in one instance at the same time, they are drawn in rows below each other.
+    // Tuples that are in an instance at the same time are drawn in different rows, one below the
+    // other.
     const free: number[] = [];
     const placed = rows.map((row) => {
       const from = x(row.at.lo_cycles), to = x(row.at.hi_cycles + row.duration.hi_cycles);
@@ -265,7 +268,8 @@ export function lanes(
   );
 }
 
-/** pausesInView returns the legend of the pauses in the lanes. Null: there are none. */
+/** pausesInView returns the legend that explains the pauses in the lanes, or null if no pause is in
+ * view. */
 function pausesInView(run: Run, pauses: Pauses[]): HTMLElement | null {
   const shown = pauses.filter((p) => p.rows.length > 0);
   if (shown.length === 0) return null;

@@ -1,13 +1,15 @@
-// Where the boxes of the graph go: in layers from the sources to the sinks. The order within a
-// layer makes few edges cross. Parts that no edge connects are side by side.
+// Finds places for the boxes of a graph. The boxes are in layers, from the sources to the sinks.
+// Within a layer they are in an order in which few edges cross. Parts of the graph that no edge
+// connects are side by side.
 
 export interface Edge { from: string; to: string }
-/** Place is a slot of a layer. If the layer has free `slots`, `slot` may be a fraction. */
+/** Place is where a box is: in which layer, and at which of the layer's `slots`. If a layer has
+ * fewer boxes than slots, `slot` may be a fraction, so that the boxes are spread evenly. */
 export interface Place { layer: number; slot: number; slots: number }
 
 /**
- * layers returns each operator's layer: the number of edges on its longest path from a source.
- * Edges that close a circle are ignored.
+ * layers returns each operator's layer: the number of edges on its longest path from a source. An
+ * edge that closes a circle does not count.
  */
 export function layers(names: string[], edges: Edge[]): Map<string, number> {
   const known = new Set(names);
@@ -15,7 +17,7 @@ export function layers(names: string[], edges: Edge[]): Map<string, number> {
   for (const e of edges) {
     if (e.from !== e.to && known.has(e.from) && known.has(e.to)) out.get(e.from)!.push(e.to);
   }
-  // An order in which every edge leads forward, except those that close a circle.
+  // Sort the names so that every edge leads forward, except edges that close a circle.
   const order: string[] = [];
   const state = new Map<string, "open" | "done">();
   const back = new Set<string>();
@@ -42,7 +44,7 @@ export function layers(names: string[], edges: Edge[]): Map<string, number> {
   return layer;
 }
 
-/** parts returns the groups of names that edges connect. Each is in the order of names. */
+/** parts divides names into groups that edges connect. Each group keeps the order of `names`. */
 export function parts(names: string[], edges: Edge[]): string[][] {
   const near = new Map<string, string[]>(names.map((n) => [n, []]));
   for (const e of edges) {
@@ -69,10 +71,11 @@ export function parts(names: string[], edges: Edge[]): string[][] {
   return Array.from({ length: count }, (_, i) => names.filter((n) => part.get(n) === i));
 }
 
-/** edgeKey identifies the edges from one operator to another. */
+/** edgeKey returns a key for maps. It is the same for all edges from one operator to another. */
 export function edgeKey(e: Edge): string { return JSON.stringify([e.from, e.to]); }
 
-/** Layout has the place of each box, and the places between boxes through which an edge leads. */
+/** Layout has the place of each box. For an edge that skips layers, it also has the places between
+ * boxes through which the edge leads. */
 export interface Layout { places: Map<string, Place>; ways: Map<string, Place[]> }
 
 /**
@@ -104,7 +107,9 @@ export function place(names: string[], edges: Edge[]): Layout {
   return { places, ways };
 }
 
-/** placePart orders the boxes of each layer by where their neighbours are, several times. */
+/** placePart finds places for the boxes of one connected part. It sorts the boxes of each layer by
+ * the places of their neighbours, and repeats this several times, because each sorting moves
+ * neighbours of others. */
 function placePart(actors: string[], all: Edge[]): Layout {
   const layer = layers(actors, all);
   const names = [...actors], edges: Edge[] = [], passing = new Map<string, string[]>();

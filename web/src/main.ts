@@ -1,4 +1,5 @@
-// The page: it reads its data, draws its parts, and redraws what the reader's choices change.
+// The report's page. It reads the data in the page, draws the parts of the page, and redraws the
+// parts that a choice of the reader changes.
 
 import { choice, themeChoice, unitChoice } from "./controls.ts";
 import { version, type Data } from "./data.ts";
@@ -194,7 +195,8 @@ function columnWidth(main: Element): number {
   );
 }
 
-/** show replaces the page, but keeps the data and this script, so that a saved page is complete. */
+/** show replaces all elements of the page except the scripts. These contain the data and this
+ * program, so a page that the reader saves still works. */
 function show(...elements: HTMLElement[]): void {
   document.body.querySelectorAll(":scope > :not(script)").forEach((e) => e.remove());
   document.body.prepend(...elements);
@@ -204,7 +206,7 @@ function start(data: Data): void {
   document.title = `${data.run.name} – Cloudprofiler report`;
   const main = html("main", { id: "main" });
   const state = new State(data);
-  // Most runs have no captured messages, and some have nothing else.
+  // A run may have captured messages, logged tuples or both. A part without data is not shown.
   const shown = parts.filter((p) =>
     (p.id !== "messages" || data.messages.services.length > 0) &&
     (p.id !== "requests" || data.inferred.requests > 0));
@@ -252,7 +254,7 @@ function start(data: Data): void {
     for (const { part, content, lead } of sections) {
       if (!all && !part.depends.some((key) => changed(key))) continue;
       replace(content, part.draw(state));
-      // An absent part needs no advice on how to read it.
+      // If a part is absent, hide the sentence that says how to read the part.
       if (lead) lead.hidden = content.firstElementChild?.classList.contains("absent") ?? false;
     }
     drawn = now;
@@ -268,7 +270,8 @@ function start(data: Data): void {
       if (width !== state.width && !matchMedia("print").matches) state.set({ width });
     });
   }).observe(main);
-  // On paper, the column fills A4 at the print size of style.css. Details must be open.
+  // style.css makes the column fill A4 paper. A printed page cannot be clicked, so open all
+  // details.
   addEventListener("beforeprint", () => {
     document.querySelectorAll("details").forEach((d) => d.setAttribute("open", ""));
     state.set({ width: 815 });

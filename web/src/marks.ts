@@ -1,5 +1,5 @@
-// What many parts show: a value with its bound, the mark of an estimate, the note of an absent
-// part.
+// Makes what many parts of a page show: a value with its bound, the mark of an estimate, and the
+// note that a part is absent.
 
 import type { Verdict } from "./data.ts";
 import { html } from "./dom.ts";
@@ -14,7 +14,8 @@ export function estimate(verdict: Verdict): HTMLElement | null {
     : null;
 }
 
-/** notAll marks a figure that does not describe all tuples, as cprof analyze does, and says why. */
+/** notAll returns a mark for a figure that does not describe all tuples, with the reason. The mark
+ * is the same as in "cprof analyze". */
 export function notAll(lacks: string): HTMLElement | null {
   return lacks
     ? html("abbr", { class: "not-all", title: `Not of all tuples: ${lacks}.`,

@@ -1,5 +1,5 @@
-// The nodes against each other: bounds above the diagonal, rates below it, and a table of facts
-// about each machine.
+// Draws the matrix of nodes, with the bounds of pairs above the diagonal and the rates of their
+// counters below it, and a table of facts about each machine.
 
 import type { Pair } from "./data.ts";
 import { html, replace, shorten } from "./dom.ts";
@@ -7,7 +7,8 @@ import { absent, estimate } from "./marks.ts";
 import { whole } from "./number.ts";
 import type { State } from "./state.ts";
 
-/** rate says how much faster A's counter runs than B's: a share if it is small, else a ratio. */
+/** rate says how much faster A's counter runs than B's. A small difference is printed as a share,
+ * and a large one as a ratio. */
 export function rate(p: Pair): string {
   if (!(p.rate > 0)) return "not known";
   const ppb = (p.rate - 1) * 1e9;
@@ -133,7 +134,8 @@ export function machines(state: State): HTMLElement {
   const missing = state.absent("facts");
   if (!nodes.some((n) => n.facts.length > 0)) return absent(missing);
   const names = [...new Set(nodes.flatMap((n) => n.facts.map((f) => f.name)))];
-  // If there are few nodes, each is a column. Otherwise each is a row: the columns would not fit.
+  // If there are few nodes, each node is a column. The columns of many nodes would not fit on the
+  // page, so then each node is a row.
   const cell = (node: (typeof nodes)[number], fact: string) =>
     html("td", {},
       node.facts.find((f) => f.name === fact)?.value ?? html("span", { class: "nothing" }, "–")

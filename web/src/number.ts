@@ -1,5 +1,5 @@
-// Values and their bounds as text. Rounding goes outward: the printed value ± bound contains the
-// interval.
+// Prints values with their bounds. The bound is rounded up, so the printed range (value ± bound)
+// contains the whole interval.
 
 import type { Reference, Verdict } from "./data.ts";
 
@@ -11,7 +11,7 @@ export function interval(x: { lo_cycles: number; hi_cycles: number }): Interval 
   return { lo: x.lo_cycles, hi: x.hi_cycles };
 }
 
-/** The units, each with its size: a power of ten of picoseconds. */
+/** The units. The number is the power of ten by which one unit is longer than a picosecond. */
 const units: [string, number][] = [["s", 12], ["ms", 9], ["µs", 6], ["ns", 3]];
 
 /**
@@ -19,8 +19,8 @@ const units: [string, number][] = [["s", 12], ["ms", 9], ["µs", 6], ["ns", 3]];
  * rounds outward, as analysis/seconds.go does, so the digits are those of cprof analyze.
  */
 export function inPicoseconds(x: Interval, reference: Frequency): { lo: bigint; hi: bigint } {
-  // The frequency is a whole number of mHz, but is given as a float in Hz, which is rounded. The
-  // factors undo that rounding: without them, floor and ceil could be off by one mHz.
+  // The frequency is a whole number of mHz, but the page's data have it in Hz, as a rounded float.
+  // Because of the rounding, floor and ceil could be off by one mHz. These factors prevent that.
   const lacks = 2 ** -51;
   const least = BigInt(Math.floor(reference.lo_hz * 1000 * (1 + lacks))) || 1n;
   const most = BigInt(Math.ceil(reference.hi_hz * 1000 * (1 - lacks))) || 1n;
@@ -52,13 +52,13 @@ const digitsOf = (n: bigint) => abs(n).toString().length;
 const smallest = units[units.length - 1]!;
 const unitOf = (n: bigint) => units.find(([, power]) => digitsOf(n) > power) ?? smallest;
 /**
- * cutOf returns how many of the last digits to drop. The first `digits` digits stay, and so do all
- * before the point.
+ * cutOf returns how many of a number's last digits are not printed. It keeps the first `digits`
+ * digits, and all digits before the decimal point.
  */
 const cutOf = (n: bigint, digits: number, power: number) =>
   Math.min(Math.max(0, digitsOf(n) - digits), power);
 
-/** decimal prints a number with a point before its last digits. */
+/** decimal prints a whole number with a decimal point before its last `decimals` digits. */
 function decimal(n: bigint, decimals: number): string {
   const digits = abs(n).toString().padStart(decimals + 1, "0"), sign = n < 0n ? "-" : "";
   if (decimals === 0) return minus(sign + group(digits));
@@ -66,15 +66,16 @@ function decimal(n: bigint, decimals: number): string {
 }
 
 /**
- * plusMinus prints the interval between two whole numbers. The bound has two digits. If the bound
- * is much smaller than the value, it has its own unit.
+ * plusMinus prints an interval (from lo to hi) as a value and a bound with two digits. If the bound
+ * is much smaller than the value, the bound has a unit of its own.
  */
 function plusMinus(lo: bigint, hi: bigint): Shown {
   const [unit, power] = unitOf(abs(hi) > abs(lo) ? hi : lo);
   const cut = cutOf(ceilDiv(hi - lo, 2n), 2, power);
   const step = 10n ** BigInt(cut);
   const value = floorDiv(lo + hi + step, 2n * step);
-  // Rounding moved the value towards one end, so the bound must reach the other end.
+  // The value was rounded, so it is nearer to one end of the interval. The bound must reach the
+  // other end.
   const need = hi - value * step > value * step - lo ? hi - value * step : value * step - lo;
   if (power - cut > 3) {
     const bound = roundUp(need, 2);
@@ -106,7 +107,7 @@ export class Format {
     if (!(reference.lo_hz > 0)) this.unit = "cycles";
   }
 
-  /** draw converts cycles to the unit of the axes: seconds or cycles. */
+  /** draw converts cycles to the unit in which charts are drawn: seconds or cycles. */
   draw(cycles: number): number {
     return this.unit === "cycles"
       ? cycles

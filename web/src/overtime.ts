@@ -1,4 +1,5 @@
-// The charts over time: the latency of one span, the throughput, and the bound by each method.
+// Draws the charts over time: the latency of one span, the throughput, and the bound that each
+// method claims for a pair of nodes.
 
 import type { Column, Method } from "./data.ts";
 import { html } from "./dom.ts";

@@ -1,4 +1,4 @@
-// Pauses of JVMs: bands behind what happened meanwhile, and words about them.
+// Draws pauses of JVMs as bands behind what happened at the same time, and describes them in words.
 
 import type { Pause, Tuple } from "./data.ts";
 import { html, svg } from "./dom.ts";
@@ -8,9 +8,9 @@ import type { Pen } from "./timeframe.ts";
 interface Ends { lo_cycles: number; hi_cycles: number }
 
 /**
- * band returns where a pause is drawn. A pause is drawn from the first moment at which it can have
- * begun to the last at which it can have ended. It certainly lasted from sure[0] to sure[1]. If no
- * such time is certain, sure is null.
+ * band returns where a pause is drawn. The begin and the end of a pause are intervals. The band
+ * goes from the earliest possible begin to the latest possible end. From sure[0] to sure[1] the JVM
+ * certainly paused. If there is no such time, sure is null.
  */
 export function band(begin: Ends, end: Ends, x: (cycles: number) => number) {
   const from = x(begin.lo_cycles), to = Math.max(from + 1, x(end.hi_cycles));
@@ -72,7 +72,8 @@ export function timeInPauses(format: Format, t: Tuple): string {
     ? `, ${format.text(interval(t.paused), t.verdict)} of it in pauses of JVMs` : "";
 }
 
-/** pausesOf returns the legend of a tuple's pauses, with the name of each. Null: it has none. */
+/** pausesOf returns the legend of the pauses during a tuple's path, with the name of each pause, or
+ * null if there were none. */
 export function pausesOf(format: Format, t: Tuple): HTMLElement | null {
   const shown = t.pauses.filter((p) => p.steps.length > 0);
   if (shown.length === 0) return null;

@@ -1,4 +1,5 @@
-// The time lines of the nodes, with events, messages and the band of epsilon.
+// Draws the lanes of the nodes, with the events, the messages between them, and for each event a
+// band that shows epsilon.
 
 import { html, svg, textWidth } from "./dom.ts";
 import type { Replay } from "./replaying.ts";
@@ -21,10 +22,11 @@ export interface BoardOptions {
 const headHeight = 30; // as in replay.css
 const column = 30, around = 120;
 
-/** rowOf is the height of a lane: few lanes are high, many are low. */
+/** rowOf returns the height of a lane. The more lanes there are, the lower they are. */
 const rowOf = (rows: number) => Math.min(Math.max(Math.floor(420 / rows), 44), 104);
 
-/** shown is the part of the replay's order around its present place. */
+/** shown returns the part of the order that is drawn: some events before the place that the replay
+ * has reached, and some after it. */
 function shown(replay: Replay): { order: number[]; first: number } {
   const rest = new Set(replay.taken);
   const order = replay.taken.slice();
@@ -33,7 +35,7 @@ function shown(replay: Replay): { order: number[]; first: number } {
   return { order: order.slice(first, replay.taken.length + around), first };
 }
 
-/** board draws the lanes. It scrolls to where the replay is. */
+/** board draws the lanes. It scrolls to the place that the replay has reached. */
 export function board(replay: Replay, o: BoardOptions): HTMLElement {
   const { order, first } = shown(replay);
   const front = replay.front(), rows = replay.data.nodes.length;
@@ -66,7 +68,7 @@ export function board(replay: Replay, o: BoardOptions): HTMLElement {
   }
   drawing.append(svg("line", { class: "now", x1: now, x2: now, y1: 18, y2: height }));
   let labelled = 0;
-  // What may come next is drawn last, above its neighbours.
+  // The events that may come next are drawn last, so that no other event covers them.
   for (const event of [...order.filter((e) => !free.has(e)), ...front.filter((e) => at.has(e))]) {
     const cx = at.get(event)!, cy = y(event);
     const done = replay.place[event]! < replay.done[replay.node(event)]!;
@@ -160,7 +162,7 @@ function byTime(
   const events = replay.data.events;
   const ends = order.map((e) => [events[e]![3], events[e]![4]] as const);
   const lo = Math.min(...ends.map((e) => e[0])), hi = Math.max(...ends.map((e) => e[1]));
-  // Neighbours on one node should be apart, if that does not make the picture too wide.
+  // The picture is so wide that neighbouring events do not touch, up to a largest width.
   const mids = ends.map(([a, b]) => (a + b) / 2).sort((a, b) => a - b);
   const gaps = mids.slice(1).map((m, i) => m - mids[i]!).sort((a, b) => a - b);
   const typical = gaps[Math.floor(gaps.length / 2)] || 1;
@@ -183,7 +185,8 @@ function ticksOfTime(
   lo: number, hi: number, width: number, scale: (v: number) => number, o: BoardOptions,
   height: number
 ): SVGElement[] {
-  // Ticks are at round times. If the frequency is not known, they are at round cycles.
+  // Ticks are at round times or, if the frequency of the counter is not known, at round numbers of
+  // cycles.
   const unit = o.hz ? o.hz / 1e9 : 1;
   const step = niceStep((hi - lo) / unit / (width / 140)) * unit;
   const all: SVGElement[] = [];
@@ -201,8 +204,9 @@ function niceStep(raw: number): number {
 }
 
 /**
- * band shows epsilon. On the scale of time it is the event's interval. On the scale of the order it
- * reaches over the events with which the event could change places.
+ * band draws what epsilon leaves open about an event. If the axis shows time, the band is the
+ * interval in which the event happened. If the axis shows the order, the band covers the events
+ * with which this event could change places.
  */
 function band(
   event: number, x: Axis, y: number, free: Map<number, number>, dim: string

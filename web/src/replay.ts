@@ -24,7 +24,8 @@ const button = (text: string, key: string, title: string, click: () => void, off
     { class: "button", type: "button", title, disabled: off, click, "data-key": text },
     text, key && html("kbd", { "aria-hidden": "true" }, key));
 
-/** say tells what happened, also to a screen reader. */
+/** say sets the text about what happened last. The page shows it, and screen readers read it aloud.
+ * */
 function say(text: string): void { said = text; }
 
 function take(event: number): void {
@@ -41,7 +42,7 @@ function step(): void {
   if (front.length > 1) side.querySelector(".card")?.classList.add("flash");
 }
 
-/** run takes what is forced, up to the next choice. */
+/** run replays events as long as only one event may come next. */
 function run(): void {
   let count = 0;
   for (let front = replay.front(); front.length === 1; front = replay.front(), count++)
@@ -52,7 +53,7 @@ function run(): void {
   draw();
 }
 
-/** recorded goes on in the order of the run, to the end of the shown part. */
+/** recorded replays the next event of the recorded order. */
 function recorded(): void {
   const [first] = replay.front();
   if (first !== undefined) replay.take(first);
@@ -115,7 +116,8 @@ const seconds = (cycles: number): string => {
   return ns < 1e9 ? `${(ns / 1e6).toFixed(4)} ms` : `${(ns / 1e9).toFixed(6)} s`;
 };
 
-/** outward rounds a bound up to three digits, so that no time is further off. */
+/** outward prints a bound with three digits. It rounds up, so that the printed bound is still true.
+ * */
 const outward = (cycles: number): string => {
   const ns = data.hz ? (cycles / data.hz) * 1e9 : 0;
   const digit = 10 ** (Math.floor(Math.log10(ns)) - 2);
@@ -127,7 +129,8 @@ const name = (event: number): string => {
   return `${data.channels[channel]} ${id}`;
 };
 
-/** named is the name of an event whose id stays on one line. */
+/** named returns the name of an event as an element, in which the id is never broken into two
+ * lines. */
 const named = (event: number): HTMLElement => {
   const [, channel, id] = data.events[event]!;
   return html("span", {}, `${data.channels[channel]} `, html("span", { class: "id" }, id));

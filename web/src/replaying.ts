@@ -1,6 +1,8 @@
-// A replay: what has happened, and what may come next. Nothing here draws.
+// Keeps the state of a replay: which events have happened, and which may come next. Other files
+// draw it.
 
-/** What a page shows of a run. The Go type page.Data of replay/page is the same. */
+/** The data in the page. They are made from the Go type page.Data in replay/page, which has the
+ * same fields. */
 export interface ReplayData {
   version: number;
   title: string;
@@ -29,7 +31,7 @@ interface Summary {
   bound_cycles: string;
 }
 
-/** Replay is one order, as far as it was chosen. */
+/** Replay is the beginning of an order: the events that the reader has replayed so far. */
 export class Replay {
   readonly data: ReplayData;
   readonly lanes: number[][]; // the events of each node
@@ -98,22 +100,24 @@ export class Replay {
     return event !== undefined && this.take(event);
   }
 
-  /** back undoes events until so many are left. */
+  /** back undoes events until `length` events are left. */
   back(length: number): void {
     while (this.taken.length > length) this.undo();
   }
 
-  /** follow takes events of an order until one cannot come next. */
+  /** follow replays the events of an order, up to the first one that cannot come next. */
   follow(order: number[]): void {
     for (const event of order) if (!this.take(event)) return;
   }
 
-  /** moved reports whether an event was replayed before one that the run had before it. */
+  /** moved reports whether the event at a place of the replay comes earlier than in the run: before
+   * an event that preceded it there. */
   moved(at: number): boolean {
     const event = this.taken[at]!;
     for (let i = 0; i < this.lanes.length; i++) {
       const lane = this.lanes[i]!;
-      // The first event of the lane that was not replayed before this one.
+      // Count the events of the lane that were replayed before this event. lane[count] is then the
+      // first that was not.
       let count = 0;
       for (let k = 0; k < at; k++) if (this.node(this.taken[k]!) === i) count++;
       if (i !== this.node(event) && count < lane.length && lane[count]! < event) return true;
@@ -122,8 +126,8 @@ export class Replay {
   }
 
   /**
-   * The permalink has the number of events, and each choice that differs from the run's order: the
-   * place in the order, and the event that was chosen there.
+   * The permalink contains the number of replayed events, and each choice that differs from the
+   * run's order: its place in the order, and the event that was chosen there.
    */
   link(): string {
     const choices: string[] = [];

@@ -74,7 +74,8 @@ interface Row {
 
 const rowHeight = 26, indent = 16;
 
-/** tree draws a row for each call: where it is in the tree on the left, and its bars. */
+/** tree draws a row for each call. On the left is the call's name, indented by its depth in the
+ * tree. On the right are bars for its times. */
 function tree(
   state: State, rows: Row[], end: number, tick: (x: number) => string, label: string
 ): HTMLElement {
@@ -158,7 +159,7 @@ function pattern(state: State, p: Pattern, number: number): HTMLElement {
       (v) => `${compact(v)} %`, "Share of the time that requests waited for each call"));
 }
 
-/** slower says what the slow requests of a pattern waited for longer than the fast ones. */
+/** slower says on what the slow requests of a pattern spent more time than the fast ones. */
 function slower(state: State, p: Pattern): string {
   if (p.slow === 0) return "";
   const text = (x: Interval) => state.format.text(interval(x));

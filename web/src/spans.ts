@@ -1,4 +1,5 @@
-// The table of spans: a box of durations on the left, the density of their bounds on the right.
+// Draws the table of spans. In each row, a box on the left shows the durations of a span, and a
+// curve on the right shows how their bounds are distributed.
 
 import { area, curveBasis } from "d3-shape";
 import { hatch, valueScale, xAxis, type Scale } from "./axis.ts";
@@ -29,8 +30,8 @@ export function at(s: Span, p: number): Percentile | undefined {
 export function spans(state: State): HTMLElement {
   const { data, format, width } = state;
   const wide = width >= 680;
-  // The plots get the width that the texts leave. No long name can push the plots off the page,
-  // because all widths are fixed.
+  // The plots get the width that the texts leave. All widths are computed here, so a long name
+  // cannot push the plots off the page.
   const texts = data.spans
     .flatMap((s) => [at(s, 50), at(s, 99)])
     .map((p) => (p ? textWidth(format.text(interval(p)), 13.5) : 0));
@@ -128,7 +129,7 @@ export function spans(state: State): HTMLElement {
   );
 }
 
-/** ridge returns a density as an outline around the middle of a row. */
+/** ridge draws a density as a shape that is symmetric about the middle of a row. */
 function ridge(
   state: State,
   d: Density,
@@ -165,7 +166,8 @@ function boxPlot(state: State, s: Span, x: Scale, width: number, label: string):
   const px = (cycles: number) => x(format.draw(cycles));
   const centre = (p: { lo_cycles: number; hi_cycles: number }) =>
     px((p.lo_cycles + p.hi_cycles) / 2);
-  // Behind each line of the box is a shade. Its width is the uncertainty of the line.
+  // Each line of the box is a percentile, which is an interval. The shade behind the line is as
+  // wide as that interval.
   const edge = (p: { lo_cycles: number; hi_cycles: number }, half: number, name: string) => {
     return svg("g", { class: `edge ${kind} ${name}` },
       svg("rect", {

@@ -1,5 +1,5 @@
-// How the durations of a span are distributed: percentiles for each run, and a histogram for each
-// instance.
+// Draws how the durations of a span are distributed: percentiles for each run, and a histogram for
+// each instance of the operator at which the span ends.
 
 import { area, line } from "d3-shape";
 import { valueScale, xAxis, yAxis, type Scale } from "./axis.ts";
@@ -13,9 +13,9 @@ import type { Run, View } from "./view.ts";
 const runColours = ["s0", "s2"];
 
 /**
- * nines returns where a percentile lies on an axis with equal steps from 90 to 99, from 99 to 99.9
- * and so on. The axis ends at the last percentile that `count` values can show, where the largest
- * value is.
+ * nines returns where a percentile lies on an axis on which the steps from 90 to 99, from 99 to
+ * 99.9 and so on are equally long. The axis ends at the highest percentile that `count` values can
+ * show: that of the largest value.
  */
 export function nines(percent: number, count: number): number {
   const most = Math.log10(Math.max(2, count));
@@ -23,8 +23,8 @@ export function nines(percent: number, count: number): number {
 }
 
 /**
- * lacking says why the durations of a span are not those of all tuples. If they are, it returns an
- * empty string.
+ * lacking returns the reason why some tuples have no duration of a span in the logs, or "" if all
+ * have.
  */
 export function lacking(s: Span | undefined): string {
   if (!s) return "";
@@ -41,7 +41,8 @@ export function lacking(s: Span | undefined): string {
 }
 
 /**
- * lackingNote says why the percentiles of a run's span do not describe all tuples. Null: they do.
+ * lackingNote returns a note that says why the percentiles of a run's span do not describe all
+ * tuples, or null if they do.
  */
 export function lackingNote(run: Run, name: string): HTMLElement | null {
   const lacks = lacking(run.meta.spans[run.span(name)]);
@@ -118,7 +119,8 @@ export function percentileCurve(view: View, curves: Curve[], width: number): HTM
   );
 }
 
-/** exact returns the percentiles of the whole run, the same as in the report. */
+/** exact returns the percentiles of the whole run. They are computed from all durations, as in the
+ * report, and not from a histogram. */
 export function exact(meta: Meta, span: number): Percentile[] | null {
   const found = meta.spans[span]?.percentiles;
   return found && found.length > 0 ? found : null;

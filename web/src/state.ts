@@ -5,8 +5,8 @@ import { Format, type Unit } from "./number.ts";
 import type { Find } from "./requests.ts";
 
 /**
- * first returns the span that the page shows first: the whole path, unless it has no values in most
- * buckets, as in a job that emits a window once a second.
+ * first returns the span that the page shows first. This is the whole path, unless most buckets
+ * have no values of the whole path, as in a job that emits a window once a second.
  */
 function first(data: Data): Span | undefined {
   const dense = (s: Span) =>
@@ -19,7 +19,7 @@ function first(data: Data): Span | undefined {
 
 type Pair = { a: string; b: string };
 
-/** samePair ignores the order of the two nodes. */
+/** samePair reports whether two pairs have the same nodes, in any order. */
 export function samePair(x: Pair, y: Pair): boolean {
   return (x.a === y.a && x.b === y.b) || (x.a === y.b && x.b === y.a);
 }
@@ -42,7 +42,7 @@ export class State {
     this.unit = data.reference.lo_hz > 0 ? "seconds" : "cycles";
     this.to = data.timeline.buckets;
     this.span = first(data)?.id ?? "";
-    // The first pair is the one with values of the most methods.
+    // The pair that the page shows first is the one for which the most methods have values.
     const said = (c: Data["comparisons"][number]) =>
       c.methods.filter((m) => m.bound_cycles.some((v) => v !== null)).length;
     const most = data.comparisons.reduce<Data["comparisons"][number] | undefined>(
@@ -77,7 +77,7 @@ export class State {
     for (const listener of this.listeners) listener();
   }
 
-  /** absent says why a part is absent; empty if it is there. */
+  /** absent returns the reasons why a part is absent. The list is empty if the part is there. */
   absent(part: string): string[] {
     return this.data.absent.filter((a) => a.part === part).map((a) => a.reason);
   }

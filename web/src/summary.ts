@@ -1,5 +1,5 @@
-// The first parts of the page, which give the answer, and the last ones: what was found and
-// assumed.
+// Makes the first parts of the page, which give the answer, and the last parts, which say what was
+// found and what was assumed.
 
 import { html } from "./dom.ts";
 import { absent, estimate, estimateMeans, notAll, ofLogs, value } from "./marks.ts";
@@ -95,7 +95,8 @@ function notWhole({ missing, undecided }: Data): HTMLElement | null {
 export function tiles(state: State): HTMLElement {
   const { data, format } = state;
   const whole_path = data.spans.find((s) => s.kind === "end_to_end");
-  // Name the path, because a run may have several, such as one of tuples and one of windows.
+  // A run may have several paths, such as one of tuples and one of windows. So say which path this
+  // is.
   const path =
     whole_path &&
     (whole_path.name.startsWith(whole_path.points) ? whole_path.name : whole_path.points);
@@ -113,8 +114,8 @@ export function tiles(state: State): HTMLElement {
       html("dd", {}, content, below ? html("small", {}, below) : null)
     );
   const early = data.findings.find((f) => f.name === "received before sent");
-  // This is the rate of tuples that come in, or, if the page does not know it, that of the last
-  // series.
+  // This is the rate at which tuples enter the path. If the data do not have it, it is the rate of
+  // the last series.
   const rate =
     data.throughput.find((t) => whole_path?.points.startsWith(`${t.name} → `)) ??
     data.throughput[data.throughput.length - 1];
@@ -177,7 +178,8 @@ function share(s: Share): string {
   return "";
 }
 
-/** pauses says how much of the time from end to end lay in pauses. Null: that is not known. */
+/** pauses says how much of the end-to-end time lay in pauses of JVMs. It returns null if that is
+ * not known. */
 export function pauses(state: State): HTMLElement | null {
   const s = state.data.spans.find((s) => s.kind === "end_to_end" && s.pauses);
   return s ? html("p", { class: "when" }, pausesSentence(s.pauses)) : null;

@@ -1,5 +1,5 @@
-// The tables below the graph of programs: what each two of them exchanged, where the time of the
-// transfers went, and which messages are in neither.
+// Makes the tables below the graph of programs. They show what each two programs exchanged, on what
+// the transfers spent their time, and which messages the graph lacks.
 
 import { html, picture, svg } from "./dom.ts";
 import type { Percentile, Service, Talk, Verdict } from "./data.ts";
@@ -62,12 +62,14 @@ export function table(state: State): HTMLElement {
     ]));
 }
 
-/** Part is a part of the transfers of a talk. */
+/** Part is one part of a transfer, such as the time on the network. `all` has the percentiles of
+ * this part over all transfers from one service to another. */
 interface Part { kind: string; name: string; all: Percentile[] }
 
 const middle = (p: Percentile | undefined) => (p ? Math.max(0, p.lo_cycles + p.hi_cycles) : 0);
 
-/** parts says where the time of the transfers went, if the arrivals of messages were seen. */
+/** parts returns a table of the parts into which the transfer times divide. They are known only if
+ * the capture saw when messages arrived. */
 export function parts(state: State): HTMLElement | null {
   const { services, talks } = state.data.messages;
   const seen = talks.filter((t) => t.arrived > 0);
@@ -122,7 +124,7 @@ export function parts(state: State): HTMLElement | null {
       : null);
 }
 
-/** bar divides a bar by the medians of the parts. */
+/** bar draws a bar that is divided in proportion to the medians of the parts. */
 function bar(of: Part[]): SVGElement {
   const width = 150, height = 13;
   const sum = of.reduce((n, p) => n + middle(at(p.all, 50)), 0) || 1;

@@ -1,5 +1,5 @@
-// The graph of the programs that exchange messages. Each program is a box. A line between two boxes
-// has the median transfer time of each direction.
+// Draws the graph of the programs that exchange messages. Each program is a box. The label of a
+// line between two boxes shows the median transfer time in each direction.
 
 import { html, picture, shorten, svg, textWidth } from "./dom.ts";
 import type { Service, Talk } from "./data.ts";
@@ -11,7 +11,7 @@ import { bytes, median, nameOf, parts, rest, table } from "./talk-tables.ts";
 
 type Point = readonly [number, number];
 
-/** Line is what two services exchange: the one that asks is first. */
+/** Line is a line of the graph: what two services exchange. `from` is the service that asks. */
 interface Line { from: string; to: string; there: Talk; back?: Talk }
 
 const lineHeight = 16;
@@ -44,8 +44,9 @@ function labelOf(state: State, l: Line, tips = "→←"): string[] {
 }
 
 /**
- * Frame says where things are. The graph goes across the page if each line has room for its label,
- * else down. `along` counts from layer to layer, and `beside` from slot to slot.
+ * Frame computes coordinates. The graph goes across the page if each line then has room for its
+ * label, and else down the page. The coordinate `along` goes from layer to layer, and `beside` from
+ * slot to slot within a layer.
  */
 class Frame {
   readonly width: number;
@@ -133,13 +134,14 @@ function bezier([x1, y1]: Point, [x2, y2]: Point, t: number): Point {
   return [x1 + (x2 - x1) * along, y1 + (y2 - y1) * beside];
 }
 
-/** Room finds places where labels cover nothing. */
+/** Room finds places for labels at which they cover no box and no other label. */
 class Room {
   private readonly taken: [Point, Point][] = []; // centres, and half of the sizes
 
   take(centre: Point, half: Point): void { this.taken.push([centre, half]); }
 
-  /** find takes the first of several places that is free, or else the first place. */
+  /** find returns the first place in a list that is free, and marks it as taken. If none is free,
+   * it takes the first place. */
   find(places: Point[], half: Point): Point {
     const free = ([x, y]: Point) => !this.taken.some(([[x2, y2], [w, h]]) =>
       Math.abs(x - x2) < w + half[0] && Math.abs(y - y2) < h + half[1]);
@@ -156,7 +158,7 @@ function drawing(state: State): HTMLElement {
   const { places, ways } = place(services.map((_, i) => String(i)), all);
   const everywhere = [...places.values(), ...[...ways.values()].flat()];
   const slots = Math.max(...everywhere.map((p) => p.slots));
-  // A layer with fewer boxes has them in the middle of as many slots.
+  // All layers get the same number of slots. If a layer has fewer boxes, they are spread evenly.
   const spread = (p: Place): Place =>
     ({ layer: p.layer, slot: ((p.slot + 0.5) / p.slots) * slots - 0.5, slots });
   const under = (s: Service) => [
@@ -176,7 +178,8 @@ function drawing(state: State): HTMLElement {
   const arrows: SVGElement[] = [], labels: SVGElement[] = [], room = new Room();
   services.forEach((_, i) =>
     room.take(frame.at(spread(places.get(String(i))!)), [boxWidth / 2, boxHeight / 2]));
-  // The label of a line that leads straight on has the fewest places, so it is placed first.
+  // A line that leads straight on has the fewest places for its label, so these labels are placed
+  // first.
   const aside = (l: Line) => {
     const [a, b] = [spread(places.get(l.from)!), spread(places.get(l.to)!)];
     return ways.get(edgeKey(l))?.length ? 0 : Math.abs(a.slot - b.slot);

@@ -1,5 +1,5 @@
-// Lines over the run's time, with bands for their uncertainty. All charts show the same part of the
-// run.
+// Draws charts of lines over the run's time, with bands for their uncertainty. If the reader zooms
+// into one chart, all charts show that part of the run.
 
 import { area, line } from "d3-shape";
 import { apart, valueScale, xAxis, yAxis } from "./axis.ts";
@@ -28,7 +28,8 @@ export interface TimeChart {
 
 interface Point { at: number; lo: number; hi: number }
 
-/** pieces skips buckets without a value. More than three such buckets in a row break the line. */
+/** pieces returns the points of a line. A bucket without a value has no point. If more than three
+ * such buckets follow each other, the line is broken into two. */
 export function pieces(l: { lo: Column; hi: Column }, from: number, to: number): Point[][] {
   const found: Point[][] = [];
   let last = -Infinity;
@@ -67,7 +68,7 @@ export function timeChart(state: State, chart: TimeChart): HTMLElement {
     false,
     Math.max(3, Math.floor((box.right - box.left) / 110))
   );
-  // A time axis with rounded ends would show buckets that do not exist.
+  // The ends of this time axis are not rounded: a longer axis would show buckets that do not exist.
   const px = (at: number) => box.left + ((at + 0.5 - from) / (to - from)) * (box.right - box.left);
   const timeTicks = Object.assign(
     (t: number) =>

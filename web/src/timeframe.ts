@@ -1,6 +1,6 @@
-// A picture over the time that the page shows. Axes, zooming, moving and choosing are the same in
-// all such pictures. The inside is painted on a canvas, because it may have many thousand marks.
-// The rest is SVG.
+// Makes a picture whose horizontal axis is the time that the page shows. All such pictures have the
+// same axes, and the reader can zoom, move and choose in the same way. The inside of a picture is
+// painted on a canvas, because it may have many thousand marks. The rest is SVG.
 
 import { valueScale, xAxis } from "./axis.ts";
 import { html, picture, svg } from "./dom.ts";
@@ -25,11 +25,13 @@ export interface Frame {
   paint: (pen: Pen, box: Box, x: (cycles: number) => number) => void;
   /** read says what is at a place, for the line below the picture. */
   read?: (cycles: number, y: number) => (Node | string)[];
-  /** choose is called for a click: its moment, the moments 1.5 pixels before and after, and y. */
+  /** choose is called for a click, with its moment, the moments 1.5 pixels before and after, and y.
+   * */
   choose?: (at: number, from: number, to: number, y: number) => void;
 }
 
-/** moment prints a time since the beginning of the run. span is how much time is shown. */
+/** moment prints a time since the beginning of the run. span is the length of the shown time, which
+ * decides the number of digits. */
 export function moment(format: Format, cycles: number, span: number): string {
   if (format.unit === "cycles") return `${Math.round(cycles).toLocaleString("en").replaceAll(",",
     "\u2009")} cycles`;

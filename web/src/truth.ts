@@ -1,5 +1,5 @@
-// What is known only if nodes are virtual: whether intervals contain the truth, and how large each
-// error is as a part of its bound.
+// Shows what is known only if nodes are virtual: whether intervals contain the truth, and how large
+// each error is, as a share of its bound.
 
 import type { Held, TrueSpan, TrueMethod } from "./data.ts";
 import { xAxis, valueScale, type Scale } from "./axis.ts";

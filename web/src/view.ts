@@ -1,9 +1,11 @@
-// What the page of cprof serve shows: the reader's choices, which the address keeps, and the runs.
+// Keeps what the page of cprof serve shows: the runs, and the reader's choices, which the page also
+// writes into its address.
 
 import type { Lane, Meta, Span } from "./explore-data.ts";
 import { Format, type Unit } from "./number.ts";
 
-/** Run is a run that is served, and how its time compares with the time of the first run. */
+/** Run is one of the runs that are served. The page draws all runs on the time axis of the first
+ * run, so a Run also says how to convert its time. */
 export class Run {
   constructor(readonly number: number, readonly meta: Meta, first?: Meta) {
     const hz = (m: Meta) =>
@@ -11,7 +13,7 @@ export class Run {
     this.scale = first && hz(first) > 0 && hz(meta) > 0 ? hz(meta) / hz(first) : 1;
   }
 
-  /** scale is how many cycles of this run are one cycle of the first. */
+  /** scale is the number of cycles of this run that last as long as one cycle of the first run. */
   readonly scale: number;
 
   format(unit: Unit): Format {
@@ -34,7 +36,8 @@ export class Run {
       rank[a]! - rank[b]! || (name(lanes[a]!) < name(lanes[b]!) ? -1 : 1));
   }
 
-  /** ask asks the server. If nobody needs the answer any more, the question is aborted. */
+  /** ask sends a question to the server. The caller aborts it with a signal, if nobody needs the
+   * answer any more. */
   async ask<T>(
     what: string,
     about: Record<string, string | number>,
@@ -55,7 +58,8 @@ export async function answer<T>(response: Response): Promise<T> {
 
 export function spanName(s: Span): string { return `${s.from} → ${s.to}, ${s.kind}`; }
 
-/** List says which tuples are listed: the longest of some time, or those that ended in a lane. */
+/** List says which tuples are listed: the slowest ones of a stretch of time, or those that ended in
+ * a lane. */
 export interface List {
   from: number; // cycles of the first run
   to: number;
@@ -106,14 +110,16 @@ export class View implements Choices {
     for (const listener of this.listeners) listener(changed);
   }
 
-  /** zoom shows a part of the run: at least some cycles, at most the whole run. */
+  /** zoom shows a part of the run. A part that is shorter than a few cycles is widened, and one
+   * that is longer than the run is cut. */
   zoom(from: number, to: number): void {
     const least = 40, wide = Math.min(this.length, Math.max(least, to - from));
     const at = Math.max(0, Math.min(this.length - wide, (from + to - wide) / 2));
     this.set({ from: Math.round(at), to: Math.round(at + wide), list: null });
   }
 
-  /** scaled zooms around a place from 0, the left end, to 1, the right end. */
+  /** scaled zooms by a factor. The time at the place `around` stays where it is: 0 is the left end
+   * of the picture, and 1 the right end. */
   scaled(factor: number, around = 0.5): void {
     const span = this.to - this.from, at = this.from + span * around;
     this.zoom(at - span * factor * around, at + span * factor * (1 - around));
@@ -129,8 +135,8 @@ export class View implements Choices {
 }
 
 /**
- * firstSpan returns the end-to-end span with the most tuples. If no span is end-to-end, it is the
- * span with the most tuples.
+ * firstSpan returns the span that the page shows first: of the end-to-end spans, the one with the
+ * most tuples. If there are no end-to-end spans, it chooses among all spans.
  */
 function firstSpan(meta: Meta): string {
   const spans = [...meta.spans].sort((a, b) => b.count - a.count);
@@ -140,7 +146,8 @@ function firstSpan(meta: Meta): string {
 
 const ids = "Ids are numbers from 0 to 2⁶⁴ − 1, as 17 or 0x11";
 
-/** idOf reads a tuple's id as a decimal number. If it is no id, wrong says why, as a sentence. */
+/** idOf reads a tuple's id that the reader typed. If the text is no id, `wrong` is a sentence that
+ * says why. */
 export function idOf(typed: string): { number: string; wrong: string } {
   const text = typed.trim().replace(/[\s,_\u2009]/g, "");
   const shown = text.length > 40 ? `${text.slice(0, 40)}…` : text;

@@ -1,4 +1,5 @@
-// One tuple's whole path: a row for each step, with the uncertainty of both ends of the step.
+// Draws the whole path of one tuple, with a row for each step. Each end of a step is an interval,
+// which is drawn as well.
 
 import { valueScale, xAxis } from "./axis.ts";
 import type { Tuple } from "./data.ts";
