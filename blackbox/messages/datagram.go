@@ -12,7 +12,7 @@ import (
 // it. So the two ends of a datagram are found by its size and its checksum. They must also agree
 // with all addresses that are known, and the receiving call must not end before the sending one
 // begins. If several datagrams are alike, a receiving call is matched only if it can have received
-// just one of them.
+// just one of them. If calls were lost, sockets that repeat contents are left out: see doubtful.
 
 // A datagram is one end of a datagram.
 type datagram struct {
@@ -44,9 +44,10 @@ func (m *Matched) datagrams(sockets []*socket, possible possible, each func(Matc
 	g := gathering{
 		Matched: m, possible: possible, each: each, votes: map[translation]int{},
 		captured: map[*socket]bool{}, receivers: map[uint16][]*socket{},
-		owners: map[netip.Addr]map[namespace]bool{},
+		owners: map[netip.Addr]map[namespace]bool{}, contents: map[*socket]repeats{},
 	}
 	for _, s := range sockets {
+		g.lossy = g.lossy || s.lossy
 		if a := plain(s.of.Local).Addr(); a.IsValid() && !a.IsUnspecified() {
 			if g.owners[a] == nil {
 				g.owners[a] = map[namespace]bool{}
@@ -75,8 +76,38 @@ func (m *Matched) datagrams(sockets []*socket, possible possible, each func(Matc
 			return cmp.Or(cmp.Compare(a.checksum(), b.checksum()), cmp.Compare(a.bytes, b.bytes))
 		})
 	}
+	g.count(sends)
+	g.count(receives)
 	groups(sends, receives, g.vote)
 	groups(sends, receives, g.match)
+}
+
+// repeats says how often the content of a socket's datagrams was also that of another datagram.
+type repeats struct{ datagrams, again int }
+
+// count counts repeated contents in a sorted list.
+func (g *gathering) count(all []datagram) {
+	for i, d := range all {
+		c := g.contents[d.of]
+		c.datagrams++
+		if i > 0 && all[i-1].content() == d.content() ||
+			i+1 < len(all) && all[i+1].content() == d.content() {
+			c.again++
+		}
+		g.contents[d.of] = c
+	}
+}
+
+// doubtful reports whether datagrams of one content may belong to calls that the logs lack. It
+// takes this as possible if the content was seen more than once. It also does so if, of the
+// datagrams of one of their sockets, more than one in a hundred had a content that was seen more
+// than once.
+func (g *gathering) doubtful(sends, receives []datagram) bool {
+	return max(len(sends), len(receives)) > 1 ||
+		slices.ContainsFunc(slices.Concat(sends, receives), func(d datagram) bool {
+			c := g.contents[d.of]
+			return 100*c.again > c.datagrams
+		})
 }
 
 // groups calls the function each once for every content that was sent, with all datagrams that have
@@ -112,6 +143,8 @@ type gathering struct {
 	captured  map[*socket]bool     // by sending socket: whether a captured one may receive from it
 	votes     map[translation]int
 	owners    map[netip.Addr]map[namespace]bool // where sockets have an address
+	lossy     bool                              // the logs may lack calls
+	contents  map[*socket]repeats
 }
 
 // A namespace is one of a node's networks.
@@ -129,7 +162,7 @@ const most = 1 << 22
 
 // match matches the datagrams of one content.
 func (g *gathering) match(sends, receives []datagram) {
-	if len(sends)*len(receives) > most {
+	if len(sends)*len(receives) > most || g.lossy && g.doubtful(sends, receives) {
 		g.Left[Alike] += uint64(len(sends))
 		return
 	}
