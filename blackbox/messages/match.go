@@ -31,6 +31,11 @@ type Match struct {
 	Bytes    uint32
 
 	sender, receiver *socket
+
+	// The kernel had the last byte that the call received ready for the program between these two
+	// readings. They are 0 if that is not known.
+	arrivedLo, arrivedHi uint64
+	busy                 *busy // nil: not known
 }
 
 // A Call is the system call at one end of a message. Its stamps are readings of the node's counter.
@@ -40,31 +45,18 @@ type Call struct {
 	Cookie     uint64               // the socket
 	Connection *blackbox.Connection // its description
 	Position   uint64               // of its first byte in the stream, as in blackbox.Message
-	Bytes      uint32               // number of bytes of the whole call
 	// If Early is true, the call that sent began between Lo_cycles and Hi_cycles. Otherwise there
 	// is a moment between them at which the call had all bytes and had not yet returned.
 	Lo_cycles, Hi_cycles uint64
+	Bytes                uint32 // number of bytes of the whole call
 	Early                bool
 	Exact                bool // the call's place in the stream is exactly known
-
-	// If Arrived is true, the kernel had the last byte that the call received ready for the program
-	// between ArrivedLo_cycles and ArrivedHi_cycles.
-	Arrived                            bool
-	ArrivedLo_cycles, ArrivedHi_cycles uint64
-
-	busy *busy // nil: not known; valid if Arrived is true
 }
 
 func (e *end) call(s *socket, exact bool) Call {
 	c := Call{
 		Log: s.log, By: e.by, Cookie: s.of.Cookie, Connection: &s.of, Position: e.position,
 		Bytes: e.bytes, Lo_cycles: e.began, Hi_cycles: e.ended, Early: e.early, Exact: exact,
-	}
-	if e.arrived != 0 {
-		c.Arrived, c.ArrivedLo_cycles, c.ArrivedHi_cycles = true, e.arrived, e.arrived+e.width()
-		if b, known := s.busy[e.after()]; known {
-			c.busy = &b
-		}
 	}
 	if e.early {
 		c.Hi_cycles = e.began + e.width()
@@ -304,17 +296,28 @@ func (m *Matched) join(from, to side, each func(Match)) {
 // found counts a message of which both ends are known.
 func (m *Matched) found(from, to *socket, s, r *end, each func(Match)) {
 	m.Matched++
-	each(Match{
+	one := Match{
 		From: &s.by.Program, To: &r.by.Program, Send: s.call(from, true),
 		Receive: r.call(to, true), Bytes: s.bytes, sender: from, receiver: to,
-	})
+	}
+	if r.arrived != 0 {
+		one.arrivedLo, one.arrivedHi = r.arrived, r.arrived+r.width()
+		if b, known := to.busy[r.after()]; known {
+			one.busy = &b
+		}
+	}
+	each(one)
 }
 
-// ordered sorts calls by their last byte.
+// ordered returns calls in the order of their last bytes.
 func ordered(calls []end) []end {
 	calls = slices.Clone(calls)
-	slices.SortStableFunc(calls, func(a, b end) int { return cmp.Compare(a.after(), b.after()) })
+	inOrder(calls)
 	return calls
+}
+
+func inOrder(calls []end) {
+	slices.SortStableFunc(calls, func(a, b end) int { return cmp.Compare(a.after(), b.after()) })
 }
 
 // exact reports for each call whether its bytes are exactly known.

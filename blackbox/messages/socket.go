@@ -17,11 +17,20 @@ type Socket struct {
 }
 
 // Sockets returns all sockets that are connected. TCP and UNIX sockets have their other ends, and
-// all others have their calls in the order of the stamps. Sockets changes the logs.
+// all others have their calls in the order of the stamps. Sockets takes the calls out of the logs,
+// so that no call is in memory twice.
 func Sockets(logs []*Log) []*Socket {
 	sockets, _ := merged(logs)
 	otherEnd := connected(sockets)
-	peers := peersOf(sockets)
+	others := peersOf(sockets)
+	for _, s := range sockets {
+		if !s.isTCP() {
+			continue
+		}
+		if other := otherEnd(s); other != nil {
+			others[s] = other
+		}
+	}
 	var all []*Socket
 	of := map[*socket]*Socket{}
 	for _, s := range sockets {
@@ -29,25 +38,23 @@ func Sockets(logs []*Log) []*Socket {
 			if !s.isTCP() {
 				s.number()
 			}
-			of[s] = &Socket{Log: s.log, Of: &s.of, Sends: s.calls(s.sends),
-				Receives: s.calls(s.receives)}
+			of[s] = &Socket{Log: s.log, Of: &s.of, Sends: s.take(&s.sends),
+				Receives: s.take(&s.receives)}
 			all = append(all, of[s])
 		}
+		s.sends, s.receives, s.busy, s.again = nil, nil, nil, nil
 	}
-	for _, s := range sockets {
-		other := peers[s]
-		if s.isTCP() {
-			other = otherEnd(s)
-		}
-		if other != nil {
-			of[s].Other = of[other]
-		}
+	for s, other := range others {
+		of[s].Other = of[other]
 	}
 	return all
 }
 
-func (s *socket) calls(ends []end) []Call {
-	ends = ordered(ends)
+// take returns the calls of a list, in the order of their bytes. It empties the list.
+func (s *socket) take(list *[]end) []Call {
+	ends := *list
+	*list = nil
+	inOrder(ends)
 	exact := exact(ends, s.lossy)
 	calls := make([]Call, len(ends))
 	for i := range ends {

@@ -63,13 +63,13 @@ func (t *Times) Parts(m *Match) (p Parts) {
 		return p
 	}
 	arrival, end := *r, m.Send.Position+uint64(m.Send.Bytes)
-	if r.Arrived && end == r.Position+uint64(r.Bytes) {
-		arrival.Lo_cycles, arrival.Hi_cycles = r.ArrivedLo_cycles, r.ArrivedHi_cycles
+	if m.arrivedLo != 0 && end == r.Position+uint64(r.Bytes) {
+		arrival.Lo_cycles, arrival.Hi_cycles = m.arrivedLo, m.arrivedHi
 		var err, err2 error
 		p.Network, err = t.Between(&m.Send, &arrival)
 		p.Waited, err2 = t.Between(&arrival, r)
-		if p.Arrived = err == nil && err2 == nil; p.Arrived && r.busy != nil {
-			t.divide(&p, r)
+		if p.Arrived = err == nil && err2 == nil; p.Arrived && m.busy != nil {
+			t.divide(&p, r, m.busy)
 		}
 	}
 	// Bytes that TCP sent again after the arrival did not delay the message, so they do not count.
@@ -87,11 +87,11 @@ func (t *Times) Parts(m *Match) (p Parts) {
 }
 
 // divide divides the time that a message waited.
-func (t *Times) divide(p *Parts, r *Call) {
-	if r.busy.cycles > r.Hi_cycles-min(r.busy.slack, r.Hi_cycles) {
+func (t *Times) divide(p *Parts, r *Call, of *busy) {
+	if of.cycles > r.Hi_cycles-min(of.slack, r.Hi_cycles) {
 		return // the log is not valid
 	}
-	began, slack := r.Hi_cycles-r.busy.cycles, r.busy.slack
+	began, slack := r.Hi_cycles-of.cycles, of.slack
 	least, err := t.readings(r, began+slack, r, r.Hi_cycles)
 	most, err2 := t.readings(r, began-slack, r, r.Hi_cycles)
 	if err != nil || err2 != nil {

@@ -90,9 +90,10 @@ func observe(sockets []*messages.Socket, time func(*messages.Call) int64,
 		o.seen.Calls = append(o.seen.Calls, f.call(time))
 	}
 	o.arrange()
-	o.seen.Quantum_ns = 1
-	o.seen.processes, o.seen.tuples = o.places, map[int32]uint64{}
-	return &o.seen
+	seen := o.seen // not a pointer into o, because o is large
+	seen.Quantum_ns = 1
+	seen.processes, seen.tuples = o.places, map[int32]uint64{}
+	return &seen
 }
 
 // call converts the moments of a call.
