@@ -17,13 +17,13 @@ import (
 func forgeIdentity(t *testing.T, path string, at int64, b []byte) {
 	t.Helper()
 	const atChecksum = 248
-	patch(t, path, at, b)
+	patchFile(t, path, at, b)
 	image, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sum := crc32.Checksum(image[:atChecksum], crc32.MakeTable(crc32.Castagnoli))
-	patch(t, path, atChecksum, binary.NativeEndian.AppendUint32(nil, sum))
+	patchFile(t, path, atChecksum, binary.NativeEndian.AppendUint32(nil, sum))
 }
 
 // forgetBoot removes the boot id from a ring, as if its program had no /proc.
@@ -46,14 +46,14 @@ func TestRingOfAnUnknownBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := &rig{t: t, rings: rings, logs: filepath.Join(t.TempDir(), "logs")}
-		r.start(Options{Epoch: func() string { return "now" }})
+		r.startRig(Options{Epoch: func() string { return "now" }})
 		living, dead := r.open("a/living", handlers.Options{}), r.open("a/dead", handlers.Options{})
 		logMany(living, 0, 10)
 		logMany(dead, 0, 10)
 		forgetBoot(t, living.Path())
 		forgetBoot(t, dead.Path())
 		dead.Close()
-		r.run(2 * time.Second)
+		r.runFor(2 * time.Second)
 		logs := readLogs(t, r.logs)
 		if epoch := logs["a/living"].header.Epoch; epoch != "now" {
 			t.Errorf("in memory %v: a ring that is open is of epoch %q", memory, epoch)
@@ -62,7 +62,7 @@ func TestRingOfAnUnknownBoot(t *testing.T) {
 			t.Errorf("in memory %v: a ring whose program is dead is of epoch %q", memory, epoch)
 		}
 		r.d.Close()
-		r.kill()
+		r.killDrainer()
 	}
 }
 

@@ -89,9 +89,9 @@ func maxMaps() uint64 {
 	return n
 }
 
-// full returns an error that says why no other ring can be opened, or nil if one can. The caller
-// has locked d.mu.
-func (d *Drainer) full() error {
+// checkRoom returns an error that says why no other ring can be opened, or nil if one can. The
+// caller has locked d.mu.
+func (d *Drainer) checkRoom() error {
 	switch {
 	case len(d.sources) >= d.room.rings:
 		return fmt.Errorf("%d rings are open, and no more can be opened: %s: %w", len(d.sources),
@@ -104,8 +104,8 @@ func (d *Drainer) full() error {
 	return nil
 }
 
-// postponed is a ring that is not drained yet.
-type postponed struct {
+// postponedRing is a ring that is not drained yet.
+type postponedRing struct {
 	again time.Duration // when to try it again
 	isNew bool          // see Drainer.open
 
@@ -115,8 +115,8 @@ type postponed struct {
 	bytes   int64
 }
 
-// The method leave notes that the drainer leaves a ring undrained for now, and why.
-func (d *Drainer) leave(whose process, why error) {
+// notePostponed notes that the drainer leaves a ring undrained for now, and why.
+func (d *Drainer) notePostponed(whose process, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.leaving) == 0 {
@@ -125,10 +125,10 @@ func (d *Drainer) leave(whose process, why error) {
 	d.leaving[whose]++
 }
 
-// The method left counts the rings that the drainer left undrained in the last full scan and in the
+// reportPostponed counts the rings that the drainer left undrained in the last full scan and in the
 // partial scans after it. If there are such rings now, and there were none before, the reason is
 // reported. Then the room is divided among the processes.
-func (d *Drainer) left() {
+func (d *Drainer) reportPostponed() {
 	d.mu.Lock()
 	count := 0
 	for _, n := range d.leaving {
@@ -168,7 +168,7 @@ func (d *Drainer) shareOut() {
 			wants[p] = min(wants[p], most)
 		}
 	}
-	d.share = level(slices.Collect(maps.Values(wants)), room)
+	d.share = fairShare(slices.Collect(maps.Values(wants)), room)
 	needed := len(d.sources) - room
 	for p := range d.leaving {
 		needed += max(0, min(wants[p], d.share)-d.processes[p].Rings)
@@ -190,7 +190,7 @@ func (d *Drainer) shareOut() {
 		if over[s.process] > 0 && !s.yields.Load() {
 			needed--
 			over[s.process]--
-			d.later[path] = postponed{
+			d.later[path] = postponedRing{
 				process: s.process, bytes: s.header.FileBytes(), why: d.leavingWhy,
 			}
 			s.yields.Store(true)
@@ -198,10 +198,10 @@ func (d *Drainer) shareOut() {
 	}
 }
 
-// level returns the largest share that everybody can have: nobody gets more than it wants, and all
-// together get at most room. The share is at least 1. It is math.MaxInt if room is enough for all
-// wants.
-func level(wants []int, room int) int {
+// fairShare returns the largest share that everybody can have: nobody gets more than it wants, and
+// all together get at most room. The share is at least 1. It is math.MaxInt if room is enough for
+// all wants.
+func fairShare(wants []int, room int) int {
 	slices.Sort(wants)
 	for i, want := range wants {
 		share := max(room/(len(wants)-i), 1)
@@ -213,10 +213,10 @@ func level(wants []int, room int) int {
 	return math.MaxInt
 }
 
-// The method yield gives up a ring so that another process gets its room. It returns false if the
-// drainer cannot end the ring's log. As soon as there is room, the drainer drains the ring again.
-// The ring's log then continues in the log directory that is in use at that time.
-func (s *source) yield(w *worker) bool {
+// giveUpRing gives up a ring so that another process gets its room. It returns false if the drainer
+// cannot end the ring's log. As soon as there is room, the drainer drains the ring again. The
+// ring's log then continues in the log directory that is in use at that time.
+func (s *source) giveUpRing(w *worker) bool {
 	for i := range s.places {
 		if s.takeSkipped(w, i) != nil {
 			return false
@@ -225,7 +225,7 @@ func (s *source) yield(w *worker) bool {
 	if err := s.log.Seal(); err != nil && !errors.Is(err, logstore.ErrRemoved) {
 		return false
 	}
-	s.d.let(s, s.leave(w))
+	s.d.releaseSource(s, s.closeRing(w))
 	s.d.mu.Lock()
 	s.d.leaving[s.process]++
 	s.d.leftAlone++

@@ -70,7 +70,7 @@ func TestRingsBeyondCapacityAreLeftAlone(t *testing.T) {
 				logMany(channels[i], 0, 10)
 			}
 			before := openFiles(t)
-			r.run(3 * time.Second)
+			r.runFor(3 * time.Second)
 			s := r.d.Stats()
 			if len(s.Rings) != 3 || s.Left != 7 || !errors.Is(s.LeftWhy, ErrFull) {
 				t.Errorf("%d rings, %d left: %v", len(s.Rings), s.Left, s.LeftWhy)
@@ -84,7 +84,7 @@ func TestRingsBeyondCapacityAreLeftAlone(t *testing.T) {
 			for _, c := range channels {
 				c.Close()
 			}
-			r.run(10 * time.Second)
+			r.runFor(10 * time.Second)
 			if s := r.d.Stats(); s.Finished != 10 || s.Left != 0 || s.LeftWhy != nil ||
 				s.Total.Rows < 100 {
 				t.Errorf("%d finished, %d left, %d rows", s.Finished, s.Left, s.Total.Rows)
@@ -107,7 +107,7 @@ func TestManyRingsAreSetAside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.run(3 * time.Second)
+	r.runFor(3 * time.Second)
 	if s := r.d.Stats(); len(s.Rings) != maxAside || s.SetAside != many ||
 		len(r.noticed) != maxAside+1 {
 		t.Errorf("%d described of %d, said %d times", len(s.Rings), s.SetAside, len(r.noticed))
@@ -115,7 +115,7 @@ func TestManyRingsAreSetAside(t *testing.T) {
 	for i := range many {
 		os.Remove(filepath.Join(r.rings, fmt.Sprintf("x%d.ring", i)))
 	}
-	r.run(3 * time.Second)
+	r.runFor(3 * time.Second)
 	if s := r.d.Stats(); len(s.Rings) != 0 || s.SetAside != 0 {
 		t.Errorf("%d described of %d that are gone", len(s.Rings), s.SetAside)
 	}
@@ -129,13 +129,13 @@ func TestProcessesOfTwoNamespaces(t *testing.T) {
 	other := r.open("a/other", handlers.Options{})
 	forgeIdentity(t, other.Path(), 232, word(1))
 	r.open("a/x", handlers.Options{})
-	r.advance(0)
+	r.advanceClock(0)
 	if s := r.d.Stats(); len(s.Rings) != 2 || len(s.Processes) != 2 ||
 		s.Processes[0].PIDNamespace != 1 {
 		t.Fatalf("rings %+v of processes %+v", s.Rings, s.Processes)
 	}
 	r.open("a/y", handlers.Options{})
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 1 ||
 		!strings.Contains(s.LeftWhy.Error(), "of PID namespace") {
 		t.Errorf("%d rings, %d left: %v", len(s.Rings), s.Left, s.LeftWhy)
@@ -164,7 +164,7 @@ func TestRoomIsShared(t *testing.T) {
 						binary.NativeEndian.AppendUint32(nil, uint32(1<<24+i)))
 				}
 			}
-			r.run(3 * time.Second)
+			r.runFor(3 * time.Second)
 			s := r.d.Stats()
 			if len(s.Rings) != rings || s.Left != rings || !errors.Is(s.LeftWhy, ErrFull) {
 				t.Errorf("%d rings, %d left: %v", len(s.Rings), s.Left, s.LeftWhy)
@@ -177,8 +177,8 @@ func TestRoomIsShared(t *testing.T) {
 			other := open(2 * rings)
 			forgeIdentity(t, other.Path(), 232, word(1))
 			logMany(other, 0, 10)
-			r.run(2 * time.Second)
-			if got := r.stats(fmt.Sprintf("a/x%d", 2*rings)); got.Events != 10 {
+			r.runFor(2 * time.Second)
+			if got := r.statsOf(fmt.Sprintf("a/x%d", 2*rings)); got.Events != 10 {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -192,7 +192,7 @@ func TestLaterRingsAreVouchedFor(t *testing.T) {
 	r.d.room.rings = 10
 	for i := range 7 {
 		r.open(fmt.Sprintf("a/x%d", i), handlers.Options{Buffer: "1KiB"})
-		r.run(2 * time.Second)
+		r.runFor(2 * time.Second)
 	}
 	if s := r.d.Stats(); len(s.Processes) != 1 || s.Processes[0].ProcessID != os.Getpid() {
 		t.Errorf("processes %+v", s.Processes)
@@ -210,7 +210,7 @@ func TestLevel(t *testing.T) {
 		{[]int{7, 7, 7}, 20, 6}, {[]int{1, 1, 9, 9}, 3, 1}, {[]int{2, 2, 2}, 2, 1},
 		{nil, 5, math.MaxInt},
 	} {
-		if got := level(slices.Clone(tc.wants), tc.room); got != tc.want {
+		if got := fairShare(slices.Clone(tc.wants), tc.room); got != tc.want {
 			t.Errorf("%v in %d: %d, want %d", tc.wants, tc.room, got, tc.want)
 		}
 	}
@@ -230,11 +230,11 @@ func TestARingThatYields(t *testing.T) {
 		}))
 		logMany(own[i], 0, 100)
 	}
-	r.run(time.Second)
+	r.runFor(time.Second)
 	other := r.open("other/x", handlers.Options{Handler: "id", Buffer: "16KiB"})
 	forgeIdentity(t, other.Path(), 232, word(1))
-	r.run(3 * time.Second)
-	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 1 || r.stats("other/x").Path == "" {
+	r.runFor(3 * time.Second)
+	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 1 || r.statsOf("other/x").Path == "" {
 		t.Fatalf("%d rings, %d left, of processes %+v", len(s.Rings), s.Left, s.Processes)
 	}
 	second := filepath.Join(t.TempDir(), "second")
@@ -243,14 +243,14 @@ func TestARingThatYields(t *testing.T) {
 	for _, c := range own {
 		logMany(c, 100, 150)
 	}
-	r.run(time.Second)
+	r.runFor(time.Second)
 	other.Close()
-	r.run(3 * time.Second)
+	r.runFor(3 * time.Second)
 	for _, c := range own {
 		logMany(c, 150, 200)
 		c.Close()
 	}
-	r.run(3 * time.Second)
+	r.runFor(3 * time.Second)
 	if s := r.d.Stats(); s.Finished != 3 || s.Left != 0 || s.Total.Missing > 0 || s.SetAside > 0 {
 		t.Errorf("%d finished, %d left, %d missing: %q", s.Finished, s.Left, s.Total.Missing,
 			r.noticed)
@@ -276,7 +276,7 @@ func TestARingThatYields(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.check(t)
+		k.checkIntact(t)
 		wantIDs(t, k.events[0], 200)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cells writes the results of the handlers counter and first-last to the log: samples that are due,
-// or the present values in the ring's cells.
-func (s *source) cells(w *worker, now phase) error {
-	final := now != live
-	counting := s.settings.Kind == channel.Counter && now != dead
+// logCells writes the results of the handlers counter and first-last to the log: samples that are
+// due, or the present values in the ring's cells.
+func (s *source) logCells(w *worker, now phase) error {
+	final := now != programLives
+	counting := s.settings.Kind == channel.Counter && now != programGone
 	if counting {
-		if err := s.d.sampler.sample(s, w.now); err != nil {
+		if err := s.d.sampler.startSampling(s, w.now); err != nil {
 			return err
 		}
 	}
@@ -27,7 +27,7 @@ func (s *source) cells(w *worker, now phase) error {
 		}
 	}
 	if left {
-		s.d.sampler.stop(s)
+		s.d.sampler.stopSampling(s)
 	}
 	if final || left {
 		if err := s.lastSample(w); err != nil {
@@ -38,7 +38,7 @@ func (s *source) cells(w *worker, now phase) error {
 		if err := s.takeFirstLast(w); err != nil {
 			return err
 		}
-		s.nextCells = w.now + s.hold()
+		s.nextCells = w.now + s.holdTime()
 	}
 	return nil
 }
@@ -46,17 +46,17 @@ func (s *source) cells(w *worker, now phase) error {
 // takeSamples writes the waiting samples of a ring to the log if they are old enough, if there are
 // enough of them for a block, or if the argument all is true.
 func (s *source) takeSamples(w *worker, all bool) error {
-	rows, since := s.d.sampler.taken(s)
-	if len(rows) == 0 || !all && w.now-since < s.hold() && len(rows) < samplesKept/2 {
+	rows, since := s.d.sampler.waitingSamples(s)
+	if len(rows) == 0 || !all && w.now-since < s.holdTime() && len(rows) < samplesKept/2 {
 		return nil
 	}
-	if err := s.append(&w.block,
+	if err := s.appendBlock(&w.block,
 		logstore.Block{First: s.log.Next(logstore.Samples, 0), Samples: rows}); err != nil {
 		return err
 	}
 	s.counted = rows[len(rows)-1].Count
 	s.count(func(c *RingStats) { c.Counted = s.counted })
-	s.d.sampler.drop(s, len(rows))
+	s.d.sampler.dropSamples(s, len(rows))
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (s *source) lastSample(w *worker) error {
 		return nil
 	}
 	row := []logstore.Sample{{Counter: before, Count: count[0]}}
-	if err := s.append(&w.block,
+	if err := s.appendBlock(&w.block,
 		logstore.Block{First: s.log.Next(logstore.Samples, 0), Samples: row}); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (s *source) takeFirstLast(w *worker) error {
 		Count: now.Count, FirstCounter: now.First.Counter, FirstID: now.First.ID,
 		LastCounter: now.Last.Counter, LastID: now.Last.ID, Poison: now.PoisonCounter,
 	}}
-	if err := s.append(&w.block,
+	if err := s.appendBlock(&w.block,
 		logstore.Block{First: s.log.Next(logstore.FirstLasts, 0), FirstLasts: row}); err != nil {
 		return err
 	}
@@ -114,15 +114,15 @@ type sampler struct {
 	changed chan struct{} // tells the sampler that there is another ring
 
 	mu    sync.Mutex // protects the fields below it
-	all   []*sampling
-	rings []*ring.Reader // the rings of the present sweep
-	due   []*sampling
+	all   []*ringSampling
+	rings []*ring.Reader // the rings of the present call of takeDueSamples
+	due   []*ringSampling
 	count []uint64
 	fault []error
 }
 
-// sampling is the state of a ring that the sampler samples.
-type sampling struct {
+// ringSampling is the state of a ring that the sampler samples.
+type ringSampling struct {
 	reader *ring.Reader
 	period time.Duration
 	due    time.Duration
@@ -137,11 +137,12 @@ type sampling struct {
 // sample in the log is larger.
 const samplesKept = 4096
 
-// sample begins to sample a ring with the period in its present settings.
-func (p *sampler) sample(s *source, now time.Duration) error {
+// startSampling begins to sample a ring with the period in its present settings.
+func (p *sampler) startSampling(s *source, now time.Duration) error {
 	period := time.Duration(s.settings.A)
 	if s.sampling == nil {
-		s.sampling = &sampling{reader: &s.ring.Reader, period: period, due: nextDue(now, period)}
+		s.sampling = &ringSampling{reader: &s.ring.Reader, period: period,
+			due: nextDue(now, period)}
 		p.mu.Lock()
 		p.all = append(p.all, s.sampling)
 		p.mu.Unlock()
@@ -168,39 +169,40 @@ func (p *sampler) wake() {
 	}
 }
 
-// taken returns the waiting samples of a ring, and the time when the first of them was taken. The
-// caller may read the samples until it calls drop.
-func (p *sampler) taken(s *source) ([]logstore.Sample, time.Duration) {
+// waitingSamples returns the waiting samples of a ring, and the time when the first of them was
+// taken. The caller may read the samples until it calls dropSamples.
+func (p *sampler) waitingSamples(s *source) ([]logstore.Sample, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return s.sampling.rows[:len(s.sampling.rows):len(s.sampling.rows)], s.sampling.since
 }
 
-// drop removes the first n waiting samples.
-func (p *sampler) drop(s *source, n int) {
+// dropSamples removes the first n waiting samples.
+func (p *sampler) dropSamples(s *source, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.sampling.rows = append(make([]logstore.Sample, 0, 16), s.sampling.rows[n:]...)
 }
 
-// stop ends the sampling of a ring.
-func (p *sampler) stop(s *source) {
+// stopSampling ends the sampling of a ring.
+func (p *sampler) stopSampling(s *source) {
 	if s.sampling == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all = slices.DeleteFunc(p.all, func(one *sampling) bool { return one == s.sampling })
+	p.all = slices.DeleteFunc(p.all, func(one *ringSampling) bool { return one == s.sampling })
 	s.sampling = nil
 }
 
-// sweepTries is how many times sweep reads the counts. It uses the quickest of these attempts: if
-// the thread loses its core during an attempt, the attempt takes long, and it is uncertain at which
-// moment the counts were true.
+// sweepTries is how many times takeDueSamples reads the counts. It uses the quickest of these
+// attempts: if the thread loses its core during an attempt, the attempt takes long, and it is
+// uncertain at which moment the counts were true.
 const sweepTries = 3
 
-// sweep takes the samples that are due, and returns the time when the next samples are due.
-func (p *sampler) sweep(now time.Duration) (next time.Duration) {
+// takeDueSamples takes the samples that are due, and returns the time when the next samples are
+// due.
+func (p *sampler) takeDueSamples(now time.Duration) (next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rings, p.due = p.rings[:0], p.due[:0]

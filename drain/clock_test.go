@@ -32,25 +32,25 @@ func TestClockThatIsSet(t *testing.T) {
 		binary.LittleEndian.PutUint64(b[atUTC+8:], uint64(opened.UnixNano()+100))
 		binary.LittleEndian.PutUint32(b[identity:],
 			crc32.Checksum(b[:identity], crc32.MakeTable(crc32.Castagnoli)))
-		patch(t, c.Path(), 0, b)
+		patchFile(t, c.Path(), 0, b)
 		// The wall clock also determines the directory's modification time, from which the drainer
 		// learns that there is a new file.
 		if err := os.Chtimes(r.rings, opened, opened); err != nil {
 			t.Fatal(err)
 		}
 		logMany(c, 0, 100)
-		r.advance(DefaultPoll)
+		r.advanceClock(DefaultPoll)
 		// After a change of settings, the headers of new segments have the present time of the wall
 		// clock.
-		apply(t, r, channel.Settings{Kind: channel.Identity})
+		applySettings(t, r, channel.Settings{Kind: channel.Identity})
 		logMany(c, 100, 200)
-		r.run(time.Second)
+		r.runFor(time.Second)
 		logMany(c, 200, 300)
-		r.run(time.Second)
+		r.runFor(time.Second)
 		c.Close()
-		r.run(200 * time.Millisecond)
+		r.runFor(200 * time.Millisecond)
 		k := readLogs(t, r.logs)[name]
-		k.check(t)
+		k.checkIntact(t)
 		checkIDs(t, name, k.ids(), 0, 300)
 		if at := time.Unix(0, k.header.UTCLo_ns); at.Sub(opened).Abs() < 9000*day {
 			t.Errorf("%s: the last header is of %s, the ring of %s", name, at, opened)

@@ -15,15 +15,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// death is the value of the panic that ends a drainer at a fault point.
-type death struct{ at FaultPoint }
+// faultPanic is the value of the panic that ends a drainer at a fault point.
+type faultPanic struct{ at FaultPoint }
 
-// dying calls the function do and reports whether a fault ended it.
-func dying(do func()) (died bool) {
+// diesDuring calls the function do and reports whether a fault ended it.
+func diesDuring(do func()) (died bool) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-		case death:
+		case faultPanic:
 			died = true
 		default:
 			panic(r)
@@ -34,8 +34,8 @@ func dying(do func()) (died bool) {
 }
 
 // story is a program whose rings contain every kind of data that a drainer moves: events, links,
-// drops, counts, cells and a flight recorder's events. check compares the logs with what the
-// program did.
+// drops, counts, cells and a flight recorder's events. The method checkLogs compares the logs with
+// what the program did.
 type story struct {
 	r        *rig
 	rng      *rand.Rand
@@ -60,8 +60,8 @@ func newStory(r *rig, rng *rand.Rand) *story {
 	return s
 }
 
-// log makes a number of calls on each channel.
-func (s *story) log(n int) {
+// logCalls makes a number of calls on each channel.
+func (s *story) logCalls(n int) {
 	for range n {
 		id := s.calls
 		s.one.Log(id)
@@ -74,9 +74,9 @@ func (s *story) log(n int) {
 	}
 }
 
-// end closes the channels. It also makes a ring with holes: records that a program reserved but
-// never wrote.
-func (s *story) end() {
+// closeChannels closes the channels. It also makes a ring with holes: records that a program
+// reserved but never wrote.
+func (s *story) closeChannels() {
 	for _, c := range []*handlers.Channel{s.one, s.many, s.links, s.counter, s.cell, s.recorder} {
 		c.Close()
 	}
@@ -97,8 +97,8 @@ func (s *story) end() {
 	p.Close()
 }
 
-// check compares the logs with the program's calls.
-func (s *story) check() error {
+// checkLogs compares the logs with the program's calls.
+func (s *story) checkLogs() error {
 	logs, err := tryReadLogs(s.r.logs)
 	if err != nil {
 		return err
@@ -178,11 +178,11 @@ func (s *story) check() error {
 			seen[e.ID] = true
 		}
 	}
-	if got := uint64(len(seen)) + many.dropped(logstore.RingFull); got != s.calls {
+	if got := uint64(len(seen)) + many.droppedRows(logstore.RingFull); got != s.calls {
 		return fmt.Errorf("many/x: %d ids are in the log or dropped, want %d", got, s.calls)
 	}
-	if hole := logs["hole/x"]; hole == nil || hole.all() != 70 ||
-		hole.dropped(logstore.NeverWritten) != 30 {
+	if hole := logs["hole/x"]; hole == nil || hole.countRows() != 70 ||
+		hole.droppedRows(logstore.NeverWritten) != 30 {
 		return fmt.Errorf("hole/x: %+v", hole)
 	}
 	if s.calls == 0 {
@@ -202,8 +202,8 @@ func (s *story) check() error {
 	return nil
 }
 
-// alternate has two handler tables. Stories switch from one to the other.
-var alternate = func() (tables [2]*handlertable.Table) {
+// switchingTables has two handler tables. Stories switch from one to the other.
+var switchingTables = func() (tables [2]*handlertable.Table) {
 	for i, kind := range []channel.Kind{channel.Buffered, channel.Identity} {
 		tables[i] = &handlertable.Table{Rules: []handlertable.Rule{
 			{Channel: "one/*", Settings: channel.Settings{Kind: kind}},
@@ -246,40 +246,40 @@ func TestDeathAtEveryFaultPoint(t *testing.T) {
 func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths int) {
 	t.Helper()
 	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}
-	o := Options{SegmentBytes: 3000, Table: alternate[0]}
+	o := Options{SegmentBytes: 3000, Table: switchingTables[0]}
 	left := n
 	o.Fault = func(at FaultPoint) {
 		if at == point {
 			if left--; left == 0 {
-				panic(death{at})
+				panic(faultPanic{at})
 			}
 		}
 	}
-	r.start(o)
+	r.startRig(o)
 	s := newStory(r, rng)
 	live := func(do func()) {
-		for dying(do) {
+		for diesDuring(do) {
 			deaths++
-			r.kill()
+			r.killDrainer()
 			// With each death, let the drainer pass the fault point once more. Otherwise it could
 			// die at the same place forever.
 			left = n + deaths
-			r.start(o)
+			r.startRig(o)
 		}
 	}
 	for round := range 30 {
-		s.log(rng.IntN(200))
+		s.logCalls(rng.IntN(200))
 		if round%7 == 3 {
-			r.d.SetTable(alternate[round/7%2])
-			o.Table = alternate[round/7%2]
+			r.d.SetTable(switchingTables[round/7%2])
+			o.Table = switchingTables[round/7%2]
 		}
-		live(func() { r.advance(time.Duration(rng.IntN(300)) * time.Millisecond) })
+		live(func() { r.advanceClock(time.Duration(rng.IntN(300)) * time.Millisecond) })
 		if round%10 == 9 {
 			live(func() {
 				for _, w := range r.d.workers {
 					for _, source := range w.sources {
 						if source.header.Policy == channel.Overwrite && source.synced {
-							if err := source.dump(w); err != nil {
+							if err := source.dumpRecorder(w); err != nil {
 								t.Fatal(err)
 							}
 						}
@@ -288,12 +288,12 @@ func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths in
 			})
 		}
 	}
-	s.end()
+	s.closeChannels()
 	for range 20 {
-		live(func() { r.run(300 * time.Millisecond) })
+		live(func() { r.runFor(300 * time.Millisecond) })
 	}
-	r.kill()
-	if err := s.check(); err != nil {
+	r.killDrainer()
+	if err := s.checkLogs(); err != nil {
 		t.Fatalf("death at the %d. %s: %v", n, point, err)
 	}
 	if len(r.noticed) > 0 {
@@ -308,20 +308,20 @@ func TestDeathAfterSealAddsNothing(t *testing.T) {
 	for _, handler := range []string{"counter", "first-last", "buffered"} {
 		r := newRig(t, Options{Fault: func(p FaultPoint) {
 			if p == AfterSeal {
-				panic(death{p})
+				panic(faultPanic{p})
 			}
 		}})
 		c := r.open("a/b", handlers.Options{Handler: handler})
 		c.Log(7)
-		r.run(2 * time.Second)
+		r.runFor(2 * time.Second)
 		c.Log(8)
 		c.Close()
-		if !dying(func() { r.run(time.Second) }) {
+		if !diesDuring(func() { r.runFor(time.Second) }) {
 			t.Fatal("no death")
 		}
-		r.kill()
-		r.start(Options{})
-		r.run(time.Second)
+		r.killDrainer()
+		r.startRig(Options{})
+		r.runFor(time.Second)
 		if log := readLogs(t, r.logs)["a/b"]; log.segments != 1 || !log.report.Sealed {
 			t.Errorf("%s: %d segments, sealed %v", handler, log.segments, log.report.Sealed)
 		}

@@ -34,10 +34,10 @@ func (d *Drainer) keepLock() bool {
 // because no other drainer can find them. When this drainer gets the directory back, it finds the
 // given-up rings again, as a drainer finds rings at its start: they may have logs already.
 func (d *Drainer) letGo() {
-	d.begun = false
+	d.directoryRead = false
 	clear(d.later) // the other drainer may have begun the logs of these rings in the meantime
 	for _, w := range d.workers {
-		w.call(func() {
+		w.callBetween(func() {
 			w.takeIn()
 			kept := w.sources[:0]
 			for _, s := range w.sources {
@@ -45,7 +45,7 @@ func (d *Drainer) letGo() {
 					kept = append(kept, s)
 					continue
 				}
-				d.let(s, s.leave(w))
+				d.releaseSource(s, s.closeRing(w))
 			}
 			clear(w.sources[len(kept):])
 			w.sources = kept
@@ -53,10 +53,10 @@ func (d *Drainer) letGo() {
 	}
 }
 
-// The method let removes a source from the drainer, because another drainer now drains the ring, or
+// releaseSource removes a source from the drainer, because another drainer now drains the ring, or
 // nobody does for a while.
-func (d *Drainer) let(s *source, err error) {
-	c := s.snapshot()
+func (d *Drainer) releaseSource(s *source, err error) {
+	c := s.ringStats()
 	c.Dropped = 0 // the ring keeps this count, so the ring's next source reports it again
 	d.mu.Lock()
 	delete(d.sources, c.Path)

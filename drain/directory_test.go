@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// running is a running drainer, and the errors that it reported.
-type running struct {
+// runningDrainer is a running drainer, and the errors that it reported.
+type runningDrainer struct {
 	*Drainer
 	logs string
 
@@ -21,9 +21,9 @@ type running struct {
 	said []error
 }
 
-func startRunning(t *testing.T, rings string) *running {
+func startRunning(t *testing.T, rings string) *runningDrainer {
 	t.Helper()
-	r := &running{logs: filepath.Join(t.TempDir(), "logs")}
+	r := &runningDrainer{logs: filepath.Join(t.TempDir(), "logs")}
 	d, err := Start(rings,
 		Options{Node: "node-1", Logs: r.logs, Workers: 2, Notify: func(err error) {
 			r.mu.Lock()
@@ -83,7 +83,7 @@ func TestDirectoryIsRemoved(t *testing.T) {
 	after.Close()
 	testimony.WaitFor(t, "both have ended", func() bool { return r.Stats().Finished == 2 })
 	logs := readLogs(t, r.logs)
-	if b, a := logs["a/before"].all(), logs["a/after"].all(); b != 200 || a != 100 {
+	if b, a := logs["a/before"].countRows(), logs["a/after"].countRows(); b != 200 || a != 100 {
 		t.Errorf("%d and %d events, want 200 and 100", b, a)
 	}
 }
@@ -123,7 +123,7 @@ func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 	if err := r.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if n := readLogs(t, r.logs)["a/b"].all(); n != 100 {
+	if n := readLogs(t, r.logs)["a/b"].countRows(); n != 100 {
 		t.Errorf("%d events in the log of a drainer that has let go at 100", n)
 	}
 	other.Close()
@@ -133,8 +133,8 @@ func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 	})
 	c.Close()
 	testimony.WaitFor(t, "the ring has ended", func() bool { return r.Stats().Finished == 1 })
-	if k := readLogs(t, r.logs)["a/b"]; k.all() != 200 || len(k.report.Damage) > 0 {
-		t.Errorf("%d events, want 200: %+v", k.all(), k.report)
+	if k := readLogs(t, r.logs)["a/b"]; k.countRows() != 200 || len(k.report.Damage) > 0 {
+		t.Errorf("%d events, want 200: %+v", k.countRows(), k.report)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

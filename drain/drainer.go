@@ -25,39 +25,40 @@ type Drainer struct {
 	lock    *ring.DirectoryLock
 	workers []*worker
 	sampler sampler
-	sample  sample
+	sample  sampleState
 	room    capacity
 	table   atomic.Pointer[handlertable.Table]
 	logs    atomic.Pointer[string] // the log directory
-	limits  limits
+	limits  storageLimits
 	now     func() time.Duration // the time since a fixed moment
 	closing chan struct{}
-	came    arrivals
+	came    newFiles
 	moved   atomic.Bool   // true if the name dir leads to a directory other than the watched one
 	asked   chan struct{} // receives a value if a program wants a snapshot
 	running sync.WaitGroup
 
 	scanning  sync.Mutex // protects the fields of this group
 	watcher   *handlertable.Watcher
-	nextVouch time.Duration     // when to check again which rings a process has open
-	files     map[process]files // what processes have open, as found during this scan
-	dirTime   unix.Timespec     // the directory's modification time when the drainer last read it
+	nextVouch time.Duration            // when to check again which rings a process has open
+	files     map[process]processFiles // what processes have open, as found during this scan
+	dirTime   unix.Timespec            // when the directory had changed, as of the last reading
 	nextRead  time.Duration
 	nextTable time.Duration
 	parts     map[string]time.Duration // unfinished rings, by path: when first seen
-	later     map[string]postponed     // rings that could not be opened, by path
+	later     map[string]postponedRing // rings that could not be opened, by path
 	soon      map[string]bool          // rings in later that may soon have room
-	// begun is true once the directory was read. Rings that the drainer finds from then on are new.
-	begun bool
+	// directoryRead is true once the directory was read. Rings that the drainer finds from then on
+	// are new.
+	directoryRead bool
 
 	once     sync.Once
 	closeErr error
 
 	mu         sync.Mutex // protects the fields below it
 	sources    map[string]*source
-	processes  processes
+	processes  ringCounts
 	share      int                   // largest number of rings of a process; MaxInt: enough room
-	logsOf     map[string]string     // log directories of given-up rings, by the ring's path
+	logsOf     map[string]string     // log directories of given-up rings, by ring path
 	mapped     int64                 // bytes of the open rings
 	aside      map[string]*RingStats // set-aside rings, by path; nil: only counted
 	leaving    map[process]int       // rings left undrained since the last full scan
@@ -80,7 +81,7 @@ func Start(dir string, o Options) (*Drainer, error) {
 		return nil, fmt.Errorf("start drainer: %w", err)
 	}
 	for _, w := range d.workers {
-		d.running.Go(w.run)
+		d.running.Go(w.runPasses)
 	}
 	d.running.Go(d.runScans)
 	d.running.Go(d.runSweeps)
@@ -96,11 +97,12 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 	}
 	d := &Drainer{
 		dir: dir, o: o, now: now, closing: make(chan struct{}), asked: make(chan struct{}, 1),
-		came:    arrivals{some: make(chan struct{}, 1)},
+		came:    newFiles{some: make(chan struct{}, 1)},
 		sampler: sampler{changed: make(chan struct{}, 1)},
-		parts:   map[string]time.Duration{}, later: map[string]postponed{}, soon: map[string]bool{},
-		files: map[process]files{}, leaving: map[process]int{}, share: math.MaxInt,
-		logsOf: map[string]string{}, sources: map[string]*source{}, processes: processes{},
+		parts:   map[string]time.Duration{}, later: map[string]postponedRing{},
+		soon: map[string]bool{}, files: map[process]processFiles{}, leaving: map[process]int{},
+		share:  math.MaxInt,
+		logsOf: map[string]string{}, sources: map[string]*source{}, processes: ringCounts{},
 		aside: map[string]*RingStats{},
 	}
 	d.table.Store(o.Table)
@@ -119,7 +121,7 @@ func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, erro
 	if err := makeLogs(o.Logs); err != nil {
 		return nil, err
 	}
-	d.limits.begin(o.Logs)
+	d.limits.useDirectory(o.Logs)
 	if d.room, err = systemCapacity(); err != nil {
 		return nil, err
 	}
@@ -186,7 +188,7 @@ func (d *Drainer) readDirectory(now time.Duration) {
 	clear(d.leaving)
 	d.leavingWhy = nil
 	d.mu.Unlock()
-	d.came.take() // the directory's entries, read below, include these
+	d.came.takeNames() // the directory's entries, read below, include these
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return // the directory is gone: continue to drain the open rings
@@ -208,15 +210,15 @@ func (d *Drainer) readDirectory(now time.Duration) {
 		seen[path] = true
 		switch {
 		case strings.HasSuffix(path, ".ring"):
-			d.find(path, now, logs)
+			d.startRing(path, now, logs)
 		case strings.HasSuffix(path, ".ring.part"):
 			d.findPart(path, now)
 		}
 	}
-	d.begun = true
+	d.directoryRead = true
 	clear(d.files)
-	d.left()
-	d.forget(seen)
+	d.reportPostponed()
+	d.forgetFiles(seen)
 }
 
 func (d *Drainer) readTable() {
@@ -233,14 +235,14 @@ func (d *Drainer) readTable() {
 	}
 }
 
-// find begins to drain a ring, unless the ring is known or must wait.
-func (d *Drainer) find(path string, now time.Duration, list func() (begun, error)) {
+// startRing begins to drain a ring, unless the ring is known or must wait.
+func (d *Drainer) startRing(path string, now time.Duration, list func() (segmentLists, error)) {
 	d.mu.Lock()
 	_, aside := d.aside[path]
 	known, dir := d.sources[path] != nil || aside, d.logsOf[path]
 	d.mu.Unlock()
 	before, again := d.later[path]
-	isNew := d.begun
+	isNew := d.directoryRead
 	if again {
 		isNew = before.isNew
 	}
@@ -249,23 +251,23 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		return
 	case again && now < before.again:
 		if before.why != nil {
-			d.leave(before.process, before.why)
+			d.notePostponed(before.process, before.why)
 		}
 		return
 	case again && before.why != nil:
 		// Open the ring only if there is room for it, or in order to check which rings its process
 		// really has (admitNew).
-		why := d.admit(before.process, before.bytes)
+		why := d.admitRing(before.process, before.bytes)
 		if why != nil && (errors.Is(why, ErrFull) || now < d.nextVouch) {
 			before.again, before.why = now+time.Second, why
 			d.later[path] = before
-			d.leave(before.process, why)
+			d.notePostponed(before.process, why)
 			return
 		}
 	}
 	logs, err := list()
 	if err == nil && dir != "" {
-		logs, err = logs.plus(dir)
+		logs, err = logs.withDirectory(dir)
 	}
 	var s *source
 	if err != nil {
@@ -276,18 +278,18 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	switch of := causeOf(err); {
 	case of == none:
 		delete(d.later, path)
-	case of == passing && errors.Is(err, fs.ErrNotExist):
+	case of == temporaryError && errors.Is(err, fs.ErrNotExist):
 		return // somebody has removed the ring in the meantime
-	case of == hostile:
+	case of == untrustedRing:
 		d.setAside(&source{stats: RingStats{Path: path}}, err)
 		return
 	default:
 		// There is no room for the ring, the system has too many open files or no memory, or a log
 		// cannot be read: try again later.
-		p := postponed{again: now + time.Second, isNew: isNew}
+		p := postponedRing{again: now + time.Second, isNew: isNew}
 		if refused, ok := errors.AsType[*refusal](err); ok {
 			p.process, p.bytes, p.why = refused.process, refused.bytes, err
-			d.leave(refused.process, err)
+			d.notePostponed(refused.process, err)
 			if !again && len(d.soon) < maxSoon {
 				d.soon[path] = true
 			}
@@ -305,7 +307,7 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	d.mapped += s.header.MappedBytes()
 	w := d.workers[len(d.sources)%len(d.workers)]
 	d.mu.Unlock()
-	w.add(s)
+	w.giveRing(s)
 }
 
 // findPart removes an unfinished ring if its program has died.
@@ -328,8 +330,8 @@ func (d *Drainer) findPart(path string, now time.Duration) {
 	lock.Close()
 }
 
-// forget deletes the state of files that no longer exist. Open rings are still drained.
-func (d *Drainer) forget(seen map[string]bool) {
+// forgetFiles deletes the state of files that no longer exist. Open rings are still drained.
+func (d *Drainer) forgetFiles(seen map[string]bool) {
 	for path := range d.parts {
 		if !seen[path] {
 			delete(d.parts, path)
@@ -360,7 +362,7 @@ func (d *Drainer) forget(seen map[string]bool) {
 // setAside notes that a ring must not be drained, and removes its source, if there is one.
 func (d *Drainer) setAside(s *source, reason error) {
 	s.count(func(c *RingStats) { c.SetAside = reason })
-	c := s.snapshot()
+	c := s.ringStats()
 	d.mu.Lock()
 	delete(d.sources, c.Path)
 	n := len(d.aside)
@@ -383,8 +385,8 @@ func (d *Drainer) setAside(s *source, reason error) {
 // remove removes a ring after its log is complete. When the file is gone, Stats already counts the
 // ring as finished.
 func (d *Drainer) remove(s *source) error {
-	c := s.snapshot()
-	d.sample.leave(s)
+	c := s.ringStats()
+	d.sample.keepSample(s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := s.ring.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -396,16 +398,16 @@ func (d *Drainer) remove(s *source) error {
 	return nil
 }
 
-// gone gives the room of a source back, after its ring was removed or set aside.
-func (d *Drainer) gone(s *source) {
+// freeRoom gives the room of a source back, after its ring was removed or set aside.
+func (d *Drainer) freeRoom(s *source) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.processes.add(s, -1)
 	d.mapped -= s.header.MappedBytes()
 }
 
-// The method closed notes the error, if any, with which the draining of a source ended.
-func (d *Drainer) closed(s *source, err error) {
+// noteClosed notes the error, if any, with which the draining of a source ended.
+func (d *Drainer) noteClosed(s *source, err error) {
 	if err == nil {
 		return
 	}
@@ -414,8 +416,8 @@ func (d *Drainer) closed(s *source, err error) {
 	d.closeErrs = append(d.closeErrs, fmt.Errorf("drain ring %q: %w", s.ring.Path(), err))
 }
 
-// left returns the error that keeps the drainer from draining the ring completely, or nil.
-func (s *source) left() error {
+// drainError returns the error that keeps the drainer from draining the ring completely, or nil.
+func (s *source) drainError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats.Failure
@@ -431,24 +433,24 @@ func (d *Drainer) runSweeps() {
 		case <-timer.C:
 		}
 		now := d.now()
-		timer.Reset(d.sampler.sweep(now) - now)
+		timer.Reset(d.sampler.takeDueSamples(now) - now)
 	}
 }
 
 // Flush writes the present content of the rings to the logs. The error names the rings that Flush
 // could not drain.
 func (d *Drainer) Flush() error {
-	return d.each(func(w *worker, s *source) (more, gone bool, err error) {
-		gone = s.look(w, flush)
-		return s.more, gone, s.left()
+	return d.forEachRing(func(w *worker, s *source) (more, gone bool, err error) {
+		gone = s.lookAtRing(w, flushAll)
+		return s.more, gone, s.drainError()
 	})
 }
 
 var errClosed = errors.New("drainer is closed")
 
-// each makes every worker call the function do for each of its rings, even for rings that have just
-// appeared. A worker repeats the call for a ring until the result more is false.
-func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) error {
+// forEachRing makes every worker call the function do for each of its rings, even for rings that
+// have just appeared. A worker repeats the call for a ring until the result more is false.
+func (d *Drainer) forEachRing(do func(*worker, *source) (more, gone bool, err error)) error {
 	select {
 	case <-d.closing:
 		return errClosed
@@ -457,8 +459,8 @@ func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) e
 	d.rescan()
 	var all []error
 	for _, w := range d.workers {
-		called := w.call(func() {
-			w.each(func(s *source) (more, gone bool) {
+		called := w.callBetween(func() {
+			w.forEachOwnRing(func(s *source) (more, gone bool) {
 				more, gone, err := do(w, s)
 				if err != nil && !more {
 					all = append(all, fmt.Errorf("drain ring %q: %w", s.ring.Path(), err))

@@ -40,13 +40,13 @@ func TestEveryEventOfAProgramThatEnds(t *testing.T) {
 	for i := range uint64(n) {
 		c.Log(i)
 		if i%10_000 == 9_999 {
-			r.advance(DefaultPoll)
+			r.advanceClock(DefaultPoll)
 		}
 	}
 	c.Close()
-	r.run(200 * time.Millisecond)
+	r.runFor(200 * time.Millisecond)
 	log := readLogs(t, r.logs)["parser#3/start"]
-	log.check(t)
+	log.checkIntact(t)
 	wantIDs(t, log.events[0], n)
 	h := log.header
 	if !log.report.Sealed || h.Node != "node-1" || h.Epoch != "epoch-7" || h.Quantum_cycles != 1 ||
@@ -79,18 +79,18 @@ func TestWhenEventsAreInTheFile(t *testing.T) {
 	}{{"id", 100 * time.Millisecond, true}, {"buffered", 1100 * time.Millisecond, false}} {
 		r := newRig(t, Options{})
 		c := r.open("a/b", handlers.Options{Handler: test.handler})
-		r.run(500 * time.Millisecond) // open, but no events yet
+		r.runFor(500 * time.Millisecond) // open, but no events yet
 		size := func() int64 { return r.d.workers[0].sources[0].log.Size() }
 		for phase := range 20 {
-			r.advance(time.Duration(phase) * time.Millisecond / 2)
-			before := r.stats("a/b").Rows
+			r.advanceClock(time.Duration(phase) * time.Millisecond / 2)
+			before := r.statsOf("a/b").Rows
 			at := size()
 			for i := range uint64(100) {
 				c.Log(i)
 			}
 			logged := r.clock
-			for r.stats("a/b").Rows == before && r.clock < logged+2*time.Second {
-				r.advance(DefaultPoll)
+			for r.statsOf("a/b").Rows == before && r.clock < logged+2*time.Second {
+				r.advanceClock(DefaultPoll)
 			}
 			if took := r.clock - logged; took > test.within || took < test.within/4 {
 				t.Errorf("%s: in the file after %s, want within %s and not at once", test.handler,
@@ -106,18 +106,18 @@ func TestWhenEventsAreInTheFile(t *testing.T) {
 func TestAQuarterOfTheRingIsWrittenAtOnce(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "buffered", Buffer: "64Ki"}) // 4,096 records
-	r.advance(DefaultPoll)
+	r.advanceClock(DefaultPoll)
 	for i := range uint64(1023) {
 		c.Log(i)
 	}
-	r.advance(DefaultPoll)
-	if s := r.stats("a/b"); s.Waiting != 1023 {
+	r.advanceClock(DefaultPoll)
+	if s := r.statsOf("a/b"); s.Waiting != 1023 {
 		t.Errorf("%d records wait, want 1023", s.Waiting)
 	}
 	c.Log(1023)
-	r.advance(DefaultPoll)
-	r.advance(DefaultPoll)
-	if s := r.stats("a/b"); s.Rows < 1024 {
+	r.advanceClock(DefaultPoll)
+	r.advanceClock(DefaultPoll)
+	if s := r.statsOf("a/b"); s.Rows < 1024 {
 		t.Errorf("%d rows are written, want 1024", s.Rows)
 	}
 }
@@ -140,13 +140,13 @@ func TestManyWritersDrainShardByShard(t *testing.T) {
 		case <-done:
 			ended++
 		default:
-			r.advance(time.Millisecond)
+			r.advanceClock(time.Millisecond)
 		}
 	}
 	c.Close()
-	r.run(200 * time.Millisecond)
+	r.runFor(200 * time.Millisecond)
 	log := readLogs(t, r.logs)["a/b"]
-	log.check(t)
+	log.checkIntact(t)
 	seen := map[uint64]bool{}
 	for shard, events := range log.events {
 		next := map[uint64]uint64{}
@@ -158,7 +158,7 @@ func TestManyWritersDrainShardByShard(t *testing.T) {
 			seen[e.ID], next[writer] = true, k+1
 		}
 	}
-	if got := uint64(len(seen)) + log.dropped(logstore.RingFull); got != writers*each {
+	if got := uint64(len(seen)) + log.droppedRows(logstore.RingFull); got != writers*each {
 		t.Errorf("%d events in the log or dropped, want %d", got, writers*each)
 	}
 }
@@ -172,14 +172,14 @@ func TestLinksAreKeptAsPairs(t *testing.T) {
 		for i := range uint64(n) {
 			c.Link(i, 2*i)
 			if i%5_000 == 0 {
-				r.advance(DefaultPoll)
+				r.advanceClock(DefaultPoll)
 			}
 		}
-		r.run(2 * time.Second)
+		r.runFor(2 * time.Second)
 		c.Close()
-		r.run(200 * time.Millisecond)
+		r.runFor(200 * time.Millisecond)
 		log := readLogs(t, r.logs)["a/b"]
-		log.check(t)
+		log.checkIntact(t)
 		seen := map[uint64]bool{}
 		for _, links := range log.links {
 			for _, l := range links {
@@ -207,18 +207,18 @@ func TestDropsAreAccountedForByRange(t *testing.T) {
 		}
 	}
 	log(100) // 36 of them are dropped
-	r.advance(tick)
-	if s := r.stats("a/b"); s.Dropped != 36 || s.Waiting != 0 && s.Rows == 0 {
+	r.advanceClock(checkPeriod)
+	if s := r.statsOf("a/b"); s.Dropped != 36 || s.Waiting != 0 && s.Rows == 0 {
 		t.Errorf("%+v", s)
 	}
 	log(70) // 6 of them are dropped, at another place
-	r.advance(tick)
+	r.advanceClock(checkPeriod)
 	log(1) // one more event, which has room
-	r.advance(tick)
+	r.advanceClock(checkPeriod)
 	c.Close()
-	r.run(200 * time.Millisecond)
+	r.runFor(200 * time.Millisecond)
 	k := readLogs(t, r.logs)["a/b"]
-	k.check(t)
+	k.checkIntact(t)
 	if len(k.drops[0]) != 2 {
 		t.Fatalf("drops %+v, want two ranges", k.drops[0])
 	}
@@ -229,9 +229,9 @@ func TestDropsAreAccountedForByRange(t *testing.T) {
 			t.Errorf("range %d: %+v, want %+v", i, d, want)
 		}
 	}
-	if uint64(k.all())+k.dropped(logstore.RingFull) != id {
-		t.Errorf("%d events and %d dropped, want %d in all", k.all(), k.dropped(logstore.RingFull),
-			id)
+	if uint64(k.countRows())+k.droppedRows(logstore.RingFull) != id {
+		t.Errorf("%d events and %d dropped, want %d in all", k.countRows(),
+			k.droppedRows(logstore.RingFull), id)
 	}
 }
 
@@ -244,13 +244,13 @@ func TestARangeOfDropsIsTakenWhenItIsOver(t *testing.T) {
 		c.Log(i)
 	}
 	// The ring is empty now, but the program may still drop the next event at the same place.
-	r.run(300 * time.Millisecond)
+	r.runFor(300 * time.Millisecond)
 	if log := readLogs(t, r.logs)["a/b"]; len(log.drops[0]) > 0 {
 		t.Errorf("taken too early: %+v", log.drops)
 	}
 	c.Log(70)
-	r.run(300 * time.Millisecond)
-	if log := readLogs(t, r.logs)["a/b"]; log.dropped(logstore.RingFull) != 6 {
+	r.runFor(300 * time.Millisecond)
+	if log := readLogs(t, r.logs)["a/b"]; log.droppedRows(logstore.RingFull) != 6 {
 		t.Errorf("not taken: %+v", log.drops)
 	}
 }
@@ -291,18 +291,18 @@ func TestHolesOfADeadOwner(t *testing.T) {
 			*recordAt(shard, 14) = ring.Record{Counter: shard.Finished(1, 14), ID: 14}
 		}
 		*shard.Tail = 10 * per
-		r.run(2 * time.Second)
-		if log := readLogs(t, r.logs)["a/b"]; log != nil && log.all() != 3 {
+		r.runFor(2 * time.Second)
+		if log := readLogs(t, r.logs)["a/b"]; log != nil && log.countRows() != 3 {
 			t.Errorf("%s: of a living owner %d rows are taken, want the 3 before the hole", kind,
-				log.all())
+				log.countRows())
 		}
-		if s := r.stats("a/b"); s.Holes != 0 {
+		if s := r.statsOf("a/b"); s.Holes != 0 {
 			t.Errorf("%s: %d holes of a living owner", kind, s.Holes)
 		}
 		p.Close()
-		r.run(200 * time.Millisecond)
+		r.runFor(200 * time.Millisecond)
 		log := readLogs(t, r.logs)["a/b"]
-		log.check(t)
+		log.checkIntact(t)
 		var holes []uint64
 		for _, d := range log.drops[0] {
 			if logstore.Reason(d.Reason) != logstore.NeverWritten || d.Of != uint64(kind) {
@@ -316,9 +316,9 @@ func TestHolesOfADeadOwner(t *testing.T) {
 		if per == 2 {
 			want = 4
 		}
-		if len(holes) != want || log.all()+len(holes) != 10 || holes[0] != 3 ||
+		if len(holes) != want || log.countRows()+len(holes) != 10 || holes[0] != 3 ||
 			holes[len(holes)-1] != 9 {
-			t.Errorf("%s: holes %v and %d rows", kind, holes, log.all())
+			t.Errorf("%s: holes %v and %d rows", kind, holes, log.countRows())
 		}
 	}
 }
@@ -344,16 +344,16 @@ func TestCloseLeavesLivingRingsToTheNext(t *testing.T) {
 			}
 			err = d.Close()
 		} else {
-			r.start(Options{})
-			r.advance(tick)
-			r.d.workers[0].end()
+			r.startRig(Options{})
+			r.advanceClock(checkPeriod)
+			r.d.workers[0].drainAll()
 			err = r.d.Close()
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		logs := readLogs(t, r.logs)
-		logs["a/b"].check(t)
+		logs["a/b"].checkIntact(t)
 		wantIDs(t, logs["a/b"].events[0], id)
 		if logs["a/b"].report.Sealed || logs["a/b"].segments != 1 {
 			t.Errorf("sealed %v, %d segments", logs["a/b"].report.Sealed, logs["a/b"].segments)
@@ -367,8 +367,8 @@ func TestCloseLeavesLivingRingsToTheNext(t *testing.T) {
 func TestWhatComesTooLateIsAnError(t *testing.T) {
 	r := newRig(t, Options{})
 	r.open("a/b", handlers.Options{})
-	r.advance(tick)
-	r.d.workers[0].end() // as if Close ran at this moment
+	r.advanceClock(checkPeriod)
+	r.d.workers[0].drainAll() // as if Close ran at this moment
 	for what, err := range map[string]error{"Flush": r.d.Flush(), "Snapshot": r.d.Snapshot(nil),
 		"SetLogs": r.d.SetLogs(t.TempDir())} {
 		if !errors.Is(err, errClosed) {
@@ -421,11 +421,11 @@ func TestAbandonedPartsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	r.run(partAge / 2)
+	r.runFor(partAge / 2)
 	if _, err := os.Stat(abandoned); err != nil {
 		t.Errorf("removed too early: %v", err)
 	}
-	r.run(partAge)
+	r.runFor(partAge)
 	if _, err := os.Stat(abandoned); err == nil {
 		t.Error("the abandoned one is still there")
 	}

@@ -16,7 +16,7 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	}
 	n := len(ranges)
 	leftAt := uint64(noPlace)
-	if n > 0 && now != dead {
+	if n > 0 && now != programGone {
 		// All ranges but the newest are complete. The newest range grows while its place is the
 		// tail. Usually it is complete when the tail has moved. In two cases, it is complete only
 		// when there is a newer range. First, if there are many writers, a writer that loaded the
@@ -45,7 +45,7 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	}
 	if len(rows) > 0 {
 		block := logstore.Block{Shard: i, First: s.log.Next(logstore.Drops, i), Drops: rows}
-		if err := s.append(&w.block, block); err != nil {
+		if err := s.appendBlock(&w.block, block); err != nil {
 			return err
 		}
 	}
@@ -55,7 +55,7 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 		return nil
 	}
 	p.drops += uint64(n)
-	p.told = p.told<<n | 1
+	p.releasedBits = p.releasedBits<<n | 1
 	return s.release(i)
 }
 
@@ -67,6 +67,6 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 // drainer had released exactly this number of ranges. The ring shows the number of released ranges.
 // A drop that is still in progress may have read an earlier number than the present one. So
 // mayHaveBeenFull checks all numbers that the ring has shown.
-func (p *place) mayHaveBeenFull(begun uint64) bool {
-	return begun >= ring.DropsSize && p.told>>(p.drops+ring.DropsSize-begun)&1 == 1
+func (p *shardPlace) mayHaveBeenFull(begun uint64) bool {
+	return begun >= ring.DropsSize && p.releasedBits>>(p.drops+ring.DropsSize-begun)&1 == 1
 }

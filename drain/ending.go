@@ -9,14 +9,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// finish ends the log of a ring and removes the ring. The ring's owner must be gone.
-func (s *source) finish(w *worker) error {
+// finishRing ends the log of a ring and removes the ring. The ring's owner must be gone.
+func (s *source) finishRing(w *worker) error {
 	if s.header.Policy == channel.Overwrite {
-		if err := s.dump(w); err != nil {
+		if err := s.dumpRecorder(w); err != nil {
 			return err
 		}
 	}
-	if err := s.complete(); err != nil {
+	if err := s.checkComplete(); err != nil {
 		return err
 	}
 	s.d.fault(BeforeSeal)
@@ -28,14 +28,14 @@ func (s *source) finish(w *worker) error {
 		return err
 	}
 	s.d.fault(AfterRemove)
-	s.leave(w)
+	s.closeRing(w)
 	return nil
 }
 
-// complete returns an error if the ring of a dead program contains anything that is not in its log.
-// In that case the drainer does not remove the ring. So nothing is lost even if draining has a
+// checkComplete returns an error if the ring of a dead program contains anything that is not in its
+// log. In that case the drainer does not remove the ring. So nothing is lost even if draining has a
 // defect.
-func (s *source) complete() error {
+func (s *source) checkComplete() error {
 	for i := range s.places {
 		if err := s.completeShard(i); err != nil {
 			return fmt.Errorf("end ring %q: shard %d: %w", s.ring.Path(), i, err)
@@ -91,9 +91,9 @@ func (s *source) completeShard(i int) error {
 	return nil
 }
 
-// leave closes the ring and its log without changing them. A drainer can open both again.
-func (s *source) leave(w *worker) error {
-	s.d.sampler.stop(s)
+// closeRing closes the ring and its log without changing them. A drainer can open both again.
+func (s *source) closeRing(w *worker) error {
+	s.d.sampler.stopSampling(s)
 	err := s.log.Close()
 	if closeErr := s.ring.Close(); err == nil {
 		err = closeErr
@@ -117,6 +117,6 @@ func (s *source) setAside(w *worker, reason error) {
 		s.count(func(c *RingStats) { c.Unread += drop.Count })
 	}
 	s.log.Seal()
-	s.leave(w)
+	s.closeRing(w)
 	s.d.setAside(s, reason)
 }

@@ -16,13 +16,13 @@ import (
 // first, the log gets everything that the program left: events, drops, settings and cells.
 func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 	kinds := []string{"id", "counter", "first-last", "null"}
-	for wait := time.Duration(0); wait < 3*tick; wait += DefaultPoll / 2 {
+	for wait := time.Duration(0); wait < 3*checkPeriod; wait += DefaultPoll / 2 {
 		for space := 0; space < 600; space += 97 {
 			disk := &fullDisk{logstore.OS{}, 1 << 40}
 			r := newRig(t, Options{FileSystem: disk})
 			// The ring has 64 records.
 			c := r.open("a/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"})
-			r.run(2 * tick)
+			r.runFor(2 * checkPeriod)
 			var tables []*handlertable.Table
 			for _, kind := range kinds {
 				tables = append(tables, tableOf(t, "channel: '*', handler: "+kind))
@@ -30,7 +30,7 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 			for _, table := range tables { // the drainer does not write these changes yet
 				r.d.SetTable(table)
 				for _, w := range r.d.workers {
-					w.sources[0].apply()
+					w.sources[0].setSettings()
 				}
 				for id := range uint64(70) { // under handler id, 6 of these are dropped
 					c.Log(id)
@@ -38,24 +38,24 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 			}
 			c.Close()
 			disk.space = space
-			r.run(wait)
+			r.runFor(wait)
 			disk.space = 1 << 40
-			r.run(2 * time.Second)
+			r.runFor(2 * time.Second)
 			if stats := r.d.Stats(); stats.Finished != 1 {
 				t.Fatalf("after %s with space for %d bytes: %+v", wait, space, stats)
 			}
 			log := readLogs(t, r.logs)["a/x"]
-			log.check(t)
+			log.checkIntact(t)
 			// The log begins with the program's own settings. The first of the four tables has the
 			// same settings, so only the other three tables change something.
 			if rows := log.transitions[0]; len(rows) != 4 {
 				t.Errorf("after %s with space for %d bytes: transitions %+v, want 4", wait, space,
 					rows)
 			}
-			if log.all() != 64 || log.dropped(logstore.RingFull) != 6 {
+			if log.countRows() != 64 || log.droppedRows(logstore.RingFull) != 6 {
 				t.Errorf(
 					"after %s with space for %d bytes: %d events and %d dropped, want 64 and 6",
-					wait, space, log.all(), log.dropped(logstore.RingFull))
+					wait, space, log.countRows(), log.droppedRows(logstore.RingFull))
 			}
 			if n := len(log.samples); n == 0 || log.samples[n-1].Count != 70 {
 				t.Errorf("after %s with space for %d bytes: samples %+v", wait, space, log.samples)
@@ -94,28 +94,28 @@ func TestDropThatIsCountedLate(t *testing.T) {
 		c.Log(1)
 	}
 	// At this moment the next event finds the table full and extends the last range …
-	r.advance(DefaultPoll)
-	if got := r.stats("a/b").Dropped; got != ring.DropsSize {
+	r.advanceClock(DefaultPoll)
+	if got := r.statsOf("a/b").Dropped; got != ring.DropsSize {
 		t.Fatalf("%d dropped", got)
 	}
-	r.kill()
-	r.start(Options{})
-	r.run(time.Second)
+	r.killDrainer()
+	r.startRig(Options{})
+	r.runFor(time.Second)
 	// … and now the program counts the event.
-	patch(t, c.Path(), atDropped, word(ring.DropsSize+1))
-	r.run(time.Second)
+	patchFile(t, c.Path(), atDropped, word(ring.DropsSize+1))
+	r.runFor(time.Second)
 	for range 40 {
 		c.Log(1)
 	}
 	want := c.Dropped()
 	c.Close()
-	r.run(time.Second)
+	r.runFor(time.Second)
 	if stats := r.d.Stats(); stats.Finished != 1 || len(r.noticed) > 0 {
 		t.Fatalf("%+v, noticed %v", stats, r.noticed)
 	}
 	log := readLogs(t, r.logs)["a/b"]
-	log.check(t)
-	if got := log.dropped(logstore.RingFull); got != want || want <= ring.DropsSize+1 {
+	log.checkIntact(t)
+	if got := log.droppedRows(logstore.RingFull); got != want || want <= ring.DropsSize+1 {
 		t.Errorf("%d dropped, want %d", got, want)
 	}
 }
@@ -129,7 +129,7 @@ func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
 		for id := range events {
 			c.Log(id)
 		}
-		r.run(2 * tick)
+		r.runFor(2 * checkPeriod)
 		return r, c
 	}
 	for name, leave := range map[string]func(t *testing.T, s *source, c *handlers.Channel){
@@ -150,33 +150,33 @@ func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
 		s := r.d.workers[0].sources[0]
 		leave(t, s, c)
 		c.Close()
-		if err := s.complete(); !errors.Is(err, ring.ErrDamaged) {
+		if err := s.checkComplete(); !errors.Is(err, ring.ErrDamaged) {
 			t.Errorf("with %s in the ring: %v", name, err)
 		}
 	}
-	for name, forget := range map[string]func(s *source, p *place){
+	for name, forget := range map[string]func(s *source, p *shardPlace){
 		"nothing":              nil,
-		"a record":             func(_ *source, p *place) { p.head-- },
-		"a dropped event":      func(_ *source, p *place) { p.accounted-- },
-		"an event not stored":  func(_ *source, p *place) { p.skipped = 1 },
-		"a count":              func(s *source, _ *place) { s.counted++ },
-		"a last event":         func(s *source, _ *place) { s.firstLast.Count++ },
-		"a last event's place": func(s *source, _ *place) { s.firstLast.Last.ID++ },
+		"a record":             func(_ *source, p *shardPlace) { p.head-- },
+		"a dropped event":      func(_ *source, p *shardPlace) { p.accounted-- },
+		"an event not stored":  func(_ *source, p *shardPlace) { p.skipped = 1 },
+		"a count":              func(s *source, _ *shardPlace) { s.counted++ },
+		"a last event":         func(s *source, _ *shardPlace) { s.firstLast.Count++ },
+		"a last event's place": func(s *source, _ *shardPlace) { s.firstLast.Last.ID++ },
 	} {
 		r, c := begin(70, func(p FaultPoint) {
 			if p == BeforeSeal {
-				panic(death{p})
+				panic(faultPanic{p})
 			}
 		})
 		c.Close()
 		s := r.d.workers[0].sources[0]
-		if !dying(func() { r.run(time.Second) }) {
+		if !diesDuring(func() { r.runFor(time.Second) }) {
 			t.Fatal("it does not end")
 		}
 		if forget != nil {
 			forget(s, &s.places[0])
 		}
-		if err := s.complete(); errors.Is(err, ring.ErrDamaged) != (forget != nil) {
+		if err := s.checkComplete(); errors.Is(err, ring.ErrDamaged) != (forget != nil) {
 			t.Errorf("with %s forgotten: %v", name, err)
 		}
 		// The death left the source open: rig.kill must close it.
@@ -202,7 +202,7 @@ func TestARingThatIsGoneIsCounted(t *testing.T) {
 	c := r.open("a/b", handlers.Options{})
 	logMany(c, 0, 10)
 	c.Close()
-	r.run(time.Second)
+	r.runFor(time.Second)
 	if removed != 1 {
 		t.Errorf("%d rings were removed", removed)
 	}

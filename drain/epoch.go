@@ -38,12 +38,12 @@ func (s *source) beginEpoch() error {
 
 // noteBreak notes the tails of the shards. Rows below these tails may be from an earlier epoch.
 func (s *source) noteBreak() (err error) {
-	s.breaks, err = s.tails()
+	s.breaks, err = s.shardTails()
 	return err
 }
 
-// tails returns the tails of the shards.
-func (s *source) tails() ([]uint64, error) {
+// shardTails returns the tails of the shards.
+func (s *source) shardTails() ([]uint64, error) {
 	tails := make([]uint64, s.header.Shards)
 	for i := range tails {
 		state, err := s.ring.State(i)

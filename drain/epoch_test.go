@@ -60,7 +60,7 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 		c := r.open("a/b", handlers.Options{
 			Handler: "id", Policy: policy.String(), Buffer: "64KiB",
 		})
-		r.advance(DefaultPoll)
+		r.advanceClock(DefaultPoll)
 		truth := map[uint64]string{}
 		log := func(n int) {
 			for range n {
@@ -75,7 +75,7 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 					if policy != channel.Overwrite {
 						continue
 					}
-					if err := s.dump(w); err != nil {
+					if err := s.dumpRecorder(w); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -83,7 +83,7 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 		}
 		log(1)
 		dump()
-		r.run(blockHold)
+		r.runFor(blockHold)
 		// certain has the ids that were logged after the log had entered the present epoch.
 		certain := map[uint64]bool{}
 		for range 40 {
@@ -100,30 +100,30 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 				log(rng.IntN(300))
 			case 2, 3:
 				dump()
-				r.run(4 * DefaultPoll)
+				r.runFor(4 * DefaultPoll)
 			case 4:
 				number++
 			case 5:
-				r.kill()
+				r.killDrainer()
 				if rng.IntN(2) == 0 {
 					log(rng.IntN(100))
 					number += rng.IntN(2)
 				}
-				r.start(o)
-				r.advance(DefaultPoll)
+				r.startRig(o)
+				r.advanceClock(DefaultPoll)
 			}
 			asked = func() {}
 			// Let the rows that may be older go to the log first, and then log new ones.
 			if rng.IntN(8) == 0 {
 				for range 2 {
 					log(1)
-					r.run(2 * blockHold)
+					r.runFor(2 * blockHold)
 					dump()
-					r.run(2 * blockHold)
+					r.runFor(2 * blockHold)
 				}
 				from := len(truth)
 				log(20)
-				r.run(2 * blockHold)
+				r.runFor(2 * blockHold)
 				dump()
 				for id := from + 1; id <= len(truth); id++ {
 					certain[uint64(id)] = true
@@ -131,7 +131,7 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 			}
 		}
 		c.Close()
-		r.run(3 * blockHold)
+		r.runFor(3 * blockHold)
 		told := idsByEpoch(t, r.logs)
 		maybe := func(between string, truth string) bool {
 			var from, to, is int
@@ -152,7 +152,7 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 		}
 		if policy == channel.Block {
 			for _, k := range readLogs(t, r.logs) {
-				k.check(t)
+				k.checkIntact(t)
 			}
 		}
 		if t.Failed() {

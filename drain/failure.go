@@ -6,14 +6,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cause is the kind of an error. It decides what the drainer does with the ring.
-type cause int
+// errorKind is the kind of an error. It decides what the drainer does with the ring.
+type errorKind int
 
 const (
-	none    cause = iota
-	ofLog         // the log cannot be written; try again
-	passing       // the system lacks something at the moment; try again
-	hostile       // the ring contradicts itself or cannot be trusted; set it aside
+	none           errorKind = iota
+	ofLog                    // the log cannot be written; try again
+	temporaryError           // the system lacks something at the moment; try again
+	untrustedRing            // the ring contradicts itself or cannot be trusted; set it aside
 )
 
 // logFailure is an error of the log.
@@ -21,10 +21,10 @@ type logFailure struct{ error }
 
 func (f logFailure) Unwrap() error { return f.error }
 
-// causeOf returns the cause of an error. The cause of an unknown error is passing, so that the
-// drainer tries again. The drainer must not set a healthy ring aside because the system lacks
+// causeOf returns the cause of an error. The cause of an unknown error is temporaryError, so that
+// the drainer tries again. The drainer must not set a healthy ring aside because the system lacks
 // something for a moment.
-func causeOf(err error) cause {
+func causeOf(err error) errorKind {
 	var failure logFailure
 	switch {
 	case err == nil:
@@ -36,8 +36,8 @@ func causeOf(err error) cause {
 		ring.ErrUntrusted, ring.ErrDamaged, ring.ErrVersion, ring.ErrShrunk,
 	} {
 		if errors.Is(err, of) {
-			return hostile
+			return untrustedRing
 		}
 	}
-	return passing
+	return temporaryError
 }

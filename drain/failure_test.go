@@ -17,21 +17,21 @@ import (
 func TestCauses(t *testing.T) {
 	for _, test := range []struct {
 		err  error
-		want cause
+		want errorKind
 	}{
 		{nil, none},
-		{unix.EMFILE, passing},
-		{unix.ENFILE, passing},
-		{unix.ENOMEM, passing},
-		{unix.EIO, passing},
-		{fmt.Errorf("open ring: %w", os.ErrPermission), passing},
-		{errors.New("not known"), passing},
+		{unix.EMFILE, temporaryError},
+		{unix.ENFILE, temporaryError},
+		{unix.ENOMEM, temporaryError},
+		{unix.EIO, temporaryError},
+		{fmt.Errorf("open ring: %w", os.ErrPermission), temporaryError},
+		{errors.New("not known"), temporaryError},
 		{logFailure{unix.ENOSPC}, ofLog},
 		{fmt.Errorf("wrapped: %w", logFailure{unix.EMFILE}), ofLog},
-		{fmt.Errorf("wrapped: %w", ring.ErrDamaged), hostile},
-		{ring.ErrShrunk, hostile},
-		{ring.ErrVersion, hostile},
-		{ring.ErrUntrusted, hostile},
+		{fmt.Errorf("wrapped: %w", ring.ErrDamaged), untrustedRing},
+		{ring.ErrShrunk, untrustedRing},
+		{ring.ErrVersion, untrustedRing},
+		{ring.ErrUntrusted, untrustedRing},
 	} {
 		if got := causeOf(test.err); got != test.want {
 			t.Errorf("the cause of %v is %d, want %d", test.err, got, test.want)
@@ -44,7 +44,7 @@ func TestNoDescriptorIsLeftForACountingChannel(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id"})
 	c.Log(1)
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -58,17 +58,17 @@ func TestNoDescriptorIsLeftForACountingChannel(t *testing.T) {
 	defer give(limit.Cur)
 	give(0)
 	r.d.SetTable(tableOf(t, "channel: '*', handler: counter"))
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	c.Log(2)
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	give(limit.Cur)
-	if s := r.stats("a/b"); s.SetAside != nil || s.Failure != nil {
+	if s := r.statsOf("a/b"); s.SetAside != nil || s.Failure != nil {
 		t.Fatalf("%+v", s)
 	}
 	c.Close()
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	k := readLogs(t, r.logs)["a/b"]
-	k.check(t)
+	k.checkIntact(t)
 	if n := len(k.samples); n == 0 || k.samples[n-1].Count != 1 || r.d.Stats().Finished != 1 {
 		t.Errorf("samples %+v, %+v", k.samples, r.d.Stats())
 	}
@@ -99,22 +99,22 @@ func TestAPassingErrorPasses(t *testing.T) {
 	c := r.open("a/b", handlers.Options{Handler: "id"})
 	c.Log(1)
 	c.Close()
-	r.run(time.Second)
-	s := r.stats("a/b")
+	r.runFor(time.Second)
+	s := r.statsOf("a/b")
 	if s.SetAside != nil || !errors.Is(s.Failure, unix.ENOTDIR) || len(r.noticed) != 1 {
 		t.Fatalf("%+v, noticed %v", s, r.noticed)
 	}
 	if err := errors.Join(os.Remove(r.rings), os.Rename(away, r.rings)); err != nil {
 		t.Fatal(err)
 	}
-	r.run(time.Second)
+	r.runFor(time.Second)
 	if stats := r.d.Stats(); stats.Finished != 1 || len(r.noticed) != 1 {
 		t.Errorf("%+v, noticed %v", stats, r.noticed)
 	}
 	k := readLogs(t, r.logs)["a/b"]
-	k.check(t)
-	if k.all() != 1 || k.segments != 1 {
-		t.Errorf("%d events in %d segments", k.all(), k.segments)
+	k.checkIntact(t)
+	if k.countRows() != 1 || k.segments != 1 {
+		t.Errorf("%d events in %d segments", k.countRows(), k.segments)
 	}
 }
 
@@ -126,8 +126,8 @@ func TestAHeadWithinAPair(t *testing.T) {
 	for id := range uint64(10) {
 		c.Link(id, id+1)
 	}
-	patch(t, c.Path(), atHead, word(3))
-	r.run(2 * time.Second)
+	patchFile(t, c.Path(), atHead, word(3))
+	r.runFor(2 * time.Second)
 	if s := r.d.Stats().Rings[0]; !errors.Is(s.SetAside, ring.ErrDamaged) || len(r.noticed) != 1 {
 		t.Errorf("%+v, noticed %v", s, r.noticed)
 	}
@@ -139,18 +139,18 @@ func TestHostileCounts(t *testing.T) {
 	const rings = 8
 	for i := range rings {
 		c := r.open(fmt.Sprintf("a/%d", i), handlers.Options{Policy: "overwrite"})
-		r.run(2 * tick)
-		patch(t, c.Path(), atTail, word(1<<62))
-		patch(t, c.Path(), atDropped, word(ring.MaxEvents))
+		r.runFor(2 * checkPeriod)
+		patchFile(t, c.Path(), atTail, word(1<<62))
+		patchFile(t, c.Path(), atDropped, word(ring.MaxEvents))
 	}
 	more := r.open("b/dropped", handlers.Options{})
 	counted := r.open("b/counted", handlers.Options{Handler: "counter"})
 	cells := r.open("b/cells", handlers.Options{Handler: "first-last"})
-	r.run(2 * tick)
-	patch(t, more.Path(), atDropped, word(ring.MaxEvents+1))
-	patch(t, counted.Path(), 4096+256, word(ring.MaxEvents+1))
-	patch(t, cells.Path(), 4096+256+64+8, word(ring.MaxEvents+1))
-	r.run(3 * time.Second)
+	r.runFor(2 * checkPeriod)
+	patchFile(t, more.Path(), atDropped, word(ring.MaxEvents+1))
+	patchFile(t, counted.Path(), 4096+256, word(ring.MaxEvents+1))
+	patchFile(t, cells.Path(), 4096+256+64+8, word(ring.MaxEvents+1))
+	r.runFor(3 * time.Second)
 	total := r.d.Stats().Total
 	if total.Events != 1<<64-1 || total.Dropped < rings*ring.MaxEvents {
 		t.Errorf("%+v", total)
@@ -160,7 +160,7 @@ func TestHostileCounts(t *testing.T) {
 			t.Errorf("%s is set aside for %v", c.Name(), err)
 		}
 	}
-	if got := sum(1<<63, 1<<63); got != 1<<64-1 {
+	if got := addCapped(1<<63, 1<<63); got != 1<<64-1 {
 		t.Errorf("sum is %d", got)
 	}
 }

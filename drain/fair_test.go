@@ -11,10 +11,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// reserve makes a ring of a dead program. The program reserved at least n records, and wrote those
-// of them that the function written chooses. The results are the number of reserved records and the
-// number of written records.
-func reserve(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserved, whole uint64) {
+// reserveRecords makes a ring of a dead program. The program reserved at least n records, and wrote
+// those of them that the function written chooses. The results are the number of reserved records
+// and the number of written records.
+func reserveRecords(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserved,
+	whole uint64) {
 	t.Helper()
 	p, err := ring.Create(r.rings, ring.Config{
 		Name: name(t, "dead/x"), Settings: channel.Settings{Kind: channel.Identity},
@@ -54,12 +55,12 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			r := newRig(t, Options{Workers: 1})
-			reserved, whole := reserve(t, r, test.records, test.written)
+			reserved, whole := reserveRecords(t, r, test.records, test.written)
 			// most is the largest number of blocks that one look may write.
 			const most = lookRecords/blockRecords + ring.MaxShards
 			var before RingStats
 			for looks := 0; ; looks++ {
-				r.advance(DefaultPoll)
+				r.advanceClock(DefaultPoll)
 				stats := r.d.Stats()
 				if len(stats.Rings) == 0 {
 					if stats.Finished != 1 || looks < 2 {
@@ -79,11 +80,11 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 				before = now
 			}
 			k := readLogs(t, r.logs)["dead/x"]
-			k.check(t)
-			if got := uint64(k.all()); got != whole ||
-				k.dropped(logstore.NeverWritten) != reserved-whole {
+			k.checkIntact(t)
+			if got := uint64(k.countRows()); got != whole ||
+				k.droppedRows(logstore.NeverWritten) != reserved-whole {
 				t.Errorf("%d rows and %d never written, want %d of %d",
-					got, k.dropped(logstore.NeverWritten), whole, reserved)
+					got, k.droppedRows(logstore.NeverWritten), whole, reserved)
 			}
 		})
 	}
@@ -98,7 +99,7 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	var id uint64
 	r = newRig(t, Options{Workers: 1, Fault: func(p FaultPoint) {
 		if p == AfterHead && small != nil { // time passes and both programs log
-			r.clock += early
+			r.clock += earlyBy
 			for range 2 {
 				small.Log(id)
 				large.Log(4<<20 + id)
@@ -109,7 +110,7 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	large = r.open("a/large", handlers.Options{Handler: "id", Policy: "drop", Buffer: "64MiB"})
 	// The ring has 64 records.
 	c := r.open("b/small", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"})
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	logMany(large, 0, 4<<20)
 	first := r.logs
 	small = c
@@ -120,9 +121,9 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	}
 	large.Close()
 	c.Close()
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	k := readLogs(t, first)["a/large"]
-	k.check(t)
+	k.checkIntact(t)
 	wantIDs(t, k.events[0], 4<<20)
 	checkIDs(t, "what came meanwhile", readLogs(t, r.d.Logs())["a/large"].ids(), 4<<20, 4<<20+id)
 }
@@ -137,12 +138,12 @@ func TestManyFullRingsShareAPass(t *testing.T) {
 			r := newRig(t, Options{Workers: 1})
 			var all, before uint64
 			for range rings {
-				reserved, _ := reserve(t, r, records, func(uint64) bool { return written })
+				reserved, _ := reserveRecords(t, r, records, func(uint64) bool { return written })
 				all += reserved
 			}
 			taken := func() uint64 { s := r.d.Stats(); return s.Total.Rows + s.Total.Holes }
 			for passes := 0; r.d.Stats().Finished < rings; passes++ {
-				r.advance(DefaultPoll)
+				r.advanceClock(DefaultPoll)
 				now := taken()
 				most := uint64(lookRecords + rings*leastRecords)
 				if !written {

@@ -15,7 +15,7 @@ func TestCountsAreSampledTogether(t *testing.T) {
 	a := r.open("a/x", handlers.Options{
 		Handler: "counter", Params: channel.Params{"period": "200ms"},
 	})
-	r.advance(70 * time.Millisecond)
+	r.advanceClock(70 * time.Millisecond)
 	b := r.openAs("b/x", handlers.Options{Handler: "counter",
 		Params: channel.Params{"period": "200ms"}}, handlers.OpenShared)
 	for i := range 100 {
@@ -24,17 +24,17 @@ func TestCountsAreSampledTogether(t *testing.T) {
 			b.Log(1)
 			b.Log(2)
 		}
-		r.advance(10 * time.Millisecond)
+		r.advanceClock(10 * time.Millisecond)
 	}
-	r.advance(DefaultPoll)
+	r.advanceClock(DefaultPoll)
 	a.Log(1) // an event after the last sample
 	a.Close()
 	b.Close()
-	r.run(200 * time.Millisecond)
+	r.runFor(200 * time.Millisecond)
 	logs := readLogs(t, r.logs)
 	x, y := logs["a/x"], logs["b/x"]
-	x.check(t)
-	y.check(t)
+	x.checkIntact(t)
+	y.checkIntact(t)
 	const all = 99 * 100 / 2
 	if last := x.samples[len(x.samples)-1]; last.Count != all+1 ||
 		y.samples[len(y.samples)-1].Count != 2*all {
@@ -68,12 +68,12 @@ func TestCountsAreSampledTogether(t *testing.T) {
 func TestCountOfAChannelThatGetsAnotherHandler(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "counter"})
-	r.advance(tick)
+	r.advanceClock(checkPeriod)
 	for range 17 {
 		c.Log(0)
 	}
-	apply(t, r, channel.Settings{Kind: channel.Buffered})
-	r.run(300 * time.Millisecond)
+	applySettings(t, r, channel.Settings{Kind: channel.Buffered})
+	r.runFor(300 * time.Millisecond)
 	log := readLogs(t, r.logs)["a/b"]
 	if n := len(log.samples); n == 0 || log.samples[n-1].Count != 17 {
 		t.Errorf("samples %+v, want a last one of 17", log.samples)
@@ -88,16 +88,16 @@ func TestCountOfAChannelThatGetsAnotherHandler(t *testing.T) {
 func TestSamplerWaitsForNoRingThatFailed(t *testing.T) {
 	r := newRig(t, Options{})
 	r.open("a/b", handlers.Options{Handler: "counter"})
-	r.advance(tick)
+	r.advanceClock(checkPeriod)
 	r.d.sampler.all[0].err = ring.ErrShrunk
 	now := r.clock + time.Minute
-	if next := r.d.sampler.sweep(now); next <= now {
+	if next := r.d.sampler.takeDueSamples(now); next <= now {
 		t.Errorf("the next sweep is %v from now", next-now)
 	}
 }
 
-// apply sets the settings of the only ring.
-func apply(t *testing.T, r *rig, settings channel.Settings) {
+// applySettings sets the settings of the only ring.
+func applySettings(t *testing.T, r *rig, settings channel.Settings) {
 	t.Helper()
 	if _, err := r.d.workers[0].sources[0].ring.Apply(settings); err != nil {
 		t.Fatal(err)
@@ -107,19 +107,19 @@ func apply(t *testing.T, r *rig, settings channel.Settings) {
 func TestFirstAndLast(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "first-last"})
-	r.run(1500 * time.Millisecond)
+	r.runFor(1500 * time.Millisecond)
 	for i := range uint64(10) {
 		c.Log(100 + i)
 	}
-	r.run(3 * time.Second)
+	r.runFor(3 * time.Second)
 	for i := range uint64(10) {
 		c.Log(200 + i)
 	}
 	c.Log(channel.Poison)
 	c.Close()
-	r.run(200 * time.Millisecond)
+	r.runFor(200 * time.Millisecond)
 	log := readLogs(t, r.logs)["a/b"]
-	log.check(t)
+	log.checkIntact(t)
 	if len(log.firstLasts) != 2 {
 		t.Fatalf("%+v, want a row for each change", log.firstLasts)
 	}
@@ -157,7 +157,7 @@ func TestFlightRecorder(t *testing.T) {
 		check := func(want ...logstore.Drop) {
 			t.Helper()
 			k := readLogs(t, r.logs)[name]
-			k.check(t)
+			k.checkIntact(t)
 			at, gone := uint64(0), 0
 			for _, e := range k.events[0] {
 				if gone < len(want) && at == want[gone].At {
@@ -182,9 +182,9 @@ func TestFlightRecorder(t *testing.T) {
 			}
 		}
 		log(size / 2)
-		r.run(2 * time.Second)
-		if k := readLogs(t, r.logs)[name]; k.all() > 0 {
-			t.Fatalf("%d events were drained unasked", k.all())
+		r.runFor(2 * time.Second)
+		if k := readLogs(t, r.logs)[name]; k.countRows() > 0 {
+			t.Fatalf("%d events were drained unasked", k.countRows())
 		}
 		snapshot()
 		check()
@@ -199,9 +199,9 @@ func TestFlightRecorder(t *testing.T) {
 		check(one)
 		log(2 * size)
 		c.Close()
-		r.run(200 * time.Millisecond)
+		r.runFor(200 * time.Millisecond)
 		check(one, logstore.Drop{At: 4 * size, Count: size + 1})
-		if k := readLogs(t, r.logs)["z/z"]; k.all() > 0 {
+		if k := readLogs(t, r.logs)["z/z"]; k.countRows() > 0 {
 			t.Error("a channel that did not match was dumped")
 		}
 	}
@@ -217,7 +217,7 @@ func snapshotNow(r *rig, match func(channel.Name) bool) error {
 		case err := <-done:
 			return err
 		default:
-			r.d.workers[0].pass(r.clock)
+			r.d.workers[0].runPass(r.clock)
 		}
 	}
 }

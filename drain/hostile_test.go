@@ -19,8 +19,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// patch writes into a ring's file, as another process can.
-func patch(t *testing.T, path string, offset int64, b []byte) {
+// patchFile writes into a ring's file, as another process can.
+func patchFile(t *testing.T, path string, offset int64, b []byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -67,29 +67,29 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 		{"cut to the header", cut(4096), ring.ErrShrunk, true},
 		{"cut within the records", cut(8192), ring.ErrShrunk, true},
 		{"tail far ahead", func(t *testing.T, path string) {
-			patch(t, path, atTail, word(1<<40))
+			patchFile(t, path, atTail, word(1<<40))
 		}, ring.ErrDamaged, true},
 		{"tail beyond 63 bits", func(t *testing.T, path string) {
-			patch(t, path, atTail, word(1<<63))
+			patchFile(t, path, atTail, word(1<<63))
 		}, ring.ErrDamaged, true},
 		{"tail gone back", func(t *testing.T, path string) {
-			patch(t, path, atTail, word(0))
+			patchFile(t, path, atTail, word(0))
 		}, ring.ErrDamaged, true},
 		{"head moved", func(t *testing.T, path string) {
-			patch(t, path, atHead, word(650))
+			patchFile(t, path, atHead, word(650))
 		}, ring.ErrDamaged, true},
 		{"head ahead", func(t *testing.T, path string) {
-			patch(t, path, atHead, word(1<<40))
+			patchFile(t, path, atHead, word(1<<40))
 		}, ring.ErrDamaged, true},
 		{"many ranges of drops", func(t *testing.T, path string) {
-			patch(t, path, atDrops, word(1<<40))
-			patch(t, path, atDropped, word(1))
+			patchFile(t, path, atDrops, word(1<<40))
+			patchFile(t, path, atDropped, word(1))
 		}, ring.ErrDamaged, false},
 		{"dropped events of no range", func(t *testing.T, path string) {
-			patch(t, path, atDropped, word(1))
+			patchFile(t, path, atDropped, word(1))
 		}, ring.ErrDamaged, false},
 		{"a long journal", func(t *testing.T, path string) {
-			patch(t, path, atJournal, word(1<<40))
+			patchFile(t, path, atJournal, word(1<<40))
 		}, ring.ErrDamaged, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -99,27 +99,27 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			r := newRig(t, Options{})
 			bad := r.open("bad/x", handlers.Options{Policy: "drop", Buffer: "16KiB"})
 			good := r.open("good/x", handlers.Options{Policy: "drop", Buffer: "16KiB"})
-			r.run(2 * tick)
+			r.runFor(2 * checkPeriod)
 			const n = 600 // the ring has room for 1,024 records; the drainer writes these at once
 			for i := range uint64(n) {
 				bad.Log(i)
 				good.Log(i)
 			}
-			r.advance(DefaultPoll)
+			r.advanceClock(DefaultPoll)
 			for i := range uint64(100) { // these events still wait in the ring
 				bad.Log(n + i)
 				good.Log(n + i)
 			}
-			r.advance(DefaultPoll)
+			r.advanceClock(DefaultPoll)
 			if test.want == ring.ErrShrunk {
 				bad.Close()
 			}
 			test.damage(t, bad.Path())
-			r.run(time.Second)
+			r.runFor(time.Second)
 			// The drainer reads the journal after it has changed the settings, and when the program
 			// is gone.
 			bad.Close()
-			r.run(2 * time.Second)
+			r.runFor(2 * time.Second)
 			var reason error
 			for _, c := range r.d.Stats().Rings {
 				if c.Path == bad.Path() {
@@ -135,15 +135,15 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 				t.Errorf("noticed %v, want it once", r.noticed)
 			}
 			logs := readLogs(t, r.logs)
-			logs["bad/x"].check(t)
+			logs["bad/x"].checkIntact(t)
 			if uint64(len(logs["bad/x"].events[0])) < n || !logs["bad/x"].report.Sealed {
 				t.Errorf("the bad ring's log has %d events, sealed %v",
 					len(logs["bad/x"].events[0]), logs["bad/x"].report.Sealed)
 			}
-			if lost := logs["bad/x"].dropped(logstore.Unread); test.unread && lost != 100 {
+			if lost := logs["bad/x"].droppedRows(logstore.Unread); test.unread && lost != 100 {
 				t.Errorf("%d rows are said to be unread, want 100", lost)
 			}
-			logs["good/x"].check(t)
+			logs["good/x"].checkIntact(t)
 			wantIDs(t, logs["good/x"].events[0], n+100)
 		})
 	}
@@ -158,9 +158,9 @@ func TestHalfAPairIsDamage(t *testing.T) {
 	}
 	c := r.open("a/b", handlers.Options{Handler: "link"})
 	c.Link(1, 2)
-	r.advance(DefaultPoll)
-	patch(t, c.Path(), atTail, word(3))
-	r.run(2 * time.Second)
+	r.advanceClock(DefaultPoll)
+	patchFile(t, c.Path(), atTail, word(3))
+	r.runFor(2 * time.Second)
 	if s := r.d.Stats().Rings[0]; !errors.Is(s.SetAside, ring.ErrDamaged) {
 		t.Errorf("%+v", s)
 	}
@@ -184,7 +184,7 @@ func TestRandomDamage(t *testing.T) {
 			good.Log(i)
 		}
 		if rng.IntN(2) == 0 {
-			r.advance(DefaultPoll)
+			r.advanceClock(DefaultPoll)
 		}
 		for range 1 + rng.IntN(20) {
 			b := make([]byte, 8)
@@ -199,16 +199,16 @@ func TestRandomDamage(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				at = atShard + 8*rng.Int64N(256/8)
 			}
-			patch(t, bad.Path(), at, b)
-			r.advance(DefaultPoll)
+			patchFile(t, bad.Path(), at, b)
+			r.advanceClock(DefaultPoll)
 		}
-		r.run(time.Second)
+		r.runFor(time.Second)
 		bad.Close()
 		good.Close()
-		r.run(300 * time.Millisecond)
+		r.runFor(300 * time.Millisecond)
 		logs := readLogs(t, r.logs)
 		for name, log := range logs {
-			if log.check(t); name != "bad/x" && name != "good/x" {
+			if log.checkIntact(t); name != "bad/x" && name != "good/x" {
 				t.Errorf("there is a log of %s", name)
 			}
 		}
@@ -252,20 +252,20 @@ func TestFilesThatAreNoRings(t *testing.T) {
 	for i := range uint64(100) {
 		c.Log(i)
 	}
-	r.run(3 * time.Second)
+	r.runFor(3 * time.Second)
 	stats := r.d.Stats()
 	if len(stats.Rings) != len(bad)+1 || len(r.noticed) != len(bad) {
 		t.Errorf("%d rings, noticed %d of %d: %v", len(stats.Rings), len(r.noticed), len(bad),
 			r.noticed)
 	}
 	c.Close()
-	r.run(300 * time.Millisecond)
+	r.runFor(300 * time.Millisecond)
 	wantIDs(t, readLogs(t, r.logs)["good/x"].events[0], 100)
 	// If somebody removes a bad ring, the drainer forgets it.
 	for name := range bad {
 		os.Remove(filepath.Join(r.rings, name+".ring"))
 	}
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	if stats := r.d.Stats(); len(stats.Rings) > 0 {
 		t.Errorf("still known: %+v", stats.Rings)
 	}
@@ -279,17 +279,17 @@ func TestRingThatIsBehindItsLog(t *testing.T) {
 	for id := range uint64(600) {
 		c.Log(id)
 	}
-	r.advance(DefaultPoll)
-	r.advance(DefaultPoll)
-	r.kill()
-	patch(t, c.Path(), atHead, word(100))
-	patch(t, c.Path(), atTail, word(200))
-	r.start(Options{})
-	r.run(time.Second)
+	r.advanceClock(DefaultPoll)
+	r.advanceClock(DefaultPoll)
+	r.killDrainer()
+	patchFile(t, c.Path(), atHead, word(100))
+	patchFile(t, c.Path(), atTail, word(200))
+	r.startRig(Options{})
+	r.runFor(time.Second)
 	if len(r.noticed) != 1 || !errors.Is(r.noticed[0], ring.ErrDamaged) {
 		t.Errorf("noticed %v, want damage once", r.noticed)
 	}
-	if reason := r.stats("a/b").SetAside; !errors.Is(reason, ring.ErrDamaged) {
+	if reason := r.statsOf("a/b").SetAside; !errors.Is(reason, ring.ErrDamaged) {
 		t.Errorf("set aside for %v", reason)
 	}
 	k := readLogs(t, r.logs)["a/b"]
@@ -318,26 +318,27 @@ func TestLogThatLostItsEnd(t *testing.T) {
 				c.Log(id)
 				id++
 			}
-			r.advance(DefaultPoll)
-			r.advance(DefaultPoll)
+			r.advanceClock(DefaultPoll)
+			r.advanceClock(DefaultPoll)
 		}
 		log()
 		log()
-		r.kill()
+		r.killDrainer()
 		segments, _ := logstore.Segments(r.logs)
 		test.damage(segments[len(segments)-1].Path)
-		r.start(Options{})
+		r.startRig(Options{})
 		log()
-		if got := r.stats("a/b").Missing; got != test.missing {
+		if got := r.statsOf("a/b").Missing; got != test.missing {
 			t.Errorf("%s: stats say that %d rows are missing, want %d", test.name, got,
 				test.missing)
 		}
 		c.Close()
-		r.run(300 * time.Millisecond)
+		r.runFor(300 * time.Millisecond)
 		k := readLogs(t, r.logs)["a/b"]
-		if k.dropped(logstore.Damaged) != test.missing || uint64(k.all())+test.missing != id {
-			t.Errorf("%s: %d rows and %d damaged, want %d in all", test.name, k.all(),
-				k.dropped(logstore.Damaged), id)
+		if k.droppedRows(logstore.Damaged) != test.missing ||
+			uint64(k.countRows())+test.missing != id {
+			t.Errorf("%s: %d rows and %d damaged, want %d in all", test.name, k.countRows(),
+				k.droppedRows(logstore.Damaged), id)
 		}
 		for _, a := range k.report.Rows {
 			if a.Kind == logstore.Events && len(a.Missing) > 0 {
@@ -357,20 +358,20 @@ func TestLogFileRemovedUnderTheDrainer(t *testing.T) {
 		c.Log(i)
 		switch i {
 		case 299, 599, 899:
-			r.advance(DefaultPoll)
-			r.advance(DefaultPoll)
+			r.advanceClock(DefaultPoll)
+			r.advanceClock(DefaultPoll)
 		}
 		if i == 599 {
 			segments, _ := logstore.Segments(r.logs)
 			os.Remove(segments[0].Path)
 		}
 	}
-	if s := r.stats("a/b"); s.Removed != 1 || s.Failures != 0 {
+	if s := r.statsOf("a/b"); s.Removed != 1 || s.Failures != 0 {
 		t.Errorf("%+v", s)
 	}
 	os.RemoveAll(r.logs)
 	c.Close()
-	r.run(time.Second)
+	r.runFor(time.Second)
 	k := readLogs(t, r.logs)["a/b"]
 	if len(k.events[0]) != 300 || k.events[0][0].ID != 900 || !k.report.Sealed {
 		t.Errorf("%d events, sealed %v", len(k.events[0]), k.report.Sealed)
@@ -426,40 +427,40 @@ func TestDiskFullAndSpaceAgain(t *testing.T) {
 					counter.Log(id)
 					id++
 				}
-				r.advance(DefaultPoll)
+				r.advanceClock(DefaultPoll)
 			}
 		}
 		log(50)
 		failed := r.d.Stats().Total.Failures
 		disk.space = 1 << 40
-		r.run(retryLast + tick)
+		r.runFor(retryLast + checkPeriod)
 		for _, s := range r.d.Stats().Rings {
 			if s.Failure != nil || s.SetAside != nil {
 				t.Fatalf("space %d: %+v", space, s)
 			}
 		}
-		before := r.stats("a/b").Dropped
+		before := r.statsOf("a/b").Dropped
 		log(50)
-		if s := r.stats("a/b"); s.Dropped != before {
+		if s := r.statsOf("a/b"); s.Dropped != before {
 			t.Errorf("space %d: %d events dropped with space again", space, s.Dropped-before)
 		}
 		c.Close()
 		counter.Close()
-		r.run(time.Second)
+		r.runFor(time.Second)
 		logs := readLogs(t, r.logs)
 		k := logs["a/b"]
-		k.check(t)
-		if got := uint64(k.all()) + k.dropped(logstore.RingFull); got != id {
-			t.Errorf("space %d: %d rows and %d dropped, want %d in all", space, k.all(),
-				k.dropped(logstore.RingFull), id)
+		k.checkIntact(t)
+		if got := uint64(k.countRows()) + k.droppedRows(logstore.RingFull); got != id {
+			t.Errorf("space %d: %d rows and %d dropped, want %d in all", space, k.countRows(),
+				k.droppedRows(logstore.RingFull), id)
 		}
-		logs["a/c"].check(t)
+		logs["a/c"].checkIntact(t)
 		if samples := logs["a/c"].samples; samples[len(samples)-1].Count != id {
 			t.Errorf("space %d: last sample %+v, want %d", space, samples[len(samples)-1], id)
 		}
-		if space == 0 && (failed == 0 || failed > 40 || k.dropped(logstore.RingFull) == 0) {
+		if space == 0 && (failed == 0 || failed > 40 || k.droppedRows(logstore.RingFull) == 0) {
 			t.Errorf("%d failures in half a second, %d dropped", failed,
-				k.dropped(logstore.RingFull))
+				k.droppedRows(logstore.RingFull))
 		}
 		if failed > 0 && len(r.noticed) > 4 {
 			t.Errorf("noticed %d times: %v", len(r.noticed), r.noticed)
@@ -477,15 +478,15 @@ func TestLogsThatCannotBeOpened(t *testing.T) {
 	}
 	c := r.open("a/b", handlers.Options{})
 	c.Log(0)
-	r.run(3 * time.Second)
+	r.runFor(3 * time.Second)
 	if len(r.noticed) != 1 {
 		t.Errorf("noticed %v, want it once", r.noticed)
 	}
 	os.Remove(r.logs)
 	c.Log(1)
 	c.Close()
-	r.run(3 * time.Second)
+	r.runFor(3 * time.Second)
 	log := readLogs(t, r.logs)["a/b"]
-	log.check(t)
+	log.checkIntact(t)
 	wantIDs(t, log.events[0], 2)
 }

@@ -25,8 +25,8 @@ func copyRing(t *testing.T, from, to string) {
 	}
 }
 
-// forge adds records to a ring with one writer, as any program of the same user can.
-func forge(t *testing.T, path string, records uint64) {
+// forgeRecords adds records to a ring with one writer, as any program of the same user can.
+func forgeRecords(t *testing.T, path string, records uint64) {
 	t.Helper()
 	c, err := ring.OpenConsumer(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func forge(t *testing.T, path string, records uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch(t, path, atTail, word(state.Tail+records))
+	patchFile(t, path, atTail, word(state.Tail+records))
 }
 
 func asideFor(r *rig, path string) error {
@@ -63,16 +63,16 @@ func TestACopyBesideItsRing(t *testing.T) {
 				c.Log(id)
 				id++
 			}
-			r.run(time.Second)
+			r.runFor(time.Second)
 		}
 		log()
 		if restart {
-			r.kill()
+			r.killDrainer()
 		}
 		forged := filepath.Join(r.rings, "a~b.000102030405060708090a0b0c0d0e0f.ring")
 		copyRing(t, c.Path(), forged)
 		if restart {
-			r.start(Options{})
+			r.startRig(Options{})
 		}
 		log()
 		if err := asideFor(r, forged); !errors.Is(err, ring.ErrUntrusted) {
@@ -80,12 +80,12 @@ func TestACopyBesideItsRing(t *testing.T) {
 		}
 		log()
 		c.Close()
-		r.run(time.Second)
+		r.runFor(time.Second)
 		if stats := r.d.Stats(); stats.Finished != 1 || len(r.noticed) != 1 {
 			t.Errorf("restart %v: %+v, noticed %v", restart, stats, r.noticed)
 		}
 		k := readLogs(t, r.logs)["a/b"]
-		k.check(t)
+		k.checkIntact(t)
 		wantIDs(t, k.events[0], id)
 	}
 }
@@ -95,22 +95,22 @@ func TestARingThatComesBack(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id", Buffer: "16KiB"})
 	logMany(c, 0, 100)
-	r.run(time.Second)
+	r.runFor(time.Second)
 	kept := filepath.Join(t.TempDir(), "copy")
 	copyRing(t, c.Path(), kept)
 	c.Close()
-	r.run(time.Second)
+	r.runFor(time.Second)
 	if stats := r.d.Stats(); stats.Finished != 1 {
 		t.Fatalf("%+v", stats)
 	}
 	copyRing(t, kept, c.Path())
-	forge(t, c.Path(), 5)
-	r.run(2 * time.Second)
+	forgeRecords(t, c.Path(), 5)
+	r.runFor(2 * time.Second)
 	if err := asideFor(r, c.Path()); !errors.Is(err, ring.ErrUntrusted) {
 		t.Errorf("it is set aside for %v", err)
 	}
 	k := readLogs(t, r.logs)["a/b"]
-	k.check(t)
+	k.checkIntact(t)
 	wantIDs(t, k.events[0], 100)
 }
 
@@ -122,24 +122,24 @@ func TestADirectoryThatWasLeftStaysAsItIs(t *testing.T) {
 		closed := r.logs
 		c := r.open("a/b", handlers.Options{Handler: "id", Buffer: "16KiB"})
 		logMany(c, 0, 100)
-		r.run(time.Second)
+		r.runFor(time.Second)
 		kept := filepath.Join(t.TempDir(), "copy")
 		copyRing(t, c.Path(), kept)
 		if ended {
 			c.Close()
-			r.run(time.Second)
+			r.runFor(time.Second)
 		}
 		r.setLogs(filepath.Join(t.TempDir(), "next"))
 		before := contents(t, closed)
-		r.kill()
+		r.killDrainer()
 		c.Close()
 		os.Remove(c.Path())
 		os.RemoveAll(r.d.Logs())
 		copyRing(t, kept, c.Path())
-		forge(t, c.Path(), 5)
+		forgeRecords(t, c.Path(), 5)
 		r.logs = r.d.Logs()
-		r.start(Options{Before: []string{closed}})
-		r.run(2 * time.Second)
+		r.startRig(Options{Before: []string{closed}})
+		r.runFor(2 * time.Second)
 		after := contents(t, closed)
 		if len(before) == 0 || len(after) != len(before) {
 			t.Errorf("ended %v: %d files, and there were %d", ended, len(after), len(before))
@@ -182,31 +182,31 @@ func TestARingThatWasLeftAlone(t *testing.T) {
 			logMany(c, 0, 100)
 			ended := r.open("b/ended", handlers.Options{Handler: "id", Buffer: "16KiB"})
 			logMany(ended, 0, 10)
-			r.run(time.Second)
+			r.runFor(time.Second)
 			kept := filepath.Join(t.TempDir(), "copy")
 			copyRing(t, ended.Path(), kept)
 			ended.Close()
-			r.run(time.Second)
-			r.kill()
+			r.runFor(time.Second)
+			r.killDrainer()
 			first := r.open("a/first", handlers.Options{})
-			r.start(limit.o)
+			r.startRig(limit.o)
 			r.d.room.rings = limit.room
-			r.run(tick)
+			r.runFor(checkPeriod)
 			copyRing(t, kept, ended.Path())
 			lives, err := ring.OpenLocked(ended.Path())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer lives.Close()
-			r.run(tick)
+			r.runFor(checkPeriod)
 			if s := r.d.Stats(); s.Left != 2 || len(s.Rings) != 1 {
 				t.Fatalf("%d rings, %d left alone", len(s.Rings), s.Left)
 			}
 			first.Close()
-			r.run(3 * time.Second)
+			r.runFor(3 * time.Second)
 			logMany(c, 100, 150)
 			c.Close()
-			r.run(3 * time.Second)
+			r.runFor(3 * time.Second)
 			if err := asideFor(r, ended.Path()); !errors.Is(err, ring.ErrUntrusted) {
 				t.Errorf("the ring that came back is set aside for %v", err)
 			}
@@ -214,7 +214,7 @@ func TestARingThatWasLeftAlone(t *testing.T) {
 				t.Errorf("%d finished, %d set aside: %q", s.Finished, s.SetAside, r.noticed)
 			}
 			k := readLogs(t, r.logs)["b/c"]
-			k.check(t)
+			k.checkIntact(t)
 			wantIDs(t, k.events[0], 150)
 		})
 	}
@@ -225,10 +225,10 @@ func TestARingThatWasLeftAlone(t *testing.T) {
 func TestARingThatAnotherDrainerTookMeanwhile(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 1, Workers: 1})
 	r.open("a/first", handlers.Options{})
-	r.run(tick)
+	r.runFor(checkPeriod)
 	c := r.open("b/c", handlers.Options{Handler: "id", Buffer: "16KiB"})
 	logMany(c, 0, 100)
-	r.run(tick)
+	r.runFor(checkPeriod)
 	if s := r.d.Stats(); s.Left != 1 {
 		t.Fatalf("%d rings are left alone", s.Left)
 	}
@@ -239,22 +239,22 @@ func TestARingThatAnotherDrainerTookMeanwhile(t *testing.T) {
 		case <-done:
 			let = true
 		default:
-			r.d.workers[0].pass(r.clock) // the worker of a real drainer does this by itself
+			r.d.workers[0].runPass(r.clock) // the worker of a real drainer does this by itself
 		}
 	}
 	other := &rig{t: t, rings: t.TempDir(), logs: r.logs}
 	copyRing(t, c.Path(), filepath.Join(other.rings, filepath.Base(c.Path())))
-	other.start(Options{})
-	other.run(tick)
-	other.kill()
+	other.startRig(Options{})
+	other.runFor(checkPeriod)
+	other.killDrainer()
 	r.d.o.MaxProcessRings = 0
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	c.Close()
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	if s := r.d.Stats(); s.Finished != 1 || s.SetAside != 0 {
 		t.Errorf("%d finished, %d set aside: %q", s.Finished, s.SetAside, r.noticed)
 	}
 	k := readLogs(t, r.logs)["b/c"]
-	k.check(t)
+	k.checkIntact(t)
 	wantIDs(t, k.events[0], 100)
 }

@@ -28,7 +28,7 @@ func TestBarJavaRecordsOnceAfterKills(t *testing.T) {
 	}
 	s.KillAtRandom(rand.New(rand.NewPCG(seed.Of(t), 6)), kills, 30*time.Millisecond,
 		func() *exec.Cmd { return s.startDrainer("", 0) })
-	records, wrong := s.end()
+	records, wrong := s.drainRest()
 	jvms := 0
 	s.Each(func(*testimony.Testimony) { jvms++ })
 	t.Logf("%s: %d JVMs, %d records", javas, jvms, records)

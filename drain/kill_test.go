@@ -122,9 +122,9 @@ func (s *scene) startDrainer(point string, n int) *exec.Cmd {
 	return s.Start("drainer", s.Rings, s.logs, point, strconv.Itoa(n))
 }
 
-// end drains what the programs have left. It returns how many records are in the logs, and an error
-// for each wrong log.
-func (s *scene) end() (records uint64, wrong []error) {
+// drainRest drains what the programs have left. It returns how many records are in the logs, and an
+// error for each wrong log.
+func (s *scene) drainRest() (records uint64, wrong []error) {
 	s.t.Helper()
 	d, err := Start(s.Rings, Options{Logs: s.logs, Node: "node-1"})
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *scene) end() (records uint64, wrong []error) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	logs := map[string]*kept{}
+	logs := map[string]*logContent{}
 	for len(segments) > 0 {
 		n := 1
 		for n < len(segments) && segments[n].Incarnation == segments[0].Incarnation {
@@ -158,7 +158,7 @@ func (s *scene) end() (records uint64, wrong []error) {
 		segments = segments[n:]
 	}
 	s.Each(func(said *testimony.Testimony) {
-		for i, check := range []func(*testimony.Testimony, *kept) error{checkOne, checkLinks,
+		for i, check := range []func(*testimony.Testimony, *logContent) error{checkOne, checkLinks,
 			checkShared, checkCounted} {
 			ring := said.Incarnation(i)
 			k := logs[ring]
@@ -176,7 +176,7 @@ func (s *scene) end() (records uint64, wrong []error) {
 			if err := check(said, k); err != nil {
 				wrong = append(wrong, fmt.Errorf("log of ring %s: %w", ring, err))
 			}
-			records += uint64(k.all())
+			records += uint64(k.countRows())
 		}
 	})
 	return records, wrong
@@ -206,7 +206,7 @@ func inOrder(ids []uint64, drops []logstore.Drop, returned uint64) error {
 	return nil
 }
 
-func checkOne(said *testimony.Testimony, k *kept) error {
+func checkOne(said *testimony.Testimony, k *logContent) error {
 	var ids []uint64
 	for _, e := range k.events[0] {
 		ids = append(ids, e.ID)
@@ -214,7 +214,7 @@ func checkOne(said *testimony.Testimony, k *kept) error {
 	return inOrder(ids, k.drops[0], said.Returned[0])
 }
 
-func checkLinks(said *testimony.Testimony, k *kept) error {
+func checkLinks(said *testimony.Testimony, k *logContent) error {
 	var ids []uint64
 	for _, l := range k.links[0] {
 		if l.Child != l.Parent+1 {
@@ -225,7 +225,7 @@ func checkLinks(said *testimony.Testimony, k *kept) error {
 	return inOrder(ids, k.drops[0], said.Returned[1])
 }
 
-func checkShared(said *testimony.Testimony, k *kept) error {
+func checkShared(said *testimony.Testimony, k *logContent) error {
 	seen := map[uint64]bool{}
 	for shard, events := range k.events {
 		var next [sharedWriters]uint64
@@ -243,17 +243,17 @@ func checkShared(said *testimony.Testimony, k *kept) error {
 	for _, n := range said.Returned[2 : 2+sharedWriters] {
 		returned += n
 	}
-	kept := uint64(len(seen)) + k.dropped(logstore.RingFull)
+	kept := uint64(len(seen)) + k.droppedRows(logstore.RingFull)
 	if kept < returned || kept > returned+sharedWriters ||
-		k.dropped(logstore.NeverWritten) > sharedWriters {
+		k.droppedRows(logstore.NeverWritten) > sharedWriters {
 		return fmt.Errorf(
 			"%d calls are in the log or dropped, %d have returned, %d were never written", kept,
-			returned, k.dropped(logstore.NeverWritten))
+			returned, k.droppedRows(logstore.NeverWritten))
 	}
 	return nil
 }
 
-func checkCounted(said *testimony.Testimony, k *kept) error {
+func checkCounted(said *testimony.Testimony, k *logContent) error {
 	var returned, counted uint64
 	for _, n := range said.Returned[2+sharedWriters:] {
 		returned += n
@@ -280,7 +280,7 @@ func killAtRandom(t testing.TB, rng *rand.Rand,
 	s.KillAtRandom(rng, kills, 60*time.Millisecond, func() *exec.Cmd {
 		return s.startDrainer("", 0)
 	})
-	records, wrong = s.end()
+	records, wrong = s.drainRest()
 	return languages, records, wrong
 }
 
@@ -341,7 +341,7 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64
 	deaths := s.KillAtPoint(rng, []int{1, 2, 4, 7, 11, 17, 26}, ended, func(n int) *exec.Cmd {
 		return s.startDrainer(string(point), n)
 	})
-	records, wrong = s.end()
+	records, wrong = s.drainRest()
 	if deaths == 0 {
 		wrong = append(wrong, fmt.Errorf("no drainer has come to %s", point))
 	}

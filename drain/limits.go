@@ -17,8 +17,8 @@ import (
 // because it has reached a limit.
 var ErrLimit = errors.New("limit of the logs is reached")
 
-// limits decides whether the drainer may store more.
-type limits struct {
+// storageLimits decides whether the drainer may store more.
+type storageLimits struct {
 	mu      sync.Mutex // protects the fields below it
 	max     int64      // largest number of bytes in the directory; 0: no limit
 	minFree float64    // share of the file system that must stay free
@@ -39,9 +39,8 @@ const limitTick = 200 * time.Millisecond
 // limit may cross it again and again.
 const limitQuiet = 5 * time.Second
 
-// The method begin makes dir the directory of the logs, and counts the bytes that are in it
-// already.
-func (l *limits) begin(dir string) {
+// useDirectory makes dir the directory of the logs, and counts the bytes that are in it already.
+func (l *storageLimits) useDirectory(dir string) {
 	var used int64
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
@@ -57,20 +56,20 @@ func (l *limits) begin(dir string) {
 	l.dir, l.used, l.next, l.said, l.again = dir, used, 0, false, 0
 }
 
-func (l *limits) set(max int64, minFree float64) {
+func (l *storageLimits) set(max int64, minFree float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.max, l.minFree, l.next, l.said, l.again = max, minFree, 0, false, 0
 }
 
-func (l *limits) add(bytes int64) {
+func (l *storageLimits) add(bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.used += bytes
 }
 
-// reached returns an error that says why the drainer may store nothing more, or nil.
-func (l *limits) reached(now time.Duration) error {
+// checkLimits returns an error that says why the drainer may store nothing more, or nil.
+func (l *storageLimits) checkLimits(now time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -128,10 +127,10 @@ func (d *Drainer) SetLimits(maxBytes int64, minFree float64) error {
 }
 
 // Limit returns an error that says why the drainer stores nothing more, or nil.
-func (d *Drainer) Limit() error { return d.limits.reached(d.now()) }
+func (d *Drainer) Limit() error { return d.limits.checkLimits(d.now()) }
 
-// The method skip notes rows that the drainer takes from the ring but does not store.
-func (s *source) skip(w *worker, i int, rows uint64, why error) {
+// noteSkipped notes rows that the drainer takes from the ring but does not store.
+func (s *source) noteSkipped(w *worker, i int, rows uint64, why error) {
 	p := &s.places[i]
 	if p.skipped == 0 {
 		p.skippedAt, p.skippedSince = p.head/s.per, w.now

@@ -26,7 +26,7 @@ func (d *Drainer) SetLogs(dir string) error {
 		return fmt.Errorf("change log directory: %w", err)
 	}
 	d.rescan() // the present content of new rings goes to the old directory
-	d.limits.begin(dir)
+	d.limits.useDirectory(dir)
 	d.logs.Store(&dir)
 	return d.Flush()
 }
@@ -38,22 +38,22 @@ func makeLogs(dir string) error {
 	return nil
 }
 
-// begun lists the segments that are in the log directories when a scan finds a new ring.
-type begun struct {
+// segmentLists lists the segments that are in the log directories when a scan finds a new ring.
+type segmentLists struct {
 	dirs     []string // the current one first
 	segments [][]logstore.Segment
 }
 
 // listLogs lists the segments in all log directories.
-func (d *Drainer) listLogs() (begun, error) {
+func (d *Drainer) listLogs() (segmentLists, error) {
 	if err := makeLogs(d.Logs()); err != nil {
-		return begun{}, err
+		return segmentLists{}, err
 	}
-	b := begun{dirs: append([]string{d.Logs()}, d.o.Before...)}
+	b := segmentLists{dirs: append([]string{d.Logs()}, d.o.Before...)}
 	for i, dir := range b.dirs {
 		segments, err := logstore.Segments(dir)
 		if err != nil && i == 0 {
-			return begun{}, err
+			return segmentLists{}, err
 		}
 		// Ignore the error, because an earlier directory may be gone.
 		b.segments = append(b.segments, segments)
@@ -61,22 +61,23 @@ func (d *Drainer) listLogs() (begun, error) {
 	return b, nil
 }
 
-// plus returns the lists with a directory added, unless they have it already.
-func (b begun) plus(dir string) (begun, error) {
+// withDirectory returns the lists with a directory added, unless they have it already.
+func (b segmentLists) withDirectory(dir string) (segmentLists, error) {
 	if slices.Contains(b.dirs, dir) {
 		return b, nil
 	}
 	segments, err := logstore.Segments(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return begun{}, err
+		return segmentLists{}, err
 	}
-	return begun{append(slices.Clone(b.dirs), dir), append(slices.Clone(b.segments), segments)}, nil
+	return segmentLists{append(slices.Clone(b.dirs), dir), append(slices.Clone(b.segments),
+		segments)}, nil
 }
 
-// The method of returns the directory in which a ring's log continues, and the log's segments
-// there. This is the directory with the log's latest segment, because logs may leave a directory
-// and return to it.
-func (b begun) of(name channel.Name,
+// logOf returns the directory in which a ring's log continues, and the log's segments there. This
+// is the directory with the log's latest segment, because logs may leave a directory and return to
+// it.
+func (b segmentLists) logOf(name channel.Name,
 	incarnation logstore.Incarnation) (dir string, segments []logstore.Segment) {
 	dir = b.dirs[0]
 	for i := range b.dirs {
@@ -89,8 +90,8 @@ func (b begun) of(name channel.Name,
 	return dir, segments
 }
 
-// has reports whether any of the directories has a log of a ring.
-func (b begun) has(name channel.Name, incarnation logstore.Incarnation) bool {
-	_, segments := b.of(name, incarnation)
+// hasLog reports whether any of the directories has a log of a ring.
+func (b segmentLists) hasLog(name channel.Name, incarnation logstore.Incarnation) bool {
+	_, segments := b.logOf(name, incarnation)
 	return len(segments) > 0
 }

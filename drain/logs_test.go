@@ -19,7 +19,7 @@ func logMany(c *handlers.Channel, from, to uint64) {
 	}
 }
 
-func (k *kept) ids() (all []uint64) {
+func (k *logContent) ids() (all []uint64) {
 	for _, e := range k.events[0] {
 		all = append(all, e.ID)
 	}
@@ -52,7 +52,7 @@ func (r *rig) setLogs(dir string) {
 			return
 		default:
 			for _, w := range r.d.workers {
-				w.pass(r.clock)
+				w.runPass(r.clock)
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func TestLogsGoToAnotherDirectory(t *testing.T) {
 	second, third := filepath.Join(t.TempDir(), "second"), filepath.Join(t.TempDir(), "third")
 	c, idle := r.open("a/x", handlers.Options{Handler: "id"}), r.open("idle/x", handlers.Options{})
 	logMany(c, 0, 100)
-	r.advance(0)
+	r.advanceClock(0)
 	logMany(c, 100, 150) // these events are still in the ring
 	r.setLogs(second)
 	checkIDs(t, "first", readLogs(t, r.logs)["a/x"].ids(), 0, 150)
@@ -72,12 +72,12 @@ func TestLogsGoToAnotherDirectory(t *testing.T) {
 	logMany(c, 200, 210)
 	c.Close()
 	idle.Close()
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 
 	for i, dir := range []string{r.logs, second, third} {
 		logs := readLogs(t, dir)
 		from, to := []uint64{0, 150, 200}[i], []uint64{150, 200, 210}[i]
-		logs["a/x"].check(t)
+		logs["a/x"].checkIntact(t)
 		checkIDs(t, dir, logs["a/x"].ids(), from, to)
 		if !logs["a/x"].report.Sealed {
 			t.Errorf("the log in %q is not sealed", dir)
@@ -101,29 +101,29 @@ func TestMoveAfterDeath(t *testing.T) {
 		first, second := r.logs, filepath.Join(t.TempDir(), "second")
 		c := r.open("a/x", handlers.Options{Handler: "xoy", Params: map[string]any{"x": 1, "y": 1}})
 		logMany(c, 0, 100)
-		r.advance(0)
-		r.run(2 * time.Second)
+		r.advanceClock(0)
+		r.runFor(2 * time.Second)
 		if moved {
 			r.setLogs(second)
 		}
 		logMany(c, 100, 120)
-		r.kill()
+		r.killDrainer()
 		r.logs = second
-		r.start(Options{Before: []string{filepath.Join(first, "gone"), first}})
-		r.advance(0)
+		r.startRig(Options{Before: []string{filepath.Join(first, "gone"), first}})
+		r.advanceClock(0)
 		if own := r.d.sources[c.Path()].own; own.Kind != channel.XoY || own.A != 1 {
 			t.Errorf("moved %v: the program's own settings are %v", moved, own)
 		}
 		logMany(c, 120, 130)
 		c.Close()
-		r.run(2 * time.Second)
+		r.runFor(2 * time.Second)
 		end := uint64(120)
 		if moved {
 			end = 100
 		}
 		checkIDs(t, "first", readLogs(t, first)["a/x"].ids(), 0, end)
 		k := readLogs(t, second)["a/x"]
-		k.check(t)
+		k.checkIntact(t)
 		checkIDs(t, "second", k.ids(), end, 130)
 		if n := r.d.Stats().Total.Missing; n != 0 {
 			t.Errorf("moved %v: %d missing", moved, n)
@@ -139,23 +139,23 @@ func TestDeathBetweenDirectories(t *testing.T) {
 	first, second := r.logs, filepath.Join(t.TempDir(), "second")
 	c := r.open("a/x", handlers.Options{Handler: "id"})
 	logMany(c, 0, 100)
-	r.advance(0)
-	r.run(time.Second)
+	r.advanceClock(0)
+	r.runFor(time.Second)
 	err := r.d.sources[c.Path()].log.Move(second) // fails, because nobody has created the directory
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	r.kill()
+	r.killDrainer()
 	logMany(c, 100, 120)
 	r.logs = second
-	r.start(Options{Before: []string{first}})
-	r.advance(0)
+	r.startRig(Options{Before: []string{first}})
+	r.advanceClock(0)
 	logMany(c, 120, 130)
 	c.Close()
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	for dir, ids := range map[string][2]uint64{first: {0, 100}, second: {100, 130}} {
 		k := readLogs(t, dir)["a/x"]
-		k.check(t)
+		k.checkIntact(t)
 		checkIDs(t, dir, k.ids(), ids[0], ids[1])
 	}
 	if then := readLogs(t, first)["a/x"].report.Then; then != logstore.Moved {
@@ -174,18 +174,18 @@ func TestComeBackAfterDeath(t *testing.T) {
 	first, second := r.logs, filepath.Join(t.TempDir(), "second")
 	c := r.open("a/x", handlers.Options{Handler: "id"})
 	logMany(c, 0, 100)
-	r.advance(0)
+	r.advanceClock(0)
 	r.setLogs(second)
 	logMany(c, 100, 200)
-	r.run(time.Second)
-	r.kill()
+	r.runFor(time.Second)
+	r.killDrainer()
 	// The drainer was told to return to the first directory, and died before it did.
 	r.logs = first
-	r.start(Options{Before: []string{second}})
+	r.startRig(Options{Before: []string{second}})
 	logMany(c, 200, 210)
 	c.Close()
-	r.advance(0)
-	r.run(2 * time.Second)
+	r.advanceClock(0)
+	r.runFor(2 * time.Second)
 	// The program ended before the drainer moved its log.
 	checkIDs(t, "second", readLogs(t, second)["a/x"].ids(), 100, 210)
 	if stats := r.d.Stats().Total; stats.Missing != 0 {
@@ -213,7 +213,7 @@ func TestLimit(t *testing.T) {
 	const batch, batches = 1000, 40
 	for i := range uint64(batches) {
 		logMany(c, i*batch, (i+1)*batch)
-		r.advance(identityHold)
+		r.advanceClock(identityHold)
 	}
 	stats := r.d.Stats()
 	if stats.Total.NotStored == 0 || stats.Total.Dropped > 0 || !errors.Is(stats.Limit, ErrLimit) {
@@ -227,14 +227,14 @@ func TestLimit(t *testing.T) {
 	}
 	logMany(c, batch*batches, batch*batches+10)
 	c.Close()
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	k := readLogs(t, r.logs)["a/x"]
 	if !k.report.Sealed || k.report.Duplicates+k.report.Overlaps > 0 {
 		t.Errorf("%+v", k.report)
 	}
-	gone := k.dropped(logstore.NotStored)
-	if gone != stats.Total.NotStored || uint64(k.all())+gone != batch*batches+10 {
-		t.Errorf("%d in the log and %d not stored of %d; stats say %d", k.all(), gone,
+	gone := k.droppedRows(logstore.NotStored)
+	if gone != stats.Total.NotStored || uint64(k.countRows())+gone != batch*batches+10 {
+		t.Errorf("%d in the log and %d not stored of %d; stats say %d", k.countRows(), gone,
 			batch*batches+10, stats.Total.NotStored)
 	}
 	all := k.ids()
@@ -257,8 +257,8 @@ func TestFreeSpaceIsLeft(t *testing.T) {
 	c := r.open("a/x", handlers.Options{Handler: "id"})
 	logMany(c, 0, 100)
 	c.Close()
-	r.advance(0)
-	r.run(time.Second)
+	r.advanceClock(0)
+	r.runFor(time.Second)
 	if got := r.d.Stats().Total; got.NotStored != 100 || got.Rows == 0 {
 		t.Errorf("%+v", got)
 	}
@@ -269,22 +269,22 @@ func TestSkippedRowsOfTheDead(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{Handler: "id"})
 	logMany(c, 0, 10)
-	r.advance(0)
-	r.advance(time.Second)
+	r.advanceClock(0)
+	r.advanceClock(time.Second)
 	if err := r.d.SetLimits(1, 0); err != nil {
 		t.Fatal(err)
 	}
 	logMany(c, 10, 50)
-	r.advance(identityHold)
-	r.kill()
-	r.start(Options{})
+	r.advanceClock(identityHold)
+	r.killDrainer()
+	r.startRig(Options{})
 	logMany(c, 50, 60)
 	c.Close()
-	r.advance(0)
-	r.run(2 * time.Second)
+	r.advanceClock(0)
+	r.runFor(2 * time.Second)
 	k := readLogs(t, r.logs)["a/x"]
-	if n := k.dropped(logstore.Damaged); n != 40 || k.all() != 20 {
-		t.Errorf("%d damaged, %d events", n, k.all())
+	if n := k.droppedRows(logstore.Damaged); n != 40 || k.countRows() != 20 {
+		t.Errorf("%d damaged, %d events", n, k.countRows())
 	}
 }
 
@@ -297,7 +297,7 @@ func TestProcessesAreCapped(t *testing.T) {
 			for range 3 {
 				channels = append(channels, r.open("a/x", handlers.Options{Policy: "drop"}))
 			}
-			r.advance(0)
+			r.advanceClock(0)
 			stats := r.d.Stats()
 			if len(stats.Rings) != 2 || len(stats.Processes) != 1 ||
 				stats.Processes[0].Rings != 2 || stats.Processes[0].ProcessID != os.Getpid() {
@@ -312,7 +312,7 @@ func TestProcessesAreCapped(t *testing.T) {
 					c.Close()
 				}
 			}
-			r.run(3 * time.Second)
+			r.runFor(3 * time.Second)
 			stats = r.d.Stats()
 			if len(stats.Rings) != 2 || stats.Finished != 1 {
 				t.Errorf("%+v", stats)
@@ -329,7 +329,7 @@ func TestEachLimitIsSaid(t *testing.T) {
 		for range 2 {
 			logMany(c, 0, 10)
 			// The second group of events comes too early for a second report of the same limit.
-			r.run(limitQuiet / 5)
+			r.runFor(limitQuiet / 5)
 		}
 		if len(r.noticed) != want {
 			t.Errorf("noticed %v, want %d", r.noticed, want)
@@ -349,7 +349,7 @@ func TestALimitThatComesAndGoes(t *testing.T) {
 	c := r.open("a/x", handlers.Options{Handler: "id"})
 	logs := func() {
 		logMany(c, 0, 10)
-		r.run(2 * time.Second)
+		r.runFor(2 * time.Second)
 	}
 	for want := range 3 {
 		free = 0.5
@@ -365,11 +365,11 @@ func TestALimitThatComesAndGoes(t *testing.T) {
 		}
 	}
 	c.Close()
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	k := readLogs(t, r.logs)["a/x"]
-	if gone := k.dropped(logstore.NotStored); k.all() < 30 || gone < 30 ||
-		uint64(k.all())+gone != 90 {
-		t.Errorf("%d events and %d not stored of 90", k.all(), gone)
+	if gone := k.droppedRows(logstore.NotStored); k.countRows() < 30 || gone < 30 ||
+		uint64(k.countRows())+gone != 90 {
+		t.Errorf("%d events and %d not stored of 90", k.countRows(), gone)
 	}
 }
 
@@ -388,7 +388,7 @@ func TestALimitThatFlickers(t *testing.T) {
 	log := func(until time.Duration) {
 		for r.clock < until {
 			c.Log(1)
-			r.run(limitTick / 2)
+			r.runFor(limitTick / 2)
 		}
 	}
 	begin := r.clock

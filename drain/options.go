@@ -118,9 +118,9 @@ const (
 	identityHold = 50 * time.Millisecond
 	blockHold    = time.Second
 
-	// tick is the time between two checks of things that rarely change: whether the program is
-	// alive, the settings, and the ring's journal of changed settings.
-	tick = 200 * time.Millisecond
+	// checkPeriod is the time between two checks of things that rarely change: whether the program
+	// is alive, the settings, and the ring's journal of changed settings.
+	checkPeriod = 200 * time.Millisecond
 
 	// rescanEvery is the time after which the drainer reads the directory again, even if it knows
 	// of no change.

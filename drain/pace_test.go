@@ -15,30 +15,30 @@ func TestPace(t *testing.T) {
 	const records = 1 << 16
 	for _, test := range []struct {
 		name        string
-		p           place
+		p           shardPlace
 		tail, head  uint64 // the ring's tail and head at this look
 		from, below time.Duration
 	}{
-		{"nothing ever came", place{}, 0, 0, time.Minute, 2 * time.Hour},
+		{"nothing ever came", shardPlace{}, 0, 0, time.Minute, 2 * time.Hour},
 		{
-			"a million a second", place{head: 1000}, 1000, 0, 8 * time.Millisecond,
+			"a million a second", shardPlace{head: 1000}, 1000, 0, 8 * time.Millisecond,
 			8300 * time.Microsecond,
 		},
 		{
-			"a million a second before, nothing now", place{rate: 1e6, head: 1000, tail: 1000},
+			"a million a second before, nothing now", shardPlace{rate: 1e6, head: 1000, tail: 1000},
 			1000, 1000, 16 * time.Millisecond, 17 * time.Millisecond,
 		},
 		{
-			"a million a second, and much waits", place{}, 8192, 0, 4 * time.Millisecond,
+			"a million a second, and much waits", shardPlace{}, 8192, 0, 4 * time.Millisecond,
 			4200 * time.Microsecond,
 		},
-		{"a quarter waits", place{}, records / 4, 0, 0, 1},
+		{"a quarter waits", shardPlace{}, records / 4, 0, 0, 1},
 		{
-			"it was full, and is empty now", place{head: records}, records, 0,
+			"it was full, and is empty now", shardPlace{head: records}, records, 0,
 			60 * time.Microsecond, 100 * time.Microsecond,
 		},
 		{
-			"a writer is at it", place{unfinished: true}, records, 0, time.Millisecond,
+			"a writer is at it", shardPlace{unfinished: true}, records, 0, time.Millisecond,
 			time.Millisecond + 1,
 		},
 	} {
@@ -46,7 +46,7 @@ func TestPace(t *testing.T) {
 		if test.tail == 8192 {
 			now = 8192 * time.Microsecond
 		}
-		if got := test.p.pace(ring.State{Tail: test.tail, Head: test.head}, now,
+		if got := test.p.waitTime(ring.State{Tail: test.tail, Head: test.head}, now,
 			records); got < test.from || got >= test.below {
 			t.Errorf("%s: the next look after %s, want %s to %s", test.name, got, test.from,
 				test.below)
@@ -59,16 +59,16 @@ func TestBlocksStayLong(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Buffer: "16MiB"})
-	r.advance(DefaultPoll)
+	r.advanceClock(DefaultPoll)
 	var id uint64
 	for range 120 {
 		for range 70_000 {
 			c.Log(id)
 			id++
 		}
-		r.advance(DefaultPoll)
+		r.advanceClock(DefaultPoll)
 	}
-	if s := r.stats("a/b"); s.Rows/s.Blocks < 60_000 {
+	if s := r.statsOf("a/b"); s.Rows/s.Blocks < 60_000 {
 		t.Errorf("%d rows in %d blocks", s.Rows, s.Blocks)
 	}
 }
@@ -76,10 +76,10 @@ func TestBlocksStayLong(t *testing.T) {
 func TestAChannelThatClosesIsFinishedAtOnce(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{})
-	r.run(time.Second)
+	r.runFor(time.Second)
 	c.Log(1)
 	c.Close()
-	r.run(3 * DefaultPoll)
+	r.runFor(3 * DefaultPoll)
 	if r.d.Stats().Finished != 1 {
 		t.Errorf("%+v", r.d.Stats())
 	}
@@ -109,10 +109,10 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 		}
 	}
 	before.Close()
-	r.run(time.Second)
+	r.runFor(time.Second)
 	c.Log(id)
 	id++
-	r.run(time.Second)
+	r.runFor(time.Second)
 	check := func(ranges int, events uint64) {
 		t.Helper()
 		log := readLogs(t, r.logs)["a/b"]
@@ -122,20 +122,20 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 				rows++
 			}
 		}
-		if rows != ranges || log.dropped(logstore.RingFull) != events {
-			t.Fatalf("%d ranges of %d events, want %d of %d", rows, log.dropped(logstore.RingFull),
-				ranges, events)
+		if rows != ranges || log.droppedRows(logstore.RingFull) != events {
+			t.Fatalf("%d ranges of %d events, want %d of %d", rows,
+				log.droppedRows(logstore.RingFull), ranges, events)
 		}
 	}
 	check(ring.DropsSize-1, ring.DropsSize-1)
 	for range 17 {
 		c.Log(id) // the program begins another range
 	}
-	r.run(time.Second)
+	r.runFor(time.Second)
 	c.Log(id)
-	r.run(time.Second)
+	r.runFor(time.Second)
 	check(ring.DropsSize+1, ring.DropsSize+5+1)
-	if settings := r.stats("a/b").Settings; settings.Kind != channel.Buffered {
+	if settings := r.statsOf("a/b").Settings; settings.Kind != channel.Buffered {
 		t.Errorf("%s", settings)
 	}
 }
@@ -162,11 +162,11 @@ func TestAFullRingIsDrainedInAHurry(t *testing.T) {
 			if test.close {
 				c.Close()
 			}
-			r.run(200 * time.Millisecond)
+			r.runFor(200 * time.Millisecond)
 			c.Close()
-			r.run(200 * time.Millisecond)
+			r.runFor(200 * time.Millisecond)
 			log := readLogs(t, r.logs)["a/start"]
-			log.check(t)
+			log.checkIntact(t)
 			wantIDs(t, log.events[0], test.events)
 			if log.hurried != test.hurried {
 				t.Errorf("%d events in hurried blocks, want %d", log.hurried, test.hurried)

@@ -32,21 +32,21 @@ type process struct {
 	id        int
 }
 
-// These two ids are for rings whose process is not known. A ring with the id unvouched names a
+// These two ids are for rings whose process is not known. A ring with the id unknownProcess names a
 // process that does not have the ring open. A ring with the id hasEnded names a process that had
 // already ended when the drainer checked. In a namespace, all rings with the id hasEnded are
 // counted together, because nobody can find out which of the ended processes had which ring. This
 // does little harm, because these rings will be drained soon.
 const (
-	unvouched = 0
-	hasEnded  = -1
+	unknownProcess = 0
+	hasEnded       = -1
 )
 
 func processOf(h ring.Header) process { return process{h.PIDNamespace, h.ProcessID} }
 
 func (p process) String() string {
 	switch {
-	case p.id == unvouched:
+	case p.id == unknownProcess:
 		return "a process that says it is another"
 	case p.id == hasEnded:
 		return "a process that has ended"
@@ -57,10 +57,10 @@ func (p process) String() string {
 	return fmt.Sprintf("process %d of PID namespace %d", p.id, p.namespace)
 }
 
-// processes counts the rings that are drained, by process.
-type processes map[process]ProcessStats
+// ringCounts counts the rings that are drained, by process.
+type ringCounts map[process]ProcessStats
 
-func (p processes) add(s *source, sign int) {
+func (p ringCounts) add(s *source, sign int) {
 	whose := s.process
 	one := p[whose]
 	one.PIDNamespace, one.ProcessID = whose.namespace, whose.id
@@ -82,11 +82,11 @@ type refusal struct {
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// admit returns a refusal if a process may not have another ring of this size, or if there is no
-// room.
-func (d *Drainer) admit(of process, bytes int64) error {
+// admitRing returns a refusal if a process may not have another ring of this size, or if there is
+// no room.
+func (d *Drainer) admitRing(of process, bytes int64) error {
 	d.mu.Lock()
-	has, share, full := d.processes[of], d.share, d.full()
+	has, share, full := d.processes[of], d.share, d.checkRoom()
 	d.mu.Unlock()
 	switch {
 	case d.o.MaxProcessRings > 0 && has.Rings >= d.o.MaxProcessRings:
@@ -121,15 +121,15 @@ const vouchEvery = time.Second
 // checked. Rings that the process does not have open no longer count as its rings.
 func (d *Drainer) admitNew(s *source) error {
 	d.mu.Lock()
-	liars := d.processes[process{s.process.namespace, unvouched}]
+	liars := d.processes[process{s.process.namespace, unknownProcess}]
 	ask := len(d.sources) >= d.room.rings/2 || liars.Rings > 0
 	d.mu.Unlock()
 	if alive, err := s.ring.Alive(); err == nil && !alive {
 		s.process.id = hasEnded
 	} else if ask {
-		d.vouch([]*source{s})
+		d.checkProcesses([]*source{s})
 	}
-	err := d.admit(s.process, s.header.FileBytes())
+	err := d.admitRing(s.process, s.header.FileBytes())
 	if err == nil || d.now() < d.nextVouch {
 		return err
 	}
@@ -142,13 +142,13 @@ func (d *Drainer) admitNew(s *source) error {
 		}
 	}
 	d.mu.Unlock()
-	d.vouch(all)
-	return d.admit(s.process, s.header.FileBytes())
+	d.checkProcesses(all)
+	return d.admitRing(s.process, s.header.FileBytes())
 }
 
-// vouch takes rings that all name the same process, and checks which of them that process has open.
-// The other rings get the id unvouched or hasEnded.
-func (d *Drainer) vouch(all []*source) {
+// checkProcesses takes rings that all name the same process, and checks which of them that process
+// has open. The other rings get the id unknownProcess or hasEnded.
+func (d *Drainer) checkProcesses(all []*source) {
 	whose := all[0].process
 	files, asked := d.files[whose]
 	if !asked {
@@ -168,7 +168,7 @@ func (d *Drainer) vouch(all []*source) {
 		if taken {
 			d.processes.add(one, -1)
 		}
-		one.process.id = unvouched
+		one.process.id = unknownProcess
 		if alive, err := one.ring.Alive(); err == nil && !alive {
 			one.process.id = hasEnded
 		}
@@ -178,8 +178,8 @@ func (d *Drainer) vouch(all []*source) {
 	}
 }
 
-// files is the set of files that a process has open, if the drainer can find out.
-type files struct {
+// processFiles is the set of files that a process has open, if the drainer can find out.
+type processFiles struct {
 	open  map[ring.FileID]bool
 	known bool
 }

@@ -33,15 +33,15 @@ func TestRingsOfAnothersProcessID(t *testing.T) {
 		l.Close()
 	}
 	r := &rig{t: t, rings: s.Rings, logs: s.logs}
-	r.start(Options{MaxProcessRings: programRings})
-	defer r.kill()
-	r.run(5 * time.Second)
+	r.startRig(Options{MaxProcessRings: programRings})
+	defer r.killDrainer()
+	r.runFor(5 * time.Second)
 	stats := r.d.Stats()
 	if len(stats.Rings) != 2*programRings || stats.Left != 0 || len(stats.Processes) != 2 {
 		t.Fatalf("%d rings, left %d: %v, of processes %+v", len(stats.Rings), stats.Left,
 			stats.LeftWhy, stats.Processes)
 	}
-	if p := stats.Processes; p[0].ProcessID != unvouched || p[0].Rings != programRings ||
+	if p := stats.Processes; p[0].ProcessID != unknownProcess || p[0].Rings != programRings ||
 		p[1].ProcessID != honest.Process.Pid || p[1].Rings != programRings {
 		t.Errorf("processes %+v", p)
 	}
@@ -50,7 +50,7 @@ func TestRingsOfAnothersProcessID(t *testing.T) {
 func TestFilesOf(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{})
-	r.advance(0)
+	r.advanceClock(0)
 	own := r.d.sources[c.Path()]
 	if open, known := filesOf(own.process); !known || !open[own.file] {
 		t.Errorf("known %v: %v is not among %d files", known, own.file, len(open))
@@ -74,7 +74,7 @@ func TestRingsOfProgramsThatHaveEnded(t *testing.T) {
 	for i := range 5 {
 		r.open(fmt.Sprintf("own/x%d", i), handlers.Options{Buffer: "1KiB"})
 	}
-	r.run(3 * time.Second)
+	r.runFor(3 * time.Second)
 	for i := range 5 {
 		for _, whose := range []string{"liar", "own"} {
 			c := r.open(fmt.Sprintf("dead/%s%d", whose, i), handlers.Options{Buffer: "1KiB"})
@@ -84,7 +84,7 @@ func TestRingsOfProgramsThatHaveEnded(t *testing.T) {
 			c.Close()
 		}
 	}
-	r.run(10 * time.Second)
+	r.runFor(10 * time.Second)
 	if s := r.d.Stats(); s.Finished != 10 || len(s.Rings) != 4 || s.Left != 6 {
 		t.Errorf("%d finished, %d there, %d left: %v, of processes %+v", s.Finished, len(s.Rings),
 			s.Left, s.LeftWhy, s.Processes)

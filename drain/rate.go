@@ -6,11 +6,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// The type rate limits the rows of a log to the rate in the handler table. A rate is a token bucket
+// A rowRate limits the rows of a log to the rate in the handler table. A rate is a token bucket
 // with room for the rows of two seconds, and is full at the beginning. The bucket is refilled only
 // once per second. So a channel above its rate has one gap each second, and not one each time it is
 // drained.
-type rate struct {
+type rowRate struct {
 	perSecond uint64 // 0: no limit
 	left      uint64
 	filled    time.Duration
@@ -18,15 +18,15 @@ type rate struct {
 
 const rateFill = time.Second
 
-// set sets the rate. If the rate changes, the bucket is full again.
-func (r *rate) set(perSecond uint64) {
+// setRate sets the rate. If the rate changes, the bucket is full again.
+func (r *rowRate) setRate(perSecond uint64) {
 	if r.perSecond != perSecond {
-		*r = rate{perSecond: perSecond, left: 2 * perSecond}
+		*r = rowRate{perSecond: perSecond, left: 2 * perSecond}
 	}
 }
 
-// allow returns how many of the rows the drainer may store.
-func (r *rate) allow(now time.Duration, rows uint64) uint64 {
+// allowRows returns how many of the rows the drainer may store.
+func (r *rowRate) allowRows(now time.Duration, rows uint64) uint64 {
 	if r.perSecond == 0 {
 		return rows
 	}

@@ -9,11 +9,11 @@ import (
 )
 
 func TestRateBucket(t *testing.T) {
-	var r rate
-	if n := r.allow(0, 1e9); n != 1e9 {
+	var r rowRate
+	if n := r.allowRows(0, 1e9); n != 1e9 {
 		t.Errorf("without a rate %d rows are kept", n)
 	}
-	r.set(100)
+	r.setRate(100)
 	now := 5 * time.Second
 	for i, step := range []struct {
 		after      time.Duration
@@ -29,12 +29,12 @@ func TestRateBucket(t *testing.T) {
 		{1000 * time.Millisecond, 100, 100},
 	} {
 		now += step.after
-		if got := r.allow(now, step.rows); got != step.want {
+		if got := r.allowRows(now, step.rows); got != step.want {
 			t.Errorf("step %d: %d of %d rows, want %d", i, got, step.rows, step.want)
 		}
 	}
-	r.set(100) // not a change, so the bucket is not refilled
-	if got := r.allow(now, 1); got != 0 {
+	r.setRate(100) // not a change, so the bucket is not refilled
+	if got := r.allowRows(now, 1); got != 0 {
 		t.Error("the same rate filled the bucket")
 	}
 }
@@ -60,60 +60,60 @@ func TestRateBoundsTheLog(t *testing.T) {
 				}
 			}
 			burst(500)
-			r.run(2 * time.Second)
-			if n := r.stats("a/x"); n.OverRate != 0 || n.Rows < 500 {
+			r.runFor(2 * time.Second)
+			if n := r.statsOf("a/x"); n.OverRate != 0 || n.Rows < 500 {
 				t.Fatalf("before there is a rate: %+v", n)
 			}
 			r.d.SetTable(tableOf(t, "channel: a/*, handler: "+handler+", rate: 100"))
-			r.run(2 * tick)
+			r.runFor(2 * checkPeriod)
 			const seconds = 10
 			for range seconds * 5 {
 				burst(200)
-				r.run(200 * time.Millisecond)
+				r.runFor(200 * time.Millisecond)
 			}
-			r.run(time.Second)
-			over := r.stats("a/x").OverRate
+			r.runFor(time.Second)
+			over := r.statsOf("a/x").OverRate
 			if kept := seconds*5*200 - over; kept > (seconds+1+2)*100 || kept < seconds*100 {
 				t.Errorf("in %d s %d rows of %d were kept at 100 a second", seconds, kept,
 					seconds*5*200)
 			}
-			if n := r.stats("b/x").OverRate; n != 0 {
+			if n := r.statsOf("b/x").OverRate; n != 0 {
 				t.Errorf("%d rows of another channel were over the rate", n)
 			}
 			burst(1000)
-			r.run(2 * time.Second)
-			r.kill()
-			r.start(Options{Table: tableOf(t, "channel: a/*, handler: "+handler+", rate: 100")})
+			r.runFor(2 * time.Second)
+			r.killDrainer()
+			r.startRig(Options{Table: tableOf(t, "channel: a/*, handler: "+handler+", rate: 100")})
 			burst(1000)
-			r.run(2 * time.Second)
+			r.runFor(2 * time.Second)
 			if handler != "link" { // a link channel accepts no other handler
 				r.d.SetTable(tableOf(t, "channel: a/*, handler: id"))
 			} else {
 				r.d.SetTable(tableOf(t, "channel: b/*, handler: id"))
 			}
-			r.run(2 * tick)
-			before := r.stats("a/x").OverRate
+			r.runFor(2 * checkPeriod)
+			before := r.statsOf("a/x").OverRate
 			burst(1000)
-			r.run(2 * time.Second)
-			if n := r.stats("a/x").OverRate; n != before {
+			r.runFor(2 * time.Second)
+			if n := r.statsOf("a/x").OverRate; n != before {
 				t.Errorf("%d rows were over a rate that is taken away", n-before)
 			}
 			c.Close()
 			other.Close()
-			r.run(2 * time.Second)
+			r.runFor(2 * time.Second)
 			logs := readLogs(t, r.logs)
 			k := logs["a/x"]
-			k.check(t)
-			if gone := k.dropped(logstore.OverRate); uint64(k.all())+gone != id ||
+			k.checkIntact(t)
+			if gone := k.droppedRows(logstore.OverRate); uint64(k.countRows())+gone != id ||
 				gone < over+before || len(k.drops[0]) < 10 {
 				t.Errorf(
 					"%d rows in the log and %d over the rate (%d ranges), of %d; stats: %d and %d",
-					k.all(), gone, len(k.drops[0]), id, over, before)
+					k.countRows(), gone, len(k.drops[0]), id, over, before)
 			}
-			if n := k.dropped(logstore.Damaged); n > 0 {
+			if n := k.droppedRows(logstore.Damaged); n > 0 {
 				t.Errorf("%d rows are missing after the death", n)
 			}
-			if n := logs["b/x"].all(); uint64(n) != id {
+			if n := logs["b/x"].countRows(); uint64(n) != id {
 				t.Errorf("the other channel has %d of %d", n, id)
 			}
 		})
@@ -125,10 +125,10 @@ func TestRateBoundsTheLog(t *testing.T) {
 func TestLimitBeforeRate(t *testing.T) {
 	r := newRig(t, Options{MaxBytes: 1, Table: tableOf(t, "channel: '*', handler: id, rate: 1")})
 	c := r.open("a/x", handlers.Options{Handler: "buffered"})
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	logMany(c, 0, 100)
-	r.run(time.Second)
-	if n := r.stats("a/x"); n.NotStored != 100 || n.OverRate != 0 {
+	r.runFor(time.Second)
+	if n := r.statsOf("a/x"); n.NotStored != 100 || n.OverRate != 0 {
 		t.Errorf("%+v", n)
 	}
 }

@@ -68,9 +68,9 @@ func (s *source) readSegment(f *logstore.File) error {
 	return nil
 }
 
-// sync finds out how much of the ring is in the log, and releases that in the ring. If the ring has
-// released rows that the log lacks, sync notes in the log that they are missing.
-func (s *source) sync(w *worker) error {
+// syncWithLog finds out how much of the ring is in the log, and releases that in the ring. If the
+// ring has released rows that the log lacks, syncWithLog notes in the log that they are missing.
+func (s *source) syncWithLog(w *worker) error {
 	for i := range s.places {
 		p := &s.places[i]
 		state, err := s.ring.State(i)
@@ -119,7 +119,7 @@ func (s *source) sync(w *worker) error {
 		p.head, p.drops, p.journal = next, drops, journal
 		p.accounted, p.leftAt = accounted, noPlace
 		// Set all bits, because earlier drainers may have released any number of ranges.
-		p.told = 1<<64 - 1
+		p.releasedBits = 1<<64 - 1
 		if err := s.release(i); err != nil {
 			return err
 		}

@@ -26,16 +26,16 @@ type rig struct {
 func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}
-	r.start(o)
+	r.startRig(o)
 	t.Cleanup(func() {
 		r.d.Close()
-		r.kill() // the drainer has no goroutine that could close the rings
+		r.killDrainer() // the drainer has no goroutine that could close the rings
 	})
 	return r
 }
 
-// start starts a drainer, which continues where an earlier drainer ended.
-func (r *rig) start(o Options) {
+// startRig starts a drainer, which continues where an earlier drainer ended.
+func (r *rig) startRig(o Options) {
 	r.t.Helper()
 	o.Logs = r.logs
 	if o.Node == "" {
@@ -49,14 +49,14 @@ func (r *rig) start(o Options) {
 	r.d = d
 }
 
-// kill ends the drainer as SIGKILL would: the drainer writes nothing more, and its files are
+// killDrainer ends the drainer as SIGKILL would: the drainer writes nothing more, and its files are
 // closed.
-func (r *rig) kill() {
+func (r *rig) killDrainer() {
 	for _, w := range r.d.workers {
 		w.leaveIncoming()
 		for _, s := range w.sources {
 			if s != nil { // nil if the drainer died in the middle of a pass
-				s.leave(w)
+				s.closeRing(w)
 			}
 		}
 		w.sources = nil
@@ -64,20 +64,20 @@ func (r *rig) kill() {
 	r.d.once.Do(func() { r.d.lock.Close() })
 }
 
-// advance moves the clock and does everything that is due.
-func (r *rig) advance(by time.Duration) {
+// advanceClock moves the clock and does everything that is due.
+func (r *rig) advanceClock(by time.Duration) {
 	r.clock += by
 	r.d.scan(r.clock)
-	r.d.sampler.sweep(r.clock)
+	r.d.sampler.takeDueSamples(r.clock)
 	for _, w := range r.d.workers {
-		w.pass(r.clock)
+		w.runPass(r.clock)
 	}
 }
 
-// run advances the clock in steps of DefaultPoll.
-func (r *rig) run(by time.Duration) {
+// runFor advances the clock in steps of DefaultPoll.
+func (r *rig) runFor(by time.Duration) {
 	for end := r.clock + by; r.clock < end; {
-		r.advance(DefaultPoll)
+		r.advanceClock(DefaultPoll)
 	}
 }
 
@@ -97,8 +97,8 @@ func (r *rig) openAs(name string, o handlers.Options,
 	return c
 }
 
-// stats returns the stats of the ring with this channel.
-func (r *rig) stats(name string) RingStats {
+// statsOf returns the stats of the ring with this channel.
+func (r *rig) statsOf(name string) RingStats {
 	r.t.Helper()
 	for _, c := range r.d.Stats().Rings {
 		if c.Channel.String() == name {
@@ -109,8 +109,8 @@ func (r *rig) stats(name string) RingStats {
 	return RingStats{}
 }
 
-// kept is the content of a log.
-type kept struct {
+// logContent is the content of a log.
+type logContent struct {
 	events      map[int][]logstore.Event // by shard
 	links       map[int][]logstore.Link
 	samples     []logstore.Sample
@@ -123,8 +123,8 @@ type kept struct {
 	segments    int
 }
 
-// dropped returns how many rows are missing for the given reason, according to the log.
-func (k *kept) dropped(reason logstore.Reason) (n uint64) {
+// droppedRows returns how many rows are missing for the given reason, according to the log.
+func (k *logContent) droppedRows(reason logstore.Reason) (n uint64) {
 	for _, drops := range k.drops {
 		for _, d := range drops {
 			if logstore.Reason(d.Reason) == reason {
@@ -135,8 +135,8 @@ func (k *kept) dropped(reason logstore.Reason) (n uint64) {
 	return n
 }
 
-// all returns the number of events and links in the log.
-func (k *kept) all() (n int) {
+// countRows returns the number of events and links in the log.
+func (k *logContent) countRows() (n int) {
 	for _, rows := range k.events {
 		n += len(rows)
 	}
@@ -147,7 +147,7 @@ func (k *kept) all() (n int) {
 }
 
 // readLogs reads all logs of a directory, by channel. Each channel must have only one ring.
-func readLogs(t testing.TB, dir string) map[string]*kept {
+func readLogs(t testing.TB, dir string) map[string]*logContent {
 	t.Helper()
 	logs, err := tryReadLogs(dir)
 	if err != nil {
@@ -156,12 +156,12 @@ func readLogs(t testing.TB, dir string) map[string]*kept {
 	return logs
 }
 
-func tryReadLogs(dir string) (map[string]*kept, error) {
+func tryReadLogs(dir string) (map[string]*logContent, error) {
 	segments, err := logstore.Segments(dir)
 	if err != nil {
 		return nil, err
 	}
-	logs := map[string]*kept{}
+	logs := map[string]*logContent{}
 	for len(segments) > 0 {
 		n := 1
 		for n < len(segments) && segments[n].Incarnation == segments[0].Incarnation {
@@ -181,8 +181,8 @@ func tryReadLogs(dir string) (map[string]*kept, error) {
 	return logs, nil
 }
 
-func readLog(segments []logstore.Segment) (*kept, error) {
-	k := &kept{
+func readLog(segments []logstore.Segment) (*logContent, error) {
+	k := &logContent{
 		events: map[int][]logstore.Event{}, links: map[int][]logstore.Link{},
 		transitions: map[int][]logstore.Transition{}, drops: map[int][]logstore.Drop{},
 		segments: len(segments),
@@ -214,8 +214,8 @@ func readLog(segments []logstore.Segment) (*kept, error) {
 	}
 }
 
-// check fails the test if the log is damaged.
-func (k *kept) check(t testing.TB) {
+// checkIntact fails the test if the log is damaged.
+func (k *logContent) checkIntact(t testing.TB) {
 	t.Helper()
 	if k == nil {
 		t.Fatal("no log")

@@ -48,7 +48,7 @@ func Salvage(dir string, paths []string, o Options) ([]Salvaged, error) {
 	return all, nil
 }
 
-func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
+func (d *Drainer) salvage(path string, logs segmentLists) (RingStats, error) {
 	if err := checkDead(path); err != nil {
 		return RingStats{}, err
 	}
@@ -59,15 +59,15 @@ func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
 	w := d.workers[0]
 	w.now = d.now()
 	for s.more = true; s.more && err == nil; {
-		_, err = s.drain(w, flush) // also closes s when the ring is empty
+		_, err = s.drainRing(w, flushAll) // also closes s when the ring is empty
 	}
 	switch causeOf(err) {
-	case hostile:
+	case untrustedRing:
 		s.setAside(w, err)
-	case ofLog, passing:
-		s.leave(w)
+	case ofLog, temporaryError:
+		s.closeRing(w)
 	}
-	return s.snapshot(), err
+	return s.ringStats(), err
 }
 
 func checkDead(path string) error {

@@ -23,8 +23,8 @@ func TestSalvageGoesOnWithTheLog(t *testing.T) {
 			alive := r.open("b/x", handlers.Options{Handler: "id"})
 			logMany(c, 0, 100)
 			alive.Log(7)
-			r.run(time.Second)
-			r.kill()
+			r.runFor(time.Second)
+			r.killDrainer()
 			logMany(c, 100, 150)
 			path := c.Path()
 			c.Close()
@@ -55,9 +55,9 @@ func TestSalvageGoesOnWithTheLog(t *testing.T) {
 			}
 			ids := k.ids()
 			if uint64(len(ids)) != 150-from || ids[0] != from ||
-				k.dropped(logstore.Damaged) != missing || got[0].Stats.Missing != missing {
+				k.droppedRows(logstore.Damaged) != missing || got[0].Stats.Missing != missing {
 				t.Errorf("%d events from %d on, %d said to be missing", len(ids), ids[0],
-					k.dropped(logstore.Damaged))
+					k.droppedRows(logstore.Damaged))
 			}
 			if _, err := Salvage(r.rings, []string{alive.Path()}, Options{Logs: to}); err != nil {
 				t.Errorf("the directory is still locked: %v", err)
@@ -77,7 +77,7 @@ func TestSalvageWithoutADisk(t *testing.T) {
 		ring.ErrLocked) {
 		t.Errorf("beside a drainer: %v", err)
 	}
-	r.kill()
+	r.killDrainer()
 	got, err := Salvage(r.rings, []string{path}, Options{
 		Logs: r.logs, FileSystem: &fullDisk{logstore.OS{}, 100},
 	})
@@ -88,7 +88,7 @@ func TestSalvageWithoutADisk(t *testing.T) {
 	if err != nil || got[0].Err != nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if n := readLogs(t, r.logs)["a/x"].all(); n != 100 {
+	if n := readLogs(t, r.logs)["a/x"].countRows(); n != 100 {
 		t.Errorf("%d events", n)
 	}
 }

@@ -40,9 +40,9 @@ const (
 	sampleGone = 256
 )
 
-// sample is the state of the drainer's sampling. While sampling is off, it costs one atomic load
-// for each block of records.
-type sample struct {
+// sampleState is the state of the drainer's sampling. While sampling is off, it costs one atomic
+// load for each block of records.
+type sampleState struct {
 	from atomic.Int64 // 1 + the least depth of a sampled id (see SampleFrom); 0: off
 	room atomic.Int64
 	lost atomic.Uint64
@@ -51,7 +51,7 @@ type sample struct {
 	gone []SampledChannel
 }
 
-func (p *sample) on() bool { return p.from.Load() > 0 }
+func (p *sampleState) on() bool { return p.from.Load() > 0 }
 
 // SampleFrom makes the drainer sample events for Sample. An event is sampled if its id has at least
 // this depth (channel.SampleDepth). A negative depth ends the sampling. While the drainer samples,
@@ -74,7 +74,7 @@ func (d *Drainer) Sample() (now Sampled) {
 	for _, s := range d.sources {
 		now.Channels = append(now.Channels, s.sampleNow())
 		if s.header.Policy != channel.Overwrite {
-			clear = min(clear, time.Duration(s.clear.Load()))
+			clear = min(clear, time.Duration(s.clearAt.Load()))
 		}
 	}
 	now.Lost = p.lost.Swap(0)
@@ -82,9 +82,9 @@ func (d *Drainer) Sample() (now Sampled) {
 	return now
 }
 
-// leave stores the sample of a ring that the drainer is about to remove, for the next call of
+// keepSample stores the sample of a ring that the drainer is about to remove, for the next call of
 // Sample.
-func (p *sample) leave(s *source) {
+func (p *sampleState) keepSample(s *source) {
 	if !p.on() {
 		return
 	}
@@ -98,9 +98,9 @@ func (p *sample) leave(s *source) {
 	p.gone = append(p.gone, one)
 }
 
-// told contains the counts of a ring that Sample has already returned, and the sampled events that
-// it has not returned yet.
-type told struct {
+// returnedCounts contains the counts of a ring that Sample has already returned, and the sampled
+// events that it has not returned yet.
+type returnedCounts struct {
 	counted, dropped uint64
 	epoch            string
 	events           []logstore.Event
@@ -108,8 +108,8 @@ type told struct {
 
 // sampleNow returns what passed through the ring since the previous call.
 func (s *source) sampleNow() SampledChannel {
-	c := s.snapshot()
-	counted := sum(c.Events, c.Counted)
+	c := s.ringStats()
+	counted := addCapped(c.Events, c.Counted)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := SampledChannel{
@@ -118,7 +118,7 @@ func (s *source) sampleNow() SampledChannel {
 		Dropped: c.Dropped - min(c.Dropped, s.told.dropped),
 		Epoch:   s.told.epoch, Events: s.told.events,
 	}
-	s.told = told{counted: counted, dropped: c.Dropped, epoch: s.told.epoch}
+	s.told = returnedCounts{counted: counted, dropped: c.Dropped, epoch: s.told.epoch}
 	return one
 }
 
@@ -154,5 +154,5 @@ func (s *source) noteClear() {
 	for i := range s.places {
 		clear = min(clear, s.places[i].clear)
 	}
-	s.clear.Store(int64(clear))
+	s.clearAt.Store(int64(clear))
 }

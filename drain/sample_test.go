@@ -8,13 +8,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// taken adds up one channel's counts and events over several samples.
-type taken struct {
+// sampledCounts adds up one channel's counts and events over several samples.
+type sampledCounts struct {
 	counted, dropped uint64
 	ids              map[uint64]int
 }
 
-func (t *taken) add(s Sampled, name string) {
+func (t *sampledCounts) add(s Sampled, name string) {
 	for _, c := range s.Channels {
 		if c.Channel.String() != name {
 			continue
@@ -34,17 +34,17 @@ func TestSample(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{Handler: "buffered"})
 	c.Log(1 << 40) // logged before SampleFrom
-	r.run(time.Second)
+	r.runFor(time.Second)
 	r.d.SampleFrom(depth)
 	r.d.Sample()
-	got := taken{ids: map[uint64]int{}}
+	got := sampledCounts{ids: map[uint64]int{}}
 	id := uint64(1)
 	for range 20 {
 		for range 100 {
 			c.Log(id)
 			id++
 		}
-		r.run(2 * DefaultPoll)
+		r.runFor(2 * DefaultPoll)
 		got.add(r.d.Sample(), "a/x")
 	}
 	for range 100 {
@@ -53,7 +53,7 @@ func TestSample(t *testing.T) {
 	}
 	c.Log(channel.Poison)
 	c.Close()
-	r.run(time.Second)
+	r.runFor(time.Second)
 	if n := len(r.d.Stats().Rings); n > 0 {
 		t.Fatalf("%d rings are there", n)
 	}
@@ -79,8 +79,8 @@ func TestSample(t *testing.T) {
 	for id := range uint64(100) {
 		d.Log(id)
 	}
-	r.run(2 * time.Second)
-	got = taken{ids: map[uint64]int{}}
+	r.runFor(2 * time.Second)
+	got = sampledCounts{ids: map[uint64]int{}}
 	if got.add(r.d.Sample(), "b/x"); len(got.ids) > 0 {
 		t.Errorf("%d ids are sampled after the end", len(got.ids))
 	}
@@ -91,7 +91,7 @@ func TestSample(t *testing.T) {
 func TestSampleSaysHowFarBehindItIs(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{Handler: "buffered"})
-	r.run(time.Second)
+	r.runFor(time.Second)
 	r.d.SampleFrom(0)
 	r.d.Sample()
 	var logged []time.Duration // moment of each event, by id
@@ -100,7 +100,7 @@ func TestSampleSaysHowFarBehindItIs(t *testing.T) {
 	for range 300 {
 		logged = append(logged, r.clock)
 		c.Log(uint64(len(logged) - 1))
-		r.advance(7 * time.Millisecond)
+		r.advanceClock(7 * time.Millisecond)
 		s := r.d.Sample()
 		for _, one := range s.Channels {
 			for _, e := range one.Events {
@@ -130,13 +130,13 @@ func TestSampleWithoutRoom(t *testing.T) {
 	for id := range uint64(sampleRoom + 10) {
 		c.Log(id)
 	}
-	r.run(time.Second)
+	r.runFor(time.Second)
 	s := r.d.Sample()
 	if s.Lost != 10 || len(s.Channels[0].Events) != sampleRoom {
 		t.Errorf("%d lost of %d", s.Lost, len(s.Channels[0].Events))
 	}
 	c.Log(1)
-	r.run(time.Second)
+	r.runFor(time.Second)
 	if s := r.d.Sample(); s.Lost != 0 || len(s.Channels[0].Events) != 1 {
 		t.Errorf("afterwards %d lost of %d", s.Lost, len(s.Channels[0].Events))
 	}
@@ -152,7 +152,7 @@ func TestSampleOfFlightRecorder(t *testing.T) {
 	for id := range uint64(100) {
 		c.Log(id)
 	}
-	r.run(10 * time.Second)
+	r.runFor(10 * time.Second)
 	if s := r.d.Sample(); s.Channels[0].Counted != 100 || len(s.Channels[0].Events) != 0 ||
 		s.Behind > time.Second {
 		t.Errorf("%+v", s)
@@ -166,14 +166,14 @@ func TestSampleCounts(t *testing.T) {
 		Handler: "counter", Params: channel.Params{"period": "20ms"},
 	})
 	ends := r.open("a/ends", handlers.Options{Handler: "first-last"})
-	r.run(time.Second)
+	r.runFor(time.Second)
 	r.d.SampleFrom(0)
 	r.d.Sample()
 	for id := range uint64(100) {
 		counter.Log(id)
 		ends.Log(id)
 	}
-	r.run(300 * time.Millisecond)
+	r.runFor(300 * time.Millisecond)
 	for _, c := range r.d.Sample().Channels {
 		if c.Counted != 100 {
 			t.Errorf("%s: %d events", c.Channel, c.Counted)

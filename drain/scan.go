@@ -35,14 +35,14 @@ const (
 // runScans looks for new rings whenever the kernel reports one. At regular times it also reads the
 // directory and checks for a changed handler table.
 func (d *Drainer) runScans() {
-	ticker := time.NewTicker(tick)
+	ticker := time.NewTicker(checkPeriod)
 	defer ticker.Stop()
 	unwatch := func() {}
 	watch := func() {
 		unwatch()
-		stop, every := make(chan struct{}), tick
+		stop, every := make(chan struct{}), checkPeriod
 		unwatch = sync.OnceFunc(func() { close(stop) })
-		if err := d.came.watch(d.dir, stop); err == nil {
+		if err := d.came.watchDirectory(d.dir, stop); err == nil {
 			every = rescanEvery
 		}
 		if d.watcher != nil {
@@ -78,7 +78,7 @@ func (d *Drainer) runScans() {
 				}
 			}
 			var soon <-chan time.Time
-			if d.expects() {
+			if d.expectsRoom() {
 				soon = time.After(soonEvery)
 			}
 			select {
@@ -95,8 +95,8 @@ func (d *Drainer) runScans() {
 	}
 }
 
-// expects reports whether there may soon be room for some waiting rings.
-func (d *Drainer) expects() bool {
+// expectsRoom reports whether there may soon be room for some waiting rings.
+func (d *Drainer) expectsRoom() bool {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
 	return len(d.soon) > 0
@@ -107,12 +107,12 @@ func (d *Drainer) expects() bool {
 func (d *Drainer) scanArrived() bool {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
-	if !d.begun || !d.keepLock() {
+	if !d.directoryRead || !d.keepLock() {
 		return false
 	}
 	_, all := d.findArrived(d.now())
 	if all {
-		d.left()
+		d.reportPostponed()
 	}
 	return all
 }
@@ -120,13 +120,13 @@ func (d *Drainer) scanArrived() bool {
 // findArrived begins to drain each ring whose name the kernel has reported since the last call. It
 // returns these rings, and whether they are all that arrived. The caller has locked d.scanning.
 func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
-	names, all := d.came.take()
+	names, all := d.came.takeNames()
 	logs := sync.OnceValues(d.listLogs)
 	clear(d.files)
 	for _, name := range names {
 		path := filepath.Join(d.dir, name)
 		if _, counted := d.later[path]; !counted {
-			d.find(path, now, logs)
+			d.startRing(path, now, logs)
 			paths = append(paths, path)
 		}
 	}
@@ -145,9 +145,9 @@ func (d *Drainer) scanSoon() {
 		p, waits := d.later[path]
 		d.mu.Lock()
 		waits = waits && d.processes[p.process].Rings < d.share
-		full := d.full()
+		full := d.checkRoom()
 		if waits && full == nil {
-			// If there is still no room for this ring, find counts it again.
+			// If there is still no room for this ring, startRing counts it again.
 			if d.leaving[p.process]--; d.leaving[p.process] <= 0 {
 				delete(d.leaving, p.process)
 			}
@@ -160,17 +160,17 @@ func (d *Drainer) scanSoon() {
 			p.again = 0
 			d.later[path] = p
 			delete(d.soon, path)
-			d.find(path, d.now(), logs)
+			d.startRing(path, d.now(), logs)
 			found = true
 		}
 	}
 	if found {
-		d.left()
+		d.reportPostponed()
 	}
 }
 
-// arrivals collects the names of the files that the kernel reports as new in a directory.
-type arrivals struct {
+// newFiles collects the names of the files that the kernel reports as new in a directory.
+type newFiles struct {
 	some chan struct{} // contains a value while names wait
 
 	mu    sync.Mutex // protects the fields below it
@@ -178,9 +178,9 @@ type arrivals struct {
 	lost  bool // some names were lost
 }
 
-// watch makes the kernel report files that arrive in a directory, until the channel stop is closed.
-// It fails if this user has too many watches.
-func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
+// watchDirectory makes the kernel report files that arrive in a directory, until the channel stop
+// is closed. It fails if this user has too many watches.
+func (a *newFiles) watchDirectory(dir string, stop <-chan struct{}) error {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		return err
@@ -199,16 +199,16 @@ func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
 		for {
 			n, err := file.Read(buffer)
 			if err != nil {
-				return // watch has closed the descriptor
+				return // watchDirectory has closed the descriptor
 			}
-			a.add(buffer[:n])
+			a.addEvents(buffer[:n])
 		}
 	}()
 	return nil
 }
 
-// add adds the names in events of inotify: see inotify(7).
-func (a *arrivals) add(events []byte) {
+// addEvents adds the names in events of inotify: see inotify(7).
+func (a *newFiles) addEvents(events []byte) {
 	const head = unix.SizeofInotifyEvent
 	a.mu.Lock()
 	for len(events) >= head {
@@ -230,9 +230,9 @@ func (a *arrivals) add(events []byte) {
 	}
 }
 
-// take returns the names that have arrived since the last call. all is false if some names were
-// lost.
-func (a *arrivals) take() (names []string, all bool) {
+// takeNames returns the names that have arrived since the last call. all is false if some names
+// were lost.
+func (a *newFiles) takeNames() (names []string, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	names, all = a.names, !a.lost

@@ -16,8 +16,8 @@ import (
 func TestArrivals(t *testing.T) {
 	dir, stop := t.TempDir(), make(chan struct{})
 	defer close(stop)
-	a := arrivals{some: make(chan struct{}, 1)}
-	if err := a.watch(dir, stop); err != nil {
+	a := newFiles{some: make(chan struct{}, 1)}
+	if err := a.watchDirectory(dir, stop); err != nil {
 		t.Fatal(err)
 	}
 	come := func(names ...string) {
@@ -40,7 +40,7 @@ func TestArrivals(t *testing.T) {
 	come(want...)
 	for len(got) < len(want) {
 		<-a.some
-		names, all := a.take()
+		names, all := a.takeNames()
 		if !all {
 			t.Fatal("some names are lost")
 		}
@@ -54,10 +54,10 @@ func TestArrivals(t *testing.T) {
 	}
 	come("one-more.ring")
 	<-a.some
-	if names, all := a.take(); all || len(names) > 0 {
+	if names, all := a.takeNames(); all || len(names) > 0 {
 		t.Errorf("of too many, %d names, all %v", len(names), all)
 	}
-	if names, all := a.take(); !all || len(names) > 0 {
+	if names, all := a.takeNames(); !all || len(names) > 0 {
 		t.Errorf("then %d names, all %v", len(names), all)
 	}
 }
@@ -72,7 +72,7 @@ func TestRingsThatArrive(t *testing.T) {
 		c := r.open(fmt.Sprintf("a/x%d", i), handlers.Options{Buffer: "1KiB"})
 		names = append(names, filepath.Base(c.Path()))
 		if i == 0 {
-			r.run(tick)
+			r.runFor(checkPeriod)
 		}
 	}
 	arrive := func() {
@@ -89,7 +89,7 @@ func TestRingsThatArrive(t *testing.T) {
 			t.Fatalf("%d rings, %d left", len(s.Rings), s.Left)
 		}
 	}
-	r.run(2 * time.Second)
+	r.runFor(2 * time.Second)
 	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 2 {
 		t.Errorf("%d rings, %d left", len(s.Rings), s.Left)
 	}
@@ -101,14 +101,14 @@ func TestRingsThatArrive(t *testing.T) {
 	arrive()
 	for range 2 {
 		for _, w := range r.d.workers {
-			w.pass(r.clock)
+			w.runPass(r.clock)
 		}
 		r.d.scanSoon()
 	}
-	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 3 || r.stats("b/x").Path == "" {
+	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 3 || r.statsOf("b/x").Path == "" {
 		t.Errorf("%d rings, %d left: %+v", len(s.Rings), s.Left, s.Processes)
 	}
-	if r.d.expects() {
+	if r.d.expectsRoom() {
 		t.Errorf("it expects room for %v", r.d.soon)
 	}
 }

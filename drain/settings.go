@@ -13,8 +13,8 @@ import (
 // a handler that it cannot have.
 var ErrRefused = errors.New("channel cannot take the handler")
 
-// apply sets the settings of the handler table in the ring, once for each table.
-func (s *source) apply() error {
+// setSettings sets the settings of the handler table in the ring, once for each table.
+func (s *source) setSettings() error {
 	table := s.d.table.Load()
 	if table == nil || table == s.table {
 		return nil
@@ -49,7 +49,7 @@ func (s *source) apply() error {
 		}
 	}
 	s.table = table
-	s.rate.set(rule.Rate_hz)
+	s.rate.setRate(rule.Rate_hz)
 	s.count(func(c *RingStats) { c.Refused = nil })
 	return s.readSettings()
 }

@@ -33,13 +33,13 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 	r := newRig(t, Options{Table: tableOf(t, "channel: a/*, handler: id")})
 	settings := func(name, want string) {
 		t.Helper()
-		if got := r.stats(name).Settings.String(); got != want {
+		if got := r.statsOf(name).Settings.String(); got != want {
 			t.Errorf("%s has handler %s, want %s", name, got, want)
 		}
 	}
 	a := r.open("a/x", handlers.Options{Handler: "xoy", Params: channel.Params{"x": 1, "y": 2}})
 	b := r.open("b/x", handlers.Options{Handler: "counter"})
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	settings("a/x", "id")
 	settings("b/x", "counter period=1s")
 	for range 5 {
@@ -48,7 +48,7 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 	}
 	r.d.SetTable(
 		tableOf(t, "node: node-2, channel: '*', handler: null", "channel: '*', handler: buffered"))
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	settings("a/x", "buffered")
 	settings("b/x", "buffered")
 	for range 7 {
@@ -57,26 +57,26 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 	}
 	// If no rule matches a channel, the channel has the settings of its program, even after another
 	// drainer takes over.
-	r.kill()
-	r.start(Options{Table: tableOf(t, "channel: other/x, handler: null")})
-	r.run(2 * tick)
+	r.killDrainer()
+	r.startRig(Options{Table: tableOf(t, "channel: other/x, handler: null")})
+	r.runFor(2 * checkPeriod)
 	settings("a/x", "xoy x=1 y=2")
 	settings("b/x", "counter period=1s")
 	a.Log(5)
 	b.Log(5)
 	// Without a table the channels keep their settings.
 	r.d.SetTable(tableOf(t, "channel: a/x, handler: null"))
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	a.Log(6)
 	r.d.SetTable(nil)
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	settings("a/x", "null")
 	a.Close()
 	b.Close()
-	r.run(300 * time.Millisecond)
+	r.runFor(300 * time.Millisecond)
 	logs := readLogs(t, r.logs)
-	logs["a/x"].check(t)
-	logs["b/x"].check(t)
+	logs["a/x"].checkIntact(t)
+	logs["b/x"].checkIntact(t)
 	type step struct {
 		from uint64
 		kind channel.Kind
@@ -96,7 +96,7 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 			}
 		}
 	}
-	if n := logs["a/x"].all(); n != 12 {
+	if n := logs["a/x"].countRows(); n != 12 {
 		t.Errorf("a/x has %d events, want 12", n)
 	}
 	if samples := logs["b/x"].samples; samples[len(samples)-1].Count != 6 {
@@ -114,15 +114,15 @@ func TestTableFileIsWatched(t *testing.T) {
 	write("version: 1\nrules: []\n")
 	r := newRig(t, Options{TableFile: path})
 	c := r.open("a/x", handlers.Options{})
-	r.run(time.Second)
+	r.runFor(time.Second)
 	write("version: 1\nrules:\n- {channel: a/x, handler: id}\n")
-	r.run(tablePoll + 2*tick)
-	if got := r.stats("a/x").Settings.Kind; got != channel.Identity {
+	r.runFor(tablePoll + 2*checkPeriod)
+	if got := r.statsOf("a/x").Settings.Kind; got != channel.Identity {
 		t.Errorf("%s, want id", got)
 	}
 	write("version: 1\nrules:\n- {channel: a/x, handler: null}\n- {channel\n")
-	r.run(time.Second)
-	if got := r.stats("a/x").Settings.Kind; got != channel.Identity {
+	r.runFor(time.Second)
+	if got := r.statsOf("a/x").Settings.Kind; got != channel.Identity {
 		t.Errorf("%s after a bad table, want id", got)
 	}
 	if err := r.d.Stats().Table; !errors.Is(err, handlertable.ErrTable) {
@@ -132,8 +132,8 @@ func TestTableFileIsWatched(t *testing.T) {
 		t.Errorf("noticed %v, want it once", r.noticed)
 	}
 	write("version: 1\nrules:\n- {channel: a/x, handler: null}\n")
-	r.run(time.Second)
-	if got := r.stats("a/x").Settings.Kind; got != channel.Null || r.d.Stats().Table != nil {
+	r.runFor(time.Second)
+	if got := r.statsOf("a/x").Settings.Kind; got != channel.Null || r.d.Stats().Table != nil {
 		t.Errorf("%s, want null; %v", got, r.d.Stats().Table)
 	}
 	c.Close()
@@ -145,11 +145,11 @@ func TestTableThatAChannelCannotTake(t *testing.T) {
 	})
 	link := r.open("a/link", handlers.Options{Handler: "link"})
 	log := r.open("a/log", handlers.Options{Handler: "buffered"})
-	r.run(time.Second)
+	r.runFor(time.Second)
 	link.Link(1, 2)
 	log.Log(1)
 	for _, name := range []string{"a/link", "a/log"} {
-		if s := r.stats(name); !errors.Is(s.Refused, ErrRefused) || s.Rejected {
+		if s := r.statsOf(name); !errors.Is(s.Refused, ErrRefused) || s.Rejected {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -157,12 +157,12 @@ func TestTableThatAChannelCannotTake(t *testing.T) {
 		t.Errorf("noticed %v, want each once", r.noticed)
 	}
 	r.d.SetTable(tableOf(t, "channel: '*', handler: null"))
-	r.run(time.Second)
+	r.runFor(time.Second)
 	link.Link(1, 2)
 	log.Log(1)
-	r.run(time.Second)
+	r.runFor(time.Second)
 	for _, name := range []string{"a/link", "a/log"} {
-		if s := r.stats(name); s.Refused != nil || s.Settings.Kind != channel.Null {
+		if s := r.statsOf(name); s.Refused != nil || s.Settings.Kind != channel.Null {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -174,23 +174,23 @@ func TestJournalIsNeverLost(t *testing.T) {
 	disk := &fullDisk{logstore.OS{}, 1 << 40}
 	r := newRig(t, Options{FileSystem: disk})
 	c := r.open("a/x", handlers.Options{Handler: "id"})
-	r.run(2 * tick)
+	r.runFor(2 * checkPeriod)
 	disk.space = 0
 	tables := []*handlertable.Table{
 		tableOf(t, "channel: '*', handler: null"), tableOf(t, "channel: '*', handler: counter"),
 	}
 	for i := range uint64(100) {
 		r.d.SetTable(tables[i%2])
-		r.run(2 * retryLast)
+		r.runFor(2 * retryLast)
 		c.Log(i)
 	}
 	disk.space = 1 << 40
-	r.run(time.Second)
+	r.runFor(time.Second)
 	c.Log(100)
 	c.Close()
-	r.run(time.Second)
+	r.runFor(time.Second)
 	log := readLogs(t, r.logs)["a/x"]
-	log.check(t)
+	log.checkIntact(t)
 	rows := log.transitions[0]
 	if len(rows) < 10 {
 		t.Fatalf("%+v", rows)
@@ -261,7 +261,7 @@ func TestTableChangesUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := readLogs(t, logs)["a/x"]
-	log.check(t)
+	log.checkIntact(t)
 	rows, at := log.transitions[0], -1
 	if len(rows) != 9 {
 		t.Fatalf("%d transitions, want 9: %+v", len(rows), rows)
@@ -297,36 +297,36 @@ func TestWithoutARuleTheProgramsOwnSettingsHold(t *testing.T) {
 	own := handlers.Options{Handler: "xoy", Params: channel.Params{"x": 1, "y": 2}}
 	for name, interfere := range map[string]func(r *rig, c *handlers.Channel){
 		"seen before its journal has an entry": func(_ *rig, c *handlers.Channel) {
-			patch(t, c.Path(), atJournal, word(0))
+			patchFile(t, c.Path(), atJournal, word(0))
 		},
 		"changed so often that every slot was used": func(r *rig, c *handlers.Channel) {
 			for i := range 20 {
 				r.d.SetTable(tableOf(t,
 					[]string{"channel: '*', handler: id", "channel: '*', handler: buffered"}[i%2]))
-				r.run(2 * tick)
+				r.runFor(2 * checkPeriod)
 				c.Log(uint64(i))
 			}
-			r.kill()
+			r.killDrainer()
 			os.RemoveAll(r.logs)
-			r.start(Options{Table: tableOf(t, "channel: '*', handler: id")})
+			r.startRig(Options{Table: tableOf(t, "channel: '*', handler: id")})
 		},
 		"its first log is gone": func(r *rig, c *handlers.Channel) {
-			r.run(2 * tick)
-			r.kill()
+			r.runFor(2 * checkPeriod)
+			r.killDrainer()
 			os.RemoveAll(r.logs)
-			r.start(Options{Table: tableOf(t, "channel: '*', handler: id")})
+			r.startRig(Options{Table: tableOf(t, "channel: '*', handler: id")})
 		},
 	} {
 		r := newRig(t, Options{Table: tableOf(t, "channel: '*', handler: id")})
 		c := r.open("a/x", own)
 		interfere(r, c)
-		r.run(2 * tick)
-		if got := r.stats("a/x").Settings.Kind; got == channel.XoY {
+		r.runFor(2 * checkPeriod)
+		if got := r.statsOf("a/x").Settings.Kind; got == channel.XoY {
 			t.Errorf("%s: the rule is not in force", name)
 		}
 		r.d.SetTable(&handlertable.Table{})
-		r.run(2 * tick)
-		if got := r.stats("a/x").Settings.String(); got != "xoy x=1 y=2" {
+		r.runFor(2 * checkPeriod)
+		if got := r.statsOf("a/x").Settings.String(); got != "xoy x=1 y=2" {
 			t.Errorf("%s: handler %s without a rule, want what the program chose", name, got)
 		}
 		c.Close()

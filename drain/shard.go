@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// place is the state of draining a shard. Its positions are sequence numbers of the ring. They
+// shardPlace is the state of draining a shard. Its positions are sequence numbers of the ring. They
 // count records, not rows.
-type place struct {
+type shardPlace struct {
 	head, drops, journal uint64 // everything up to here is in the log, and released in the ring
 
 	tail      uint64        // the ring's tail at the last look
@@ -20,9 +20,9 @@ type place struct {
 	since     time.Duration // a time before which none of the waiting records arrived
 	dropped   uint64        // the ring's number of dropped events when takeDrops last ran
 	accounted uint64        // number of dropped events that are in the log
-	// told is a set of bits. If bit k is set, the number of released ranges in the ring was drops −
-	// k at some time.
-	told uint64
+	// releasedBits is a set of bits. If bit k is set, the number of released ranges in the ring was
+	// drops − k at some time.
+	releasedBits uint64
 	// leftAt is the place of a range that takeDrops has not written yet, because the range may grow
 	// until the tail has passed this place. If there is no such range, leftAt is noPlace.
 	leftAt     uint64
@@ -33,26 +33,26 @@ type place struct {
 	skipped, skippedAt uint64
 	skippedSince       time.Duration
 
-	rate    float64 // records per second: see pace
-	shown   shown   // what the stats show
-	lastGen uint64  // the last generation of settings in the log
-	lastAt  uint64  // 1 + place of the log's last range of drops at the start; 0: none
+	rate    float64    // records per second: see waitTime
+	shown   shownStats // what the stats show
+	lastGen uint64     // the last generation of settings in the log
+	lastAt  uint64     // 1 + place of the log's last range of drops at the start; 0: none
 }
 
 // noPlace is a place after all records.
 const noPlace = 1<<64 - 1
 
-// shard does everything for one shard that the phase requires.
-func (s *source) shard(w *worker, i int, now phase) error {
+// drainShard does everything for one shard that the phase requires.
+func (s *source) drainShard(w *worker, i int, now phase) error {
 	p := &s.places[i]
 	state, err := s.ring.State(i)
 	if err != nil {
 		return err
 	}
 	came := state.Tail - p.tail
-	err = s.take(w, i, state, now)
+	err = s.takeDue(w, i, state, now)
 	if err == nil && s.header.Policy != channel.Overwrite {
-		s.nextLook = min(s.nextLook, w.now+p.pace(state, w.now, s.header.Records))
+		s.nextLook = min(s.nextLook, w.now+p.waitTime(state, w.now, s.header.Records))
 	}
 	if state.Flags&ring.FlagClosed != 0 && s.alive {
 		s.nextTick = w.now // the program is about to release the lock
@@ -65,13 +65,13 @@ func (s *source) shard(w *worker, i int, now phase) error {
 	if came > 0 {
 		w.moved = w.now
 	}
-	if next := (shown{state.Tail - p.head, state.Dropped, state.Flags}); came > 0 ||
+	if next := (shownStats{state.Tail - p.head, state.Dropped, state.Flags}); came > 0 ||
 		next != p.shown {
 		p.shown = next
 		s.count(func(c *RingStats) {
 			c.Events += came / s.per
 			if c.shards == nil {
-				c.shards = make([]shown, len(s.places))
+				c.shards = make([]shownStats, len(s.places))
 			}
 			c.shards[i] = next
 		})
@@ -79,10 +79,10 @@ func (s *source) shard(w *worker, i int, now phase) error {
 	return err // update the stats even if the log cannot be written
 }
 
-// take writes to the log those parts of a shard that are due.
-func (s *source) take(w *worker, i int, state ring.State, now phase) error {
+// takeDue writes to the log those parts of a shard that are due.
+func (s *source) takeDue(w *worker, i int, state ring.State, now phase) error {
 	p := &s.places[i]
-	if state.Dropped != p.dropped || state.Tail > p.leftAt || now == dead {
+	if state.Dropped != p.dropped || state.Tail > p.leftAt || now == programGone {
 		if err := s.takeDrops(w, i, state, now); err != nil {
 			return err
 		}
@@ -93,22 +93,23 @@ func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 	return s.takeRecords(w, i, state.Tail, now)
 }
 
-// fastest is more than the number of records that a core can log per second.
-const fastest = 1e8
+// fastestRate is more than the number of records that a core can log per second.
+const fastestRate = 1e8
 
-// pace returns how long to wait before looking at a shard again, so that at most a quarter of the
-// shard is full by then. It returns 0 if a quarter is full already.
+// waitTime returns how long to wait before looking at a shard again, so that at most a quarter of
+// the shard is full by then. It returns 0 if a quarter is full already.
 //
 // Programs log in bursts, so the highest recent rate counts. If the program was slower since the
 // worker last looked, this rate is halved, which doubles the wait. If the shard was full, the
-// program may have waited for room. Its rate is then unknown, and the constant fastest replaces it.
-func (p *place) pace(state ring.State, now time.Duration, records uint64) time.Duration {
+// program may have waited for room. Its rate is then unknown, and the constant fastestRate replaces
+// it.
+func (p *shardPlace) waitTime(state ring.State, now time.Duration, records uint64) time.Duration {
 	const longest = time.Hour
 	came := state.Tail - p.tail
 	p.rate /= 2
 	switch over := now - p.looked; {
 	case state.Tail-state.Head >= records:
-		p.rate = fastest
+		p.rate = fastestRate
 	case over > 0:
 		p.rate = max(p.rate, float64(came)/over.Seconds())
 	}
@@ -121,13 +122,13 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
 	// This wait becomes ever shorter as the shard comes near a quarter full. So wait at least for
-	// the time early, or for an eighth of the time until the shard is full, if that is shorter.
-	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
+	// the time earlyBy, or for an eighth of the time until the shard is full, if that is shorter.
+	seconds = max(seconds, min(earlyBy.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
 
-// hold returns how long events may wait in the ring before they are written.
-func (s *source) hold() time.Duration {
+// holdTime returns how long events may wait in the ring before they are written.
+func (s *source) holdTime() time.Duration {
 	if s.settings.Kind == channel.Identity || s.d.sample.on() {
 		return identityHold
 	}
@@ -139,19 +140,19 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	p := &s.places[i]
 	// Take events now if they would otherwise wait too long: the worker may look at the ring again
 	// only after one more Poll.
-	due := now != live || w.now+s.d.o.Poll-p.since >= s.hold()
+	due := now != programLives || w.now+s.d.o.Poll-p.since >= s.holdTime()
 	p.unfinished = false
 	end := tail
-	if now == flush {
-		end = min(tail, s.until[i])
+	if now == flushAll {
+		end = min(tail, s.flushTails[i])
 	}
 	for p.head < end && (due || tail-p.head >= s.enough) {
 		if s.budget <= 0 {
 			s.nextLook = w.now
-			s.more = now != live
+			s.more = now != programLives
 			break
 		}
-		most := min(uint64(len(w.records)), end-p.head, s.batch())
+		most := min(uint64(len(w.records)), end-p.head, s.batchSize())
 		first, n, unfinished, err := s.ring.Copy(i, p.head, w.records[:most])
 		if err != nil {
 			return err
@@ -163,7 +164,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 		s.budget -= max(n, blockRecords)
 		rows := uint64(n) / s.per
 		if rows == 0 {
-			if now != dead {
+			if now != programGone {
 				// A writer is still writing this record.
 				p.unfinished = unfinished
 				break
@@ -175,14 +176,14 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 		}
 		kept := rows
 		// At a limit the drainer stores nothing, so the rate does not matter.
-		if s.d.limits.reached(w.now) == nil {
-			kept = s.rate.allow(w.now, rows)
+		if s.d.limits.checkLimits(w.now) == nil {
+			kept = s.rate.allowRows(w.now, rows)
 		}
 		// If half of the shard's records are waiting, the program will soon find the shard full. So
 		// take no time to compress.
-		s.hurried = now == live && tail-p.head >= s.header.Records/2
+		s.hurried = now == programLives && tail-p.head >= s.header.Records/2
 		if kept > 0 {
-			if err := s.store(w, i, kept); err != nil {
+			if err := s.storeRows(w, i, kept); err != nil {
 				return err
 			}
 			p.head += kept * s.per
@@ -197,7 +198,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 		}
 		s.takeSample(w, int(rows))
 	}
-	if now != live || p.skipped > 0 && w.now-p.skippedSince >= blockHold {
+	if now != programLives || p.skipped > 0 && w.now-p.skippedSince >= blockHold {
 		if err := s.takeSkipped(w, i); err != nil {
 			return err
 		}
@@ -211,32 +212,32 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	return nil
 }
 
-// batch returns how many records to copy at once: what the worker may still take from the ring this
-// time, but at least blockRecords, rounded down to whole rows.
-func (s *source) batch() uint64 { return uint64(max(s.budget, blockRecords)) / s.per * s.per }
+// batchSize returns how many records to copy at once: what the worker may still take from the ring
+// this time, but at least blockRecords, rounded down to whole rows.
+func (s *source) batchSize() uint64 { return uint64(max(s.budget, blockRecords)) / s.per * s.per }
 
-// store writes the first rows in the worker's buffer to the log. If a limit is reached, it only
+// storeRows writes the first rows in the worker's buffer to the log. If a limit is reached, it only
 // notes that these rows were not stored.
-func (s *source) store(w *worker, i int, rows uint64) error {
-	if why := s.d.limits.reached(w.now); why != nil {
+func (s *source) storeRows(w *worker, i int, rows uint64) error {
+	if why := s.d.limits.checkLimits(w.now); why != nil {
 		s.d.limitReached(w.now, why)
-		s.skip(w, i, rows, why)
+		s.noteSkipped(w, i, rows, why)
 		return nil
 	}
 	if err := s.takeSkipped(w, i); err != nil {
 		return err
 	}
-	return s.append(&w.block, s.rows(w, i, int(rows)))
+	return s.appendBlock(&w.block, s.makeBlock(w, i, int(rows)))
 }
 
-// rows makes a block from the first n rows in the worker's buffer.
-func (s *source) rows(w *worker, i, n int) logstore.Block {
+// makeBlock makes a block from the first n rows in the worker's buffer.
+func (s *source) makeBlock(w *worker, i, n int) logstore.Block {
 	b := logstore.Block{
 		Shard: i, First: s.places[i].head / s.per, Plain: s.settings.Kind == channel.Identity,
 		Hurried: s.hurried,
 	}
 	if s.kind == logstore.Links {
-		b.Links = w.links(n)
+		b.Links = w.firstLinks(n)
 	} else {
 		b.Events = w.events[:n]
 	}
@@ -247,7 +248,7 @@ func (s *source) rows(w *worker, i, n int) logstore.Block {
 // notes in the log that they are missing. It takes a large hole in several parts.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
-	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, min(holeRecords, 4*s.batch()))
+	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, min(holeRecords, 4*s.batchSize()))
 	if err != nil {
 		return err
 	}
@@ -279,7 +280,7 @@ func (s *source) takeJournal(w *worker, i int) error {
 	n := len(entries)
 	// If the journal is full, the program overwrites the newest entry at the next change. So the
 	// newest entry is final only if the program has adopted the drainer's last settings. This check
-	// is only a precaution: apply already waits until the journal has room.
+	// is only a precaution: setSettings already waits until the journal has room.
 	if n == ring.JournalSize && s.alive && entries[n-1].Word != s.word {
 		n--
 	}
@@ -294,7 +295,7 @@ func (s *source) takeJournal(w *worker, i int) error {
 			Counter: e.Counter, Dropped: e.Dropped, Skipped: e.Skipped,
 		})
 	}
-	if err := s.append(&w.block, logstore.Block{Shard: i,
+	if err := s.appendBlock(&w.block, logstore.Block{Shard: i,
 		First: s.log.Next(logstore.Transitions, i), Transitions: rows}); err != nil {
 		return err
 	}

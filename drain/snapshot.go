@@ -13,19 +13,19 @@ import (
 // are not written again.
 func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
 	// Note the number of requests now. This snapshot does not answer later requests.
-	err := d.each(func(_ *worker, s *source) (more, gone bool, err error) {
+	err := d.forEachRing(func(_ *worker, s *source) (more, gone bool, err error) {
 		s.asked, _, err = s.ring.Asked()
 		return false, false, err
 	})
-	err = errors.Join(err, d.each(func(w *worker, s *source) (more, gone bool, err error) {
+	err = errors.Join(err, d.forEachRing(func(w *worker, s *source) (more, gone bool, err error) {
 		if s.header.Policy != channel.Overwrite || match != nil && !match(s.header.Name) {
 			return false, false, nil
 		}
-		if s.look(w, flush) {
-			return false, true, s.left()
+		if s.lookAtRing(w, flushAll) {
+			return false, true, s.drainError()
 		}
-		err = s.dump(w)
-		if causeOf(err) == hostile {
+		err = s.dumpRecorder(w)
+		if causeOf(err) == untrustedRing {
 			s.setAside(w, err)
 			return false, true, err
 		}
@@ -34,7 +34,7 @@ func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
 	if match != nil {
 		return err
 	}
-	return errors.Join(err, d.each(func(_ *worker, s *source) (more, gone bool, err error) {
+	return errors.Join(err, d.forEachRing(func(_ *worker, s *source) (more, gone bool, err error) {
 		if s.asked == 0 {
 			return false, false, nil
 		}
@@ -76,8 +76,8 @@ func (s *source) wantsSnapshot() error {
 	return err
 }
 
-// dump writes the records of a flight recorder that are not in the log.
-func (s *source) dump(w *worker) error {
+// dumpRecorder writes the records of a flight recorder that are not in the log.
+func (s *source) dumpRecorder(w *worker) error {
 	const shard = 0 // a flight recorder has one writer
 	p := &s.places[shard]
 	state, err := s.ring.State(shard)
@@ -112,7 +112,7 @@ func (s *source) dump(w *worker) error {
 	for len(buffer) >= int(s.per) {
 		n := copy(w.records, buffer)
 		rows := uint64(n) / s.per
-		if err := s.store(w, shard, rows); err != nil {
+		if err := s.storeRows(w, shard, rows); err != nil {
 			return err
 		}
 		buffer = buffer[rows*s.per:]

@@ -14,7 +14,7 @@ import (
 )
 
 // source is a ring and its log. It belongs to one worker. Of the fields that change, other
-// goroutines use only process, yields, clear, and those from mu on.
+// goroutines use only process, yields, clearAt, and those from mu on.
 type source struct {
 	d      *Drainer
 	ring   *ring.Consumer
@@ -32,7 +32,7 @@ type source struct {
 	enough  uint64      // number of waiting records to write: a quarter of a shard, or a block
 
 	epoch    string // the present epoch; if breaks is nil, also the epoch of the log
-	places   []place
+	places   []shardPlace
 	synced   bool // true if ring and log agree on what is in the log
 	settings channel.Settings
 	word     ring.Word
@@ -42,10 +42,10 @@ type source struct {
 
 	hurried bool // half of the shard is waiting, so the next block must be quick to encode
 
-	budget int      // how many records this look may still take
-	first  int      // the shard at which the next look begins
-	more   bool     // the last look had phase flush or dead, and must be continued
-	until  []uint64 // the tails of the shards when the present flush began; nil: there is no flush
+	budget     int      // how many records this look may still take
+	first      int      // the shard at which the next look begins
+	more       bool     // the last look had phase flushAll or programGone, and must be continued
+	flushTails []uint64 // the shards' tails when the present flush began; nil: no flush
 
 	nextLook  time.Duration
 	lookedAt  time.Duration
@@ -61,22 +61,22 @@ type source struct {
 	breaks    []uint64
 	firstLast ring.FirstAndLast // the last value in the log
 	counted   uint64            // the last value in the log
-	sampling  *sampling         // not nil while the handler is counter
-	rate      rate              // limits the rows, as the handler table says
+	sampling  *ringSampling     // not nil while the handler is counter
+	rate      rowRate           // the limit on rows per second in the handler table
 	asked     uint64            // number of snapshots that the program has asked for
 
-	// clear is a moment, as a time.Duration. The drainer has taken from the ring everything that
-	// was logged before this moment. Any goroutine may read clear.
-	clear atomic.Int64
+	// clearAt is a moment, as a time.Duration. The drainer has taken from the ring everything that
+	// was logged before this moment. Any goroutine may read clearAt.
+	clearAt atomic.Int64
 
 	mu    sync.Mutex // protects all below
 	stats RingStats
-	told  told // what the last Sample said
+	told  returnedCounts // what the last Sample said
 }
 
 // open opens a ring and its log. If isNew is true and the ring has a log already, the method open
 // returns an error.
-func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
+func (d *Drainer) open(path string, logs segmentLists, isNew bool) (*source, error) {
 	c, err := ring.OpenConsumer(path)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	if s.file, err = c.File(); err == nil {
 		err = d.admitNew(s)
 	}
-	if err == nil && isNew && logs.has(s.header.Name, s.header.Incarnation) {
+	if err == nil && isNew && logs.hasLog(s.header.Name, s.header.Incarnation) {
 		err = fmt.Errorf("open ring %q: the ring is new, but its log is not: it has the "+
 			"identity of another ring: %w",
 			path, ring.ErrUntrusted)
@@ -105,7 +105,7 @@ func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	return s, nil
 }
 
-func (s *source) prepare(logs begun) error {
+func (s *source) prepare(logs segmentLists) error {
 	if err := s.readSettings(); err != nil {
 		return err
 	}
@@ -131,12 +131,12 @@ func (s *source) prepare(logs begun) error {
 		s.kind, s.per = logstore.Links, 2
 	}
 	s.enough = min(max(s.header.Records/4, s.per), logstore.MaxRows)
-	s.places = make([]place, s.header.Shards)
+	s.places = make([]shardPlace, s.header.Shards)
 	for i := range s.places {
 		s.places[i].clear = s.d.now()
 	}
 	s.noteClear()
-	dir, segments := logs.of(s.header.Name, s.header.Incarnation)
+	dir, segments := logs.logOf(s.header.Name, s.header.Incarnation)
 	if err := s.openLog(dir, segments, begin); err != nil {
 		return err
 	}
@@ -193,8 +193,8 @@ func (s *source) release(i int) error {
 	return nil
 }
 
-// append writes a block. After that, the caller releases the block's rows in the ring.
-func (s *source) append(b *logstore.Block, as logstore.Block) error {
+// appendBlock writes a block. After that, the caller releases the block's rows in the ring.
+func (s *source) appendBlock(b *logstore.Block, as logstore.Block) error {
 	*b = as
 	b.Incarnation = s.header.Incarnation
 	if err := s.holdEpoch(); err != nil {
@@ -230,7 +230,7 @@ func (s *source) append(b *logstore.Block, as logstore.Block) error {
 // appendDrop writes to the log which rows are missing there, and why.
 func (s *source) appendDrop(w *worker, shard int, drop logstore.Drop) error {
 	drop.Of = uint64(s.kind)
-	return s.append(&w.block, logstore.Block{
+	return s.appendBlock(&w.block, logstore.Block{
 		Shard: shard, First: s.log.Next(logstore.Drops, shard), Drops: append(w.drops[:0], drop),
 	})
 }
@@ -241,15 +241,15 @@ func (s *source) count(change func(*RingStats)) {
 	s.mu.Unlock()
 }
 
-// look does everything for the ring that the phase requires. It reports whether the source has
-// ended.
-func (s *source) look(w *worker, asked phase) (done bool) {
-	if w.now < s.retryAt && asked == live {
+// lookAtRing does everything for the ring that the phase requires. It reports whether the source
+// has ended.
+func (s *source) lookAtRing(w *worker, asked phase) (done bool) {
+	if w.now < s.retryAt && asked == programLives {
 		s.nextLook = s.retryAt
 		return false
 	}
-	s.nextLook, s.lookedAt = w.now+w.rest(), w.now
-	done, err := s.drain(w, asked)
+	s.nextLook, s.lookedAt = w.now+w.longestRest(), w.now
+	done, err := s.drainRing(w, asked)
 	switch causeOf(err) {
 	case none:
 		if s.retry > 0 {
@@ -257,17 +257,17 @@ func (s *source) look(w *worker, asked phase) (done bool) {
 			s.count(func(c *RingStats) { c.Failure = nil })
 		}
 		return done
-	case hostile:
+	case untrustedRing:
 		s.setAside(w, err)
 		return true
 	}
 	s.more = false // do not continue before retryAt
-	s.fail(w, err)
+	s.reportFailure(w, err)
 	return false
 }
 
-// fail reports an error, and makes the next look try again later.
-func (s *source) fail(w *worker, err error) {
+// reportFailure reports an error, and makes the next look try again later.
+func (s *source) reportFailure(w *worker, err error) {
 	if s.retry == 0 {
 		s.d.notify(err)
 		s.retry = retryFirst
@@ -280,11 +280,11 @@ func (s *source) fail(w *worker, err error) {
 	makeLogs(s.d.Logs()) // create the directory again, because it may be gone
 }
 
-// drain does the work of look, and returns errors without handling them.
-func (s *source) drain(w *worker, asked phase) (done bool, err error) {
-	s.budget, s.more = w.portion(), false
+// drainRing does the work of lookAtRing, and returns errors without handling them.
+func (s *source) drainRing(w *worker, asked phase) (done bool, err error) {
+	s.budget, s.more = w.portionSize(), false
 	if !s.synced {
-		if err := s.sync(w); err != nil {
+		if err := s.syncWithLog(w); err != nil {
 			return false, err
 		}
 	}
@@ -293,29 +293,29 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 	breaking := s.breaks != nil
 	now := asked
 	if moving || breaking && s.header.Policy != channel.Overwrite {
-		now = flush
+		now = flushAll
 	}
-	if ticks := now != live || !s.alive || w.now >= s.nextTick; ticks {
-		if err := s.tick(); err != nil {
+	if ticks := now != programLives || !s.alive || w.now >= s.nextTick; ticks {
+		if err := s.checkRarely(); err != nil {
 			return false, err
 		}
 		if !s.alive {
-			now = dead
+			now = programGone
 		}
 		for i := range s.places {
 			if err := s.takeJournal(w, i); err != nil {
 				return false, err
 			}
 		}
-		s.nextTick = w.now + tick // only now, because an error above must not delay the next tick
+		s.nextTick = w.now + checkPeriod // only now: an error above must not delay the next tick
 	}
-	if now == flush && s.until == nil {
-		if s.until, err = s.tails(); err != nil {
+	if now == flushAll && s.flushTails == nil {
+		if s.flushTails, err = s.shardTails(); err != nil {
 			return false, err
 		}
 	}
 	for i := range s.places {
-		if err := s.shard(w, (s.first+i)%len(s.places), now); err != nil {
+		if err := s.drainShard(w, (s.first+i)%len(s.places), now); err != nil {
 			return false, err
 		}
 	}
@@ -327,10 +327,10 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 	if s.more {
 		return false, nil
 	}
-	if now == flush {
-		s.until = nil
+	if now == flushAll {
+		s.flushTails = nil
 	}
-	if err := s.cells(w, now); err != nil {
+	if err := s.logCells(w, now); err != nil {
 		return false, err
 	}
 	if breaking {
@@ -338,8 +338,8 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 			return false, err
 		}
 	}
-	if now == dead {
-		return true, s.finish(w)
+	if now == programGone {
+		return true, s.finishRing(w)
 	}
 	if moving {
 		if err := s.log.Move(logs); err != nil {
@@ -350,8 +350,8 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 	return false, nil
 }
 
-// tick checks things that rarely change.
-func (s *source) tick() error {
+// checkRarely checks things that rarely change.
+func (s *source) checkRarely() error {
 	if s.alive {
 		var err error
 		// Once alive is false, the program changes nothing any more. So everything that is read
@@ -372,7 +372,7 @@ func (s *source) tick() error {
 	if err := s.wantsSnapshot(); err != nil {
 		return err
 	}
-	return s.apply()
+	return s.setSettings()
 }
 
 // readSettings reads the ring's present settings. It replaces invalid settings with null, as the

@@ -47,11 +47,11 @@ type RingStats struct {
 	Limit    error  // why the drainer last did not store rows
 	Refused  error  // why the drainer could not apply the handler table's settings
 
-	shards []shown
+	shards []shownStats
 }
 
-// shown is the part of the stats that is about one shard.
-type shown struct{ waiting, dropped, flags uint64 }
+// shownStats is the part of the stats that is about one shard.
+type shownStats struct{ waiting, dropped, flags uint64 }
 
 // Stats describes the state of a drainer.
 type Stats struct {
@@ -75,31 +75,31 @@ type Totals struct {
 }
 
 func (t *Totals) add(c *RingStats) {
-	t.Events = sum(t.Events, c.Events)
-	t.Dropped = sum(t.Dropped, c.Dropped)
-	t.Rows = sum(t.Rows, c.Rows)
-	t.Blocks = sum(t.Blocks, c.Blocks)
-	t.LogBytes = sum(t.LogBytes, c.LogBytes)
-	t.Holes = sum(t.Holes, c.Holes)
-	t.Missing = sum(t.Missing, c.Missing)
-	t.Unread = sum(t.Unread, c.Unread)
-	t.NotStored = sum(t.NotStored, c.NotStored)
-	t.OverRate = sum(t.OverRate, c.OverRate)
-	t.Failures = sum(t.Failures, c.Failures)
+	t.Events = addCapped(t.Events, c.Events)
+	t.Dropped = addCapped(t.Dropped, c.Dropped)
+	t.Rows = addCapped(t.Rows, c.Rows)
+	t.Blocks = addCapped(t.Blocks, c.Blocks)
+	t.LogBytes = addCapped(t.LogBytes, c.LogBytes)
+	t.Holes = addCapped(t.Holes, c.Holes)
+	t.Missing = addCapped(t.Missing, c.Missing)
+	t.Unread = addCapped(t.Unread, c.Unread)
+	t.NotStored = addCapped(t.NotStored, c.NotStored)
+	t.OverRate = addCapped(t.OverRate, c.OverRate)
+	t.Failures = addCapped(t.Failures, c.Failures)
 	t.Removed += c.Removed
 }
 
-// sum returns the sum of two numbers, or the largest uint64 if the sum overflows. The numbers in
-// rings can be anything.
-func sum(a, b uint64) uint64 {
+// addCapped returns the sum of two numbers, or the largest uint64 if the sum overflows. The numbers
+// in rings can be anything.
+func addCapped(a, b uint64) uint64 {
 	if a+b < a {
 		return 1<<64 - 1
 	}
 	return a + b
 }
 
-// snapshot returns the ring's present stats.
-func (s *source) snapshot() RingStats {
+// ringStats returns the ring's present stats.
+func (s *source) ringStats() RingStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.stats
@@ -122,7 +122,7 @@ func (d *Drainer) Stats() Stats {
 		Lost:     d.lostLock,
 		SetAside: len(d.aside), Left: d.leftAlone, LeftWhy: d.leftWhy}
 	for _, s := range d.sources {
-		c := s.snapshot()
+		c := s.ringStats()
 		stats.Total.add(&c)
 		stats.Rings = append(stats.Rings, c)
 	}

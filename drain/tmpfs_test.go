@@ -17,7 +17,7 @@ import (
 func TestPrivilegedFullFileSystem(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})
-	r.kill()
+	r.killDrainer()
 	if err := unix.Mount("tmpfs", r.logs, "tmpfs", 0, "size=256k"); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestPrivilegedFullFileSystem(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, 150<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.start(Options{})
+	r.startRig(Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "16KiB"})
 	var id uint64
 	log := func(rounds int) {
@@ -35,31 +35,31 @@ func TestPrivilegedFullFileSystem(t *testing.T) {
 				c.Log(id)
 				id++
 			}
-			r.advance(DefaultPoll)
+			r.advanceClock(DefaultPoll)
 		}
 	}
 	log(150) // 15,000 uncompressed events take 234 KiB
-	if s := r.stats("a/b"); s.Failure == nil || s.Dropped == 0 {
+	if s := r.statsOf("a/b"); s.Failure == nil || s.Dropped == 0 {
 		t.Fatalf("the file system is not full: %+v", s)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	r.run(retryLast + tick)
-	before := r.stats("a/b")
+	r.runFor(retryLast + checkPeriod)
+	before := r.statsOf("a/b")
 	if before.Failure != nil {
 		t.Fatalf("%+v", before)
 	}
 	log(20)
-	if after := r.stats("a/b"); after.Dropped != before.Dropped {
+	if after := r.statsOf("a/b"); after.Dropped != before.Dropped {
 		t.Errorf("%d events dropped with space again", after.Dropped-before.Dropped)
 	}
 	c.Close()
-	r.run(time.Second)
+	r.runFor(time.Second)
 	k := readLogs(t, r.logs)["a/b"]
-	k.check(t)
-	if got := uint64(k.all()) + k.dropped(logstore.RingFull); got != id {
-		t.Errorf("%d rows and %d dropped, want %d in all", k.all(), k.dropped(logstore.RingFull),
-			id)
+	k.checkIntact(t)
+	if got := uint64(k.countRows()) + k.droppedRows(logstore.RingFull); got != id {
+		t.Errorf("%d rows and %d dropped, want %d in all", k.countRows(),
+			k.droppedRows(logstore.RingFull), id)
 	}
 }

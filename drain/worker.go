@@ -18,9 +18,9 @@ import (
 type phase int
 
 const (
-	live  phase = iota // the program continues: write what is due
-	flush              // somebody waits for the drainer: write everything that is in the ring
-	dead               // the program is gone: write everything, because nothing more will come
+	programLives phase = iota // the program continues: write what is due
+	flushAll                  // somebody waits for the drainer: write everything in the ring
+	programGone               // the program has ended: write everything
 )
 
 // worker drains some of the rings, one after another, with one set of buffers.
@@ -63,8 +63,8 @@ func newWorker(d *Drainer) *worker {
 	return w
 }
 
-// links returns the first pairs of records in the buffer.
-func (w *worker) links(n int) []logstore.Link {
+// firstLinks returns the first pairs of records in the buffer.
+func (w *worker) firstLinks(n int) []logstore.Link {
 	w.pairs = slices.Grow(w.pairs[:0], n)[:n]
 	for i := range w.pairs {
 		w.pairs[i] = logstore.Link{Parent: w.records[2*i].ID, Child: w.records[2*i+1].ID}
@@ -72,25 +72,25 @@ func (w *worker) links(n int) []logstore.Link {
 	return w.pairs
 }
 
-// run drains until the drainer is closed.
-func (w *worker) run() {
+// runPasses drains until the drainer is closed.
+func (w *worker) runPasses() {
 	runtime.LockOSThread() // a sleep in the kernel on a locked thread costs less than on any thread
 	defer runtime.UnlockOSThread()
 	for {
-		next := w.pass(w.d.now())
+		next := w.runPass(w.d.now())
 		select {
 		case <-w.d.closing:
-			w.end()
+			w.drainAll()
 			return
 		default:
-			w.sleep(next)
+			w.sleepUntil(next)
 		}
 	}
 }
 
-// pass looks at all rings that are due, and returns the time when the next look is due.
-func (w *worker) pass(now time.Duration) (next time.Duration) {
-	w.begin(now)
+// runPass looks at all rings that are due, and returns the time when the next look is due.
+func (w *worker) runPass(now time.Duration) (next time.Duration) {
+	w.beginPass(now)
 	w.takeIn()
 	w.mu.Lock()
 	calls := w.calls
@@ -99,16 +99,16 @@ func (w *worker) pass(now time.Duration) (next time.Duration) {
 	for _, call := range calls {
 		call()
 	}
-	next = now + w.rest()
+	next = now + w.longestRest()
 	w.sources = slices.DeleteFunc(w.sources, func(s *source) bool {
 		if w.yielded < yieldsOfPass && s.yields.Load() {
 			w.yielded++
-			if s.yield(w) {
+			if s.giveUpRing(w) {
 				return true
 			}
 		}
-		if s.due(now) && s.look(w, live) {
-			w.d.gone(s)
+		if s.isDue(now) && s.lookAtRing(w, programLives) {
+			w.d.freeRoom(s)
 			return true
 		}
 		next = min(next, s.nextLook)
@@ -117,16 +117,16 @@ func (w *worker) pass(now time.Duration) (next time.Duration) {
 	return next
 }
 
-// begin begins a pass.
-func (w *worker) begin(now time.Duration) {
+// beginPass begins a pass.
+func (w *worker) beginPass(now time.Duration) {
 	w.now = now
 	w.hungry, w.starved = 0, w.hungry
 	w.yielded = 0
 }
 
-// portion returns how many records a worker may take from a ring in one pass. If several rings had
-// more records than that in the previous pass, they share the portion of one ring.
-func (w *worker) portion() int { return max(lookRecords/max(w.starved, 1), leastRecords) }
+// portionSize returns how many records a worker may take from a ring in one pass. If several rings
+// had more records than that in the previous pass, they share the portion of one ring.
+func (w *worker) portionSize() int { return max(lookRecords/max(w.starved, 1), leastRecords) }
 
 // takeIn moves the rings that the worker was given to its list of rings.
 func (w *worker) takeIn() {
@@ -137,22 +137,22 @@ func (w *worker) takeIn() {
 	w.incoming = w.incoming[:0]
 }
 
-// early is how long before the due time a worker may look at a ring. A worker can then look at
+// earlyBy is how long before the due time a worker may look at a ring. A worker can then look at
 // several rings in one pass. So it makes fewer passes, and can pause between them even if it has
 // many rings.
-const early = time.Millisecond
+const earlyBy = time.Millisecond
 
-// due reports whether it is time to look at the ring.
-func (s *source) due(now time.Duration) bool {
-	return s.nextLook <= now || s.nextLook <= now+early && now-s.lookedAt >= 4*early
+// isDue reports whether it is time to look at the ring.
+func (s *source) isDue(now time.Duration) bool {
+	return s.nextLook <= now || s.nextLook <= now+earlyBy && now-s.lookedAt >= 4*earlyBy
 }
 
 // longQuiet is the time without any records after which a worker looks at its rings least often.
 const longQuiet = 3 * time.Second
 
-// rest returns the longest time until the worker looks at a ring again. The time grows while no
-// records arrive, because waking up is nearly the whole cost of an idle drainer.
-func (w *worker) rest() time.Duration {
+// longestRest returns the longest time until the worker looks at a ring again. The time grows while
+// no records arrive, because waking up is nearly the whole cost of an idle drainer.
+func (w *worker) longestRest() time.Duration {
 	switch quiet := w.now - w.moved; {
 	case quiet > longQuiet:
 		return 4 * w.d.o.Poll
@@ -167,8 +167,9 @@ func (w *worker) rest() time.Duration {
 // look at a ring sooner than awakeLimit, it stays awake.
 const awakeLimit = 200 * time.Microsecond
 
-// sleep waits until a moment that is at most four polls away. Nothing can wake a worker earlier.
-func (w *worker) sleep(until time.Duration) {
+// sleepUntil waits until a moment that is at most four polls away. Nothing can wake a worker
+// earlier.
+func (w *worker) sleepUntil(until time.Duration) {
 	left := until - w.d.now()
 	if left >= awakeLimit {
 		// A Go timer has a resolution of a millisecond, and increases the cost of an idle process
@@ -181,16 +182,16 @@ func (w *worker) sleep(until time.Duration) {
 	}
 }
 
-// add gives the worker a ring.
-func (w *worker) add(s *source) {
+// giveRing gives the worker a ring.
+func (w *worker) giveRing(s *source) {
 	w.mu.Lock()
 	w.incoming = append(w.incoming, s)
 	w.mu.Unlock()
 }
 
-// call makes the worker call the function do between two passes, and waits until it has returned.
-// It returns false if the worker has ended.
-func (w *worker) call(do func()) bool {
+// callBetween makes the worker call the function do between two passes, and waits until it has
+// returned. It returns false if the worker has ended.
+func (w *worker) callBetween(do func()) bool {
 	done := make(chan struct{})
 	w.mu.Lock()
 	if w.ended {
@@ -203,38 +204,38 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each goes through the rings again and again, and calls the function do for each ring that is not
-// finished. If do returns more = false, the ring is finished. Then the worker looks at this ring as
-// usual until the other rings are finished, too. If do returns gone = true, the worker drops the
-// ring.
-func (w *worker) each(do func(s *source) (more, gone bool)) {
+// forEachOwnRing goes through the rings again and again, and calls the function do for each ring
+// that is not finished. If do returns more = false, the ring is finished. Then the worker looks at
+// this ring as usual until the other rings are finished, too. If do returns gone = true, the worker
+// drops the ring.
+func (w *worker) forEachOwnRing(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {
 		waiting[s] = true
-		s.until = nil // this is a new request: do not continue an earlier flush
+		s.flushTails = nil // this is a new request: do not continue an earlier flush
 	}
 	for len(waiting) > 0 {
-		w.begin(w.d.now())
+		w.beginPass(w.d.now())
 		w.sources = slices.DeleteFunc(w.sources, func(s *source) (gone bool) {
 			switch {
 			case waiting[s]:
 				if waiting[s], gone = do(s); !waiting[s] {
 					delete(waiting, s)
 				}
-			case s.due(w.now):
-				gone = s.look(w, live)
+			case s.isDue(w.now):
+				gone = s.lookAtRing(w, programLives)
 			}
 			if gone {
-				w.d.gone(s)
+				w.d.freeRoom(s)
 			}
 			return gone
 		})
 	}
 }
 
-// end drains the present content of the rings, and leaves the rings to the next drainer.
-func (w *worker) end() {
-	w.pass(w.d.now()) // take the rings that were given to the worker
+// drainAll drains the present content of the rings, and leaves the rings to the next drainer.
+func (w *worker) drainAll() {
+	w.runPass(w.d.now()) // take the rings that were given to the worker
 	w.mu.Lock()
 	w.ended = true
 	calls := w.calls
@@ -243,16 +244,16 @@ func (w *worker) end() {
 	for _, call := range calls {
 		call()
 	}
-	w.each(func(s *source) (more, gone bool) {
-		gone = s.look(w, flush)
+	w.forEachOwnRing(func(s *source) (more, gone bool) {
+		gone = s.lookAtRing(w, flushAll)
 		return s.more, gone
 	})
 	for _, s := range w.sources {
-		err := s.left()
-		if leaveErr := s.leave(w); err == nil {
+		err := s.drainError()
+		if leaveErr := s.closeRing(w); err == nil {
 			err = leaveErr
 		}
-		w.d.closed(s, err)
+		w.d.noteClosed(s, err)
 	}
 	w.sources = nil
 }
@@ -262,7 +263,7 @@ func (w *worker) leaveIncoming() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.incoming {
-		w.d.closed(s, s.leave(w))
+		w.d.noteClosed(s, s.closeRing(w))
 	}
 	w.incoming = nil
 }

@@ -22,7 +22,7 @@ type Answerer struct {
 
 	mu       sync.Mutex // protects the following fields
 	counts   Counts
-	secrets  map[uint64]*accepted // by Secret.Number
+	secrets  map[uint64]*acceptedSecret // by Secret.Number
 	sessions map[keyID]*session
 }
 
@@ -38,14 +38,14 @@ func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) 
 	a := &Answerer{
 		transport: t,
 		clock:     clock,
-		secrets:   map[uint64]*accepted{},
+		secrets:   map[uint64]*acceptedSecret{},
 		sessions:  map[keyID]*session{},
 		in:        make([]byte, longestSize+1), // one byte more, to notice a longer packet
 		out:       make([]byte, 0, longestSize),
 	}
 	a.stamped = a.takeStamp
 	if len(secrets) == 0 {
-		a.secrets[0] = &accepted{}
+		a.secrets[0] = &acceptedSecret{}
 	}
 	a.Accept(secrets)
 	return a, nil
@@ -87,11 +87,11 @@ func (a *Answerer) serveOne(until time.Time) error {
 	switch {
 	case err == nil:
 		a.failures = 0
-		a.answer(rx)
+		a.answerPacket(rx)
 	case errors.Is(err, ErrClosed):
 		return err
 	case !errors.Is(err, ErrTimeout):
-		a.counts.fail(err)
+		a.counts.countFailed(err)
 		if a.failures++; a.failures == maxFailures {
 			return err
 		}
@@ -99,10 +99,10 @@ func (a *Answerer) serveOne(until time.Time) error {
 	return nil
 }
 
-// answer answers the packet in a.in.
-func (a *Answerer) answer(rx Received) {
+// answerPacket answers the packet in a.in.
+func (a *Answerer) answerPacket(rx Received) {
 	p := &a.packet
-	s := a.take(a.in[:min(rx.Length, len(a.in))], rx.From)
+	s := a.takePacket(a.in[:min(rx.Length, len(a.in))], rx.From)
 	if s == nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (a *Answerer) answer(rx Received) {
 	}
 	switch p.kind {
 	case kindOpen:
-		s.opening = a.clock.open()
+		s.opening = a.clock.readBeforeTrain()
 		s.shared = a.clock.openShared()
 		if p.received.source == Kernel {
 			// The probe arrived before this train's first reading of the clock. Nothing says how
@@ -128,7 +128,7 @@ func (a *Answerer) answer(rx Received) {
 		if p.kind == kindCloseShared {
 			p.shared = a.clock.closeShared(s.shared)
 		}
-		p.clock = a.clock.close(&s.opening)
+		p.clock = a.clock.readAfterTrain(&s.opening)
 	}
 	p.offersShared = s.shared.clock.openingLength > 0
 	a.transport.SentStamps(a.stamped)
@@ -138,7 +138,7 @@ func (a *Answerer) answer(rx Received) {
 
 	// The answer to a close belongs to no exchange, so its own stamp is not remembered: if this
 	// answer gets lost, the answer to the next close must carry the same stamp as this one.
-	isExchange := !p.kind.closes()
+	isExchange := !p.kind.closesTrain()
 	if isExchange {
 		s.previous = noSequence
 	}

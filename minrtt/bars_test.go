@@ -25,7 +25,7 @@ func TestBarVirtualRealtime(t *testing.T) {
 		seeds, queries, wanted = 200, 20_000, 4_000_000
 	}
 	var mu sync.Mutex
-	var total simulated
+	var total simulatedPair
 	var halves []float64
 	numbers := seed.Numbers(t, seeds)
 	work := make(chan uint64)
@@ -67,8 +67,8 @@ func TestBarVirtualRealtime(t *testing.T) {
 	)
 }
 
-// simulated is the result of simulating one pair of nodes.
-type simulated struct {
+// simulatedPair is the result of simulating one pair of nodes.
+type simulatedPair struct {
 	trains, set, kernel int
 	asked, outside      int
 	half_us             float64
@@ -78,7 +78,7 @@ type simulated struct {
 const simulatedSeconds = 40
 
 // simulateNodes simulates a pair of nodes.
-func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulated) {
+func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulatedPair) {
 	w := []tscratio.Wander{100 * tscratio.PPB, 1 * tscratio.PPM}[r.IntN(2)]
 	f := kernelPair(t)
 	f.now = time.Second

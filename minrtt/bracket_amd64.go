@@ -57,7 +57,7 @@ func (b *vdsoBracket) read(function uintptr) bool {
 // vdsoFunction returns the address of a function in the vDSO, the library that the kernel maps into
 // every process; see vdso(7).
 func vdsoFunction(name string) (uintptr, error) {
-	image, begin, err := vdso()
+	image, begin, err := vdsoBytes()
 	if err != nil {
 		return 0, err
 	}
@@ -77,8 +77,8 @@ func vdsoFunction(name string) (uintptr, error) {
 	return 0, fmt.Errorf("find %s in the vDSO: it is not there", name)
 }
 
-// vdso returns the bytes of the vDSO and its address.
-func vdso() ([]byte, uintptr, error) {
+// vdsoBytes returns the bytes of the vDSO and its address.
+func vdsoBytes() ([]byte, uintptr, error) {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
 		return nil, 0, err

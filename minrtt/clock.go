@@ -136,9 +136,9 @@ const (
 	anything_ppb = 300_000_000
 )
 
-// wander returns how far the clock's rate may have moved from its mean between two readings of the
-// discipline. The clock showed opening_ns at the first reading and closing_ns at the second.
-func wander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
+// possibleWander returns how far the clock's rate may have moved from its mean between two readings
+// of the discipline. The clock showed opening_ns at the first reading and closing_ns at the second.
+func possibleWander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
 	if before.Frequency_ppm16 != after.Frequency_ppm16 || before.Tick_us != after.Tick_us ||
 		before.PulsePerSecond || after.PulsePerSecond {
 		return anything_ppb
@@ -192,8 +192,8 @@ type clockEnd struct {
 	hardware   hardwareEnd
 }
 
-// open reads the clock before a train.
-func (c *Clock) open() (e clockEnd) {
+// readBeforeTrain reads the clock before a train.
+func (c *Clock) readBeforeTrain() (e clockEnd) {
 	if !c.relates() {
 		return e
 	}
@@ -232,14 +232,15 @@ func (c *Clock) bracket() (b bracket) {
 	return b
 }
 
-// close reads the clock after a train. It reports how the clock behaved since open.
-func (c *Clock) close(opening *clockEnd) clockReport {
+// readAfterTrain reads the clock after a train. It reports how the clock behaved since
+// readBeforeTrain.
+func (c *Clock) readAfterTrain(opening *clockEnd) clockReport {
 	var r clockReport
 	if !opening.known {
 		return r
 	}
-	// close reads in the reverse order of open. So the readings of RealtimeStep, Discipline and
-	// Steps enclose all brackets.
+	// readAfterTrain reads in the reverse order of readBeforeTrain. So the readings of
+	// RealtimeStep, Discipline and Steps enclose all brackets.
 	c.readBrackets(&r.closing)
 	step_ns, err1 := c.RealtimeStep()
 	discipline, err2 := c.Discipline()
@@ -249,7 +250,7 @@ func (c *Clock) close(opening *clockEnd) clockReport {
 	}
 	r.opening = opening.brackets
 	r.openingLength, r.closingLength = maxBrackets, maxBrackets
-	r.wander_ppb = wander(opening.discipline, discipline, r.opening[0].realtime_ns,
+	r.wander_ppb = possibleWander(opening.discipline, discipline, r.opening[0].realtime_ns,
 		r.closing[maxBrackets-1].realtime_ns)
 	r.step_ns = step_ns
 	r.status = clockRelated

@@ -61,7 +61,7 @@ func TestWander(t *testing.T) {
 		{"before 1970", steady, steady, -second/2 - 1, time.Microsecond, 1000},
 		{"1970 begins", steady, steady, -1, 2, 501_000},
 	} {
-		got := wander(tc.before, tc.after, tc.opening_ns, tc.opening_ns+int64(tc.length))
+		got := possibleWander(tc.before, tc.after, tc.opening_ns, tc.opening_ns+int64(tc.length))
 		if got != tc.want {
 			t.Errorf("%s: %d ppb, want %d", tc.name, got, tc.want)
 		}
@@ -110,8 +110,8 @@ func TestSystemClock(t *testing.T) {
 	}
 	defer n.Close()
 	c := SystemClock(asm.Counter, n, whole_ns)
-	e := c.open()
-	r := c.close(&e)
+	e := c.readBeforeTrain()
+	r := c.readAfterTrain(&e)
 	if r.status != clockRelated || r.step_ns != 1 || newRealtime(&r) == nil {
 		t.Errorf("%+v relates nothing, or steps of other than 1 ns", r)
 	}
@@ -153,11 +153,11 @@ func TestStepOfTheClock(t *testing.T) {
 			Steps:        func() (uint64, error) { return 0, nil },
 			RealtimeStep: func() (uint32, error) { return tc.ns[end], tc.err[end] },
 		}
-		e := c.open()
+		e := c.readBeforeTrain()
 		end = 1
-		r := c.close(&e)
+		r := c.readAfterTrain(&e)
 		c.RealtimeStep = nil
-		if e := c.open(); e.known {
+		if e := c.readBeforeTrain(); e.known {
 			t.Error("a clock without RealtimeStep has a known step")
 		}
 		if related := r.status == clockRelated; related != tc.wantRelated ||

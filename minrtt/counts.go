@@ -50,8 +50,8 @@ func (c Counts) Bytes() uint64 {
 // maxCloses is the largest number of probes of kind close that Bytes expects in a train.
 const maxCloses = 2
 
-// refuse counts a packet that was not accepted, by the reason in err.
-func (c *Counts) refuse(err error) {
+// countRefused counts a packet that was not accepted, by the reason in err.
+func (c *Counts) countRefused(err error) {
 	switch {
 	case errors.Is(err, errForeign):
 		c.Foreign++
@@ -68,8 +68,8 @@ func (c *Counts) refuse(err error) {
 	}
 }
 
-// fail counts an error of the Transport.
-func (c *Counts) fail(err error) {
+// countFailed counts an error of the Transport.
+func (c *Counts) countFailed(err error) {
 	if errors.Is(err, unix.ECONNREFUSED) {
 		c.Refused++
 	} else {

@@ -131,7 +131,7 @@ func (e *fakeEnd) count(at time.Duration) uint64 {
 
 func (e *fakeEnd) clock() Clock {
 	if e.virtual != nil {
-		return e.virtual.clock(e)
+		return e.virtual.clockOf(e)
 	}
 	return Clock{
 		Counter: e.counter,
@@ -288,8 +288,8 @@ func newFakePair(t *testing.T, change ...func(*Config)) *fakePair {
 	return &fakePair{n, p, a}
 }
 
-// train runs one train and compares every exchange with the truth.
-func (f *fakePair) train(t *testing.T) (Train, error) {
+// checkTrain runs one train and compares every exchange with the truth.
+func (f *fakePair) checkTrain(t *testing.T) (Train, error) {
 	t.Helper()
 	for _, e := range f.ends() {
 		clear(e.trueSent)
@@ -297,10 +297,10 @@ func (f *fakePair) train(t *testing.T) (Train, error) {
 	}
 	tr, err := f.p.Train(context.Background())
 	for _, e := range tr.Exchanges {
-		f.truth(t, e)
+		f.checkTruth(t, e)
 	}
 	for _, a := range tr.Arrivals {
-		sent, received := f.when(f.prober, a.Sent.Lo), f.when(f.answerer, a.Received.Hi)
+		sent, received := f.timeOf(f.prober, a.Sent.Lo), f.timeOf(f.answerer, a.Received.Hi)
 		if sent > received {
 			t.Errorf("arrival %d: sent %v, received %v: an effect before its cause",
 				a.Sequence, sent, received)
@@ -309,14 +309,14 @@ func (f *fakePair) train(t *testing.T) (Train, error) {
 	return tr, err
 }
 
-// truth fails the test if a packet arrived before it left, according to the stamps. It also fails
-// the test if the interval of a kernel stamp does not contain what the counter showed when the
-// kernel took the stamp.
-func (f *fakePair) truth(t *testing.T, e Exchange) {
+// checkTruth fails the test if a packet arrived before it left, according to the stamps. It also
+// fails the test if the interval of a kernel stamp does not contain what the counter showed when
+// the kernel took the stamp.
+func (f *fakePair) checkTruth(t *testing.T, e Exchange) {
 	t.Helper()
 	for name, x := range map[string]tscratio.Exchange{"user": e.User, "best": e.Best} {
-		sent, received := f.when(f.prober, x.Sent.Lo), f.when(f.answerer, x.Received.Hi)
-		answered, returned := f.when(f.answerer, x.Answered.Lo), f.when(f.prober, x.Returned.Hi)
+		sent, received := f.timeOf(f.prober, x.Sent.Lo), f.timeOf(f.answerer, x.Received.Hi)
+		answered, returned := f.timeOf(f.answerer, x.Answered.Lo), f.timeOf(f.prober, x.Returned.Hi)
 		if sent > received || answered > returned {
 			t.Errorf("exchange %d, %s stamps: sent %v, received %v, answered %v, returned %v: an "+
 				"effect before its cause",
@@ -342,8 +342,8 @@ func (f *fakePair) truth(t *testing.T, e Exchange) {
 	}
 }
 
-// when returns the time at which the counter showed the given cycles. It is the inverse of the
+// timeOf returns the time at which the counter showed the given cycles. It is the inverse of the
 // method count.
-func (f *fakePair) when(e *fakeEnd, cycles uint64) time.Duration {
+func (f *fakePair) timeOf(e *fakeEnd, cycles uint64) time.Duration {
 	return time.Duration((cycles - e.offset_cycles) * 1000 / e.cycles_per_us)
 }

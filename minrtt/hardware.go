@@ -75,7 +75,7 @@ func (c *Clock) fromHardware(e *clockEnd, stamp_ns int64) (lo_ns, hi_ns int64, o
 		return 0, 0, false
 	}
 	// The rates of both clocks may differ from their means.
-	own := uint64(wander(e.discipline, now,
+	own := uint64(possibleWander(e.discipline, now,
 		int64(h.opening[0].before_cycles), int64(h.latest.after_cycles)))
 	its := uint64(c.Hardware.Wander_ppb)
 	r := clockReport{status: clockRelated, step_ns: 1,
@@ -86,7 +86,7 @@ func (c *Clock) fromHardware(e *clockEnd, stamp_ns int64) (lo_ns, hi_ns int64, o
 	if clock == nil {
 		return 0, 0, false
 	}
-	iv, ok := clock.counts(stamp_ns)
+	iv, ok := clock.countsAt(stamp_ns)
 	error_ns := int64(c.Hardware.Error_ns)
 	return int64(iv.Lo) - error_ns, int64(iv.Hi) + error_ns, ok
 }

@@ -33,22 +33,22 @@ func (e *fakeEnd) stampInHardware(r *rand.Rand, clock simulatedClock, most time.
 			e.net.now += time.Duration(r.Int64N(200))
 			before_ns = e.realtime(e.net.now)
 			e.net.now += time.Duration(r.Int64N(200))
-			clock_ns = int64(math.Floor(clock.exact(e.net.now)))
+			clock_ns = int64(math.Floor(clock.withoutSteps(e.net.now)))
 			e.net.now += time.Duration(r.Int64N(200))
 			return before_ns, clock_ns, e.realtime(e.net.now), true
 		},
 	}
 }
 
-// exact is what the clock would show without its steps.
-func (c simulatedClock) exact(at time.Duration) float64 {
+// withoutSteps is what the clock would show without its steps.
+func (c simulatedClock) withoutSteps(at time.Duration) float64 {
 	c.step_ns = 1
 	return float64(c.at(at))
 }
 
-// passed fails the test if a limit of a stamp's interval excludes the moment at which the packet
-// passed the network interface.
-func (f *fakePair) passed(t *testing.T, e Exchange) {
+// checkPassing fails the test if a limit of a stamp's interval excludes the moment at which the
+// packet passed the network interface.
+func (f *fakePair) checkPassing(t *testing.T, e Exchange) {
 	t.Helper()
 	at := func(end *fakeEnd, when map[uint32]time.Duration) uint64 {
 		return end.count(when[e.Sequence])
@@ -98,17 +98,17 @@ func TestHardwareStampsHoldTheTruth(t *testing.T) {
 			if slews {
 				f.atProbe(t, 3, func() {
 					e.discipline.Tick_us += 990
-					e.slew(0.099)
+					e.changeRate(0.099)
 				})
 			}
 		}
-		tr, err := f.train(t)
+		tr, err := f.checkTrain(t)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range tr.Exchanges {
-			f.passed(t, e)
-			if sourcesOf(e) == allKernel.of(e) {
+			f.checkPassing(t, e)
+			if sourcesOf(e) == allKernel.expectedSources(e) {
 				kernel++
 			}
 		}
@@ -147,12 +147,13 @@ func hardwarePair(t *testing.T, on bool) *fakePair {
 	return f
 }
 
-// best returns the smallest sum of the times that an exchange's two packets took, in ns.
-func (f *fakePair) best(tr Train) time.Duration {
+// shortestRoundTrip returns the smallest sum of the times that an exchange's two packets took, in
+// ns.
+func (f *fakePair) shortestRoundTrip(tr Train) time.Duration {
 	least := time.Hour
 	for _, e := range tr.Exchanges {
-		there := f.when(f.answerer, e.Best.Received.Hi) - f.when(f.prober, e.Best.Sent.Lo)
-		back := f.when(f.prober, e.Best.Returned.Hi) - f.when(f.answerer, e.Best.Answered.Lo)
+		there := f.timeOf(f.answerer, e.Best.Received.Hi) - f.timeOf(f.prober, e.Best.Sent.Lo)
+		back := f.timeOf(f.prober, e.Best.Returned.Hi) - f.timeOf(f.answerer, e.Best.Answered.Lo)
 		least = min(least, there+back)
 	}
 	return least
@@ -163,11 +164,11 @@ func (f *fakePair) best(tr Train) time.Duration {
 func TestHardwareStampsNarrow(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		f := hardwarePair(t, on)
-		tr, err := f.train(t)
+		tr, err := f.checkTrain(t)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := f.best(tr); on && took > 8*time.Microsecond ||
+		if took := f.shortestRoundTrip(tr); on && took > 8*time.Microsecond ||
 			!on && took < 36*time.Microsecond {
 			t.Errorf("hardware stamps %t: the packets of an exchange take %v", on, took)
 		}
@@ -218,7 +219,7 @@ func TestHardwareStampsFallBack(t *testing.T) {
 			f.atProbe(t, 3, func() {
 				for _, e := range f.ends() {
 					e.discipline.Tick_us += 990
-					e.slew(0.099)
+					e.changeRate(0.099)
 				}
 			})
 		}},
@@ -237,7 +238,7 @@ func TestHardwareStampsFallBack(t *testing.T) {
 	} {
 		f := hardwarePair(t, true)
 		test.spoil(f)
-		tr, err := f.train(t)
+		tr, err := f.checkTrain(t)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -245,10 +246,10 @@ func TestHardwareStampsFallBack(t *testing.T) {
 			t.Errorf("%s: %d exchanges", name, len(tr.Exchanges))
 		}
 		for _, e := range tr.Exchanges {
-			if got := sourcesOf(e); !test.refutes && got != allKernel.of(e) {
+			if got := sourcesOf(e); !test.refutes && got != allKernel.expectedSources(e) {
 				t.Errorf("%s: exchange %d: %v, want the kernel's stamps", name, e.Sequence, got)
 			}
-			f.passed(t, e)
+			f.checkPassing(t, e)
 		}
 		n := tr.Counts.HardwareUnused + f.a.Counts().HardwareUnused
 		if (n > 0) != test.unused {
@@ -263,11 +264,11 @@ func TestHardwareStampAlone(t *testing.T) {
 	for _, e := range f.ends() {
 		e.transmit, e.receives = Unsupported, Unsupported
 	}
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := stamps{Unsupported, Unsupported, Unsupported, Unsupported}
+	want := stampSources{Unsupported, Unsupported, Unsupported, Unsupported}
 	for _, e := range tr.Exchanges {
 		if got := sourcesOf(e); got != want || e.Best != e.User {
 			t.Errorf("exchange %d: %v, %+v", e.Sequence, got, e.Best)
@@ -327,10 +328,10 @@ func TestControlDataWithHardwareStamps(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for cut := 0; cut <= len(control); cut++ {
-			m := new(message)
+			m := new(messageMemory)
 			copy(m.control[:], control[:cut])
 			m.header.SetControllen(cut)
-			if got := m.stamps(test.ask); got != test.want && cut == len(control) {
+			if got := m.findStamps(test.ask); got != test.want && cut == len(control) {
 				t.Errorf("%s: %+v, want %+v", name, got, test.want)
 			} else if got.HardwareNS != 0 && got.HardwareNS != test.want.HardwareNS {
 				t.Errorf("%s, cut at %d: %+v", name, cut, got)
@@ -368,12 +369,12 @@ func namesTheInterface(t *testing.T, local string) {
 		}
 	}
 	b := make([]byte, shortSize)
-	deadline := time.Now().Add(soon)
+	deadline := time.Now().Add(soonEnough)
 	for came := false; !came; {
 		if time.Now().After(deadline) {
 			t.Fatal("no stamps")
 		}
-		packet := testKey.codec().append(nil, &packet{header: header{kindProbe, 7, 1, testID}})
+		packet := testKey.codecUnder().append(nil, &packet{header: header{kindProbe, 7, 1, testID}})
 		if _, err := dialer.Send(packet, listener.LocalAddr()); err != nil {
 			t.Fatal(err)
 		}
@@ -382,14 +383,14 @@ func namesTheInterface(t *testing.T, local string) {
 			t.Fatal(err)
 		}
 		came = rx.RealtimeNS != 0
-		if came && !listener.in.passes(1) {
+		if came && !listener.in.usesHardwareOf(1) {
 			t.Errorf("%s: the kernel does not say where the packet arrived: %x", local,
 				listener.in.control[:listener.in.header.Controllen])
 		}
 		sent := 0
 		dialer.SentStamps(func(p []byte, at Stamps) {
 			sent++
-			if at.RealtimeNS == 0 || at.HardwareNS != 0 || !dialer.errors.passes(1) {
+			if at.RealtimeNS == 0 || at.HardwareNS != 0 || !dialer.errors.usesHardwareOf(1) {
 				t.Errorf("%s: stamps %+v in %x", local, at,
 					dialer.errors.control[:dialer.errors.header.Controllen])
 			}
@@ -400,15 +401,15 @@ func namesTheInterface(t *testing.T, local string) {
 	}
 }
 
-// passes reports whether hardware stamps would be used for the interface with the given index, and
-// for no other. To find out, it writes a hardware stamp into the control data, which must have room
-// for it.
-func (m *message) passes(index int) bool {
+// usesHardwareOf reports whether hardware stamps would be used for the interface with the given
+// index, and for no other. To find out, it writes a hardware stamp into the control data, which
+// must have room for it.
+func (m *messageMemory) usesHardwareOf(index int) bool {
 	control := m.control[:m.header.Controllen]
 	for len(control) >= unix.SizeofCmsghdr+48 {
 		if control[8] == unix.SOL_SOCKET && control[12] == unix.SCM_TIMESTAMPING {
 			control[unix.SizeofCmsghdr+32] = 9
-			return m.stamps(index).HardwareNS != 0 && m.stamps(index+1).HardwareNS == 0
+			return m.findStamps(index).HardwareNS != 0 && m.findStamps(index+1).HardwareNS == 0
 		}
 		control = control[8:]
 	}

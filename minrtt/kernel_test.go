@@ -12,22 +12,24 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// stamps contains the source of each stamp of an exchange.
-type stamps struct{ sent, received, answered, returned Source }
+// stampSources contains the source of each stamp of an exchange.
+type stampSources struct{ sent, received, answered, returned Source }
 
-func sourcesOf(e Exchange) stamps { return stamps{e.Sent, e.Received, e.Answered, e.Returned} }
+func sourcesOf(e Exchange) stampSources {
+	return stampSources{e.Sent, e.Received, e.Answered, e.Returned}
+}
 
-// of returns the sources that the stamps of exchange e should have. These are the sources s, except
-// in the first exchange of a train, which warms up. There, the kernel's stamp of the probe's
-// arrival cannot be used, because the answerer had not yet read its clock.
-func (s stamps) of(e Exchange) stamps {
+// expectedSources returns the sources that the stamps of exchange e should have. These are the
+// sources s, except in the first exchange of a train, which warms up. There, the kernel's stamp of
+// the probe's arrival cannot be used, because the answerer had not yet read its clock.
+func (s stampSources) expectedSources(e Exchange) stampSources {
 	if e.Sequence == 0 && (s.received == Kernel || s.received == Outside) {
 		s.received = NoClock
 	}
 	return s
 }
 
-var allKernel = stamps{Kernel, Kernel, Kernel, Kernel}
+var allKernel = stampSources{Kernel, Kernel, Kernel, Kernel}
 
 // kernelPair returns a pair with kernel stamps at both ends. Its CPUs take long to wake, so user
 // stamps are late.
@@ -41,7 +43,7 @@ func kernelPair(t *testing.T) *fakePair {
 
 func TestKernelStamps(t *testing.T) {
 	f := kernelPair(t)
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ func TestKernelStamps(t *testing.T) {
 		t.Fatalf("%d exchanges, want 6", len(tr.Exchanges))
 	}
 	for _, e := range tr.Exchanges {
-		if got := sourcesOf(e); got != allKernel.of(e) {
+		if got := sourcesOf(e); got != allKernel.expectedSources(e) {
 			t.Errorf("exchange %d: %v, want kernel stamps", e.Sequence, got)
 		}
 		if e.Sequence == 0 {
@@ -80,43 +82,43 @@ func TestKernelStampsFallBack(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(f *fakePair)
-		want   stamps // stamps of all exchanges except the warm-up
+		want   stampSources // stamps of all exchanges except the warm-up
 	}{
 		{"prober does not stamp what it sends",
 			func(f *fakePair) { f.prober.transmit = Unsupported },
-			stamps{Unsupported, Kernel, Kernel, Kernel}},
+			stampSources{Unsupported, Kernel, Kernel, Kernel}},
 		{"answerer does not stamp what it receives",
 			func(f *fakePair) { f.answerer.receives = Unsupported },
-			stamps{Kernel, Unsupported, Kernel, Kernel}},
+			stampSources{Kernel, Unsupported, Kernel, Kernel}},
 		{"answerer does not stamp what it sends",
 			func(f *fakePair) { f.answerer.transmit = Unsupported },
-			stamps{Kernel, Kernel, Unsupported, Kernel}},
+			stampSources{Kernel, Kernel, Unsupported, Kernel}},
 		{"prober does not stamp what it receives",
 			func(f *fakePair) { f.prober.receives = Unasked },
-			stamps{Kernel, Kernel, Kernel, Unasked}},
+			stampSources{Kernel, Kernel, Kernel, Unasked}},
 		{"no transmit stamp comes to the prober", func(f *fakePair) { f.prober.lag = 1000 },
-			stamps{Missing, Kernel, Kernel, Kernel}},
+			stampSources{Missing, Kernel, Kernel, Kernel}},
 		{"transmit stamps come to the answerer too late", func(f *fakePair) { f.answerer.lag = 1 },
-			stamps{Kernel, Kernel, Missing, Kernel}},
+			stampSources{Kernel, Kernel, Missing, Kernel}},
 		{"transmit stamps come to the prober late, but in time",
 			func(f *fakePair) { f.prober.lag = 1 }, allKernel},
 		{"receive stamps are empty", func(f *fakePair) {
 			f.answerer.falsify = func(int64) int64 { return 0 }
-		}, stamps{Kernel, Missing, Missing, Kernel}},
+		}, stampSources{Kernel, Missing, Missing, Kernel}},
 		{"answerer's discipline cannot be read",
 			func(f *fakePair) { f.answerer.clockError = broken },
-			stamps{Kernel, NoClock, NoClock, Kernel}},
+			stampSources{Kernel, NoClock, NoClock, Kernel}},
 		{"prober's discipline cannot be read", func(f *fakePair) { f.prober.clockError = broken },
-			stamps{NoClock, Kernel, Kernel, NoClock}},
+			stampSources{NoClock, Kernel, Kernel, NoClock}},
 		{"answerer has no clock", func(f *fakePair) { f.a.clock.Realtime = nil },
-			stamps{Kernel, NoClock, NoClock, Kernel}},
+			stampSources{Kernel, NoClock, NoClock, Kernel}},
 		{"prober has no notice of steps", func(f *fakePair) { f.p.clock.Steps = nil },
-			stamps{NoClock, Kernel, Kernel, NoClock}},
+			stampSources{NoClock, Kernel, Kernel, NoClock}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := kernelPair(t)
 			tc.change(f)
-			tr, err := f.train(t)
+			tr, err := f.checkTrain(t)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +126,7 @@ func TestKernelStampsFallBack(t *testing.T) {
 				t.Errorf("%d exchanges, want 6", len(tr.Exchanges))
 			}
 			for _, e := range tr.Exchanges[1:] {
-				if got := sourcesOf(e); got != tc.want.of(e) {
+				if got := sourcesOf(e); got != tc.want.expectedSources(e) {
 					t.Errorf("exchange %d: %v, want %v", e.Sequence, got, tc.want)
 				}
 			}
@@ -139,24 +141,24 @@ func TestKernelStampsOutside(t *testing.T) {
 		name string
 		by   time.Duration
 		end  func(f *fakePair) *fakeEnd
-		want stamps // stamps of the whole train, because one contradiction refutes the clock
+		want stampSources // stamps of the whole train, because one contradiction refutes the clock
 	}{
 		{"prober, late", 100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober },
-			stamps{Outside, Kernel, Kernel, Outside}},
+			stampSources{Outside, Kernel, Kernel, Outside}},
 		{"prober, early", -100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober },
-			stamps{Outside, Kernel, Kernel, Outside}},
+			stampSources{Outside, Kernel, Kernel, Outside}},
 		{"answerer, late", 120 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.answerer },
-			stamps{Kernel, Outside, Outside, Kernel}},
+			stampSources{Kernel, Outside, Outside, Kernel}},
 		{"answerer, early", -120 * time.Microsecond,
 			func(f *fakePair) *fakeEnd { return f.answerer },
-			stamps{Kernel, Outside, Outside, Kernel}},
+			stampSources{Kernel, Outside, Outside, Kernel}},
 		{"answerer, years early", -1 << 60, func(f *fakePair) *fakeEnd { return f.answerer },
-			stamps{Kernel, NoClock, NoClock, Kernel}},
+			stampSources{Kernel, NoClock, NoClock, Kernel}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := kernelPair(t)
 			tc.end(f).falsify = func(ns int64) int64 { return ns + int64(tc.by) }
-			tr, err := f.train(t)
+			tr, err := f.checkTrain(t)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +170,7 @@ func TestKernelStampsOutside(t *testing.T) {
 				outside++
 			}
 			for _, e := range tr.Exchanges {
-				if got := sourcesOf(e); got != tc.want.of(e) {
+				if got := sourcesOf(e); got != tc.want.expectedSources(e) {
 					t.Errorf("exchange %d: %v, want %v", e.Sequence, got, tc.want)
 				}
 				for _, s := range []Source{e.Sent, e.Received, e.Answered, e.Returned} {
@@ -195,12 +197,12 @@ func TestKernelStampsContradictEachOther(t *testing.T) {
 		}
 		return ns - 40_000
 	}
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range tr.Exchanges {
-		want := stamps{Outside, Kernel, Kernel, Outside}.of(e)
+		want := stampSources{Outside, Kernel, Kernel, Outside}.expectedSources(e)
 		if got := sourcesOf(e); got != want {
 			t.Errorf("exchange %d: %v, want %v", e.Sequence, got, want)
 		}
@@ -212,7 +214,7 @@ func TestKernelStampsOfAnEarlierTrain(t *testing.T) {
 	f := kernelPair(t)
 	f.prober.lag = 7
 	for range 2 {
-		tr, err := f.train(t)
+		tr, err := f.checkTrain(t)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +238,7 @@ func TestKernelStampComesWithTheSecondClose(t *testing.T) {
 		}
 		return []time.Duration{fakeDelay}
 	}
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,11 +282,11 @@ func TestClockSetDuringTrain(t *testing.T) {
 					return was(at) + by
 				}
 			})
-			if tr, err := f.train(t); !errors.Is(err, ErrClockSet) || len(tr.Exchanges) != 0 {
+			if tr, err := f.checkTrain(t); !errors.Is(err, ErrClockSet) || len(tr.Exchanges) != 0 {
 				t.Errorf("%s set by %d ns: %d exchanges, error = %v, want %v",
 					name, by, len(tr.Exchanges), err, ErrClockSet)
 			}
-			if _, err := f.train(t); err != nil {
+			if _, err := f.checkTrain(t); err != nil {
 				t.Errorf("the train after it: %v", err)
 			}
 		}
@@ -304,20 +306,20 @@ func TestClockSlewedDuringTrain(t *testing.T) {
 				} else {
 					e.discipline.Frequency_ppm16 += int64(slew * 65536e6)
 				}
-				e.slew(slew)
+				e.changeRate(slew)
 			})
-			tr, err := f.train(t) // train compares each stamp with the truth
+			tr, err := f.checkTrain(t) // checkTrain compares each stamp with the truth
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, x := range tr.Exchanges {
-				if got := sourcesOf(x); got != allKernel.of(x) {
+				if got := sourcesOf(x); got != allKernel.expectedSources(x) {
 					t.Errorf("%s slewed by %v: exchange %d: %v, want kernel stamps, if wide ones",
 						name, slew, x.Sequence, got)
 				}
 			}
 			// In the next train the rate is steady, and bounds are as narrow as before.
-			tr, err = f.train(t)
+			tr, err = f.checkTrain(t)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,8 +332,8 @@ func TestClockSlewedDuringTrain(t *testing.T) {
 	}
 }
 
-// slew changes the rate of the clock from the present moment on.
-func (e *fakeEnd) slew(by float64) {
+// changeRate changes the rate of the clock from the present moment on.
+func (e *fakeEnd) changeRate(by float64) {
 	now, was := e.net.now, e.realtime
 	e.realtime = func(at time.Duration) int64 {
 		if at < now {
@@ -350,12 +352,12 @@ func TestKernelStampsOfAnotherClock(t *testing.T) {
 	}
 	other := func(ns int64) int64 { return ns + 1_000_000_000 }
 	f.p.clock.KernelStamp, f.a.clock.KernelStamp = other, other
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range tr.Exchanges {
-		if got := sourcesOf(e); got != allKernel.of(e) {
+		if got := sourcesOf(e); got != allKernel.expectedSources(e) {
 			t.Errorf("exchange %d: %v, want kernel stamps", e.Sequence, got)
 		}
 	}
@@ -400,13 +402,13 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 			}
 			return arrivals
 		}
-		tr, err := f.train(t)
+		tr, err := f.checkTrain(t)
 		if err != nil && !errors.Is(err, ErrNoAnswer) {
 			t.Fatal(err)
 		}
 		for _, e := range tr.Exchanges {
 			kept++
-			if sourcesOf(e) == allKernel.of(e) {
+			if sourcesOf(e) == allKernel.expectedSources(e) {
 				kernel++
 			}
 		}
@@ -423,8 +425,8 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 func TestKernelStampIsFoundAmongOthers(t *testing.T) {
 	// build makes a message as recvmsg does: a stamp of 5 s and 7 ns after a control message of
 	// another kind.
-	build := func(levels ...int) *message {
-		m := new(message)
+	build := func(levels ...int) *messageMemory {
+		m := new(messageMemory)
 		at := 0
 		for _, level := range levels {
 			h := unix.Cmsghdr{Level: int32(level), Type: unix.SCM_TIMESTAMPING}
@@ -437,16 +439,16 @@ func TestKernelStampIsFoundAmongOthers(t *testing.T) {
 		return m
 	}
 	const want = 5_000_000_007
-	if got := build(unix.SOL_SOCKET).stamps(0).RealtimeNS; got != want {
+	if got := build(unix.SOL_SOCKET).findStamps(0).RealtimeNS; got != want {
 		t.Errorf("alone: %d, want %d", got, want)
 	}
-	if got := build(unix.SOL_IP, unix.SOL_SOCKET).stamps(0).RealtimeNS; got != want {
+	if got := build(unix.SOL_IP, unix.SOL_SOCKET).findStamps(0).RealtimeNS; got != want {
 		t.Errorf("second: %d, want %d", got, want)
 	}
-	if got := build(unix.SOL_IP).stamps(0).RealtimeNS; got != 0 {
+	if got := build(unix.SOL_IP).findStamps(0).RealtimeNS; got != 0 {
 		t.Errorf("of another level: %d, want none", got)
 	}
-	if got := build().stamps(0).RealtimeNS; got != 0 {
+	if got := build().findStamps(0).RealtimeNS; got != 0 {
 		t.Errorf("nothing: %d, want none", got)
 	}
 	for _, length := range []int{0, unix.SizeofCmsghdr - 1, unix.SizeofCmsghdr + 8, 1 << 20} {
@@ -454,7 +456,7 @@ func TestKernelStampIsFoundAmongOthers(t *testing.T) {
 		h := unix.Cmsghdr{Level: unix.SOL_SOCKET, Type: unix.SCM_TIMESTAMPING}
 		h.SetLen(length)
 		writeHeader(m.control[:], h)
-		if got := m.stamps(0).RealtimeNS; got != 0 {
+		if got := m.findStamps(0).RealtimeNS; got != 0 {
 			t.Errorf("length %d: %d, want none", length, got)
 		}
 	}

@@ -61,7 +61,7 @@ func (u *UDP) SentStamps(found func(packet []byte, at Stamps)) {
 	u.use.Lock()
 	defer u.use.Unlock()
 	for !u.closed.Load() {
-		u.errors.arm(u.queued)
+		u.errors.pointHeader(u.queued)
 		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(u.fd),
 			uintptr(unsafe.Pointer(&u.errors.header)),
 			unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
@@ -71,15 +71,16 @@ func (u *UDP) SentStamps(found func(packet []byte, at Stamps)) {
 		if errno != 0 {
 			return // EAGAIN: the queue is empty; after other errors there is no stamp either
 		}
-		if at := u.errors.stamps(u.hardware); at != (Stamps{}) {
+		if at := u.errors.findStamps(u.hardware); at != (Stamps{}) {
 			found(u.queued[:n], at)
 		}
 	}
 }
 
-// stamps returns the stamps in the control data. Those of hardware count only if the kernel says
-// that the packet passed the given interface, because each interface may have a clock of its own.
-func (m *message) stamps(hardware int) (at Stamps) {
+// findStamps returns the stamps in the control data. Those of hardware count only if the kernel
+// says that the packet passed the given interface, because each interface may have a clock of its
+// own.
+func (m *messageMemory) findStamps(hardware int) (at Stamps) {
 	passed := 0
 	control := m.control[:min(int(m.header.Controllen), len(m.control))]
 	for len(control) >= unix.SizeofCmsghdr {

@@ -101,8 +101,8 @@ func DecodeKey(b []byte) (Key, error) {
 	return k, nil
 }
 
-// codec returns a codec that writes and reads packets under this key.
-func (k *Key) codec() *codec {
+// codecUnder returns a codec that writes and reads packets under this key.
+func (k *Key) codecUnder() *codec {
 	if *k == (Key{}) {
 		return newCodec(nil)
 	}

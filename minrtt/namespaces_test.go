@@ -43,14 +43,14 @@ func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.load {
-				saturate(t, pair)
+				fillLink(t, pair)
 			}
 			user := trainsBetween(t, pair, tc.addr, tc.spin, trains, true)
 			kernel := trainsBetween(t, pair, tc.addr, tc.spin, trains, false)
-			report(t, "user stamps", user, Train.User)
-			report(t, "kernel stamps", kernel, Train.Best)
+			logWidths(t, "user stamps", user, Train.User)
+			logWidths(t, "kernel stamps", kernel, Train.Best)
 			for _, e := range kernel[trains-1].Exchanges {
-				if got := sourcesOf(e); got != allKernel.of(e) {
+				if got := sourcesOf(e); got != allKernel.expectedSources(e) {
 					t.Errorf("exchange %d of the last train: %v, want kernel stamps",
 						e.Sequence, got)
 				}
@@ -104,10 +104,10 @@ func trainsBetween(
 	return all
 }
 
-// report logs how well the trains determine the offset between the two counters: half the width of
-// the interval that they prove for it. It compares every exchange with the true offset, which is 0,
-// except that two cores of one machine may differ by slack_cycles.
-func report(t *testing.T, name string, trains []Train, stamps func(Train) []tscratio.Exchange) {
+// logWidths logs how well the trains determine the offset between the two counters: half the width
+// of the interval that they prove for it. It compares every exchange with the true offset, which is
+// 0, except that two cores of one machine may differ by slack_cycles.
+func logWidths(t *testing.T, name string, trains []Train, stamps func(Train) []tscratio.Exchange) {
 	t.Helper()
 	const slack_cycles = 500
 	us := func(cycles float64) float64 { return cycles / counter_hz(t) * 1e6 }
@@ -153,8 +153,8 @@ func counter_hz(t *testing.T) float64 {
 	return measured_hz
 }
 
-// saturate sends TCP data at the highest rate that the link carries, until the test ends.
-func saturate(t *testing.T, pair *netns.Pair) {
+// fillLink sends TCP data at the highest rate that the link carries, until the test ends.
+func fillLink(t *testing.T, pair *netns.Pair) {
 	t.Helper()
 	var l net.Listener
 	if err := pair.Do(1, func() (err error) {

@@ -33,27 +33,28 @@ const (
 	offersOffset = 74 // of the byte that says whether the answerer reads a shared clock
 )
 
-// kind is the kind of a packet. An answer has the kind of its probe with the bit answerBit set.
-type kind uint8
+// packetKind is the kind of a packet. An answer has the kind of its probe with the bit answerBit
+// set.
+type packetKind uint8
 
 const (
-	kindOpen  kind = 1 // the first packet of a train; its exchange is the warm-up
-	kindProbe kind = 2
-	kindClose kind = 3 // fetches the last transmit stamp, and the answerer's clock report
+	kindOpen  packetKind = 1 // the first packet of a train; its exchange is the warm-up
+	kindProbe packetKind = 2
+	kindClose packetKind = 3 // fetches the last transmit stamp, and the answerer's clock report
 
 	// kindCloseShared also fetches the answerer's report about a shared clock. It is sent only to
 	// an answerer that said, in its answer to an open, that it reads one.
-	kindCloseShared kind = 4
+	kindCloseShared packetKind = 4
 
-	answerBit kind = 0x80
+	answerBit packetKind = 0x80
 )
 
-func (k kind) valid() bool {
+func (k packetKind) valid() bool {
 	probe := k &^ answerBit
 	return kindOpen <= probe && probe <= kindCloseShared
 }
 
-func (k kind) size() int {
+func (k packetKind) size() int {
 	switch k &^ answerBit {
 	case kindClose:
 		return longSize
@@ -63,8 +64,8 @@ func (k kind) size() int {
 	return shortSize
 }
 
-// closes reports whether a packet ends a train.
-func (k kind) closes() bool {
+// closesTrain reports whether a packet ends a train.
+func (k packetKind) closesTrain() bool {
 	probe := k &^ answerBit
 	return probe == kindClose || probe == kindCloseShared
 }
@@ -86,7 +87,7 @@ const noSequence = 1<<32 - 1
 // header contains the fields that packets of all kinds begin with. The numbers in key are an
 // exception: they are stored in the body.
 type header struct {
-	kind     kind
+	kind     packetKind
 	session  uint64
 	sequence uint32
 	key      keyID
@@ -310,7 +311,7 @@ func parseHeader(b []byte, h *header) error {
 	case b[4] != version:
 		return errVersion
 	}
-	h.kind = kind(b[5])
+	h.kind = packetKind(b[5])
 	h.session = binary.BigEndian.Uint64(b[8:])
 	h.sequence = binary.BigEndian.Uint32(b[16:])
 	switch {

@@ -20,7 +20,7 @@ var (
 )
 
 // everyField returns a packet with a different value in each field.
-func everyField(k kind) packet {
+func everyField(k packetKind) packet {
 	p := packet{header: header{k, 0x0102030405060708, 0x090a0b0c, testID}}
 	if k&answerBit == 0 {
 		return p
@@ -31,7 +31,7 @@ func everyField(k kind) packet {
 		answered: stamp{0x2122232425262728, 0, Missing},
 	}
 	p.body.offersShared = k == kindOpen|answerBit || k == kindCloseShared|answerBit
-	if k.closes() {
+	if k.closesTrain() {
 		p.clock = clockReport{status: clockRelated, wander_ppb: 0x41424344, step_ns: 0x45464748,
 			openingLength: 4, closingLength: 3}
 		for i := range uint64(maxBrackets) {
@@ -48,8 +48,8 @@ func everyField(k kind) packet {
 	return p
 }
 
-var allKinds = []kind{kindOpen, kindProbe, kindClose, kindOpen | answerBit, kindProbe | answerBit,
-	kindClose | answerBit, kindCloseShared, kindCloseShared | answerBit}
+var allKinds = []packetKind{kindOpen, kindProbe, kindClose, kindOpen | answerBit,
+	kindProbe | answerBit, kindClose | answerBit, kindCloseShared, kindCloseShared | answerBit}
 
 var allowUnexported = cmp.AllowUnexported(packet{}, header{}, keyID{}, body{}, stamp{},
 	clockReport{}, bracket{}, sharedReport{})
@@ -57,9 +57,9 @@ var allowUnexported = cmp.AllowUnexported(packet{}, header{}, keyID{}, body{}, s
 func TestPacketRoundTrip(t *testing.T) {
 	for _, k := range allKinds {
 		want := everyField(k)
-		b := testKey.codec().append(nil, &want)
+		b := testKey.codecUnder().append(nil, &want)
 		var got packet
-		if err := testKey.codec().parse(b, &got); err != nil {
+		if err := testKey.codecUnder().parse(b, &got); err != nil {
 			t.Errorf("kind %d: %v", k, err)
 		}
 		if diff := cmp.Diff(want, got, allowUnexported); diff != "" {
@@ -88,7 +88,7 @@ func TestPacketBytes(t *testing.T) {
 	shared := strings.Replace(strings.Replace(strings.Replace(clock, "01 04 03", "01 02 03", 1),
 		"41424344", "61626364", 1), "5051525354555600", "7172737475767778", 1)
 	for _, tc := range []struct {
-		kind        kind
+		kind        packetKind
 		bytes, code string
 	}{
 		{kindOpen, fmt.Sprintf(head, "01") + strings.Repeat("00", 38) + key,
@@ -149,7 +149,7 @@ func TestFormatDocument(t *testing.T) {
 			headerSize+bodySize+clockHeader+maxBrackets*bracketSize, maxBrackets*bracketSize),
 	}
 	for _, k := range allKinds {
-		name := map[kind]string{kindOpen: "open", kindProbe: "probe",
+		name := map[packetKind]string{kindOpen: "open", kindProbe: "probe",
 			kindClose: "close", kindCloseShared: "close shared"}[k&^answerBit]
 		if k&answerBit != 0 {
 			name += " answer"
@@ -186,13 +186,13 @@ func TestFormatDocument(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	p := everyField(kindProbe | answerBit)
-	good := testKey.codec().append(nil, &p)
+	good := testKey.codecUnder().append(nil, &p)
 	long := everyField(kindClose | answerBit)
-	goodLong := testKey.codec().append(nil, &long)
+	goodLong := testKey.codecUnder().append(nil, &long)
 	sealed := func(b []byte, change func(b []byte)) []byte {
 		b = bytes.Clone(b)
 		change(b)
-		c := testKey.codec()
+		c := testKey.codecUnder()
 		c.authenticate(b[:len(b)-macSize])
 		copy(b[len(b)-macSize:], c.sum[:macSize])
 		return b
@@ -228,7 +228,7 @@ func TestParseRefuses(t *testing.T) {
 		{"five closing brackets", sealed(goodLong, func(b []byte) { b[78] = 5 }), errContent},
 	} {
 		var got packet
-		if err := testKey.codec().parse(tc.bytes, &got); !errors.Is(err, tc.want) {
+		if err := testKey.codecUnder().parse(tc.bytes, &got); !errors.Is(err, tc.want) {
 			t.Errorf("%s: error = %v, want %v", tc.name, err, tc.want)
 		}
 	}
@@ -238,7 +238,7 @@ func TestParseRefuses(t *testing.T) {
 			b := bytes.Clone(good)
 			b[i] ^= 1 << bit
 			var got packet
-			if err := testKey.codec().parse(b, &got); err == nil {
+			if err := testKey.codecUnder().parse(b, &got); err == nil {
 				t.Errorf("byte %d, bit %d flipped: accepted", i, bit)
 			}
 		}
@@ -255,11 +255,11 @@ func TestParseRefuses(t *testing.T) {
 func FuzzPacket(f *testing.F) {
 	for _, k := range allKinds {
 		p := everyField(k)
-		b := testKey.codec().append(nil, &p)
+		b := testKey.codecUnder().append(nil, &p)
 		f.Add(b[:len(b)-macSize])
 	}
 	f.Fuzz(func(t *testing.T, message []byte) {
-		c := testKey.codec()
+		c := testKey.codecUnder()
 		var p packet
 		if err := c.parse(message, &p); err == nil {
 			t.Fatal("accepted without a code")

@@ -39,14 +39,14 @@ type Prober struct {
 
 	// ownClock and peersClock are made from own and peers, which describe the clocks of both nodes.
 	// The field refuted says that a stamp refuted one of the two clocks in the current call of
-	// fill.
-	ownClock, peersClock *realtime
+	// computeExchanges.
+	ownClock, peersClock *realtimeRelation
 	refuted              bool
 }
 
 // probe is the state of one probe and its answer.
 type probe struct {
-	kind    kind
+	kind    packetKind
 	sent    stamp
 	expired bool // no answer arrived within the timeout
 
@@ -91,7 +91,7 @@ func (p *Prober) Use(key Key) {
 
 func (p *Prober) setKey() {
 	k := p.config.Key
-	p.codec, p.key = k.codec(), keyID{k.Secret, k.Prober}
+	p.codec, p.key = k.codecUnder(), keyID{k.Secret, k.Prober}
 	if k == (Key{}) {
 		p.key.prober = newNumber() // an answerer distinguishes probers by their numbers
 	}
@@ -108,12 +108,12 @@ func (p *Prober) Train(ctx context.Context) (Train, error) {
 	p.counts = Counts{}
 	p.peerOffers, p.peersShared = false, sharedReport{}
 	p.ownShared = p.clock.openShared()
-	p.opening = p.clock.open()
+	p.opening = p.clock.readBeforeTrain()
 	err := p.run(ctx)
 	if err == nil {
-		p.own = p.clock.close(&p.opening)
+		p.own = p.clock.readAfterTrain(&p.opening)
 		p.ownShared = p.clock.closeShared(p.ownShared)
-		err = p.finish(&t)
+		err = p.finishTrain(&t)
 	}
 	t.Counts = p.counts
 	if err != nil {
@@ -132,12 +132,12 @@ var newestSession atomic.Uint64
 func init() { newestSession.Store(uint64(time.Now().UnixNano())) }
 
 func (p *Prober) run(ctx context.Context) error {
-	if err := p.insist(ctx, kindOpen); err != nil {
+	if err := p.repeatUntilAnswered(ctx, kindOpen); err != nil {
 		return err
 	}
 	missing := 0
 	for range p.config.Exchanges {
-		switch ok, err := p.exchange(ctx, kindProbe); {
+		switch ok, err := p.exchangePacket(ctx, kindProbe); {
 		case err != nil:
 			return err
 		case ok:
@@ -149,15 +149,15 @@ func (p *Prober) run(ctx context.Context) error {
 		}
 	}
 	if p.peerOffers && p.ownShared.clock.openingLength > 0 {
-		return p.insist(ctx, kindCloseShared)
+		return p.repeatUntilAnswered(ctx, kindCloseShared)
 	}
-	return p.insist(ctx, kindClose)
+	return p.repeatUntilAnswered(ctx, kindClose)
 }
 
-// insist sends probes of one kind until one of them is answered.
-func (p *Prober) insist(ctx context.Context, k kind) error {
+// repeatUntilAnswered sends probes of one kind until one of them is answered.
+func (p *Prober) repeatUntilAnswered(ctx context.Context, k packetKind) error {
 	for range p.config.Attempts {
-		if ok, err := p.exchange(ctx, k); ok || err != nil {
+		if ok, err := p.exchangePacket(ctx, k); ok || err != nil {
 			return err
 		}
 	}
@@ -179,8 +179,8 @@ func (p *Prober) noAnswer() error {
 		ErrNoAnswer, p.config.Attempts, p.config.Timeout)
 }
 
-// exchange sends one probe and waits for its answer. It reports whether the answer arrived.
-func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
+// exchangePacket sends one probe and waits for its answer. It reports whether the answer arrived.
+func (p *Prober) exchangePacket(ctx context.Context, k packetKind) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -196,7 +196,7 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 		return false, err
 	case err != nil:
 		p.counts.Unsent++
-		p.counts.fail(err)
+		p.counts.countFailed(err)
 		return false, nil
 	}
 	p.counts.Sent++
@@ -214,7 +214,7 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 		rx, err := p.transport.Receive(p.in, until)
 		switch {
 		case err == nil:
-			if err := p.take(rx, receive); err != nil {
+			if err := p.processPacket(rx, receive); err != nil {
 				return false, err
 			}
 			p.transport.SentStamps(p.stamped)
@@ -225,22 +225,22 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 		case errors.Is(err, ErrClosed):
 			return false, err
 		default:
-			p.counts.fail(err)
+			p.counts.countFailed(err)
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// take processes the packet in p.in.
-func (p *Prober) take(rx Received, receive Source) error {
+// processPacket processes the packet in p.in.
+func (p *Prober) processPacket(rx Received, receive Source) error {
 	if rx.From != p.peer {
 		p.counts.Foreign++
 		return nil
 	}
 	a := &p.packet
 	if err := p.codec.parse(p.in[:min(rx.Length, len(p.in))], a); err != nil {
-		p.counts.refuse(err)
+		p.counts.countRefused(err)
 		return nil
 	}
 	switch {
@@ -271,7 +271,7 @@ func (p *Prober) take(rx Received, receive Source) error {
 		this.returned.arrivedBy(&p.clock, &p.opening, rx.HardwareNS, &p.counts)
 	}
 	p.peerOffers = p.peerOffers || a.offersShared
-	if a.kind.closes() {
+	if a.kind.closesTrain() {
 		p.peers, p.peersShared = a.clock, a.shared
 	}
 	return p.takePrevious(a)
@@ -320,9 +320,9 @@ func (p *Prober) takeStamp(packet []byte, at Stamps) {
 	s.leftBy(&p.clock, &p.opening, at.HardwareNS, &p.counts)
 }
 
-// finish computes the train's exchanges from the probes. If the stamps of one probe are impossible,
-// it refuses the train.
-func (p *Prober) finish(t *Train) error {
+// finishTrain computes the train's exchanges from the probes. If the stamps of one probe are
+// impossible, it refuses the train.
+func (p *Prober) finishTrain(t *Train) error {
 	for _, end := range []struct {
 		whose  string
 		report *clockReport
@@ -334,21 +334,21 @@ func (p *Prober) finish(t *Train) error {
 	p.ownClock, p.peersClock = newRealtime(&p.own), newRealtime(&p.peers)
 	for {
 		p.counts.Outside, p.refuted = 0, false
-		if err := p.fill(t); err != nil {
+		if err := p.computeExchanges(t); err != nil {
 			t.Exchanges, t.Arrivals = nil, nil
 			return err
 		}
 		if !p.refuted {
-			p.remember()
-			ms, agree := meetings(&p.ownShared, &p.peersShared)
+			p.storeReading()
+			ms, agree := narrowestMeetings(&p.ownShared, &p.peersShared)
 			t.Meetings, t.ClocksDiffer = ms, !agree
 			return nil
 		}
 	}
 }
 
-// remember stores the latest reading of the peer's counter in this train.
-func (p *Prober) remember() {
+// storeReading stores the latest reading of the peer's counter in this train.
+func (p *Prober) storeReading() {
 	for i := range p.probes {
 		if q := &p.probes[i]; q.answered {
 			p.latest_cycles = max(p.latest_cycles, q.received.counter_cycles)
@@ -356,8 +356,8 @@ func (p *Prober) remember() {
 	}
 }
 
-// fill does the work of finish, with the clocks that are not yet refuted.
-func (p *Prober) fill(t *Train) error {
+// computeExchanges does the work of finishTrain, with the clocks that are not yet refuted.
+func (p *Prober) computeExchanges(t *Train) error {
 	t.Exchanges, t.Arrivals = nil, nil
 	// In the loop, floor_cycles is the latest reading that the peer's counter is known to have
 	// shown before probe i arrived.
@@ -376,10 +376,10 @@ func (p *Prober) fill(t *Train) error {
 		if !q.answered {
 			continue
 		}
-		if err := p.possible(q, floor_cycles); err != nil {
+		if err := p.checkPossible(q, floor_cycles); err != nil {
 			return fmt.Errorf("exchange %d: %w", i, err)
 		}
-		e := p.complete(q, floor_cycles)
+		e := p.completeExchange(q, floor_cycles)
 		e.Sequence = uint32(i)
 		if q.left {
 			t.Exchanges = append(t.Exchanges, e)
@@ -390,8 +390,8 @@ func (p *Prober) fill(t *Train) error {
 	return nil
 }
 
-// possible returns an error if counters that run forwards cannot show the stamps of a probe.
-func (p *Prober) possible(q *probe, floor_cycles uint64) error {
+// checkPossible returns an error if counters that run forwards cannot show the stamps of a probe.
+func (p *Prober) checkPossible(q *probe, floor_cycles uint64) error {
 	before := func(x, y uint64) bool { return x < y && y-x > p.config.Slack_cycles }
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
 	switch {
@@ -411,9 +411,9 @@ func (p *Prober) possible(q *probe, floor_cycles uint64) error {
 	return nil
 }
 
-// complete returns the exchange of an answered probe. If the answer's transmit stamp did not
-// arrive, the exchange does not contain it.
-func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
+// completeExchange returns the exchange of an answered probe. If the answer's transmit stamp did
+// not arrive, the exchange does not contain it.
+func (p *Prober) completeExchange(q *probe, floor_cycles uint64) Exchange {
 	sent, returned := q.sent.counter_cycles, q.returned.counter_cycles
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
 	e := Exchange{User: tscratio.Exchange{
@@ -424,14 +424,15 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 	}}
 	// A kernel stamp lies between two user stamps of its node: the one of the same packet, and one
 	// of an earlier or a later packet.
-	e.Best.Sent, e.Sent = p.narrow(q.sent, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
-	e.Best.Received, e.Received = p.narrow(q.received, p.peersClock,
+	e.Best.Sent, e.Sent = p.stampInterval(q.sent, p.ownClock, tscratio.Interval{Lo: sent,
+		Hi: returned})
+	e.Best.Received, e.Received = p.stampInterval(q.received, p.peersClock,
 		tscratio.Interval{Lo: min(floor_cycles, received), Hi: received})
 	if q.left {
-		e.Best.Answered, e.Answered = p.narrow(q.leaving, p.peersClock,
+		e.Best.Answered, e.Answered = p.stampInterval(q.leaving, p.peersClock,
 			tscratio.Interval{Lo: leaving, Hi: max(leaving, q.leftBy_cycles)})
 	}
-	e.Best.Returned, e.Returned = p.narrow(q.returned, p.ownClock,
+	e.Best.Returned, e.Returned = p.stampInterval(q.returned, p.ownClock,
 		tscratio.Interval{Lo: sent, Hi: returned})
 	// Each of two kernel stamps may be possible alone, although they contradict each other.
 	if e.Best.Sent.Lo > e.Best.Returned.Hi {
@@ -440,11 +441,11 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 	return e
 }
 
-// narrow returns the interval of the node's counter in which a packet was stamped. It uses the
-// kernel's stamp if there is one, if it can be converted into cycles, and if it lies between the
-// user stamps around it.
-func (p *Prober) narrow(
-	s stamp, clock *realtime, between tscratio.Interval,
+// stampInterval returns the interval of the node's counter in which a packet was stamped. It uses
+// the kernel's stamp if there is one, if it can be converted into cycles, and if it lies between
+// the user stamps around it.
+func (p *Prober) stampInterval(
+	s stamp, clock *realtimeRelation, between tscratio.Interval,
 ) (tscratio.Interval, Source) {
 	user := tscratio.At(s.counter_cycles)
 	if s.source != Kernel {
@@ -457,7 +458,7 @@ func (p *Prober) narrow(
 		p.counts.Outside++
 		return user, Outside
 	}
-	kernel, ok := clock.counts(s.realtime_ns)
+	kernel, ok := clock.countsAt(s.realtime_ns)
 	if !ok {
 		return user, NoClock
 	}
@@ -468,4 +469,4 @@ func (p *Prober) narrow(
 	return kernel, Kernel
 }
 
-func (p *Prober) refute(clock *realtime) { clock.refuted, p.refuted = true, true }
+func (p *Prober) refute(clock *realtimeRelation) { clock.refuted, p.refuted = true, true }

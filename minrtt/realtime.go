@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A realtime relates CLOCK_REALTIME to the counter during one train. It computes what the counter
-// showed when the kernel took a stamp.
+// A realtimeRelation relates CLOCK_REALTIME to the counter during one train. It computes what the
+// counter showed when the kernel took a stamp.
 //
 // A bracket is a reading of the clock between two readings of the counter. Let C be the counter as
 // a function of the clock. A bracket ⟨before, t, after⟩ proves that at some moment between its
@@ -17,12 +17,12 @@ import (
 // At every moment the rate is within R·(1 ± wander). Then, for the time x of a stamp, with d = t −
 // x on the left and d = t + step − x on the right:
 //
-//	C(x) + R·(d − wander·|d|) ≤ after,  C(x) + R·(d + wander·|d|) ≥ before.
+// C(x) + R·(d − wander·|d|) ≤ after, C(x) + R·(d + wander·|d|) ≥ before.
 //
 // With R > 0 these are linear inequalities in C(x) and R. Eliminating R from any two of these
 // inequalities gives a limit of C(x). The solution is the tightest of these limits. Each limit is
 // valid without the others.
-type realtime struct {
+type realtimeRelation struct {
 	wander float64
 	step   float64 // in ns
 
@@ -30,7 +30,7 @@ type realtime struct {
 	// behave as assumed, so no other stamp of the train is used either.
 	refuted bool
 
-	// The points are relative to origin, which keeps their numbers small: see reach.
+	// The points are relative to origin, which keeps their numbers small: see maxReach.
 	origin bracket
 	upper  []point // each says C(x_ns) ≤ y_cycles
 	lower  []point // each says C(x_ns) ≥ y_cycles
@@ -49,35 +49,35 @@ type bracket struct {
 }
 
 const (
-	// reach is the largest distance from the origin, in ns (17 s) and in cycles. At that distance a
-	// float64 is accurate to 2⁻¹⁹.
-	reach = 1 << 34
+	// maxReach is the largest distance from the origin, in ns (17 s) and in cycles. At that
+	// distance a float64 is accurate to 2⁻¹⁹.
+	maxReach = 1 << 34
 
 	// coarsest_ns is the largest step of a clock for which stamps are still useful.
 	coarsest_ns = 1_000_000
 
-	// flattest limits the factor by which eliminating R may enlarge rounding errors.
-	flattest = 1.0 / 64
+	// maxFlatness limits the factor by which eliminating R may enlarge rounding errors.
+	maxFlatness = 1.0 / 64
 
-	// margin is added to each limit, in cycles. It is larger than all rounding errors.
-	margin = 1.0 / 64
+	// addedMargin is added to each limit, in cycles. It is larger than all rounding errors.
+	addedMargin = 1.0 / 64
 )
 
 // newRealtime returns the relation that a report describes. If the report describes none, it
 // returns nil.
-func newRealtime(r *clockReport) *realtime {
+func newRealtime(r *clockReport) *realtimeRelation {
 	if r.status != clockRelated || r.openingLength == 0 || r.closingLength == 0 ||
 		r.wander_ppb > anything_ppb ||
 		r.step_ns == 0 || r.step_ns > coarsest_ns {
 		return nil
 	}
-	c := &realtime{wander: float64(r.wander_ppb) / 1e9, step: float64(r.step_ns),
+	c := &realtimeRelation{wander: float64(r.wander_ppb) / 1e9, step: float64(r.step_ns),
 		origin: r.opening[0]}
 	for _, bs := range [...][]bracket{r.opening[:r.openingLength], r.closing[:r.closingLength]} {
 		for _, b := range bs {
-			x, okX := near(uint64(b.realtime_ns), uint64(c.origin.realtime_ns))
-			before, okB := near(b.before_cycles, c.origin.before_cycles)
-			after, okA := near(b.after_cycles, c.origin.before_cycles)
+			x, okX := distanceWithin(uint64(b.realtime_ns), uint64(c.origin.realtime_ns))
+			before, okB := distanceWithin(b.before_cycles, c.origin.before_cycles)
+			after, okA := distanceWithin(b.after_cycles, c.origin.before_cycles)
 			if !okX || !okB || !okA || before > after {
 				return nil
 			}
@@ -89,28 +89,28 @@ func newRealtime(r *clockReport) *realtime {
 	return c
 }
 
-// near returns a − b. It reports whether the result is within reach.
-func near(a, b uint64) (float64, bool) {
+// distanceWithin returns a − b. It reports whether the distance is at most maxReach.
+func distanceWithin(a, b uint64) (float64, bool) {
 	d := int64(a - b)
-	return float64(d), -reach <= d && d <= reach
+	return float64(d), -maxReach <= d && d <= maxReach
 }
 
-// counts returns what the counter showed when the kernel took a stamp. If the stamp is from outside
-// the train, or if the brackets contradict each other, counts reports false.
-func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
+// countsAt returns what the counter showed when the kernel took a stamp. If the stamp is from
+// outside the train, or if the brackets contradict each other, countsAt reports false.
+func (c *realtimeRelation) countsAt(stamp_ns int64) (tscratio.Interval, bool) {
 	// A stamp is rounded like every reading of the clock.
 	return c.countsWithin(stamp_ns, c.step)
 }
 
 // countsWithin returns what the counter showed when the clock's exact value was in [stamp, stamp +
 // step]. It reports false as counts does.
-func (c *realtime) countsWithin(stamp_ns int64, step float64) (tscratio.Interval, bool) {
-	x, ok := near(uint64(stamp_ns), uint64(c.origin.realtime_ns))
+func (c *realtimeRelation) countsWithin(stamp_ns int64, step float64) (tscratio.Interval, bool) {
+	x, ok := distanceWithin(uint64(stamp_ns), uint64(c.origin.realtime_ns))
 	if !ok || x < c.first_ns || x > c.last_ns {
 		return tscratio.Interval{}, false
 	}
-	lo, hi := math.Floor(c.atLeast(x)-margin), math.Ceil(c.atMost(x+step)+margin)
-	if lo > hi || lo < -reach || hi > reach {
+	lo, hi := math.Floor(c.atLeast(x)-addedMargin), math.Ceil(c.atMost(x+step)+addedMargin)
+	if lo > hi || lo < -maxReach || hi > maxReach {
 		return tscratio.Interval{}, false
 	}
 	iv := tscratio.Interval{
@@ -120,33 +120,33 @@ func (c *realtime) countsWithin(stamp_ns int64, step float64) (tscratio.Interval
 	return iv, iv.Valid() // not valid if the interval wraps around at 2⁶⁴
 }
 
-// early returns the smallest possible distance from x to p, in ns at the mean rate. late returns
-// the largest possible distance.
-func (c *realtime) early(p point, x float64) float64 {
+// earliestDistance returns the smallest possible distance from x to p, in ns at the mean rate. The
+// method latestDistance returns the largest possible distance.
+func (c *realtimeRelation) earliestDistance(p point, x float64) float64 {
 	d := p.x_ns - x
 	return d - c.wander*math.Abs(d)
 }
 
-func (c *realtime) late(p point, x float64) float64 {
+func (c *realtimeRelation) latestDistance(p point, x float64) float64 {
 	d := p.x_ns - x
 	return d + c.wander*math.Abs(d)
 }
 
 // atMost returns the smallest upper limit of C(x) that the brackets prove.
-func (c *realtime) atMost(x float64) float64 {
+func (c *realtimeRelation) atMost(x float64) float64 {
 	best := math.Inf(1)
 	for _, p := range c.upper {
-		u := c.early(p, x)
+		u := c.earliestDistance(p, x)
 		if u >= 0 {
 			best = min(best, p.y_cycles) // because the counter does not run backwards
 		}
 		for _, q := range c.upper {
-			if v := c.early(q, x); u < 0 && v >= 0 {
+			if v := c.earliestDistance(q, x); u < 0 && v >= 0 {
 				best = min(best, (v*p.y_cycles-u*q.y_cycles)/(v-u))
 			}
 		}
 		for _, q := range c.lower { // q must lie on p's side of x, but further away
-			if a := u / c.late(q, x); 0 <= a && a < 1-flattest {
+			if a := u / c.latestDistance(q, x); 0 <= a && a < 1-maxFlatness {
 				best = min(best, (p.y_cycles-a*q.y_cycles)/(1-a))
 			}
 		}
@@ -155,20 +155,20 @@ func (c *realtime) atMost(x float64) float64 {
 }
 
 // atLeast returns the largest lower limit of C(x) that the brackets prove. It mirrors atMost.
-func (c *realtime) atLeast(x float64) float64 {
+func (c *realtimeRelation) atLeast(x float64) float64 {
 	best := math.Inf(-1)
 	for _, p := range c.lower {
-		u := c.late(p, x)
+		u := c.latestDistance(p, x)
 		if u <= 0 {
 			best = max(best, p.y_cycles)
 		}
 		for _, q := range c.lower {
-			if v := c.late(q, x); u < 0 && v >= 0 {
+			if v := c.latestDistance(q, x); u < 0 && v >= 0 {
 				best = max(best, (v*p.y_cycles-u*q.y_cycles)/(v-u))
 			}
 		}
 		for _, q := range c.upper {
-			if a := u / c.early(q, x); 0 <= a && a < 1-flattest {
+			if a := u / c.earliestDistance(q, x); 0 <= a && a < 1-maxFlatness {
 				best = max(best, (p.y_cycles-a*q.y_cycles)/(1-a))
 			}
 		}

@@ -7,18 +7,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// curve is the true clock. It maps the clock's exact reading, in ns, to counter cycles. Its slope
-// stays within wander of its mean.
-type curve struct {
+// trueClock is the true clock. It maps the clock's exact reading, in ns, to counter cycles. Its
+// slope stays within wander of its mean.
+type trueClock struct {
 	rate   float64 // in cycles per ns
 	wander float64
 	period float64 // period of the square wave that the slope follows, in ns
 	phase  float64
 }
 
-// at returns the counter's cycles when the clock shows x ns. The slope alternates between rate·(1 +
-// wander) and rate·(1 − wander), which is the worst case.
-func (c curve) at(x float64) float64 {
+// cyclesAt returns the counter's cycles when the clock shows x ns. The slope alternates between
+// rate·(1 + wander) and rate·(1 − wander), which is the worst case.
+func (c trueClock) cyclesAt(x float64) float64 {
 	half := c.period / 2
 	n := math.Floor((x + c.phase) / half)
 	rest := x + c.phase - n*half
@@ -29,6 +29,9 @@ func (c curve) at(x float64) float64 {
 	return c.rate * (x + c.wander*bent)
 }
 
+// cyclesOf converts a whole number of cycles, which may be negative.
+func cyclesOf(x float64) uint64 { return uint64(int64(x)) }
+
 // The interval contains the truth, whatever the clock does within its wander, wherever in the train
 // the stamp is, and however wide the brackets are.
 func TestRealtimeHoldsTheTruth(t *testing.T) {
@@ -36,7 +39,7 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 	const start_ns, start_cycles = 1_800_000_000_000_000_000, 1 << 60
 	for range 3000 {
 		length := math.Pow(10, 3+r.Float64()*6) // in ns: 1 µs to 1 s
-		c := curve{
+		c := trueClock{
 			rate:   math.Pow(10, r.Float64()*2-1), // 0.1 to 10 cycles per ns
 			wander: []float64{0, 1e-6, 1e-4, 0.3}[r.IntN(4)],
 			period: length * (0.01 + r.Float64()*4),
@@ -50,9 +53,9 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 		width := []float64{0, 100, 10_000}[r.IntN(3)]
 		take := func(x float64) bracket {
 			return bracket{
-				before_cycles: start_cycles + uint64(int64(math.Floor(c.at(x-width*r.Float64())))),
+				before_cycles: start_cycles + cyclesOf(math.Floor(c.cyclesAt(x-width*r.Float64()))),
 				realtime_ns:   start_ns + int64(math.Floor(x/step)*step),
-				after_cycles:  start_cycles + uint64(int64(math.Ceil(c.at(x+width*r.Float64())))),
+				after_cycles:  start_cycles + cyclesOf(math.Ceil(c.cyclesAt(x+width*r.Float64()))),
 			}
 		}
 		for i := range report.openingLength {
@@ -67,14 +70,14 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 		}
 		for range 20 {
 			x := r.Float64() * length
-			got, ok := clock.counts(start_ns + int64(math.Floor(x/step)*step))
+			got, ok := clock.countsAt(start_ns + int64(math.Floor(x/step)*step))
 			if !ok && x < 1000+step {
 				continue // the stamp is from before the first bracket
 			}
 			if !ok {
 				t.Fatalf("%+v, %+v: brackets contradict each other", c, report)
 			}
-			truth := c.at(x)
+			truth := c.cyclesAt(x)
 			lo, hi := float64(int64(got.Lo-start_cycles)), float64(int64(got.Hi-start_cycles))
 			if truth < lo || truth > hi {
 				t.Fatalf("%+v, %+v: at %f ns in [%f, %f], in truth at %f",
@@ -104,7 +107,7 @@ func TestRealtimeIsTight(t *testing.T) {
 			1<<40 + 3_000_000 + tc.width_cycles}
 		clock := newRealtime(&r)
 		for x := int64(0); x <= 1_000_000; x += 1000 {
-			if iv, ok := clock.counts(1<<60 + x); !ok || iv.Width() > tc.most_cycles {
+			if iv, ok := clock.countsAt(1<<60 + x); !ok || iv.Width() > tc.most_cycles {
 				t.Errorf("%+v: at %d ns %d cycles wide, %v, want at most %d",
 					tc, x, iv.Width(), ok, tc.most_cycles)
 			}
@@ -119,7 +122,7 @@ func TestRealtimeIntersectsBrackets(t *testing.T) {
 	r.opening = [maxBrackets]bracket{{990, 1000, 1001}, {2000 - 1, 2000, 2000 + 10}}
 	r.closing = [maxBrackets]bracket{{100_990, 101_000, 101_001},
 		{102_000 - 1, 102_000, 102_000 + 10}}
-	iv, ok := newRealtime(&r).counts(51_000)
+	iv, ok := newRealtime(&r).countsAt(51_000)
 	if !ok || iv.Width() > 6 || !iv.Contains(51_000) {
 		t.Errorf("%v, %v; want 51000, much narrower than any one bracket's 11 cycles", iv, ok)
 	}
@@ -167,18 +170,18 @@ func TestRealtimeRefuses(t *testing.T) {
 		r, a := good(), at
 		tc.change(&r, &a)
 		if c := newRealtime(&r); c != nil {
-			if iv, ok := c.counts(a); ok {
+			if iv, ok := c.countsAt(a); ok {
 				t.Errorf("%s: %v, want none", tc.name, iv)
 			}
 		}
 	}
 	r := good()
-	if _, ok := newRealtime(&r).counts(at); !ok {
+	if _, ok := newRealtime(&r).countsAt(at); !ok {
 		t.Error("a good report is refused")
 	}
 }
 
-// Whatever a peer reports, counts returns an interval or refuses.
+// Whatever a peer reports, countsAt returns an interval or refuses.
 func FuzzRealtime(f *testing.F) {
 	p := everyField(kindClose | answerBit)
 	b := appendClock(nil, &p.clock)
@@ -189,7 +192,7 @@ func FuzzRealtime(f *testing.F) {
 			return
 		}
 		if c := newRealtime(&r); c != nil {
-			if iv, ok := c.counts(at); ok && (!iv.Valid() || iv.Width() > 2*reach) {
+			if iv, ok := c.countsAt(at); ok && (!iv.Valid() || iv.Width() > 2*maxReach) {
 				t.Errorf("%v", iv)
 			}
 		}

@@ -9,13 +9,13 @@ import (
 
 // This file decides which probes an answerer accepts: under which keys, and in which trains.
 
-// overlap is the time for which an answerer still accepts keys derived from a withdrawn secret. In
-// this time, current trains can end, and probers can receive their new keys.
-const overlap = 2 * time.Second
+// overlapTime is the time for which an answerer still accepts keys derived from a withdrawn secret.
+// In this time, current trains can end, and probers can receive their new keys.
+const overlapTime = 2 * time.Second
 
-// accepted is a secret that the answerer accepts: it answers packets under keys derived from this
-// secret.
-type accepted struct {
+// acceptedSecret is a secret that the answerer accepts: it answers packets under keys derived from
+// this secret.
+type acceptedSecret struct {
 	Secret           // zero if the answerer answers any prober
 	until  time.Time // end of acceptance; zero: until the next Accept
 }
@@ -27,9 +27,9 @@ func (a *Answerer) Accept(secrets []Secret) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(secrets) > 0 {
-		a.drop(0)
+		a.dropSecret(0)
 	}
-	end := a.transport.Now().Add(overlap)
+	end := a.transport.Now().Add(overlapTime)
 	for number, s := range a.secrets {
 		if number != 0 && s.until.IsZero() {
 			s.until = end
@@ -40,12 +40,12 @@ func (a *Answerer) Accept(secrets []Secret) {
 			known.until = time.Time{}
 			continue
 		}
-		a.secrets[s.Number] = &accepted{Secret: s}
+		a.secrets[s.Number] = &acceptedSecret{Secret: s}
 	}
 }
 
-// drop removes a secret, and all trains under keys derived from it.
-func (a *Answerer) drop(number uint64) {
+// dropSecret removes a secret, and all trains under keys derived from it.
+func (a *Answerer) dropSecret(number uint64) {
 	delete(a.secrets, number)
 	for id := range a.sessions {
 		if id.secret == number {
@@ -80,13 +80,13 @@ const (
 	liveFor = maxTimeout
 )
 
-// take decodes a packet into a.packet and returns its session. If the packet must not be answered,
-// take returns nil. A packet with a wrong code costs only two look-ups, one derived key and one
-// check.
-func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
+// takePacket decodes a packet into a.packet and returns its session. If the packet must not be
+// answered, takePacket returns nil. A packet with a wrong code costs only two look-ups, one derived
+// key and one check.
+func (a *Answerer) takePacket(b []byte, peer netip.AddrPort) *session {
 	p := &a.packet
 	if err := parseHeader(b, &p.header); err != nil {
-		a.counts.refuse(err)
+		a.counts.countRefused(err)
 		return nil
 	}
 	if p.kind&answerBit != 0 {
@@ -99,18 +99,18 @@ func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 		return nil
 	}
 	s := a.sessions[p.key]
-	codec := a.codec(secret, s, b)
+	codec := a.codecOf(secret, s, b)
 	if codec == nil {
 		a.counts.Forged++
 		return nil
 	}
 	if err := codec.parseBody(b, p); err != nil {
-		a.counts.refuse(err)
+		a.counts.countRefused(err)
 		return nil
 	}
 	switch {
 	case s == nil || p.session > s.number:
-		return a.begin(s, codec, peer)
+		return a.beginTrain(s, codec, peer)
 	case p.session < s.number || p.sequence <= s.last:
 		a.counts.Duplicate++
 		return nil
@@ -124,19 +124,19 @@ func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 
 // secretOf returns the secret from which a key is derived. If the answerer does not accept that
 // secret, or no longer does, secretOf returns nil.
-func (a *Answerer) secretOf(key keyID) *accepted {
+func (a *Answerer) secretOf(key keyID) *acceptedSecret {
 	secret := a.secrets[key.secret]
 	if secret != nil && !secret.until.IsZero() && a.transport.Now().After(secret.until) {
-		a.drop(key.secret)
+		a.dropSecret(key.secret)
 		return nil
 	}
 	return secret
 }
 
-// codec returns the codec for the packet whose header is in a.packet. If there is a session, it
+// codecOf returns the codec for the packet whose header is in a.packet. If there is a session, it
 // returns the session's codec. If not, it derives the key that the packet names, and returns nil if
 // the packet's code does not match that key.
-func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
+func (a *Answerer) codecOf(secret *acceptedSecret, s *session, b []byte) *codec {
 	switch {
 	case s != nil:
 		return s.codec
@@ -153,8 +153,9 @@ func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	return newCodec(bytes.Clone(key.Bytes[:]))
 }
 
-// begin begins the train that a.packet opens. If the key has a previous train, begin replaces it.
-func (a *Answerer) begin(s *session, codec *codec, peer netip.AddrPort) *session {
+// beginTrain begins the train that a.packet opens. If the key has a previous train, beginTrain
+// replaces it.
+func (a *Answerer) beginTrain(s *session, codec *codec, peer netip.AddrPort) *session {
 	p := &a.packet
 	switch {
 	case p.kind != kindOpen:

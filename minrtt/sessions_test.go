@@ -12,18 +12,18 @@ import (
 
 var stranger = netip.MustParseAddrPort("192.0.2.66:66")
 
-// inject lets a packet arrive at the answerer at once. It returns how many packets the answerer
-// sends in return.
-func (f *fakePair) inject(b []byte, from netip.AddrPort) int {
+// injectPacket lets a packet arrive at the answerer at once. It returns how many packets the
+// answerer sends in return.
+func (f *fakePair) injectPacket(b []byte, from netip.AddrPort) int {
 	before := len(f.answerer.sent)
 	f.answerer.inbox = append(f.answerer.inbox, delivery{from: from, packet: bytes.Clone(b)})
 	f.answerer.serve()
 	return len(f.answerer.sent) - before
 }
 
-// amid runs a train, and calls the function do before the train's third probe leaves. The train
-// must still succeed, with all exchanges.
-func (f *fakePair) amid(t *testing.T, do func()) {
+// runInterrupted runs a train, and calls the function do before the train's third probe leaves. The
+// train must still succeed, with all exchanges.
+func (f *fakePair) runInterrupted(t *testing.T, do func()) {
 	t.Helper()
 	n := 0
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
@@ -34,7 +34,7 @@ func (f *fakePair) amid(t *testing.T, do func()) {
 		}
 		return []time.Duration{fakeDelay}
 	}
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil || len(tr.Exchanges) != 6 || tr.Counts.Lost > 0 {
 		t.Errorf("%d exchanges of 6, %d answers lost: %v", len(tr.Exchanges), tr.Counts.Lost, err)
 	}
@@ -42,7 +42,7 @@ func (f *fakePair) amid(t *testing.T, do func()) {
 
 func open(key Key, session uint64) []byte {
 	p := packet{header: header{kindOpen, session, 0, keyID{key.Secret, key.Prober}}}
-	return key.codec().append(nil, &p)
+	return key.codecUnder().append(nil, &p)
 }
 
 // Somebody who has heard everything that a prober ever sent can neither end the prober's trains nor
@@ -50,16 +50,16 @@ func open(key Key, session uint64) []byte {
 func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 	f := newFakePair(t)
 	for range 5 {
-		if _, err := f.train(t); err != nil {
+		if _, err := f.checkTrain(t); err != nil {
 			t.Fatal(err)
 		}
 	}
 	overheard := f.prober.sent
-	f.amid(t, func() {
+	f.runInterrupted(t, func() {
 		overheard = f.prober.sent // including the current train up to now
 		for _, from := range []netip.AddrPort{stranger, f.prober.addr} {
 			for _, b := range overheard[:len(overheard)-1] {
-				if n := f.inject(b, from); n > 0 {
+				if n := f.injectPacket(b, from); n > 0 {
 					t.Errorf("%d answers to a replay from %v", n, from)
 				}
 			}
@@ -74,18 +74,18 @@ func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 // uses more keys than an answerer has room for.
 func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 	f := newFakePair(t)
-	f.amid(t, func() {
+	f.runInterrupted(t, func() {
 		for i := range uint64(2 * maxSessions) {
 			forged := Key{Secret: testKey.Secret, Prober: i}
 			if i%2 == 0 {
 				forged.Prober, forged.Bytes[0] = testKey.Prober, byte(i)
 			}
-			if n := f.inject(open(forged, i), stranger); n > 0 {
+			if n := f.injectPacket(open(forged, i), stranger); n > 0 {
 				t.Fatalf("%d answers to a forged open", n)
 			}
 		}
 		for i := range uint64(2 * maxSessions) {
-			f.inject(open(testSecret.Key(i), 1<<40), stranger)
+			f.injectPacket(open(testSecret.Key(i), 1<<40), stranger)
 		}
 	})
 	if len(f.a.sessions) != maxSessions {
@@ -96,7 +96,7 @@ func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 	}
 	// A new session replaces a dead one.
 	f.now += liveFor + time.Second
-	if n := f.inject(open(testSecret.Key(1<<50), 1), stranger); n != 1 {
+	if n := f.injectPacket(open(testSecret.Key(1<<50), 1), stranger); n != 1 {
 		t.Error("no session was replaced although all have been silent for long")
 	}
 	if len(f.a.sessions) != maxSessions {
@@ -109,7 +109,7 @@ func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
 	f := newFakePair(t)
 	members := testSecret.Key(testKey.Prober + 1)
-	f.amid(t, func() {
+	f.runInterrupted(t, func() {
 		q := newPacket(t, f.prober.sent[len(f.prober.sent)-1])
 		answer := packet{header: q.header}
 		answer.kind |= answerBit
@@ -117,10 +117,11 @@ func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
 		for _, id := range []keyID{testID, {members.Secret, members.Prober}} {
 			answer.key = id
 			f.deliver(delivery{f.now, f.prober, f.answerer.addr,
-				members.codec().append(nil, &answer)})
+				members.codecUnder().append(nil, &answer)})
 			q.key = id
 			q.session, q.kind = q.session+1, kindOpen
-			if n := f.inject(members.codec().append(nil, &q), f.prober.addr); id == testID &&
+			if n := f.injectPacket(members.codecUnder().append(nil, &q),
+				f.prober.addr); id == testID &&
 				n > 0 {
 				t.Error("a member opens a train in another's name")
 			}
@@ -136,25 +137,25 @@ func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
 func TestSecretsChangeInTheMiddleOfATrain(t *testing.T) {
 	f := newFakePair(t)
 	next, last := NewSecret(), NewSecret()
-	f.amid(t, func() { f.a.Accept([]Secret{next, testSecret}) })
-	f.now += 10 * overlap
-	f.amid(t, func() { f.a.Accept([]Secret{last, next}) })
+	f.runInterrupted(t, func() { f.a.Accept([]Secret{next, testSecret}) })
+	f.now += 10 * overlapTime
+	f.runInterrupted(t, func() { f.a.Accept([]Secret{last, next}) })
 	overheard := f.prober.sent[len(f.prober.sent)-1]
-	f.now += overlap + time.Millisecond
+	f.now += overlapTime + time.Millisecond
 	f.route = func(*fakeEnd, []byte) []time.Duration { return []time.Duration{fakeDelay} }
 	if _, err := f.p.Train(t.Context()); !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("with a key of a secret that is no longer accepted: %v", err)
 	}
-	if n := f.inject(overheard, f.prober.addr); n > 0 {
+	if n := f.injectPacket(overheard, f.prober.addr); n > 0 {
 		t.Error("a packet of its train is answered")
 	}
 	if len(f.a.secrets) != 2 || len(f.a.sessions) != 0 {
 		t.Errorf("%d secrets and %d sessions are left", len(f.a.secrets), len(f.a.sessions))
 	}
 	f.p.Use(last.Key(testKey.Prober))
-	f.amid(t, func() {})
+	f.runInterrupted(t, func() {})
 	for _, s := range []Secret{next, last} {
-		if n := f.inject(open(s.Key(1), 1), stranger); n != 1 {
+		if n := f.injectPacket(open(s.Key(1), 1), stranger); n != 1 {
 			t.Error("a key of a secret that is accepted gets no answer")
 		}
 	}
@@ -177,12 +178,12 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.amid(t, func() { f.inject(open(Key{Prober: 5}, 1), stranger) })
-	if _, err := f.train(t); err != nil {
+	f.runInterrupted(t, func() { f.injectPacket(open(Key{Prober: 5}, 1), stranger) })
+	if _, err := f.checkTrain(t); err != nil {
 		t.Error(err)
 	}
 	a.Accept([]Secret{testSecret})
-	if _, err := f.train(t); !errors.Is(err, ErrNoAnswer) {
+	if _, err := f.checkTrain(t); !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("without a key, after Accept: %v", err)
 	}
 }
@@ -191,7 +192,7 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 func TestHMACOnce(t *testing.T) {
 	for n := range longSize + 1 {
 		message := bytes.Repeat([]byte{byte(n)}, n)
-		c := testKey.codec()
+		c := testKey.codecUnder()
 		c.authenticate(message)
 		if got := hmacOnce(&testKey.Bytes, message); got != c.sum {
 			t.Fatalf("of %d bytes: %x, want %x", n, got, c.sum)
@@ -203,7 +204,7 @@ func TestHMACOnce(t *testing.T) {
 func TestAForgedPacketAllocatesNothing(t *testing.T) {
 	f := newFakePair(t)
 	forged := open(Key{Secret: testKey.Secret, Prober: 5}, 1)
-	if n := testing.AllocsPerRun(100, func() { f.a.take(forged, stranger) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { f.a.takePacket(forged, stranger) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -238,7 +239,7 @@ func TestKeyBytes(t *testing.T) {
 func TestALateTransmitStampIsNotTheNextTrains(t *testing.T) {
 	f := newFakePair(t)
 	f.stampInKernel()
-	if _, err := f.train(t); err != nil {
+	if _, err := f.checkTrain(t); err != nil {
 		t.Fatal(err)
 	}
 	late := queuedStamp{f.answerer.sent[2], Stamps{RealtimeNS: f.answerer.realtime(f.now)}}
@@ -248,7 +249,7 @@ func TestALateTransmitStampIsNotTheNextTrains(t *testing.T) {
 		}
 		return []time.Duration{fakeDelay}
 	}
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil || tr.Counts.Outside > 0 {
 		t.Fatalf("%d stamps contradict the others: %v", tr.Counts.Outside, err)
 	}

@@ -95,10 +95,11 @@ func (c *Clock) readShared(bs *[maxBrackets]bracket) (n uint8) {
 	return n
 }
 
-// meetings returns the narrowest meeting at the beginning of a train and at its end. The packets of
-// the train say that the peer read its clock after this node's first reading and before its last
-// one. If no shared clock can show what the two nodes read in this order, meetings reports false.
-func meetings(own, peer *sharedReport) (ms []Meeting, ok bool) {
+// narrowestMeetings returns the narrowest meeting at the beginning of a train and at its end. The
+// packets of the train say that the peer read its clock after this node's first reading and before
+// its last one. If no shared clock can show what the two nodes read in this order,
+// narrowestMeetings reports false.
+func narrowestMeetings(own, peer *sharedReport) (ms []Meeting, ok bool) {
 	clock := newRealtime(&own.clock)
 	if own.name != peer.name || peer.clock.status != clockRelated || clock == nil {
 		return nil, true
@@ -136,9 +137,9 @@ func meetings(own, peer *sharedReport) (ms []Meeting, ok bool) {
 // returns the interval from the counter's reading before the call to its reading after the call.
 func (c *Clock) Around(read func() (lo_ns, hi_ns int64, ok bool)) tscratio.Interval {
 	steps, ok1 := c.steps()
-	opening := c.reading(ok1)
+	opening := c.readClock(ok1)
 	lo_ns, hi_ns, ok2 := read()
-	closing := c.reading(ok1)
+	closing := c.readClock(ok1)
 	call := tscratio.Interval{
 		Lo: opening.before_cycles, Hi: closing.after_cycles + max(c.Quantum_cycles, 1),
 	}
@@ -174,8 +175,8 @@ func (c *Clock) steps() (uint64, bool) {
 	return n, err == nil
 }
 
-// reading returns a bracket, or, if CLOCK_REALTIME is of no use, only the counter.
-func (c *Clock) reading(relates bool) bracket {
+// readClock returns a bracket, or, if CLOCK_REALTIME is of no use, only the counter.
+func (c *Clock) readClock(relates bool) bracket {
 	if relates {
 		return c.bracket()
 	}

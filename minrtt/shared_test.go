@@ -24,9 +24,9 @@ func (c simulatedClock) at(at time.Duration) int64 {
 	return int64(math.Floor(ns/c.step_ns) * c.step_ns)
 }
 
-// share makes a node read a clock, each time with another delay. The reading is wrong by up to
-// error_ns.
-func (e *fakeEnd) share(r *rand.Rand, name string, wander float64, step_ns, error_ns int64,
+// addSharedClock makes a node read a clock, each time with another delay. The reading is wrong by
+// up to error_ns.
+func (e *fakeEnd) addSharedClock(r *rand.Rand, name string, wander float64, step_ns, error_ns int64,
 	clock func(at time.Duration) int64) *SharedClock {
 	return &SharedClock{
 		Name: name, Wander_ppb: uint32(math.Ceil(wander * 1e9)),
@@ -42,17 +42,17 @@ func (e *fakeEnd) share(r *rand.Rand, name string, wander float64, step_ns, erro
 	}
 }
 
-// truths fails the test if a meeting did not happen: if the times at which the nodes' counters
-// showed the two intervals have no moment in common.
-func (f *fakePair) truths(t *testing.T, ms []Meeting) {
+// checkMeetings fails the test if a meeting did not happen: if the times at which the nodes'
+// counters showed the two intervals have no moment in common.
+func (f *fakePair) checkMeetings(t *testing.T, ms []Meeting) {
 	t.Helper()
 	for i, m := range ms {
 		const rounding = 2 * time.Nanosecond
-		if f.when(f.prober, m.Own.Lo) > f.when(f.answerer, m.Peer.Hi)+rounding ||
-			f.when(f.answerer, m.Peer.Lo) > f.when(f.prober, m.Own.Hi)+rounding {
+		if f.timeOf(f.prober, m.Own.Lo) > f.timeOf(f.answerer, m.Peer.Hi)+rounding ||
+			f.timeOf(f.answerer, m.Peer.Lo) > f.timeOf(f.prober, m.Own.Hi)+rounding {
 			t.Errorf("meeting %d: this node from %v to %v, the peer from %v to %v", i,
-				f.when(f.prober, m.Own.Lo), f.when(f.prober, m.Own.Hi),
-				f.when(f.answerer, m.Peer.Lo), f.when(f.answerer, m.Peer.Hi))
+				f.timeOf(f.prober, m.Own.Lo), f.timeOf(f.prober, m.Own.Hi),
+				f.timeOf(f.answerer, m.Peer.Lo), f.timeOf(f.answerer, m.Peer.Hi))
 		}
 	}
 }
@@ -79,14 +79,14 @@ func TestMeetings(t *testing.T) {
 		// allow twice the swing.
 		wander := 2.1 * c.swing / (1 - c.swing)
 		for _, e := range f.ends() {
-			shared := e.share(r, "host", wander, int64(c.step_ns)+1, error_ns, c.at)
+			shared := e.addSharedClock(r, "host", wander, int64(c.step_ns)+1, error_ns, c.at)
 			if e == f.prober {
 				f.p.clock.Shared = shared
 			} else {
 				f.a.clock.Shared = shared
 			}
 		}
-		tr, err := f.train(t)
+		tr, err := f.checkTrain(t)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestMeetings(t *testing.T) {
 			t.Errorf("%d closes with a shared clock, %d bytes in all", tr.Counts.SharedCloses,
 				tr.Counts.Bytes())
 		}
-		f.truths(t, tr.Meetings)
+		f.checkMeetings(t, tr.Meetings)
 		if t.Failed() {
 			t.Fatalf("clock %+v", c)
 		}
@@ -130,7 +130,7 @@ func TestMeetingsAreNarrow(t *testing.T) {
 			f.a.clock.Shared = shared
 		}
 	}
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil || len(tr.Meetings) != 2 {
 		t.Fatalf("%d meetings, %v", len(tr.Meetings), err)
 	}
@@ -141,7 +141,7 @@ func TestMeetingsAreNarrow(t *testing.T) {
 			t.Errorf("the moment is known within %d ns", own_ns)
 		}
 	}
-	f.truths(t, tr.Meetings)
+	f.checkMeetings(t, tr.Meetings)
 }
 
 // There are no meetings if one node reads no shared clock, or one of another name, if the clock
@@ -165,15 +165,15 @@ func TestNoMeetings(t *testing.T) {
 	} {
 		f := newFakePair(t)
 		if tc.own != "" {
-			f.p.clock.Shared = f.prober.share(r, tc.own, 1e-4, 1, 0, clock)
+			f.p.clock.Shared = f.prober.addSharedClock(r, tc.own, 1e-4, 1, 0, clock)
 		}
 		if tc.peer != "" {
-			f.a.clock.Shared = f.answerer.share(r, tc.peer, 1e-4, 1, 0, tc.clock)
+			f.a.clock.Shared = f.answerer.addSharedClock(r, tc.peer, 1e-4, 1, 0, tc.clock)
 		}
 		if tc.broken {
 			f.a.clock.Shared.Read = func() (uint64, int64, uint64, bool) { return 0, 0, 0, false }
 		}
-		tr, err := f.train(t)
+		tr, err := f.checkTrain(t)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

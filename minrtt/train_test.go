@@ -15,7 +15,7 @@ import (
 
 func TestTrain(t *testing.T) {
 	f := newFakePair(t)
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestTrain(t *testing.T) {
 
 func TestTrainNeverDrawsMoreThanItGives(t *testing.T) {
 	f := newFakePair(t)
-	if _, err := f.train(t); err != nil {
+	if _, err := f.checkTrain(t); err != nil {
 		t.Fatal(err)
 	}
 	for i, out := range f.answerer.sent {
@@ -125,7 +125,7 @@ func TestTrainSurvivesTheNetwork(t *testing.T) {
 				sent[from]++
 				return tc.fault(from == f.prober, n)
 			}
-			tr, err := f.train(t)
+			tr, err := f.checkTrain(t)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestTrainSurvivesTheNetwork(t *testing.T) {
 func TestTrainWithoutAnswers(t *testing.T) {
 	f := newFakePair(t)
 	f.route = func(*fakeEnd, []byte) []time.Duration { return nil }
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("error = %v, want %v", err, ErrNoAnswer)
 	}
@@ -163,7 +163,7 @@ func TestTrainWithoutAnswers(t *testing.T) {
 
 func TestTrainWithAnotherKey(t *testing.T) {
 	f := newFakePair(t, func(c *Config) { c.Key.Bytes[5]++ })
-	if _, err := f.train(t); !errors.Is(err, ErrNoAnswer) {
+	if _, err := f.checkTrain(t); !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("error = %v, want %v", err, ErrNoAnswer)
 	}
 	if got, want := f.a.Counts(), (Counts{Forged: 3}); got != want {
@@ -190,14 +190,14 @@ func TestTrainOnAFailingTransport(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		f := newFakePair(t)
 		f.prober.errors = []error{ErrClosed}
-		if _, err := f.train(t); !errors.Is(err, ErrClosed) {
+		if _, err := f.checkTrain(t); !errors.Is(err, ErrClosed) {
 			t.Errorf("error = %v, want %v", err, ErrClosed)
 		}
 	})
 	t.Run("nobody listens", func(t *testing.T) {
 		f := newFakePair(t)
 		f.prober.errors = []error{unix.ECONNREFUSED, unix.ECONNREFUSED, unix.ECONNREFUSED}
-		tr, err := f.train(t)
+		tr, err := f.checkTrain(t)
 		if !errors.Is(err, ErrNoAnswer) {
 			t.Errorf("error = %v, want %v", err, ErrNoAnswer)
 		}
@@ -208,7 +208,7 @@ func TestTrainOnAFailingTransport(t *testing.T) {
 	t.Run("notice of an earlier train", func(t *testing.T) {
 		f := newFakePair(t)
 		f.prober.errors = []error{unix.ECONNREFUSED}
-		if _, err := f.train(t); err != nil {
+		if _, err := f.checkTrain(t); err != nil {
 			t.Error(err)
 		}
 	})
@@ -216,7 +216,7 @@ func TestTrainOnAFailingTransport(t *testing.T) {
 
 // Any other packet that arrives at either end is counted and has no other effect.
 func TestTrainAmidForeignTraffic(t *testing.T) {
-	c := testKey.codec()
+	c := testKey.codecUnder()
 	make := func(change func(*packet)) []byte {
 		p := everyField(kindProbe | answerBit)
 		change(&p)
@@ -248,7 +248,7 @@ func TestTrainAmidForeignTraffic(t *testing.T) {
 		}
 		return []time.Duration{fakeDelay}
 	}
-	tr, err := f.train(t)
+	tr, err := f.checkTrain(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestTrainAmidForeignTraffic(t *testing.T) {
 func newPacket(t *testing.T, b []byte) packet {
 	t.Helper()
 	var p packet
-	if err := testKey.codec().parse(b, &p); err != nil {
+	if err := testKey.codecUnder().parse(b, &p); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -313,8 +313,8 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFakePair(t)
-			f.tamper(t, tc.lie)
-			tr, err := f.train(t)
+			f.changeAnswers(t, tc.lie)
+			tr, err := f.checkTrain(t)
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error = %v, want %v", err, tc.want)
 			}
@@ -326,13 +326,13 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 	}
 }
 
-// tamper lets the function lie change every answer, and computes the answer's code again.
-func (f *fakePair) tamper(t *testing.T, lie func(p *packet)) {
+// changeAnswers lets the function lie change every answer, and computes the answer's code again.
+func (f *fakePair) changeAnswers(t *testing.T, lie func(p *packet)) {
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
 		if from == f.answerer {
 			p := newPacket(t, b)
 			lie(&p)
-			copy(b, testKey.codec().append(nil, &p))
+			copy(b, testKey.codecUnder().append(nil, &p))
 		}
 		return []time.Duration{fakeDelay}
 	}
@@ -340,14 +340,14 @@ func (f *fakePair) tamper(t *testing.T, lie func(p *packet)) {
 
 func TestTrainRefusesReplayedStamps(t *testing.T) {
 	f := newFakePair(t)
-	if _, err := f.train(t); err != nil {
+	if _, err := f.checkTrain(t); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.train(t); err != nil {
+	if _, err := f.checkTrain(t); err != nil {
 		t.Fatalf("second train: %v", err)
 	}
 	f.answerer.offset_cycles -= 1 << 30 // as after a reset, or with old stamps
-	if _, err := f.train(t); !errors.Is(err, ErrReplayed) {
+	if _, err := f.checkTrain(t); !errors.Is(err, ErrReplayed) {
 		t.Errorf("error = %v, want %v", err, ErrReplayed)
 	}
 }

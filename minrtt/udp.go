@@ -60,25 +60,25 @@ type UDP struct {
 	// Only the goroutine that uses the Transport uses these fields.
 	wait       time.Duration // SO_RCVTIMEO
 	lastPacket time.Time     // time of the last packet, sent or received
-	in         message       // filled by Receive
-	errors     message       // filled by SentStamps
+	in         messageMemory // filled by Receive
+	errors     messageMemory // filled by SentStamps
 	queued     []byte        // buffer for the packets in errors
 	to         unix.RawSockaddrAny
 	toLength   uint32
 	toAddr     netip.AddrPort // the address that to contains
 }
 
-// message is the memory that recvmsg fills.
-type message struct {
+// messageMemory is the memory that recvmsg fills.
+type messageMemory struct {
 	header  unix.Msghdr
 	vector  unix.Iovec
 	sender  unix.RawSockaddrAny
 	control [256]byte
 }
 
-// arm points the header at the buffers to fill. It must be called before each recvmsg, because
-// recvmsg overwrites lengths.
-func (m *message) arm(b []byte) {
+// pointHeader points the header at the buffers to fill. It must be called before each recvmsg,
+// because recvmsg overwrites lengths.
+func (m *messageMemory) pointHeader(b []byte) {
 	m.vector.Base = unsafe.SliceData(b)
 	m.vector.SetLen(len(b))
 	m.header = unix.Msghdr{
@@ -105,13 +105,13 @@ func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 func ListenUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
 	u, err := openUDP(local, config)
 	if err != nil {
-		return nil, fmt.Errorf("listen on UDP %v: %w%s", local, err, remedy(err))
+		return nil, fmt.Errorf("listen on UDP %v: %w%s", local, err, bindRemedy(err))
 	}
 	return u, nil
 }
 
-// remedy returns what to do if an address cannot be bound.
-func remedy(err error) string {
+// bindRemedy returns what to do if an address cannot be bound.
+func bindRemedy(err error) string {
 	switch {
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return ": this machine does not have the address: use one of its own, or 0.0.0.0"
@@ -179,7 +179,7 @@ func (u *UDP) setUp(local netip.AddrPort) error {
 	// With GRO, packets that arrive together share one stamp. GRO is off by default, but may have
 	// been turned on, so turn it off. Kernels before 5.0 do not have it.
 	_ = unix.SetsockoptInt(u.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0)
-	u.address(local)
+	u.setAddress(local)
 	if err := u.withAddress(unix.SYS_BIND); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
@@ -202,7 +202,7 @@ func (u *UDP) connect(remote netip.AddrPort) error {
 	if !remote.IsValid() || remote.Port() == 0 {
 		return errors.New("no remote address and port given")
 	}
-	u.address(netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port()))
+	u.setAddress(netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port()))
 	if err := u.withAddress(unix.SYS_CONNECT); err != nil {
 		return os.NewSyscallError("connect", err)
 	}
@@ -249,7 +249,7 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 		if u.connected {
 			return Sent{}, fmt.Errorf("send to %v: the socket is connected to %v", to, u.toAddr)
 		}
-		u.address(to)
+		u.setAddress(to)
 	}
 	address, length := unsafe.Pointer(&u.to), uintptr(u.toLength)
 	if u.connected {
@@ -286,9 +286,9 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 			end = until
 		}
 		for i := 1; ; i++ {
-			if r, errno := u.receive(b, unix.MSG_DONTWAIT); errno != unix.EAGAIN &&
+			if r, errno := u.receiveOnce(b, unix.MSG_DONTWAIT); errno != unix.EAGAIN &&
 				errno != unix.EINTR {
-				return u.received(r, errno)
+				return u.completeReceived(r, errno)
 			}
 			if i%pollsPerTurn != 0 {
 				continue
@@ -308,23 +308,23 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 		left := time.Until(until)
 		if left <= 0 {
 			// A packet that has already arrived is accepted, even if the deadline has passed.
-			r, errno := u.receive(b, unix.MSG_DONTWAIT)
+			r, errno := u.receiveOnce(b, unix.MSG_DONTWAIT)
 			if errno == unix.EAGAIN || errno == unix.EINTR {
 				return Received{}, ErrTimeout
 			}
-			return u.received(r, errno)
+			return u.completeReceived(r, errno)
 		}
 		if err := u.setWait(left); err != nil {
 			return Received{}, err
 		}
 		// The runtime preempts goroutines by a signal, which ends the call with EINTR. This happens
 		// in up to half of all exchanges.
-		switch r, errno := u.receive(b, 0); errno {
+		switch r, errno := u.receiveOnce(b, 0); errno {
 		case unix.EINTR:
 			u.interrupted.Add(1)
 		case unix.EAGAIN:
 		default:
-			return u.received(r, errno)
+			return u.completeReceived(r, errno)
 		}
 	}
 }
@@ -349,8 +349,8 @@ func (u *UDP) setWait(left time.Duration) error {
 	return nil
 }
 
-// received completes the result of Receive after the stamp was taken.
-func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
+// completeReceived completes the result of Receive after the stamp was taken.
+func (u *UDP) completeReceived(r Received, errno syscall.Errno) (Received, error) {
 	if u.closed.Load() {
 		return Received{}, ErrClosed
 	}
@@ -363,25 +363,25 @@ func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
 	if r.From = u.toAddr; !u.connected {
 		r.From = addressOf(&u.in.sender)
 	}
-	r.Stamps = u.in.stamps(u.hardware)
+	r.Stamps = u.in.findStamps(u.hardware)
 	return r, nil
 }
 
-// receive makes one system call and then reads the counter. If the call sleeps, the runtime must
-// know about it. If the call polls, telling the runtime would cost as much as the call. With
+// receiveOnce makes one system call and then reads the counter. If the call sleeps, the runtime
+// must know about it. If the call polls, telling the runtime would cost as much as the call. With
 // MSG_TRUNC the kernel returns the length of the whole packet, even if only a part of it fitted.
-func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
+func (u *UDP) receiveOnce(b []byte, flags uintptr) (Received, syscall.Errno) {
 	flags |= unix.MSG_TRUNC
 	polls := flags&unix.MSG_DONTWAIT != 0
 	var n uintptr
 	var errno syscall.Errno
 	switch {
 	case u.receives == Kernel && polls:
-		u.in.arm(b)
+		u.in.pointHeader(b)
 		n, _, errno = unix.RawSyscall(unix.SYS_RECVMSG, uintptr(u.fd),
 			uintptr(unsafe.Pointer(&u.in.header)), flags)
 	case u.receives == Kernel:
-		u.in.arm(b)
+		u.in.pointHeader(b)
 		n, _, errno = unix.Syscall(unix.SYS_RECVMSG, uintptr(u.fd),
 			uintptr(unsafe.Pointer(&u.in.header)), flags)
 	case polls:
@@ -400,8 +400,8 @@ func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 	return Received{Length: int(n), After_cycles: u.counter()}, errno
 }
 
-// address writes an address into u.to, where sendto reads it.
-func (u *UDP) address(a netip.AddrPort) {
+// setAddress writes an address into u.to, where sendto reads it.
+func (u *UDP) setAddress(a netip.AddrPort) {
 	u.toAddr = a
 	port := [2]byte{byte(a.Port() >> 8), byte(a.Port())}
 	if !u.ipv6 {

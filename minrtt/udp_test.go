@@ -183,7 +183,7 @@ func openPair(t *testing.T, local string, spin time.Duration) (listener, dialer 
 	return listener, dialer
 }
 
-const soon = 5 * time.Second // long enough on a busy machine for what takes no time on an idle one
+const soonEnough = 5 * time.Second // enough on a busy machine for what an idle one does at once
 
 func TestUDPCarriesPackets(t *testing.T) {
 	for _, local := range loopbacks {
@@ -194,7 +194,7 @@ func TestUDPCarriesPackets(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := make([]byte, 10)
-			rx, err := listener.Receive(b, time.Now().Add(soon))
+			rx, err := listener.Receive(b, time.Now().Add(soonEnough))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +211,7 @@ func TestUDPCarriesPackets(t *testing.T) {
 			if _, err := listener.Send([]byte("back"), rx.From); err != nil {
 				t.Fatal(err)
 			}
-			rx, err = dialer.Receive(b, time.Now().Add(soon))
+			rx, err = dialer.Receive(b, time.Now().Add(soonEnough))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -342,7 +342,7 @@ func TestUDPSurvivesSignals(t *testing.T) {
 			done <- err
 		}()
 		tid := <-thread
-		for deadline := time.Now().Add(soon); listener.interrupted.Load() < 20; {
+		for deadline := time.Now().Add(soonEnough); listener.interrupted.Load() < 20; {
 			if err := unix.Tgkill(unix.Getpid(), tid, unix.SIGURG); err != nil {
 				t.Fatal(err)
 			}
@@ -380,8 +380,8 @@ func TestUDPKernelStamps(t *testing.T) {
 		}
 		var rx Received
 		b := make([]byte, shortSize)
-		c := testKey.codec()
-		deadline := time.Now().Add(soon)
+		c := testKey.codecUnder()
+		deadline := time.Now().Add(soonEnough)
 		for sequence := uint32(1); rx.RealtimeNS == 0; sequence++ {
 			if time.Now().After(deadline) {
 				t.Fatal("no receive stamp on the loopback interface")
@@ -464,7 +464,7 @@ func TestTrainAllocatesLittle(t *testing.T) {
 	served := make(chan error)
 	go func() { served <- a.Serve(ctx) }()
 	config := DefaultConfig()
-	config.Key, config.Timeout = testKey, soon
+	config.Key, config.Timeout = testKey, soonEnough
 	p, err := NewProber(dialer, clock, listener.LocalAddr(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ type virtualClocks struct {
 
 func (v *virtualClocks) physical(at time.Duration) uint64 { return 1<<40 + uint64(at)*26/10 }
 
-// clock returns the virtual node's clocks in the form that minrtt uses.
-func (v *virtualClocks) clock(e *fakeEnd) Clock {
+// clockOf returns the virtual node's clocks in the form that minrtt uses.
+func (v *virtualClocks) clockOf(e *fakeEnd) Clock {
 	now := func() int64 { return fakeBegin + int64(e.net.now) }
 	return Clock{
 		Counter:        e.counter,
@@ -131,7 +131,7 @@ func TestTrainHoldsTheTruthOfVirtualNodes(t *testing.T) {
 		}
 		for _, e := range tr.Exchanges {
 			kept++
-			if sourcesOf(e) == allKernel.of(e) {
+			if sourcesOf(e) == allKernel.expectedSources(e) {
 				kernel++
 			}
 			f.virtualTruth(t, e)

@@ -93,7 +93,7 @@ func (w *World) decodeWorld(from []byte, id [32]byte) error {
 		uint64(len(from)) < 16*controls+8 {
 		return ErrDamaged
 	}
-	w.now = moment{Time(at), uint16(round)}
+	w.now = timeAndRound{Time(at), uint16(round)}
 	w.done = w.now.at
 	if w.lookahead < Never-w.now.at {
 		w.happened.at = w.now.at + w.lookahead // events may have happened up to here
@@ -132,7 +132,7 @@ func (w *World) decodeWorld(from []byte, id [32]byte) error {
 // common. The parameter id is a checksum of the simulation's configuration, which identifies the
 // simulation. If there are other processes, each of them must call it between the same two windows.
 func (w *World) WriteCheckpoint(to io.Writer, id [32]byte) error {
-	if _, err := w.earliest(); err != nil {
+	if _, err := w.queueInFlight(); err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(to, 1<<20)

@@ -9,8 +9,8 @@ import (
 
 // TestCheckpointBytes compares a checkpoint with what FORMAT.md says, field by field.
 func TestCheckpointBytes(t *testing.T) {
-	p := &chatter{}
-	w := started(t, p, fixed{100, 100})
+	p := &chatterProtocol{}
+	w := started(t, p, fixedDelay{100, 100})
 	w.AddControl("c", nil, Schedule{From: 77, Step: 1, Until: 78})
 	w.Kill(2)
 	w.Post(5, 3, 0, 9, 0x1122334455667788)

@@ -98,26 +98,26 @@ func (c *Column[T]) Decode(shard int, from []byte) ([]byte, error) {
 	return from[size*len(values):], nil
 }
 
-// turns has the engine's own state of each node. The protocols have states of their own.
-type turns struct{ shards [][]turn }
+// nodeTurns has the engine's own state of each node. The protocols have states of their own.
+type nodeTurns struct{ shards [][]turn }
 
 type turn struct {
 	drawn  uint64 // how many values were drawn from the node's stream
 	number uint32 // number of the last event that the node posted
 }
 
-func (c *turns) at(n Node) *turn { return &c.shards[shardOf(n)][inShard(n)] }
+func (c *nodeTurns) at(n Node) *turn { return &c.shards[shardOf(n)][inShard(n)] }
 
-func (c *turns) Allocate(shard int) {
+func (c *nodeTurns) Allocate(shard int) {
 	for len(c.shards) <= shard {
 		c.shards = append(c.shards, nil)
 	}
 	c.shards[shard] = make([]turn, ShardNodes)
 }
 
-func (c *turns) Free(shard int) { c.shards[shard] = nil }
+func (c *nodeTurns) Free(shard int) { c.shards[shard] = nil }
 
-func (c *turns) Encode(shard int, to []byte) []byte {
+func (c *nodeTurns) Encode(shard int, to []byte) []byte {
 	for _, t := range c.shards[shard] {
 		to = binary.LittleEndian.AppendUint64(to, t.drawn)
 		to = binary.LittleEndian.AppendUint32(to, t.number)
@@ -125,7 +125,7 @@ func (c *turns) Encode(shard int, to []byte) []byte {
 	return to
 }
 
-func (c *turns) Decode(shard int, from []byte) ([]byte, error) {
+func (c *nodeTurns) Decode(shard int, from []byte) ([]byte, error) {
 	if len(from) < 12*ShardNodes {
 		return nil, errShort
 	}

@@ -8,10 +8,10 @@ import (
 // A Context is the view of one node while an event happens there. A protocol must not keep it.
 type Context struct {
 	w      *World
-	k      *worker
-	shard  *shard
-	now    moment
-	until  moment // when the window ends
+	k      *shardWorker
+	shard  *nodeShard
+	now    timeAndRound
+	until  timeAndRound // when the window ends
 	node   Node
 	i      int // the node's number in its shard
 	stream Stream
@@ -19,13 +19,13 @@ type Context struct {
 	err    error
 }
 
-// enter begins the turn of a node.
-func (c *Context) enter(n Node, now moment) {
+// beginTurn begins the turn of a node.
+func (c *Context) beginTurn(n Node, now timeAndRound) {
 	c.node, c.i, c.now, c.loaded = n, inShard(n), now, false
 }
 
-// leave ends the turn of a node.
-func (c *Context) leave() {
+// endTurn ends the turn of a node.
+func (c *Context) endTurn() {
 	if c.loaded {
 		c.w.turns.at(c.node).drawn = c.stream.drawn
 	}
@@ -63,14 +63,14 @@ func (c *Context) Fail(format string, arguments ...any) {
 
 // After posts a timer of the node.
 func (c *Context) After(d Time, protocol, kind uint8, word uint64) {
-	if e, ok := c.event(d, c.node, protocol, kind, word); ok {
-		c.keep(e)
+	if e, ok := c.makeEvent(d, c.node, protocol, kind, word); ok {
+		c.keepEvent(e)
 	}
 }
 
-// keep puts an event of the context's shard into the queue. But if the event happens in this
-// window, keep adds it to the turn of the context's node.
-func (c *Context) keep(e Event) {
+// keepEvent puts an event of the context's shard into the queue. But if the event happens in this
+// window, keepEvent adds it to the turn of the context's node.
+func (c *Context) keepEvent(e Event) {
 	if e.At > c.until.at || e.At == c.until.at && e.round >= c.until.round {
 		c.shard.queue.push(e)
 		return
@@ -80,11 +80,12 @@ func (c *Context) keep(e Event) {
 			"shortest delay", e.Protocol, e.To, e.At-c.now.at)
 		return
 	}
-	c.k.insert(e)
+	c.k.insertEvent(e)
 }
 
-// event makes an event that the node posts. It returns false if the event would come after the end.
-func (c *Context) event(d Time, to Node, protocol, kind uint8, word uint64) (Event, bool) {
+// makeEvent makes an event that the node posts. It returns false if the event would come after the
+// end.
+func (c *Context) makeEvent(d Time, to Node, protocol, kind uint8, word uint64) (Event, bool) {
 	if d < 0 {
 		c.Fail("protocol %d posts an event with the negative delay %v", protocol, d)
 		return Event{}, false
@@ -117,34 +118,36 @@ type Transport interface {
 
 // Send sends a message to another node, or from the node to itself.
 func (c *Context) Send(t Transport, to Node, protocol, kind uint8, word uint64) {
-	e, ok := c.message(t, to, protocol, kind, word)
+	e, ok := c.makeArrival(t, to, protocol, kind, word)
 	if !ok {
 		return
 	}
 	if s := shardOf(to); s != c.shard.index {
 		c.k.post(s, e, nil)
 	} else {
-		c.keep(e)
+		c.keepEvent(e)
 	}
 }
 
 // SendValue sends a message that carries a value. The receiver gets the value from Take. The sender
 // must no longer change it.
 func (c *Context) SendValue(t Transport, to Node, protocol, kind uint8, value any) {
-	e, ok := c.message(t, to, protocol, kind|bulky, 0)
+	e, ok := c.makeArrival(t, to, protocol, kind|bulkyBit, 0)
 	if !ok {
 		return
 	}
 	if s := shardOf(to); s != c.shard.index {
 		c.k.post(s, e, value)
 	} else {
-		e.Word = c.shard.keep(value)
-		c.keep(e)
+		e.Word = c.shard.keepValue(value)
+		c.keepEvent(e)
 	}
 }
 
-// message makes the event of a message's arrival. It returns false if the message never arrives.
-func (c *Context) message(t Transport, to Node, protocol, kind uint8, word uint64) (Event, bool) {
+// makeArrival makes the event of a message's arrival. It returns false if the message never
+// arrives.
+func (c *Context) makeArrival(t Transport, to Node, protocol, kind uint8, word uint64) (Event,
+	bool) {
 	d, ok := t.Delay(c, to)
 	if !ok {
 		return Event{}, false
@@ -153,21 +156,21 @@ func (c *Context) message(t Transport, to Node, protocol, kind uint8, word uint6
 		c.Fail("protocol %d sends to node %d, which does not exist", protocol, to)
 		return Event{}, false
 	}
-	e, ok := c.event(d, to, protocol, kind, word)
+	e, ok := c.makeEvent(d, to, protocol, kind, word)
 	if ok {
-		c.k.sent(to, d)
+		c.k.countSent(to, d)
 	}
 	return e, ok
 }
 
 // Take returns the value that an event carries, or nil. It may only be called once for an event.
 func (c *Context) Take(e *Event) any {
-	if e.Kind&bulky == 0 {
+	if e.Kind&bulkyBit == 0 {
 		return nil
 	}
-	e.Kind &^= bulky
-	return c.shard.take(e.Word)
+	e.Kind &^= bulkyBit
+	return c.shard.takeValue(e.Word)
 }
 
 // Plain returns the kind that the sender gave, without the mark of an event that carries a value.
-func (e *Event) Plain() uint8 { return e.Kind &^ bulky }
+func (e *Event) Plain() uint8 { return e.Kind &^ bulkyBit }

@@ -26,9 +26,9 @@ type Schedule struct {
 	Only bool
 }
 
-// first returns the first time at or after the given one at which the control runs. It returns
+// firstTime returns the first time at or after the given one at which the control runs. It returns
 // Never if there is none.
-func (s Schedule) first(t Time) Time {
+func (s Schedule) firstTime(t Time) Time {
 	if s.Only {
 		return Never
 	}
@@ -59,7 +59,7 @@ const controlStream = 1 << 40
 // were added.
 func (w *World) AddControl(name string, control any, s Schedule) {
 	w.controls = append(w.controls, &Scheduled{Name: name, Control: control, Schedule: s,
-		stream: w.ControlStream(len(w.controls)), next: s.first(0)})
+		stream: w.ControlStream(len(w.controls)), next: s.firstTime(0)})
 }
 
 // ControlStream returns the random stream of a control, or of an initialiser.
@@ -68,15 +68,15 @@ func (w *World) ControlStream(i int) Stream { return NewStream(w.Seed, controlSt
 // Execute runs a control once. A Control draws its random numbers from the stream.
 func (w *World) Execute(control any, s *Stream) (stop bool, err error) {
 	if o, ok := control.(Observer); ok {
-		return w.observe(o)
+		return w.measureShards(o)
 	}
 	return control.(Control).Run(w, s)
 }
 
-// observe measures each shard and reports. The processes exchange their measurements.
-func (w *World) observe(o Observer) (bool, error) {
+// measureShards measures each shard and reports. The processes exchange their measurements.
+func (w *World) measureShards(o Observer) (bool, error) {
 	parts := make([][]byte, len(w.shards))
-	err := w.parallel(func(k *worker) {
+	err := w.forEachWorker(func(k *shardWorker) {
 		for s := range w.shards {
 			if w.shards[s] != nil && w.workerOf(s) == k.index {
 				parts[s] = o.Measure(w, s)
@@ -103,8 +103,8 @@ func (w *World) InShard(shard int, f func(n Node)) {
 	}
 }
 
-// due returns when the next control is due.
-func (w *World) due() Time {
+// nextControl returns when the next control is due.
+func (w *World) nextControl() Time {
 	at := Never
 	for _, c := range w.controls {
 		at = min(at, c.next)
@@ -112,13 +112,13 @@ func (w *World) due() Time {
 	return at
 }
 
-// control runs all controls that are due now.
-func (w *World) control() error {
+// runControls runs all controls that are due now.
+func (w *World) runControls() error {
 	for _, c := range w.controls {
 		if c.next != w.now.at {
 			continue
 		}
-		c.next = c.Schedule.first(w.now.at + 1)
+		c.next = c.Schedule.firstTime(w.now.at + 1)
 		stop, err := w.Execute(c.Control, &c.stream)
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ const eventBytes = 32
 // the given list.
 func (w *World) appendEvent(to []byte, e *Event, values []any) ([]byte, error) {
 	word := e.Word
-	if e.Kind&bulky != 0 {
+	if e.Kind&bulkyBit != 0 {
 		word = 0
 	}
 	to = binary.LittleEndian.AppendUint64(to, uint64(e.At))
@@ -23,7 +23,7 @@ func (w *World) appendEvent(to []byte, e *Event, values []any) ([]byte, error) {
 	to = binary.LittleEndian.AppendUint32(to, e.number)
 	to = binary.LittleEndian.AppendUint16(to, e.round)
 	to = append(to, e.Protocol, e.Kind)
-	if e.Kind&bulky == 0 {
+	if e.Kind&bulkyBit == 0 {
 		return to, nil
 	}
 	codec, ok := w.protocols[e.Protocol].(Codec)
@@ -61,7 +61,7 @@ func (w *World) readEvent(from []byte) (e Event, value any, rest []byte, err err
 	if _, cycled := w.protocols[e.Protocol].(Cycled); e.Kind == TimerKind && !cycled {
 		return e, nil, nil, fmt.Errorf("decode event: protocol %d has no cycles", e.Protocol)
 	}
-	if e.Kind&bulky == 0 {
+	if e.Kind&bulkyBit == 0 {
 		return e, nil, from, nil
 	}
 	codec, ok := w.protocols[e.Protocol].(Codec)
@@ -86,9 +86,9 @@ func (w *World) EncodeShard(i int) ([]byte, error) {
 		to = p.Encode(i, to)
 	}
 	s := w.shards[i]
-	events := s.queue.all()
+	events := s.queue.allEvents()
 	slices.SortFunc(events, func(a, b Event) int {
-		if a.before(&b) {
+		if a.comesBefore(&b) {
 			return -1
 		}
 		return 1
@@ -132,7 +132,7 @@ func (w *World) DecodeShard(i int, from []byte) (err error) {
 			return fmt.Errorf("decode shard %d: it has an event of node %d", i, e.To)
 		}
 		if value != nil {
-			e.Word = s.keep(value)
+			e.Word = s.keepValue(value)
 		}
 		s.queue.push(e)
 	}

@@ -66,11 +66,11 @@ func (w *World) Step(ctx context.Context) (more bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	next, err := w.earliest()
+	next, err := w.queueInFlight()
 	if err != nil {
 		return false, err
 	}
-	due := w.due()
+	due := w.nextControl()
 	if w.stopped || min(due, next.at) >= w.End || min(due, next.at) == Never {
 		w.over = w.stopped || min(due, next.at) != Never
 		return false, nil
@@ -79,13 +79,13 @@ func (w *World) Step(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	if due <= next.at {
-		w.now = moment{at: due}
-		return true, w.control()
+		w.now = timeAndRound{at: due}
+		return true, w.runControls()
 	}
 	w.now = next
-	until := moment{next.at, next.round + 1}
+	until := timeAndRound{next.at, next.round + 1}
 	if w.lookahead > 0 && !w.direct {
-		until = moment{at: min(w.End, due)}
+		until = timeAndRound{at: min(w.End, due)}
 		if w.lookahead < until.at-next.at {
 			// Windows of whole buckets are faster. A bucket is shorter than half of the lookahead,
 			// so the window is not empty.
@@ -94,7 +94,7 @@ func (w *World) Step(ctx context.Context) (more bool, err error) {
 	}
 	w.windows++
 	w.happened = until
-	return true, w.window(until)
+	return true, w.runWindow(until)
 }
 
 // onlyObserving reports whether no remaining control can post an event.
@@ -105,61 +105,61 @@ func (w *World) onlyObserving() bool {
 	})
 }
 
-// window runs all events before a moment.
-func (w *World) window(until moment) error {
+// runWindow runs all events before a moment.
+func (w *World) runWindow(until timeAndRound) error {
 	due := 0
 	for _, s := range w.shards {
 		if s == nil {
 			continue
 		}
-		if s.queue.next().before(until) {
+		if s.queue.firstMoment().before(until) {
 			due++
 		}
 	}
-	work := func(k *worker) {
+	work := func(k *shardWorker) {
 		for i, s := range w.shards {
-			if s != nil && w.workerOf(i) == k.index && s.queue.next().before(until) &&
+			if s != nil && w.workerOf(i) == k.index && s.queue.firstMoment().before(until) &&
 				k.context.err == nil {
-				k.run(s, until)
+				k.runShard(s, until)
 			}
 		}
 	}
 	if due == 1 { // starting goroutines would take longer
 		for _, s := range w.shards {
-			if s != nil && s.queue.next().before(until) {
-				w.workers[w.workerOf(s.index)].run(s, until)
+			if s != nil && s.queue.firstMoment().before(until) {
+				w.workers[w.workerOf(s.index)].runShard(s, until)
 			}
 		}
-		return w.failed()
+		return w.firstError()
 	}
-	return w.parallel(work)
+	return w.forEachWorker(work)
 }
 
-// earliest puts all events that are on their way into the queues. It returns the moment of the next
-// event of all processes.
-func (w *World) earliest() (moment, error) {
+// queueInFlight puts all events that are on their way into the queues. It returns the moment of the
+// next event of all processes.
+func (w *World) queueInFlight() (timeAndRound, error) {
 	if w.exchange != nil {
-		return w.swap()
+		return w.exchangeEvents()
 	}
 	posted := false
 	for _, k := range w.workers {
 		posted = posted || k.earliest.at != Never
-		k.earliest = moment{at: Never}
+		k.earliest = timeAndRound{at: Never}
 	}
 	if posted {
-		if err := w.parallel(func(k *worker) {
+		if err := w.forEachWorker(func(k *shardWorker) {
 			for i, s := range w.shards {
 				if w.workerOf(i) == k.index {
-					w.collect(s)
+					w.collectPosted(s)
 				}
 			}
 		}); err != nil {
-			return moment{}, err
+			return timeAndRound{}, err
 		}
 	}
-	next := moment{at: Never}
+	next := timeAndRound{at: Never}
 	for _, s := range w.shards {
-		if m := s.queue.next(); m.before(next) {
+		if m := s.queue.firstMoment(); m.before(next) {
 			next = m
 		}
 	}
@@ -181,14 +181,14 @@ func (w *World) Cycle(ctx context.Context, cycles int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		w.now = moment{at: Time(cycle)}
-		if err := w.control(); err != nil {
+		w.now = timeAndRound{at: Time(cycle)}
+		if err := w.runControls(); err != nil {
 			return err
 		}
 		if w.stopped {
 			break
 		}
-		if err := w.visit(); err != nil {
+		if err := w.visitNodes(); err != nil {
 			return err
 		}
 	}
@@ -196,8 +196,8 @@ func (w *World) Cycle(ctx context.Context, cycles int) error {
 	return w.Finish()
 }
 
-// visit gives each living node its turn in this cycle.
-func (w *World) visit() error {
+// visitNodes gives each living node its turn in this cycle.
+func (w *World) visitNodes() error {
 	c := w.loop
 	var visited []uint8
 	for p := range w.protocols {
@@ -214,13 +214,13 @@ func (w *World) visit() error {
 		n := w.Living(i)
 		for _, p := range visited {
 			c.shard = w.shards[shardOf(n)]
-			c.enter(n, w.now)
+			c.beginTurn(n, w.now)
 			w.protocols[p].(Cycled).NextCycle(c)
-			c.leave()
+			c.endTurn()
 			w.workers[0].events++
 		}
 		if c.err != nil {
-			return w.failed()
+			return w.firstError()
 		}
 	}
 	return nil
@@ -234,7 +234,7 @@ func (w *World) Sum() (map[int][32]byte, error) {
 		if s == nil {
 			continue
 		}
-		w.collect(s)
+		w.collectPosted(s)
 		b, err := w.EncodeShard(i)
 		if err != nil {
 			return nil, err

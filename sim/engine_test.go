@@ -6,23 +6,23 @@ import (
 	"testing"
 )
 
-// chatter is a protocol whose behaviour a test sets.
-type chatter struct {
+// chatterProtocol is a protocol whose behaviour a test sets.
+type chatterProtocol struct {
 	receive func(c *Context, e *Event)
 	seen    []Event
 }
 
-func (p *chatter) Receive(c *Context, e *Event) {
+func (p *chatterProtocol) Receive(c *Context, e *Event) {
 	p.seen = append(p.seen, *e)
 	p.receive(c, e)
 }
 
-// fixed is a transport with a fixed delay. A test may make this delay less than the one that
+// fixedDelay is a transport with a fixed delay. A test may make this delay less than the one that
 // Shortest returns, which is a mistake of a transport.
-type fixed struct{ delay, shortest Time }
+type fixedDelay struct{ delay, shortest Time }
 
-func (t fixed) Delay(*Context, Node) (Time, bool) { return t.delay, true }
-func (t fixed) Shortest() Time                    { return t.shortest }
+func (t fixedDelay) Delay(*Context, Node) (Time, bool) { return t.delay, true }
+func (t fixedDelay) Shortest() Time                    { return t.shortest }
 
 func started(t *testing.T, p Protocol, tr Transport) *World {
 	t.Helper()
@@ -43,18 +43,18 @@ func TestProtocolsThatDoWrong(t *testing.T) {
 		tr Transport
 		do func(c *Context, tr Transport)
 	}{
-		"node 3 at 5ns: protocol 0 sends to node 10, which does not exist": {fixed{10, 10},
+		"node 3 at 5ns: protocol 0 sends to node 10, which does not exist": {fixedDelay{10, 10},
 			func(c *Context, tr Transport) { c.Send(tr, 10, 0, 1, 0) }},
-		"node 3 at 5ns: protocol 0 posts an event with the negative delay -7ns": {fixed{-7, 1},
+		"node 3 at 5ns: protocol 0 posts an event with the negative delay -7ns": {fixedDelay{-7, 1},
 			func(c *Context, tr Transport) { c.Send(tr, 1, 0, 1, 0) }},
-		"negative delay -1ns": {fixed{1, 1},
+		"negative delay -1ns": {fixedDelay{1, 1},
 			func(c *Context, _ Transport) { c.After(-1, 0, 1, 0) }},
 		"protocol 0 sends to node 4 within 2ns, which is less than the transport's shortest": {
-			fixed{2, 100}, func(c *Context, tr Transport) { c.Send(tr, 4, 0, 1, 0) }},
-		"events without delay cause each other without end": {fixed{1, 1},
+			fixedDelay{2, 100}, func(c *Context, tr Transport) { c.Send(tr, 4, 0, 1, 0) }},
+		"events without delay cause each other without end": {fixedDelay{1, 1},
 			func(c *Context, _ Transport) { c.After(0, 0, 1, 0) }},
 	} {
-		p := &chatter{}
+		p := &chatterProtocol{}
 		w := started(t, p, c.tr)
 		p.receive = func(cx *Context, _ *Event) { c.do(cx, c.tr) }
 		w.Post(5, 3, 0, 1, 0)
@@ -66,8 +66,8 @@ func TestProtocolsThatDoWrong(t *testing.T) {
 
 // TestOrder posts events of one node out of order. They must happen in order.
 func TestOrder(t *testing.T) {
-	p := &chatter{receive: func(*Context, *Event) {}}
-	w := started(t, p, fixed{100, 100})
+	p := &chatterProtocol{receive: func(*Context, *Event) {}}
+	w := started(t, p, fixedDelay{100, 100})
 	for i, at := range []Time{30, 10, 20, 10, 999, 1000, 2000} {
 		w.Post(at, 3, 0, 1, uint64(i))
 	}
@@ -97,8 +97,8 @@ func TestOrder(t *testing.T) {
 
 // TestTheDeadGetNothing kills a node for which an event is on its way.
 func TestTheDeadGetNothing(t *testing.T) {
-	p := &chatter{receive: func(*Context, *Event) {}}
-	w := started(t, p, fixed{100, 100})
+	p := &chatterProtocol{receive: func(*Context, *Event) {}}
+	w := started(t, p, fixedDelay{100, 100})
 	w.Post(5, 3, 0, 1, 0)
 	w.Post(5, 4, 0, 1, 0)
 	w.Kill(3)
@@ -130,7 +130,7 @@ func TestAssign(t *testing.T) {
 		for _, n := range c.loads {
 			loads = append(loads, load(n))
 		}
-		got, err := assign(loads, c.owners, 2)
+		got, err := assignShards(loads, c.owners, 2)
 		if err != nil {
 			t.Fatal(err)
 		}

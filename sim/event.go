@@ -17,8 +17,8 @@ func (t Time) String() string { return time.Duration(t).String() }
 // never used again.
 type Node uint32
 
-// outside is the source of events that a control posts.
-const outside Node = math.MaxUint32
+// outsideNode is the source of events that a control posts.
+const outsideNode Node = math.MaxUint32
 
 // An Event happens at a node. It is a message, or a timer of the node itself.
 type Event struct {
@@ -37,11 +37,11 @@ type Event struct {
 // TimerKind is the kind of the timer that starts a node's cycle.
 const TimerKind = 0x7f
 
-// bulky is the bit in an event's kind that marks an event that carries a value.
-const bulky = 0x80
+// bulkyBit is the bit in an event's kind that marks an event that carries a value.
+const bulkyBit = 0x80
 
-// before reports whether an event comes before another one. Two events are never equal.
-func (e *Event) before(o *Event) bool {
+// comesBefore reports whether an event comes before another one. Two events are never equal.
+func (e *Event) comesBefore(o *Event) bool {
 	if e.At != o.At {
 		return e.At < o.At
 	}
@@ -57,10 +57,12 @@ func (e *Event) before(o *Event) bool {
 	return e.number < o.number
 }
 
-// moment is a time and a round.
-type moment struct {
+// timeAndRound is a time and a round.
+type timeAndRound struct {
 	at    Time
 	round uint16
 }
 
-func (m moment) before(o moment) bool { return m.at < o.at || m.at == o.at && m.round < o.round }
+func (m timeAndRound) before(o timeAndRound) bool {
+	return m.at < o.at || m.at == o.at && m.round < o.round
+}

@@ -24,27 +24,27 @@ type Exchange interface {
 // yet.
 func (w *World) Connect(e Exchange) { w.exchange = e }
 
-// swap puts all events that are on their way into the queues, in a simulation of several processes.
-// It returns the moment of the next event of all processes.
-func (w *World) swap() (moment, error) {
+// exchangeEvents puts all events that are on their way into the queues, in a simulation of several
+// processes. It returns the moment of the next event of all processes.
+func (w *World) exchangeEvents() (timeAndRound, error) {
 	k := w.workers[0]
 	bundles := make([][]byte, w.exchange.Processes())
 	next := k.earliest
-	k.earliest = moment{at: Never}
+	k.earliest = timeAndRound{at: Never}
 	for i := range k.out {
 		box := &k.out[i]
 		if len(box.events) == 0 {
 			continue
 		}
 		if s := w.shards[i]; s != nil {
-			w.collect(s)
+			w.collectPosted(s)
 			continue
 		}
 		for j := range box.events {
 			var err error
 			to := &bundles[w.owners[i]]
 			if *to, err = w.appendEvent(*to, &box.events[j], box.values); err != nil {
-				return moment{}, err
+				return timeAndRound{}, err
 			}
 		}
 		box.events = box.events[:0]
@@ -53,7 +53,7 @@ func (w *World) swap() (moment, error) {
 	}
 	for _, s := range w.shards {
 		if s != nil {
-			if m := s.queue.next(); m.before(next) {
+			if m := s.queue.firstMoment(); m.before(next) {
 				next = m
 			}
 		}
@@ -62,30 +62,30 @@ func (w *World) swap() (moment, error) {
 	mine = binary.LittleEndian.AppendUint16(mine, next.round)
 	got, all, err := w.exchange.Swap(bundles, mine)
 	if err != nil {
-		return moment{}, err
+		return timeAndRound{}, err
 	}
 	for _, bundle := range got {
 		for len(bundle) > 0 {
 			var e Event
 			var value any
 			if e, value, bundle, err = w.readEvent(bundle); err != nil {
-				return moment{}, err
+				return timeAndRound{}, err
 			}
 			s := w.shards[shardOf(e.To)]
 			if s == nil {
-				return moment{}, fmt.Errorf("read bundle: node %d is not here", e.To)
+				return timeAndRound{}, fmt.Errorf("read bundle: node %d is not here", e.To)
 			}
 			if value != nil {
-				e.Word = s.keep(value)
+				e.Word = s.keepValue(value)
 			}
 			s.queue.push(e)
 		}
 	}
 	for _, b := range all {
 		if len(b) < 10 {
-			return moment{}, errShort
+			return timeAndRound{}, errShort
 		}
-		m := moment{Time(binary.LittleEndian.Uint64(b)), binary.LittleEndian.Uint16(b[8:])}
+		m := timeAndRound{Time(binary.LittleEndian.Uint64(b)), binary.LittleEndian.Uint16(b[8:])}
 		if m.before(next) {
 			next = m
 		}
@@ -107,7 +107,7 @@ func (w *World) Inject(after Time, to Node, protocol, kind uint8, word uint64) b
 	// Controls number their events upwards from 0. Events from outside are numbered downwards, so
 	// no two events are equal.
 	w.injected--
-	w.shards[shardOf(to)].queue.push(Event{At: at, To: to, From: outside, number: w.injected,
+	w.shards[shardOf(to)].queue.push(Event{At: at, To: to, From: outsideNode, number: w.injected,
 		Protocol: protocol, Kind: kind, Word: word})
 	return true
 }
@@ -120,7 +120,7 @@ func (w *World) Balance(stay int) (moved int, err error) {
 	if w.exchange == nil {
 		return 0, nil
 	}
-	if _, err := w.earliest(); err != nil {
+	if _, err := w.queueInFlight(); err != nil {
 		return 0, err
 	}
 	loads := make([][]byte, len(w.shards))
@@ -133,7 +133,7 @@ func (w *World) Balance(stay int) (moved int, err error) {
 	if loads, err = w.exchange.Gather(loads); err != nil {
 		return 0, err
 	}
-	owners, err := assign(loads, w.owners, stay)
+	owners, err := assignShards(loads, w.owners, stay)
 	if err != nil || slices.Equal(owners, w.owners) {
 		return 0, err
 	}
@@ -180,13 +180,13 @@ func (w *World) Balance(stay int) (moved int, err error) {
 	return moved, nil
 }
 
-// tolerated is the load above which shards move: the ratio of the busiest process to the mean.
-const tolerated = 1.1
+// toleratedLoad is the load above which shards move: the ratio of the busiest process to the mean.
+const toleratedLoad = 1.1
 
-// assign returns which process gets which shard, so that all processes have about the same number
-// of events. If the loads of the present owners are even enough, and none of them leaves, nothing
-// changes. All processes compute the same result.
-func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
+// assignShards returns which process gets which shard, so that all processes have about the same
+// number of events. If the loads of the present owners are even enough, and none of them leaves,
+// nothing changes. All processes compute the same result.
+func assignShards(loads [][]byte, owners []int, processes int) ([]int, error) {
 	highest := processes - 1
 	for _, owner := range owners {
 		highest = max(highest, owner)
@@ -203,7 +203,7 @@ func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
 		order[i] = i
 		total += load[i]
 	}
-	if !leaves && float64(slices.Max(present))*float64(processes) <= tolerated*float64(total) {
+	if !leaves && float64(slices.Max(present))*float64(processes) <= toleratedLoad*float64(total) {
 		return owners, nil
 	}
 	slices.SortStableFunc(order, func(a, b int) int {

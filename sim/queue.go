@@ -2,19 +2,19 @@ package sim
 
 import "math/bits"
 
-// A queue has the events of a shard, in three places:
+// eventQueue has the events of a shard, in three places:
 //   - Events of the near future lie in buckets, one for each short stretch of time. A bucket is not
 //     sorted: a window takes whole buckets, and sorts the events of one node at a time.
 //   - Later events lie in longer buckets, each as long as the whole near future.
 //   - Events after all buckets lie in a heap.
-type queue struct {
-	near, mid ring
+type eventQueue struct {
+	near, mid bucketRing
 	far       eventHeap
 	free      *chunk // unused chunks
 }
 
-// A ring has the buckets of the next ringBuckets stretches of time, each 1<<shift ns long.
-type ring struct {
+// bucketRing has the buckets of the next ringBuckets stretches of time, each 1<<shift ns long.
+type bucketRing struct {
 	buckets []bucket // ringBuckets buckets, or none
 	full    [ringBuckets / 64]uint64
 	count   int // number of events
@@ -37,7 +37,7 @@ type bucket struct {
 	count uint16 // number of events in the first chunk; all other chunks are full
 }
 
-func (b *bucket) first() moment { return moment{b.at, b.round} }
+func (b *bucket) first() timeAndRound { return timeAndRound{b.at, b.round} }
 
 // A chunk begins with its events, so that none of them lies on two cache lines.
 type chunk struct {
@@ -49,8 +49,8 @@ type chunk struct {
 const chunkEvents = 15
 
 // newQueue returns a queue with buckets of 1<<shift ns, or without buckets if shift is 0.
-func newQueue(shift uint8) queue {
-	q := queue{near: ring{shift: shift}, mid: ring{shift: shift + ringBits}}
+func newQueue(shift uint8) eventQueue {
+	q := eventQueue{near: bucketRing{shift: shift}, mid: bucketRing{shift: shift + ringBits}}
 	if shift > 0 {
 		q.near.buckets = make([]bucket, ringBuckets)
 		q.mid.buckets = make([]bucket, ringBuckets)
@@ -59,9 +59,9 @@ func newQueue(shift uint8) queue {
 }
 
 // len returns the number of events.
-func (q *queue) len() int { return q.near.count + q.mid.count + len(q.far) }
+func (q *eventQueue) len() int { return q.near.count + q.mid.count + len(q.far) }
 
-func (q *queue) push(e Event) {
+func (q *eventQueue) push(e Event) {
 	if !q.near.push(&e, &q.free) && !q.mid.push(&e, &q.free) {
 		q.far.push(e)
 	}
@@ -69,14 +69,14 @@ func (q *queue) push(e Event) {
 
 // push puts an event into its bucket. It returns false if the event comes too late or too early for
 // the ring.
-func (r *ring) push(e *Event, free **chunk) bool {
+func (r *bucketRing) push(e *Event, free **chunk) bool {
 	number := int64(e.At) >> r.shift
 	if r.buckets == nil || number >= r.base+ringBuckets || number < r.base {
 		return false
 	}
 	i := uint(number) % ringBuckets
 	b := &r.buckets[i]
-	m := moment{e.At, e.round}
+	m := timeAndRound{e.At, e.round}
 	if b.chunk == nil || m.before(b.first()) {
 		b.at, b.round = m.at, m.round
 		r.full[i/64] |= 1 << (i % 64)
@@ -96,27 +96,27 @@ func (r *ring) push(e *Event, free **chunk) bool {
 	return true
 }
 
-// next returns the moment of the first event.
-func (q *queue) next() moment {
+// firstMoment returns the moment of the first event.
+func (q *eventQueue) firstMoment() timeAndRound {
 	m := q.far.next()
-	for _, r := range []*ring{&q.near, &q.mid} {
-		if first := r.next(); first.before(m) {
+	for _, r := range []*bucketRing{&q.near, &q.mid} {
+		if first := r.bucketMoment(); first.before(m) {
 			m = first
 		}
 	}
 	return m
 }
 
-// next returns the moment of the ring's first event.
-func (r *ring) next() moment {
+// bucketMoment returns the moment of the ring's first event.
+func (r *bucketRing) bucketMoment() timeAndRound {
 	if r.count == 0 {
-		return moment{at: Never}
+		return timeAndRound{at: Never}
 	}
-	return r.buckets[r.first()].first()
+	return r.buckets[r.firstBucket()].first()
 }
 
-// first returns the index of the first bucket that has events.
-func (r *ring) first() uint {
+// firstBucket returns the index of the first bucket that has events.
+func (r *bucketRing) firstBucket() uint {
 	begin := uint(r.base) % ringBuckets
 	word := begin / 64
 	if m := r.full[word] >> (begin % 64); m != 0 {
@@ -131,28 +131,29 @@ func (r *ring) first() uint {
 	return 0
 }
 
-// take moves all events before a moment to the end of a batch.
-func (q *queue) take(batch []Event, until moment) []Event {
+// takeUntil moves all events before a moment to the end of a batch.
+func (q *eventQueue) takeUntil(batch []Event, until timeAndRound) []Event {
 	for len(q.far) > 0 && q.far.next().before(until) {
 		batch = append(batch, q.far.pop())
 	}
-	batch = q.takeOf(&q.mid, batch, until) // first, because it may move events to the near future
+	// before the rest, because it may move events to the near future
+	batch = q.takeOf(&q.mid, batch, until)
 	return q.takeOf(&q.near, batch, until)
 }
 
 // takeOf moves a ring's events before a moment to the end of a batch.
-func (q *queue) takeOf(r *ring, batch []Event, until moment) []Event {
-	for r.next().before(until) {
-		i := r.first()
+func (q *eventQueue) takeOf(r *bucketRing, batch []Event, until timeAndRound) []Event {
+	for r.bucketMoment().before(until) {
+		i := r.firstBucket()
 		number := int64(r.buckets[i].at) >> r.shift
 		whole := Time(number+1)<<r.shift <= until.at
-		for c, n := r.empty(i); c != nil; c, n = q.release(c) {
+		for c, n := r.emptyBucket(i); c != nil; c, n = q.freeChunk(c) {
 			if whole {
 				batch = append(batch, c.events[:n]...)
 				continue
 			}
 			for _, e := range c.events[:n] {
-				if (moment{e.At, e.round}).before(until) {
+				if (timeAndRound{e.At, e.round}).before(until) {
 					batch = append(batch, e)
 				} else {
 					q.push(e)
@@ -166,8 +167,9 @@ func (q *queue) takeOf(r *ring, batch []Event, until moment) []Event {
 	return batch
 }
 
-// empty takes all events out of a bucket. It returns the first chunk and the number of its events.
-func (r *ring) empty(i uint) (first *chunk, count int) {
+// emptyBucket takes all events out of a bucket. It returns the first chunk and the number of its
+// events.
+func (r *bucketRing) emptyBucket(i uint) (first *chunk, count int) {
 	b := &r.buckets[i]
 	first, count = b.chunk, int(b.count)
 	b.chunk = nil
@@ -179,21 +181,21 @@ func (r *ring) empty(i uint) (first *chunk, count int) {
 	return first, count
 }
 
-// release makes a chunk free. It returns the next chunk of the same bucket, and the number of
+// freeChunk makes a chunk free. It returns the next chunk of the same bucket, and the number of
 // events in that next chunk.
-func (q *queue) release(c *chunk) (next *chunk, count int) {
+func (q *eventQueue) freeChunk(c *chunk) (next *chunk, count int) {
 	next = c.next
 	c.next, q.free = q.free, c
 	return next, chunkEvents
 }
 
-// advance is called when no event before a given time will be added any more. It moves events into
-// the buckets of the near future if their time has come.
-func (q *queue) advance(t Time) {
+// advanceTo is called when no event before a given time will be added any more. It moves events
+// into the buckets of the near future if their time has come.
+func (q *eventQueue) advanceTo(t Time) {
 	q.near.base = max(q.near.base, int64(t)>>q.near.shift)
 	q.mid.base = max(q.mid.base, int64(t)>>q.mid.shift)
-	for m := q.mid.next(); m.at>>q.mid.shift == Time(q.mid.base); m = q.mid.next() {
-		for c, n := q.mid.empty(q.mid.first()); c != nil; c, n = q.release(c) {
+	for m := q.mid.bucketMoment(); m.at>>q.mid.shift == Time(q.mid.base); m = q.mid.bucketMoment() {
+		for c, n := q.mid.emptyBucket(q.mid.firstBucket()); c != nil; c, n = q.freeChunk(c) {
 			for _, e := range c.events[:n] {
 				q.push(e)
 			}
@@ -201,10 +203,10 @@ func (q *queue) advance(t Time) {
 	}
 }
 
-// all returns all events, in no particular order.
-func (q *queue) all() []Event {
+// allEvents returns all events, in no particular order.
+func (q *eventQueue) allEvents() []Event {
 	all := append(make([]Event, 0, q.len()), q.far...)
-	for _, r := range []*ring{&q.near, &q.mid} {
+	for _, r := range []*bucketRing{&q.near, &q.mid} {
 		for i := range r.buckets {
 			b := &r.buckets[i]
 			for c, n := b.chunk, int(b.count); c != nil; c, n = c.next, chunkEvents {
@@ -232,7 +234,7 @@ func (q *eventHeap) push(e Event) {
 	i := len(h) - 1
 	for i > 0 {
 		parent := (i - 1) / 4
-		if !e.before(&h[parent]) {
+		if !e.comesBefore(&h[parent]) {
 			break
 		}
 		h[i] = h[parent]
@@ -248,13 +250,13 @@ func (q *eventHeap) pop() Event {
 	h = h[:len(h)-1]
 	*q = h
 	if len(h) > 0 {
-		h.down(last)
+		h.siftDown(last)
 	}
 	return first
 }
 
-// down puts an event into the free place at the top, and moves it down to where it belongs.
-func (q eventHeap) down(e Event) {
+// siftDown puts an event into the free place at the top, and moves it down to where it belongs.
+func (q eventHeap) siftDown(e Event) {
 	i := 0
 	for {
 		child := 4*i + 1
@@ -263,11 +265,11 @@ func (q eventHeap) down(e Event) {
 		}
 		least := child
 		for c := child + 1; c < min(child+4, len(q)); c++ {
-			if q[c].before(&q[least]) {
+			if q[c].comesBefore(&q[least]) {
 				least = c
 			}
 		}
-		if !q[least].before(&e) {
+		if !q[least].comesBefore(&e) {
 			break
 		}
 		q[i] = q[least]
@@ -276,9 +278,9 @@ func (q eventHeap) down(e Event) {
 	q[i] = e
 }
 
-func (q eventHeap) next() moment {
+func (q eventHeap) next() timeAndRound {
 	if len(q) == 0 {
-		return moment{at: Never}
+		return timeAndRound{at: Never}
 	}
-	return moment{q[0].At, q[0].round}
+	return timeAndRound{q[0].At, q[0].round}
 }

@@ -23,26 +23,26 @@ func TestQueue(t *testing.T) {
 				list = append(list, e)
 			}
 			slices.SortFunc(list, func(a, b Event) int {
-				if a.before(&b) {
+				if a.comesBefore(&b) {
 					return -1
 				}
 				return 1
 			})
-			first := moment{at: Never}
+			first := timeAndRound{at: Never}
 			if len(list) > 0 {
-				first = moment{list[0].At, list[0].round}
+				first = timeAndRound{list[0].At, list[0].round}
 			}
-			if got := q.next(); got != first {
+			if got := q.firstMoment(); got != first {
 				t.Fatalf("the next event comes at %v, want %v", got, first)
 			}
-			until := moment{now + Time(r.Int64N(1<<12)), uint16(r.IntN(2))}
+			until := timeAndRound{now + Time(r.Int64N(1<<12)), uint16(r.IntN(2))}
 			n := 0
-			for n < len(list) && (moment{list[n].At, list[n].round}).before(until) {
+			for n < len(list) && (timeAndRound{list[n].At, list[n].round}).before(until) {
 				n++
 			}
-			got := q.take(nil, until)
+			got := q.takeUntil(nil, until)
 			slices.SortFunc(got, func(a, b Event) int {
-				if a.before(&b) {
+				if a.comesBefore(&b) {
 					return -1
 				}
 				return 1
@@ -52,8 +52,8 @@ func TestQueue(t *testing.T) {
 			}
 			list = list[n:]
 			now = until.at
-			q.advance(now)
-			if len(q.all()) != len(list) || q.len() != len(list) {
+			q.advanceTo(now)
+			if len(q.allEvents()) != len(list) || q.len() != len(list) {
 				t.Fatalf("%d events are left, want %d", q.len(), len(list))
 			}
 		}

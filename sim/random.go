@@ -12,13 +12,13 @@ type Stream struct {
 // NewStream returns the stream of a node or of a control. Streams with different ids are
 // independent.
 func NewStream(seed, id uint64) Stream {
-	key := mix(seed ^ mix(id+0x9e3779b97f4a7c15))
-	return Stream{key: key, second: mix(key ^ 0xd1b54a32d192ed03)}
+	key := mixBits(seed ^ mixBits(id+0x9e3779b97f4a7c15))
+	return Stream{key: key, second: mixBits(key ^ 0xd1b54a32d192ed03)}
 }
 
-// mix is a bijection in which each bit of the input changes each bit of the output with
+// mixBits is a bijection in which each bit of the input changes each bit of the output with
 // probability 1/2 (the finalizer of SplitMix64).
-func mix(x uint64) uint64 {
+func mixBits(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
@@ -28,7 +28,7 @@ func mix(x uint64) uint64 {
 // streams of two nodes could be parts of one sequence.
 func (s *Stream) Uint64() uint64 {
 	s.drawn++
-	return mix(mix(s.drawn*0x9e3779b97f4a7c15+s.key) ^ s.second)
+	return mixBits(mixBits(s.drawn*0x9e3779b97f4a7c15+s.key) ^ s.second)
 }
 
 // Below returns a number from 0 to n-1. The number n must be positive.

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// worker works on some of the shards.
-type worker struct {
+// shardWorker works on some of the shards.
+type shardWorker struct {
 	w       *World
 	index   int
 	context Context
 
 	// out has, for each shard, events that were posted in this window. The shard's worker collects
 	// them in the next window.
-	out      []outbox
-	earliest moment // of the events in out
+	out      []postedEvents
+	earliest timeAndRound // of the events in out
 
 	// These belong to the window and the shard that the worker works on.
 	batch []Event
@@ -32,26 +32,26 @@ type worker struct {
 	_                       [64]byte // puts the next worker's fields on other cache lines
 }
 
-// outbox has posted events, and the values that they carry.
-type outbox struct {
+// postedEvents has posted events, and the values that they carry.
+type postedEvents struct {
 	events []Event
 	values []any
 }
 
-func (k *worker) post(shard int, e Event, value any) {
+func (k *shardWorker) post(shard int, e Event, value any) {
 	box := &k.out[shard]
-	if e.Kind&bulky != 0 {
+	if e.Kind&bulkyBit != 0 {
 		e.Word = uint64(len(box.values))
 		box.values = append(box.values, value)
 	}
 	box.events = append(box.events, e)
-	if m := (moment{e.At, e.round}); m.before(k.earliest) {
+	if m := (timeAndRound{e.At, e.round}); m.before(k.earliest) {
 		k.earliest = m
 	}
 }
 
-// sent counts a message that takes the given time.
-func (k *worker) sent(to Node, d Time) {
+// countSent counts a message that takes the given time.
+func (k *shardWorker) countSent(to Node, d Time) {
 	owner := k.w.owners[shardOf(to)]
 	if owner == k.w.owners[k.context.shard.index] {
 		k.local++
@@ -62,16 +62,16 @@ func (k *worker) sent(to Node, d Time) {
 	}
 }
 
-// collect puts all events that workers have posted for a shard into the shard's queue.
-func (w *World) collect(s *shard) {
+// collectPosted puts all events that workers have posted for a shard into the shard's queue.
+func (w *World) collectPosted(s *nodeShard) {
 	for _, k := range w.workers {
 		box := &k.out[s.index]
 		if len(box.events) == 0 {
 			continue
 		}
 		for _, e := range box.events {
-			if e.Kind&bulky != 0 {
-				e.Word = s.keep(box.values[e.Word])
+			if e.Kind&bulkyBit != 0 {
+				e.Word = s.keepValue(box.values[e.Word])
 			}
 			s.queue.push(e)
 		}
@@ -81,13 +81,14 @@ func (w *World) collect(s *shard) {
 	}
 }
 
-// run runs the events of a shard that come before a given moment. Only the order of the events of
-// one node matters. So the worker handles one node after the other, which also uses the cache well.
-func (k *worker) run(s *shard, until moment) {
+// runShard runs the events of a shard that come before a given moment. Only the order of the events
+// of one node matters. So the worker handles one node after the other, which also uses the cache
+// well.
+func (k *shardWorker) runShard(s *nodeShard, until timeAndRound) {
 	c := &k.context
 	c.shard, c.until = s, until
-	k.batch = s.queue.take(k.batch[:0], until)
-	s.queue.advance(min(until.at, k.w.End))
+	k.batch = s.queue.takeUntil(k.batch[:0], until)
+	s.queue.advanceTo(min(until.at, k.w.End))
 	if len(k.next) < len(k.batch) {
 		k.next = make([]int32, 2*len(k.batch))
 	}
@@ -101,7 +102,7 @@ func (k *worker) run(s *shard, until moment) {
 		}
 		k.head[n] = int32(i)
 	}
-	k.warm(s)
+	k.readAhead(s)
 	before := k.events
 	for word := range k.due {
 		for k.due[word] != 0 && c.err == nil {
@@ -109,24 +110,24 @@ func (k *worker) run(s *shard, until moment) {
 			k.due[word] &= k.due[word] - 1
 			k.turn = k.turn[:0]
 			for i := k.head[n]; i >= 0; i = k.next[i] {
-				k.insert(k.batch[i])
+				k.insertEvent(k.batch[i])
 			}
-			k.node(s)
+			k.runNode(s)
 		}
 		k.due[word] = 0
 	}
 	s.events += k.events - before
-	c.until = moment{}
+	c.until = timeAndRound{}
 }
 
-// warm reads what the events of a batch will need. These reads do not depend on each other, so the
-// CPU waits for many of them at the same time.
-func (k *worker) warm(s *shard) {
+// readAhead reads what the events of a batch will need. These reads do not depend on each other, so
+// the CPU waits for many of them at the same time.
+func (k *shardWorker) readAhead(s *nodeShard) {
 	turns, sum := k.w.turns.shards[s.index], uint64(0)
 	for i := range k.batch {
 		e := &k.batch[i]
 		sum += turns[inShard(e.To)].drawn
-		if e.Kind&bulky != 0 && s.values[e.Word] != nil {
+		if e.Kind&bulkyBit != 0 && s.values[e.Word] != nil {
 			sum++
 		}
 		if p := k.w.warmers[e.Protocol]; p != nil {
@@ -136,42 +137,42 @@ func (k *worker) warm(s *shard) {
 	k.warmed = sum
 }
 
-// insert puts an event into the sorted events of a node.
-func (k *worker) insert(e Event) {
+// insertEvent puts an event into the sorted events of a node.
+func (k *shardWorker) insertEvent(e Event) {
 	k.turn = append(k.turn, e)
-	for i := len(k.turn) - 1; i > 0 && k.turn[i].before(&k.turn[i-1]); i-- {
+	for i := len(k.turn) - 1; i > 0 && k.turn[i].comesBefore(&k.turn[i-1]); i-- {
 		k.turn[i], k.turn[i-1] = k.turn[i-1], k.turn[i]
 	}
 }
 
-// node runs the events of one node. An event may add later events of the node.
-func (k *worker) node(s *shard) {
+// runNode runs the events of one node. An event may add later events of the node.
+func (k *shardWorker) runNode(s *nodeShard) {
 	c, w := &k.context, k.w
 	for i := 0; i < len(k.turn) && c.err == nil; i++ {
 		k.event = k.turn[i] // a local variable would be allocated
 		e := &k.event
 		if !w.Up(e.To) {
-			if e.Kind&bulky != 0 {
-				s.take(e.Word)
+			if e.Kind&bulkyBit != 0 {
+				s.takeValue(e.Word)
 			}
 			continue
 		}
 		k.events++
-		c.enter(e.To, moment{e.At, e.round})
+		c.beginTurn(e.To, timeAndRound{e.At, e.round})
 		if e.Kind == TimerKind {
-			w.cycle(c, e)
+			w.runCycle(c, e)
 		} else {
 			w.protocols[e.Protocol].Receive(c, e)
-			if e.Kind&bulky != 0 {
-				s.take(e.Word)
+			if e.Kind&bulkyBit != 0 {
+				s.takeValue(e.Word)
 			}
 		}
-		c.leave()
+		c.endTurn()
 	}
 }
 
-// cycle gives a protocol its turn and posts the next one.
-func (w *World) cycle(c *Context, e *Event) {
+// runCycle gives a protocol its turn and posts the next one.
+func (w *World) runCycle(c *Context, e *Event) {
 	p := w.protocols[e.Protocol].(Cycled)
 	cycle := w.cycles[e.Protocol]
 	p.NextCycle(c)
@@ -188,12 +189,12 @@ func (w *World) workerOf(shard int) int {
 	return w.owners[shard]
 }
 
-// parallel calls f for each worker at the same time, and returns the first error in the order of
-// the workers.
-func (w *World) parallel(f func(*worker)) error {
+// forEachWorker calls f for each worker at the same time, and returns the first error in the order
+// of the workers.
+func (w *World) forEachWorker(f func(*shardWorker)) error {
 	if len(w.workers) == 1 || w.direct || w.exchange != nil {
 		f(w.workers[0])
-		return w.failed()
+		return w.firstError()
 	}
 	var wait sync.WaitGroup
 	for _, k := range w.workers[1:] {
@@ -201,11 +202,12 @@ func (w *World) parallel(f func(*worker)) error {
 	}
 	f(w.workers[0])
 	wait.Wait()
-	return w.failed()
+	return w.firstError()
 }
 
-// failed returns the error of the earliest event. So any number of workers gives the same error.
-func (w *World) failed() error {
+// firstError returns the error of the earliest event. So any number of workers gives the same
+// error.
+func (w *World) firstError() error {
 	var first *Context
 	for _, k := range w.workers {
 		c := &k.context

@@ -80,27 +80,27 @@ type World struct {
 	controls  []*Scheduled
 	parts     []Part
 
-	turns   turns
-	shards  []*shard // nil: the shard is in another process
-	owners  []int    // number of the worker, or of the process, that has the shard
-	workers []*worker
+	turns   nodeTurns
+	shards  []*nodeShard // nil: the shard is in another process
+	owners  []int        // number of the worker, or of the process, that has the shard
+	workers []*shardWorker
 
 	joined int
 	up     []uint64 // one bit for each node
 	living []Node   // in the order in which the cycle engine visits them; nil: by number
 
-	now       moment
+	now       timeAndRound
 	posted    uint32 // number of events that controls posted
 	lookahead Time
 	shift     uint8 // of the queues: a bucket has 1<<shift ns
 	deaths    bool  // a node has died
-	dying     dying
+	dying     deathTimes
 	spared    map[Node]bool // nodes that do not die
 	direct    bool
 	stopped   bool
-	over      bool   // the simulation has ended, although events are left
-	finishing bool   // the controls that are due at the end run
-	happened  moment // all events before it have happened
+	over      bool         // the simulation has ended, although events are left
+	finishing bool         // the controls that are due at the end run
+	happened  timeAndRound // all events before it have happened
 	injected  uint32
 	done      Time // time at which RunEach last called its function
 	windows   uint64
@@ -113,8 +113,8 @@ type Cycle struct {
 	Step, From, Until Time
 }
 
-// dying says when nodes died, since this process began or went on from a checkpoint.
-type dying struct {
+// deathTimes says when nodes died, since this process began or went on from a checkpoint.
+type deathTimes struct {
 	first, last Time // when nodes died first and last
 	later       int  // number of nodes that died after the first time
 	any         bool
@@ -127,10 +127,10 @@ func (w *World) Deaths() (perSecond float64, ok bool) {
 	return float64(d.later) / (float64(d.last-d.first) / 1e9), d.last > d.first
 }
 
-// shard has the events of ShardNodes nodes.
-type shard struct {
+// nodeShard has the events of ShardNodes nodes.
+type nodeShard struct {
 	index  int
-	queue  queue
+	queue  eventQueue
 	values []any // values that events carry
 	free   []uint32
 	events uint64 // number of events that happened
@@ -138,8 +138,8 @@ type shard struct {
 	balanced uint64
 }
 
-// keep stores a value and returns its number.
-func (s *shard) keep(v any) uint64 {
+// keepValue stores a value and returns its number.
+func (s *nodeShard) keepValue(v any) uint64 {
 	if n := len(s.free); n > 0 {
 		i := s.free[n-1]
 		s.free = s.free[:n-1]
@@ -150,8 +150,8 @@ func (s *shard) keep(v any) uint64 {
 	return uint64(len(s.values) - 1)
 }
 
-// take returns a value and forgets it.
-func (s *shard) take(i uint64) any {
+// takeValue returns a value and forgets it.
+func (s *nodeShard) takeValue(i uint64) any {
 	v := s.values[i]
 	s.values[i] = nil
 	s.free = append(s.free, uint32(i))
@@ -162,9 +162,9 @@ func (s *shard) take(i uint64) any {
 func New(seed uint64, workers int) *World {
 	w := &World{Seed: seed, End: Never, lookahead: Never}
 	for i := range max(workers, 1) {
-		w.workers = append(w.workers, &worker{w: w, index: i, context: Context{w: w}})
+		w.workers = append(w.workers, &shardWorker{w: w, index: i, context: Context{w: w}})
 		w.workers[i].context.k = w.workers[i]
-		w.workers[i].earliest = moment{at: Never}
+		w.workers[i].earliest = timeAndRound{at: Never}
 	}
 	w.loop = &w.workers[0].context
 	w.parts = []Part{&w.turns}
@@ -238,8 +238,8 @@ func (w *World) Has(n Node) bool { return w.shards[shardOf(n)] != nil }
 
 // Join adds nodes and returns the first of their numbers.
 func (w *World) Join(nodes int) (Node, error) {
-	if nodes < 0 || uint64(w.joined)+uint64(nodes) >= uint64(outside) {
-		return 0, fmt.Errorf("join %d nodes: a simulation has at most %d", nodes, outside)
+	if nodes < 0 || uint64(w.joined)+uint64(nodes) >= uint64(outsideNode) {
+		return 0, fmt.Errorf("join %d nodes: a simulation has at most %d", nodes, outsideNode)
 	}
 	first := Node(w.joined)
 	w.joined += nodes
@@ -280,7 +280,7 @@ func (w *World) registerShard() (here bool) {
 	w.owners = append(w.owners, owner)
 	w.shards = append(w.shards, nil)
 	for _, k := range w.workers {
-		k.out = append(k.out, outbox{})
+		k.out = append(k.out, postedEvents{})
 	}
 	for _, p := range w.protocols {
 		if g, ok := p.(Grower); ok {
@@ -291,15 +291,15 @@ func (w *World) registerShard() (here bool) {
 }
 
 func (w *World) allocate(s int) {
-	w.shards[s] = &shard{index: s, queue: newQueue(w.shift)}
-	w.shards[s].queue.advance(w.now.at)
+	w.shards[s] = &nodeShard{index: s, queue: newQueue(w.shift)}
+	w.shards[s].queue.advanceTo(w.now.at)
 	for _, p := range w.parts {
 		p.Allocate(s)
 	}
 }
 
-// list builds the list of living nodes.
-func (w *World) list() {
+// listLiving builds the list of living nodes.
+func (w *World) listLiving() {
 	if w.living == nil {
 		w.living = make([]Node, w.joined)
 		for i := range w.living {
@@ -320,7 +320,7 @@ func (w *World) Spare(n Node) {
 // among the living nodes, as for Living. If this node is spared, the next living node that is not
 // spared dies instead. If all are spared, none dies.
 func (w *World) Kill(i int) {
-	w.list()
+	w.listLiving()
 	for range len(w.spared) {
 		if w.spared[w.living[i]] {
 			i = (i + 1) % len(w.living)
@@ -330,7 +330,7 @@ func (w *World) Kill(i int) {
 		return
 	}
 	if d := &w.dying; !d.any {
-		*d = dying{first: w.now.at, last: w.now.at, any: true}
+		*d = deathTimes{first: w.now.at, last: w.now.at, any: true}
 	} else if d.last = w.now.at; d.last > d.first {
 		d.later++
 	}
@@ -349,7 +349,7 @@ func (w *World) Kill(i int) {
 
 // Shuffle changes the order of the living nodes.
 func (w *World) Shuffle(s *Stream) {
-	w.list()
+	w.listLiving()
 	for i := len(w.living) - 1; i > 0; i-- {
 		j := s.Int(i + 1)
 		w.living[i], w.living[j] = w.living[j], w.living[i]
@@ -360,7 +360,7 @@ func (w *World) Shuffle(s *Stream) {
 // first node behind the range. Each visits only nodes of this process. It may call the function for
 // several nodes at the same time.
 func (w *World) Each(first, after Node, f func(c *Context)) error {
-	return w.parallel(func(k *worker) {
+	return w.forEachWorker(func(k *shardWorker) {
 		for s := shardOf(first); s < len(w.shards) && Node(s<<shardBits) < after; s++ {
 			if w.shards[s] == nil || w.workerOf(s) != k.index {
 				continue
@@ -369,9 +369,9 @@ func (w *World) Each(first, after Node, f func(c *Context)) error {
 			begin := max(first, Node(s<<shardBits))
 			for n := begin; n < min(after, Node((s+1)<<shardBits)) && k.context.err == nil; n++ {
 				if w.Up(n) {
-					k.context.enter(n, w.now)
+					k.context.beginTurn(n, w.now)
 					f(&k.context)
-					k.context.leave()
+					k.context.endTurn()
 				}
 			}
 		}
@@ -389,6 +389,6 @@ func (w *World) Post(after Time, to Node, protocol, kind uint8, word uint64) {
 	if after == 0 {
 		round = w.now.round
 	}
-	s.queue.push(Event{At: w.now.at + after, round: round, To: to, From: outside, number: w.posted,
-		Protocol: protocol, Kind: kind, Word: word})
+	s.queue.push(Event{At: w.now.at + after, round: round, To: to, From: outsideNode,
+		number: w.posted, Protocol: protocol, Kind: kind, Word: word})
 }

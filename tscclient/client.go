@@ -42,15 +42,15 @@ type Client struct {
 	neighbours minrtt.Secret // the keys of neighbours in the graph derive from it; zero: none yet
 
 	node      tscratio.Node // this node, with its present epoch
-	pairs     pairs
-	probing   probing
+	pairs     peerPairs
+	probing   peerArguments
 	observers []*func(Outcome) // replaced, never modified: they are called without the lock
 	stats     Stats
 	serving   error // why the answerer ended; nil while it runs
 }
 
-// probing contains the arguments of SetPeers.
-type probing struct {
+// peerArguments contains the arguments of SetPeers.
+type peerArguments struct {
 	peers  []Peer
 	manner Manner
 	budget Budget
@@ -132,7 +132,7 @@ func Start(config Config) (*Client, error) {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.running.Add(2)
 	go c.answer()
-	go c.probe()
+	go c.runProbes()
 	return c, nil
 }
 
@@ -180,7 +180,7 @@ func (c *Client) keyFor(neighbour uint64) minrtt.Key {
 	defer c.mu.Unlock()
 	if c.neighbours.Number == 0 {
 		c.neighbours = minrtt.NewSecret()
-		c.accept()
+		c.acceptSecrets()
 	}
 	return c.neighbours.Key(neighbour)
 }
@@ -190,7 +190,7 @@ func (c *Client) renewNeighbours() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.neighbours = minrtt.NewSecret()
-	c.accept()
+	c.acceptSecrets()
 }
 
 // Accept gives the client secrets in addition to the one from which Key derives keys. From now on
@@ -200,7 +200,7 @@ func (c *Client) Accept(secrets []minrtt.Secret) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.given = secrets
-	c.accept()
+	c.acceptSecrets()
 }
 
 // RenewSecret invalidates all keys that Key has returned so far.
@@ -209,12 +209,12 @@ func (c *Client) RenewSecret() {
 	defer c.mu.Unlock()
 	if c.secret.Number != 0 {
 		c.secret = minrtt.NewSecret()
-		c.accept()
+		c.acceptSecrets()
 	}
 }
 
-// accept passes all valid secrets to the answerer. The caller must have locked c.mu.
-func (c *Client) accept() {
+// acceptSecrets passes all valid secrets to the answerer. The caller must have locked c.mu.
+func (c *Client) acceptSecrets() {
 	secrets := slices.Clone(c.given)
 	for _, s := range []minrtt.Secret{c.secret, c.neighbours} {
 		if s.Number != 0 {
@@ -257,7 +257,7 @@ func (c *Client) Stats() Stats {
 func (c *Client) Pairs() []*tscratio.Pair {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pairs.copies()
+	return c.pairs.copyPairs()
 }
 
 // Observe makes the client pass the outcome of every train to a function, until the caller calls
@@ -309,7 +309,7 @@ func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
 		}
 	}
 	c.mu.Lock()
-	c.probing = probing{append([]Peer(nil), peers...), manner, budget}
+	c.probing = peerArguments{append([]Peer(nil), peers...), manner, budget}
 	c.mu.Unlock()
 	select {
 	case c.changed <- struct{}{}:
@@ -332,18 +332,18 @@ func (c *Client) checkPeer(p Peer) error {
 	return nil
 }
 
-// probe runs the client's own trains until the client is closed.
-func (c *Client) probe() {
+// runProbes runs the client's own trains until the client is closed.
+func (c *Client) runProbes() {
 	defer c.running.Done()
-	var s *scheduler
-	var now probing
+	var s *probeScheduler
+	var now peerArguments
 	peers := map[string]Peer{}
 	for {
 		wait := time.Hour
 		if s != nil {
 			var name string
-			if name, wait = s.next(time.Now()); name != "" {
-				c.turn(s, peers[name], now.manner)
+			if name, wait = s.nextPeer(time.Now()); name != "" {
+				c.runTurn(s, peers[name], now.manner)
 				wait = 0
 			}
 		}
@@ -372,16 +372,16 @@ func (c *Client) probe() {
 	}
 }
 
-// turn runs one train with the peer that the scheduler chose.
-func (c *Client) turn(s *scheduler, p Peer, m Manner) {
-	s.began(p.Node.Name, time.Now())
-	o := c.train(c.ctx, p, m, true)
+// runTurn runs one train with the peer that the scheduler chose.
+func (c *Client) runTurn(s *probeScheduler, p Peer, m Manner) {
+	s.noteBegin(p.Node.Name, time.Now())
+	o := c.runWhenFree(c.ctx, p, m, true)
 	if o.Err != nil {
-		s.failed(p.Node.Name, time.Now(), o.Cost)
+		s.noteFailure(p.Node.Name, time.Now(), o.Cost)
 		return
 	}
 	c.mu.Lock()
 	width, known := c.pairs.halfWidth(c.node.Epoch, p.Node)
 	c.mu.Unlock()
-	s.ended(p.Node.Name, time.Now(), o.Cost, width, known)
+	s.noteEnd(p.Node.Name, time.Now(), o.Cost, width, known)
 }

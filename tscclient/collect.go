@@ -27,8 +27,8 @@ type Work struct {
 	item      overlay.Item
 }
 
-// offers is what this node offers to collectors, and what it waits for from others.
-type offers struct {
+// offeredParts is what this node offers to collectors, and what it waits for from others.
+type offeredParts struct {
 	mu         sync.Mutex
 	run        string   // the run whose logs are offered
 	collectors []string // the nodes that may take them
@@ -45,7 +45,7 @@ var errFetch = errors.New("node does not give the file away")
 // Offer puts this node's logs of a run into the queue, for the collectors with the given names. The
 // logs of an earlier run are not offered any more. Without a graph, the error wraps ErrNoGraph.
 func (l *Link) Offer(ctx context.Context, run string, collectors []string) error {
-	_, err := question(ctx, l, func(answer func(bool, error)) {
+	_, err := askGraph(ctx, l, func(answer func(bool, error)) {
 		g := l.graph
 		if g.node == nil {
 			answer(false, ErrNoGraph)
@@ -56,9 +56,9 @@ func (l *Link) Offer(ctx context.Context, run string, collectors []string) error
 		g.offers.run, g.offers.collectors = run, slices.Clone(collectors)
 		g.offers.mu.Unlock()
 		if before != run {
-			g.node.Withdraw(g.now(), logsQueue, before)
+			g.node.Withdraw(g.graphTime(), logsQueue, before)
 		}
-		answer(true, g.node.Put(g.now(), logsQueue, run))
+		answer(true, g.node.Put(g.graphTime(), logsQueue, run))
 	})
 	if err != nil {
 		return fmt.Errorf("offer logs of run %q: %w", run, err)
@@ -67,26 +67,26 @@ func (l *Link) Offer(ctx context.Context, run string, collectors []string) error
 }
 
 // mayTake reports whether the graph may give one of this node's items to another node, the taker.
-func (g *graph) mayTake(_ string, taker overlay.Name) bool {
+func (g *graphPart) mayTake(_ string, taker overlay.Name) bool {
 	g.offers.mu.Lock()
 	defer g.offers.mu.Unlock()
 	return g.offers.isFor(taker)
 }
 
 // isFor reports whether a node is one of the collectors. The caller must have locked o.mu.
-func (o *offers) isFor(taker overlay.Name) bool {
+func (o *offeredParts) isFor(taker overlay.Name) bool {
 	card, err := wire.ParseName(taker)
 	return err == nil && slices.Contains(o.collectors, card.Node)
 }
 
 // Take takes the logs of any node that offers them. If ok is false, none was found.
 func (l *Link) Take(ctx context.Context) (w Work, ok bool, err error) {
-	i, err := question(ctx, l, func(answer func(*overlay.Item, error)) {
+	i, err := askGraph(ctx, l, func(answer func(*overlay.Item, error)) {
 		if l.graph.node == nil {
 			answer(nil, ErrNoGraph)
 			return
 		}
-		err := l.graph.node.Take(l.graph.now(), logsQueue, func(i overlay.Item, ok bool) {
+		err := l.graph.node.Take(l.graph.graphTime(), logsQueue, func(i overlay.Item, ok bool) {
 			if !ok {
 				answer(nil, nil)
 				return
@@ -108,8 +108,8 @@ func (l *Link) Take(ctx context.Context) (w Work, ok bool, err error) {
 // another collector should fetch them. Finish reports whether this collector is the one that
 // finished the work.
 func (l *Link) Finish(ctx context.Context, w Work, done bool) (bool, error) {
-	return question(ctx, l, func(answer func(bool, error)) {
-		l.graph.node.Finish(l.graph.now(), w.item, done, func(ok bool) { answer(ok, nil) })
+	return askGraph(ctx, l, func(answer func(bool, error)) {
+		l.graph.node.Finish(l.graph.graphTime(), w.item, done, func(ok bool) { answer(ok, nil) })
 	})
 }
 
@@ -188,8 +188,8 @@ func (l *Link) Fetch(ctx context.Context, w Work, file int, offset int64,
 	return n, size, nil
 }
 
-// took passes a part to the Fetch that waits for it.
-func (g *graph) took(p wire.Part) {
+// passPart passes a part to the Fetch that waits for it.
+func (g *graphPart) passPart(p wire.Part) {
 	g.offers.mu.Lock()
 	defer g.offers.mu.Unlock()
 	select {
@@ -198,8 +198,8 @@ func (g *graph) took(p wire.Part) {
 	}
 }
 
-// give answers a Fetch in another goroutine, because it reads from the disk.
-func (g *graph) give(to overlay.Name, m wire.Fetch) {
+// answerFetch answers a Fetch in another goroutine, because it reads from the disk.
+func (g *graphPart) answerFetch(to overlay.Name, m wire.Fetch) {
 	o := &g.offers
 	o.mu.Lock()
 	defer o.mu.Unlock()

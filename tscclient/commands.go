@@ -212,8 +212,8 @@ func (s *Commands) trains(ctx context.Context, argument []byte) (TrainsAnswer, e
 	}
 	answer.WhyUser = map[string]int{}
 	for _, t := range b.Trains {
-		if err := pair.Add(constraints(t)); err != nil {
-			return TrainsAnswer{}, explain(err)
+		if err := pair.Add(provenConstraints(t)); err != nil {
+			return TrainsAnswer{}, explainImpossible(err)
 		}
 		countUserStamps(t, answer.WhyUser)
 	}

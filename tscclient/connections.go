@@ -32,16 +32,16 @@ const (
 	maxConnectionBytes = 4 << 20
 )
 
-// connections remembers the addresses to which this node has TCP connections. Only one goroutine
+// tcpConnections remembers the addresses to which this node has TCP connections. Only one goroutine
 // may use it.
-type connections struct {
+type tcpConnections struct {
 	looked time.Time
 	seen   map[netip.Addr]time.Time
 }
 
-// look returns the addresses, sorted, and at most control.MaxNeighbours of them. It reads the
-// kernel's list only if lookEvery has passed since it last did.
-func (c *connections) look(now time.Time) []string {
+// listAddresses returns the addresses, sorted, and at most control.MaxNeighbours of them. It reads
+// the kernel's list only if lookEvery has passed since it last did.
+func (c *tcpConnections) listAddresses(now time.Time) []string {
 	if c.seen == nil {
 		c.seen = map[netip.Addr]time.Time{}
 	}

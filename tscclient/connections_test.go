@@ -37,19 +37,19 @@ func TestConnectionsAreRead(t *testing.T) {
 // control.MaxNeighbours machines are reported.
 func TestConnectionsAreForgotten(t *testing.T) {
 	now := time.Now()
-	c := connections{looked: now, seen: map[netip.Addr]time.Time{
+	c := tcpConnections{looked: now, seen: map[netip.Addr]time.Time{
 		netip.MustParseAddr("10.0.0.7"): now.Add(-connectionLife + 3*time.Second),
 		netip.MustParseAddr("10.0.0.6"): now}}
-	if got := c.look(now); !slices.Equal(got, []string{"10.0.0.6", "10.0.0.7"}) {
+	if got := c.listAddresses(now); !slices.Equal(got, []string{"10.0.0.6", "10.0.0.7"}) {
 		t.Errorf("%v", got)
 	}
-	if got := c.look(now.Add(4 * time.Second)); !slices.Equal(got, []string{"10.0.0.6"}) {
+	if got := c.listAddresses(now.Add(4 * time.Second)); !slices.Equal(got, []string{"10.0.0.6"}) {
 		t.Errorf("%v, a minute after the end of the connection", got)
 	}
 	for i := range 2 * control.MaxNeighbours {
 		c.seen[netip.AddrFrom4([4]byte{10, 1, 0, byte(i)})] = now
 	}
-	if got := c.look(now); len(got) != control.MaxNeighbours {
+	if got := c.listAddresses(now); len(got) != control.MaxNeighbours {
 		t.Errorf("%d addresses", len(got))
 	}
 }

@@ -37,15 +37,17 @@ const Incomplete = "facts=incomplete"
 // probability that it missed one with the fact. Without a graph, Find knows only this node's facts.
 // If none of them matches, the error wraps ErrNoGraph.
 func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
-	f, err := question(ctx, l, func(answer func(Finding, error)) { l.graph.find(pattern, answer) })
+	f, err := askGraph(ctx, l, func(answer func(Finding, error)) {
+		l.graph.beginSearch(pattern, answer)
+	})
 	if err != nil {
 		return Finding{}, fmt.Errorf("find %q: %w", pattern, err)
 	}
 	return f, nil
 }
 
-// question makes the graph's goroutine begin to answer a question, and waits for the answer.
-func question[T any](ctx context.Context, l *Link, begin func(answer func(T, error))) (T, error) {
+// askGraph makes the graph's goroutine begin to answer a question, and waits for the answer.
+func askGraph[T any](ctx context.Context, l *Link, begin func(answer func(T, error))) (T, error) {
 	type answered struct {
 		value T
 		err   error
@@ -74,8 +76,8 @@ func question[T any](ctx context.Context, l *Link, begin func(answer func(T, err
 	}
 }
 
-// find begins a search. Only the graph's goroutine may call it.
-func (g *graph) find(pattern string, answer func(Finding, error)) {
+// beginSearch begins a search. Only the graph's goroutine may call it.
+func (g *graphPart) beginSearch(pattern string, answer func(Finding, error)) {
 	fail := func(err error) { answer(Finding{}, err) }
 	if g.node == nil {
 		for _, f := range g.ownFacts() {
@@ -88,7 +90,7 @@ func (g *graph) find(pattern string, answer func(Finding, error)) {
 		return
 	}
 	g.lookAtFacts()
-	err := g.node.Search(g.now(), pattern, func(r overlay.Result) {
+	err := g.node.Search(g.graphTime(), pattern, func(r overlay.Result) {
 		f := Finding{Fact: string(r.Fact), Visited: r.Visited, Missed: r.Missed}
 		if r.Name != "" {
 			card, err := wire.ParseName(r.Name)
@@ -106,8 +108,8 @@ func (g *graph) find(pattern string, answer func(Finding, error)) {
 }
 
 // lookAtFacts tells the graph what the node says about itself, if that changed, and how hot it is.
-func (g *graph) lookAtFacts() {
-	g.factsAt = g.now() + factsEvery
+func (g *graphPart) lookAtFacts() {
+	g.factsAt = g.graphTime() + factsEvery
 	g.lookAtHeats()
 	now := g.ownFacts()
 	if slices.Equal(now, g.facts) {
@@ -120,7 +122,7 @@ func (g *graph) lookAtFacts() {
 }
 
 // ownFacts returns the node's facts, as far as the graph carries them.
-func (g *graph) ownFacts() (facts []overlay.Fact) {
+func (g *graphPart) ownFacts() (facts []overlay.Fact) {
 	if g.link.config.Facts == nil {
 		return nil
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// find repeats a search until it gets the wanted answer. A single search may fail, because a liar
-// or a lost datagram can end its walk.
-func (g *members) find(l *Link, pattern string, want func(Finding) bool) Finding {
+// findRepeatedly repeats a search until it gets the wanted answer. A single search may fail,
+// because a liar or a lost datagram can end its walk.
+func (g *graphMembers) findRepeatedly(l *Link, pattern string, want func(Finding) bool) Finding {
 	g.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; {
 		f, err := l.Find(g.t.Context(), pattern)
@@ -38,9 +38,9 @@ func (g *members) find(l *Link, pattern string, want func(Finding) bool) Finding
 	}
 }
 
-// liar is a member of the graph with edges like any other member. But it answers every search
-// falsely: it says that another node, the victim, has what the search looks for.
-type liar struct {
+// lyingMember is a member of the graph with edges like any other member. But it answers every
+// search falsely: it says that another node, the victim, has what the search looks for.
+type lyingMember struct {
 	socket *wire.Socket
 	node   *overlay.Node
 	victim overlay.Name
@@ -48,7 +48,7 @@ type liar struct {
 	ended  chan struct{}
 }
 
-func (l *liar) run(g *members) {
+func (l *lyingMember) run(g *graphMembers) {
 	defer close(l.ended)
 	began := time.Now()
 	incoming, hint := make(chan datagram), time.Time{}
@@ -68,11 +68,11 @@ func (l *liar) run(g *members) {
 			if !ok {
 				return
 			}
-			l.take(pace*time.Since(began), d)
+			l.take(paceFactor*time.Since(began), d)
 		case <-time.After(10 * time.Millisecond):
 		}
-		l.node.Tick(pace * time.Since(began))
-		if pace*time.Since(hint) > time.Second {
+		l.node.Tick(paceFactor * time.Since(began))
+		if paceFactor*time.Since(hint) > time.Second {
 			hint = time.Now()
 			outs, _ := l.node.Neighbours()
 			for _, o := range outs {
@@ -83,7 +83,7 @@ func (l *liar) run(g *members) {
 	}
 }
 
-func (l *liar) take(now time.Duration, d datagram) {
+func (l *lyingMember) take(now time.Duration, d datagram) {
 	switch m := d.m.(type) {
 	case overlay.Hop:
 		if s, ok := m.Walk.(overlay.Search); ok {
@@ -103,7 +103,7 @@ func (l *liar) take(now time.Duration, d datagram) {
 }
 
 // addLiar makes a liar a member of the graph, until the test ends.
-func (g *members) addLiar(degree int, contact, victim overlay.Name) *liar {
+func (g *graphMembers) addLiar(degree int, contact, victim overlay.Name) *lyingMember {
 	g.t.Helper()
 	socket, err := wire.Listen("liar", loopback, loopback.Addr())
 	if err != nil {
@@ -112,7 +112,7 @@ func (g *members) addLiar(degree int, contact, victim overlay.Name) *liar {
 	if err := socket.Use([][]byte{g.issuer.Public()}, g.issuer.Sign(socket.Name())); err != nil {
 		g.t.Fatal(err)
 	}
-	l := &liar{socket: socket, victim: victim, ended: make(chan struct{})}
+	l := &lyingMember{socket: socket, victim: victim, ended: make(chan struct{})}
 	l.node, err = overlay.New(overlay.Config{Name: socket.Name(), Degree: degree,
 		Random: rand.New(rand.NewPCG(1, 0)), Transport: socket, Contacts: []overlay.Name{contact}})
 	if err != nil {
@@ -136,7 +136,7 @@ func TestFind(t *testing.T) {
 	const nodes, degree = 16, 5
 	s := listen(t, "127.0.0.1:0", "server 1")
 	s.Close() // the server is away once it has made the nodes members of the graph
-	g := &members{t: t, links: map[string]*Link{}}
+	g := &graphMembers{t: t, links: map[string]*Link{}}
 	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
 	facts := make([]atomic.Pointer[[]string], nodes)
 	heats := make([]atomic.Uint64, nodes)
@@ -146,7 +146,7 @@ func TestFind(t *testing.T) {
 		name := fmt.Sprintf("n%02d", i)
 		facts[i].Store(&[]string{"role=worker", "node=" + name})
 		l := connect(t, startNode(t, name, nil), s.Address(), func(c *LinkConfig) {
-			c.pace = pace
+			c.pace = paceFactor
 			c.Facts = func() []string { return *facts[i].Load() }
 			c.Heats = func() map[string]uint64 {
 				return map[string]uint64{"dropped": heats[i].Load()}
@@ -164,7 +164,7 @@ func TestFind(t *testing.T) {
 			}
 		}
 		own := string(l.graph.socket.Name())
-		if err := l.graph.order(g.order(own, degree, contacts)); err != nil {
+		if err := l.graph.passOrder(g.order(own, degree, contacts)); err != nil {
 			t.Fatal(err)
 		}
 		links, contacts = append(links, l), append(contacts, own)
@@ -182,7 +182,7 @@ func TestFind(t *testing.T) {
 			t.Fatal("after three minutes, nodes lack neighbours")
 		}
 	}
-	none := g.find(links[3], "role=queen", func(f Finding) bool {
+	none := g.findRepeatedly(links[3], "role=queen", func(f Finding) bool {
 		return f.Node == "" && f.Missed < 0.01
 	})
 	t.Logf("nobody: %+v", none)
@@ -191,7 +191,7 @@ func TestFind(t *testing.T) {
 	l := g.addLiar(degree, links[7].graph.socket.Name(), victim)
 	facts[11].Store(&[]string{"role=gold"})
 	for _, i := range []int{0, 5, 11, 13, 15} {
-		f := g.find(links[i], "role=g*", func(f Finding) bool {
+		f := g.findRepeatedly(links[i], "role=g*", func(f Finding) bool {
 			return f.Node == "n11" && f.Fact == "role=gold"
 		})
 		t.Logf("from %d: %+v", i, f)
@@ -231,7 +231,7 @@ func TestFind(t *testing.T) {
 // A node's heat of the kind HeatBound is the largest plain bound of its recent trains.
 func TestHeatOfBounds(t *testing.T) {
 	c := startNode(t, "n", nil)
-	g := &graph{link: &Link{client: c.Client}, plain: map[string]plainBound{}}
+	g := &graphPart{link: &Link{client: c.Client}, plain: map[string]plainBound{}}
 	hz := float64(c.Node().Nominal_hz)
 	feel := func(peer string, err error, us ...float64) {
 		o := Outcome{Err: err}
@@ -240,7 +240,7 @@ func TestHeatOfBounds(t *testing.T) {
 			o.Train.Exchanges = append(o.Train.Exchanges, minrtt.Exchange{Best: tscratio.Exchange{
 				Sent: tscratio.At(1000), Returned: tscratio.At(1000 + uint64(us*1e-6*hz))}})
 		}
-		g.feel(o)
+		g.storeBound(o)
 	}
 	feel("a", nil, 90, 30, 50)
 	feel("b", nil, 40, 41)
@@ -257,7 +257,7 @@ func TestHeatOfBounds(t *testing.T) {
 // A node with more or longer facts than the graph carries says so.
 func TestFactsThatAreTooMany(t *testing.T) {
 	facts := []string{"role=worker", strings.Repeat("x", overlay.MaxFact+1), "", "role=worker"}
-	g := &graph{link: &Link{config: LinkConfig{Facts: func() []string { return facts }}}}
+	g := &graphPart{link: &Link{config: LinkConfig{Facts: func() []string { return facts }}}}
 	got := g.ownFacts()
 	if want := []overlay.Fact{"role=worker", Incomplete}; !slices.Equal(got, want) {
 		t.Errorf("says %q, want %q", got, want)

@@ -25,8 +25,8 @@ import (
 // and gives contacts. The nodes maintain the graph among themselves, and each node asks its
 // neighbours for what it needs to probe them. So the graph also works while the server is away.
 
-// graph is the node's part in the graph. Its goroutine run owns the overlay.Node.
-type graph struct {
+// graphPart is the node's part in the graph. The goroutine of maintainEdges owns the overlay.Node.
+type graphPart struct {
 	link   *Link
 	socket *wire.Socket
 	began  time.Time
@@ -35,10 +35,10 @@ type graph struct {
 	ending chan struct{} // has room for one element: leave the graph
 	left   chan struct{} // closed when the node has left the graph, or was not a member
 
-	questions chan func() // run calls them
-	offers    offers
+	questions chan func() // maintainEdges calls them
+	offers    offeredParts
 
-	// Only the graph's goroutine (run) uses these fields.
+	// Only the graph's goroutine (maintainEdges) uses these fields.
 	node     *overlay.Node  // nil until the server has signed the node's name
 	issuers  [][]byte       // from the last order
 	told     control.Target // how this node described itself to its neighbours
@@ -53,10 +53,10 @@ type graph struct {
 	outs   []overlay.Name
 	known  map[overlay.Name]Peer // the answers of outgoing neighbours
 	unsaid bool                  // the server does not know the outgoing neighbours and talks yet
-	plain  map[string]plainBound // by peer: see feel
+	plain  map[string]plainBound // by peer: see storeBound
 
-	// Only the method report uses these fields.
-	connections connections
+	// Only the method reportNeighbours uses these fields.
+	connections tcpConnections
 	talks       []string // the addresses of machines to which this one is connected
 }
 
@@ -74,7 +74,7 @@ const askEvery = time.Second
 
 // listenGraph opens the socket of the node's part in the graph: at the port after the answerer's
 // or, if that is taken, at any other. Until the server sends an order, the socket is silent.
-func listenGraph(l *Link) (*graph, error) {
+func listenGraph(l *Link) (*graphPart, error) {
 	node, at := l.client.Node().Name, l.client.Address()
 	listen := func(port uint16) (*wire.Socket, error) {
 		return wire.Listen(node, netip.AddrPortFrom(at.Addr(), port), l.config.Advertise.Addr())
@@ -86,7 +86,7 @@ func listenGraph(l *Link) (*graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &graph{link: l, socket: socket, began: time.Now(),
+	return &graphPart{link: l, socket: socket, began: time.Now(),
 		pace: max(time.Duration(l.config.pace), 1), orders: make(chan *control.Graph),
 		ending: make(chan struct{}, 1), left: make(chan struct{}), questions: make(chan func()),
 		asked: map[overlay.Name]time.Time{}, known: map[overlay.Name]Peer{},
@@ -94,11 +94,11 @@ func listenGraph(l *Link) (*graph, error) {
 		incoming: make(chan datagram, 64)}, nil
 }
 
-// now returns the time of the graph's clock.
-func (g *graph) now() overlay.Time { return time.Since(g.began) * g.pace }
+// graphTime returns the time of the graph's clock.
+func (g *graphPart) graphTime() overlay.Time { return time.Since(g.began) * g.pace }
 
-// receive passes datagrams to the graph's goroutine.
-func (g *graph) receive() {
+// receiveDatagrams passes datagrams to the graph's goroutine.
+func (g *graphPart) receiveDatagrams() {
 	defer g.link.running.Done()
 	for {
 		from, m, err := g.socket.Receive()
@@ -113,8 +113,8 @@ func (g *graph) receive() {
 	}
 }
 
-// run maintains the node's edges until the link ends.
-func (g *graph) run() {
+// maintainEdges maintains the node's edges until the link ends.
+func (g *graphPart) maintainEdges() {
 	defer g.link.running.Done()
 	defer g.socket.Close()
 	timer := time.NewTimer(time.Hour)
@@ -125,16 +125,16 @@ func (g *graph) run() {
 		case <-g.link.ctx.Done():
 			return
 		case m := <-g.orders:
-			g.obey(m)
+			g.carryOut(m)
 		case <-g.ending:
 			leaving = true
 			if g.node != nil {
-				g.node.Leave(g.now())
+				g.node.Leave(g.graphTime())
 			}
 		case ask := <-g.questions:
 			ask()
 		case d := <-g.incoming:
-			g.handle(d)
+			g.handleDatagram(d)
 		case <-timer.C:
 		}
 		if leaving && (g.node == nil || g.node.Left()) {
@@ -144,24 +144,24 @@ func (g *graph) run() {
 		if g.node == nil {
 			continue
 		}
-		if g.now() >= g.factsAt && !leaving {
+		if g.graphTime() >= g.factsAt && !leaving {
 			g.lookAtFacts()
 		}
-		if now := g.now(); now >= g.node.Next() {
+		if now := g.graphTime(); now >= g.node.Next() {
 			g.node.Tick(now)
 		}
-		if g.now() >= g.renew {
-			g.renew = g.now() + keyLife
+		if g.graphTime() >= g.renew {
+			g.renew = g.graphTime() + keyLife
 			g.link.client.renewNeighbours()
 			g.answerAll()
 		}
-		g.look()
-		timer.Reset(min(max(g.node.Next()-g.now(), 0)/g.pace, askEvery))
+		g.askNeighbours()
+		timer.Reset(min(max(g.node.Next()-g.graphTime(), 0)/g.pace, askEvery))
 	}
 }
 
-// leave connects the node's neighbours with each other. It waits a moment for their answers.
-func (g *graph) leave() {
+// leaveGraph connects the node's neighbours with each other. It waits a moment for their answers.
+func (g *graphPart) leaveGraph() {
 	g.ending <- struct{}{}
 	select {
 	case <-g.left:
@@ -173,8 +173,8 @@ func (g *graph) leave() {
 // neighbours find out by themselves that the node is gone.
 const leaveLimit = 300 * time.Millisecond
 
-// order passes an order of the server to the graph's goroutine, which carries it out.
-func (g *graph) order(m *control.Graph) error {
+// passOrder passes an order of the server to the graph's goroutine, which carries it out.
+func (g *graphPart) passOrder(m *control.Graph) error {
 	if err := g.socket.Use(m.Issuers, m.Signature); err != nil {
 		return err
 	}
@@ -186,10 +186,10 @@ func (g *graph) order(m *control.Graph) error {
 	}
 }
 
-// obey joins the graph, or adds the order's contacts to the known ones. The server sends an order
-// after each registration. A registration may change how the node describes itself. In that case
-// obey tells the nodes that probe this one.
-func (g *graph) obey(m *control.Graph) {
+// carryOut joins the graph, or adds the order's contacts to the known ones. The server sends an
+// order after each registration. A registration may change how the node describes itself. In that
+// case carryOut tells the nodes that probe this one.
+func (g *graphPart) carryOut(m *control.Graph) {
 	contacts := make([]overlay.Name, len(m.Contacts))
 	for i, c := range m.Contacts {
 		contacts[i] = overlay.Name(c)
@@ -206,15 +206,15 @@ func (g *graph) obey(m *control.Graph) {
 		}
 		g.node = node
 	} else {
-		g.node.Meet(g.now(), contacts)
+		g.node.Meet(g.graphTime(), contacts)
 	}
 	revoked := g.issuers != nil && !slices.EqualFunc(g.issuers, m.Issuers, bytes.Equal)
 	g.issuers = m.Issuers
 	if revoked { // a node that is no member any more still knows keys for probes
-		g.renew = g.now()
+		g.renew = g.graphTime()
 		clear(g.asked)
 	}
-	if d := g.link.describe(); !equalTargets(d, g.told) {
+	if d := g.link.describeNode(); !equalTargets(d, g.told) {
 		g.told = d
 		g.answerAll()
 	}
@@ -230,37 +230,37 @@ func equalTargets(x, y control.Target) bool {
 	return bytes.Equal(a, b)
 }
 
-// handle handles a datagram of another member.
-func (g *graph) handle(d datagram) {
+// handleDatagram handles a datagram of another member.
+func (g *graphPart) handleDatagram(d datagram) {
 	if g.node == nil {
 		return
 	}
 	switch m := d.m.(type) {
 	case wire.Question:
-		g.answer(d.from)
+		g.describeTo(d.from)
 	case wire.Answer:
-		g.learn(d.from, m.Body)
+		g.storeDescription(d.from, m.Body)
 	case wire.Fetch:
-		g.give(d.from, m)
+		g.answerFetch(d.from, m)
 	case wire.Part:
-		g.took(m)
+		g.passPart(m)
 	case overlay.Message:
-		g.node.Receive(g.now(), d.from, m)
+		g.node.Receive(g.graphTime(), d.from, m)
 	}
 }
 
 // answerAll describes this node to those that probe it.
-func (g *graph) answerAll() {
+func (g *graphPart) answerAll() {
 	_, ins := g.node.Neighbours()
 	for _, to := range ins {
-		g.answer(to)
+		g.describeTo(to)
 	}
 }
 
-// answer describes this node to another member. The description has a key for probes that only this
-// member uses.
-func (g *graph) answer(to overlay.Name) {
-	d := g.link.describe()
+// describeTo describes this node to another member. The description has a key for probes that only
+// this member uses.
+func (g *graphPart) describeTo(to overlay.Name) {
+	d := g.link.describeNode()
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(to)) // never fails
 	d.Key = g.link.client.keyFor(h.Sum64()).Encode()
@@ -271,8 +271,8 @@ func (g *graph) answer(to overlay.Name) {
 	g.socket.SendAny(to, wire.Answer{Body: body})
 }
 
-// learn stores how a neighbour describes itself.
-func (g *graph) learn(from overlay.Name, body []byte) {
+// storeDescription stores how a neighbour describes itself.
+func (g *graphPart) storeDescription(from overlay.Name, body []byte) {
 	var t control.Target
 	card, err := wire.ParseName(from)
 	if err == nil {
@@ -307,8 +307,8 @@ func (g *graph) learn(from overlay.Name, body []byte) {
 	}
 }
 
-// look asks new neighbours to describe themselves, and forgets former ones.
-func (g *graph) look() {
+// askNeighbours asks new neighbours to describe themselves, and forgets former ones.
+func (g *graphPart) askNeighbours() {
 	outs, _ := g.node.Neighbours()
 	slices.Sort(outs)
 	g.mu.Lock()
@@ -341,24 +341,24 @@ func (g *graph) look() {
 	}
 }
 
-// peers returns the outgoing neighbours that have described themselves.
-func (g *graph) peers() []Peer {
+// describedPeers returns the outgoing neighbours that have described themselves.
+func (g *graphPart) describedPeers() []Peer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.SortedFunc(maps.Values(g.known),
 		func(x, y Peer) int { return cmp.Compare(x.Node.Name, y.Node.Name) })
 }
 
-// report tells the server the outgoing neighbours and the machine's connections, unless the server
-// knows them already.
-func (g *graph) report(ctx context.Context) {
+// reportNeighbours tells the server the outgoing neighbours and the machine's connections, unless
+// the server knows them already.
+func (g *graphPart) reportNeighbours(ctx context.Context) {
 	g.mu.Lock()
 	member := g.member
 	g.mu.Unlock()
 	if !member {
 		return
 	}
-	talks := g.connections.look(time.Now())
+	talks := g.connections.listAddresses(time.Now())
 	g.mu.Lock()
 	unsaid, m := g.unsaid || !slices.Equal(talks, g.talks), &control.Neighbours{Connected: talks}
 	g.talks = talks

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
 
-// members are nodes that a server made members of the graph.
-type members struct {
+// graphMembers are nodes that a server made members of the graph.
+type graphMembers struct {
 	t      *testing.T
 	issuer *wire.Issuer
 	links  map[string]*Link
@@ -24,15 +24,15 @@ type members struct {
 	trains map[[2]string]int // successful trains, by prober and peer
 }
 
-func newMembers(t *testing.T, s *testServer, nodes, degree, pace int) *members {
+func newMembers(t *testing.T, s *testServer, nodes, degree, pace int) *graphMembers {
 	t.Helper()
-	g := &members{t: t, links: map[string]*Link{}, nodes: map[string]*testNode{},
+	g := &graphMembers{t: t, links: map[string]*Link{}, nodes: map[string]*testNode{},
 		trains: map[[2]string]int{}}
 	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
 	// While the test starts a node, which takes long on a busy machine, its server answers none of
 	// the other nodes. These must not give the server up and register again: the test would take
 	// their registration for that of the node that starts.
-	s.dead = hang
+	s.dead = maxWait
 	var contacts []string
 	for i := range nodes {
 		name := string(rune('a' + i))
@@ -48,38 +48,38 @@ func newMembers(t *testing.T, s *testServer, nodes, degree, pace int) *members {
 		g.links[name] = connect(t, n, s.Address(), func(c *LinkConfig) { c.pace = pace })
 		r := s.welcome()
 		s.order(uint64(i)+1, g.order(r.Graph, degree, contacts))
-		expect[*control.Done](s)
+		expectMessage[*control.Done](s)
 		s.order(uint64(i)+100, &control.Probing{
 			Neighbours: true, Manner: testManner, Period_ns: int64(20 * time.Millisecond)})
-		expect[*control.Done](s)
+		expectMessage[*control.Done](s)
 		contacts = append(contacts, r.Graph)
 	}
 	return g
 }
 
-func (g *members) order(name string, degree int, contacts []string) *control.Graph {
+func (g *graphMembers) order(name string, degree int, contacts []string) *control.Graph {
 	return &control.Graph{Degree: degree, Issuers: [][]byte{g.issuer.Public()},
 		Signature: g.issuer.Sign(overlay.Name(name)), Contacts: contacts}
 }
 
-// pace is how much faster than real time the graph's periods pass in these tests. It is small
+// paceFactor is how much faster than real time the graph's periods pass in these tests. It is small
 // enough that a node on a busy machine still answers in time.
-const pace = 4
+const paceFactor = 4
 
-// hang is how long a test waits for nodes to find each other. It is long, because on a busy machine
-// walks are late.
-const hang = 3 * time.Minute
+// maxWait is how long a test waits for nodes to find each other. It is long, because on a busy
+// machine walks are late.
+const maxWait = 3 * time.Minute
 
 // wantProbing waits until each node probes as many others as the graph's degree, and only nodes
 // that are there.
-func (g *members) wantProbing(degree int) {
+func (g *graphMembers) wantProbing(degree int) {
 	g.t.Helper()
 	var why string
-	for end := time.Now().Add(hang); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(maxWait); ; time.Sleep(20 * time.Millisecond) {
 		g.mu.Lock()
 		why = ""
 		for name, l := range g.links {
-			peers := l.graph.peers()
+			peers := l.graph.describedPeers()
 			if len(peers) != degree {
 				why = fmt.Sprintf("%s has %d neighbours", name, len(peers))
 			}
@@ -94,31 +94,32 @@ func (g *members) wantProbing(degree int) {
 			return
 		}
 		if time.Now().After(end) {
-			g.t.Fatalf("after %v, %s", hang, why)
+			g.t.Fatalf("after %v, %s", maxWait, why)
 		}
 	}
 }
 
 // orderAll gives all nodes an order like the one that follows a registration.
-func (g *members) orderAll(degree int) {
+func (g *graphMembers) orderAll(degree int) {
 	g.t.Helper()
 	for _, l := range g.links {
-		if err := l.graph.order(g.order(string(l.graph.socket.Name()), degree, nil)); err != nil {
+		if err := l.graph.passOrder(g.order(string(l.graph.socket.Name()), degree,
+			nil)); err != nil {
 			g.t.Fatal(err)
 		}
 	}
 }
 
 // wantPeers waits until node a has two peers, b and c, that satisfy a condition.
-func (g *members) wantPeers(what string, holds func(b, c Peer) bool) {
+func (g *graphMembers) wantPeers(what string, holds func(b, c Peer) bool) {
 	g.t.Helper()
-	for end := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
-		now := g.links["a"].graph.peers()
+	for end := time.Now().Add(maxWait); ; time.Sleep(10 * time.Millisecond) {
+		now := g.links["a"].graph.describedPeers()
 		if len(now) == 2 && holds(now[0], now[1]) {
 			return
 		}
 		if time.Now().After(end) {
-			g.t.Fatalf("after %v, not %s: %+v", hang, what, now)
+			g.t.Fatalf("after %v, not %s: %+v", maxWait, what, now)
 		}
 	}
 }
@@ -132,7 +133,7 @@ func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const degree = 2
 	s := listen(t, "127.0.0.1:0", "server 1")
-	g := newMembers(t, s, 6, degree, pace)
+	g := newMembers(t, s, 6, degree, paceFactor)
 	s.Close()
 	g.wantProbing(degree)
 
@@ -163,18 +164,18 @@ func TestNeighboursFollowEpochsAndKeys(t *testing.T) {
 	defer s.Close()
 	g := newMembers(t, s, 3, degree, 1)
 	for {
-		if m, _ := expect[*control.Neighbours](s); len(m.Names) == degree &&
+		if m, _ := expectMessage[*control.Neighbours](s); len(m.Names) == degree &&
 			!slices.Contains(m.Names, "") {
 			break
 		}
 	}
 	g.wantProbing(degree)
 	before := map[string]Peer{}
-	for _, p := range g.links["a"].graph.peers() {
+	for _, p := range g.links["a"].graph.describedPeers() {
 		before[p.Node.Name] = p
 	}
 	if len(before["b"].Key.Bytes) == 0 || before["b"].Key == before["c"].Key ||
-		before["b"].Key.Prober == g.links["c"].graph.peers()[1].Key.Prober {
+		before["b"].Key.Prober == g.links["c"].graph.describedPeers()[1].Key.Prober {
 		t.Fatalf("keys %+v", before)
 	}
 	g.nodes["b"].epoch.Store("epoch 2 of b")

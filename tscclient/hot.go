@@ -38,22 +38,22 @@ type HotNode struct {
 // find the hottest node of the fleet, but not certainly. The hottest node that they find comes
 // first in the answer. Without a graph, the error wraps ErrNoGraph.
 func (l *Link) Hot(ctx context.Context, by string) ([]HotNode, error) {
-	hot, err := question(ctx, l,
-		func(answer func([]HotNode, error)) { l.graph.hot(by, answer) })
+	hot, err := askGraph(ctx, l,
+		func(answer func([]HotNode, error)) { l.graph.beginHotWalks(by, answer) })
 	if err != nil {
 		return nil, fmt.Errorf("look for heat by %q: %w", by, err)
 	}
 	return hot, nil
 }
 
-// hot begins the walks of a call of Hot. Only the graph's goroutine may call it.
-func (g *graph) hot(by string, answer func([]HotNode, error)) {
+// beginHotWalks begins the walks of a call of Hot. Only the graph's goroutine may call it.
+func (g *graphPart) beginHotWalks(by string, answer func([]HotNode, error)) {
 	if g.node == nil {
 		answer(nil, ErrNoGraph)
 		return
 	}
 	g.lookAtHeats()
-	err := g.node.Climb(g.now(), by, func(found []overlay.Hot) {
+	err := g.node.Climb(g.graphTime(), by, func(found []overlay.Hot) {
 		var all []HotNode
 		for _, h := range found {
 			if card, err := wire.ParseName(h.Name); err == nil {
@@ -68,7 +68,7 @@ func (g *graph) hot(by string, answer func([]HotNode, error)) {
 }
 
 // lookAtHeats tells the graph how hot the node is.
-func (g *graph) lookAtHeats() {
+func (g *graphPart) lookAtHeats() {
 	heats := map[string]uint64{}
 	if g.link.config.Heats != nil {
 		heats = g.link.config.Heats()
@@ -79,13 +79,13 @@ func (g *graph) lookAtHeats() {
 		all = append(all, overlay.Heat{By: by, Value: value})
 	}
 	slices.SortFunc(all, func(x, y overlay.Heat) int { return cmp.Compare(x.By, y.By) })
-	if err := g.node.SetHeats(g.now(), all...); err != nil {
+	if err := g.node.SetHeats(g.graphTime(), all...); err != nil {
 		g.link.config.Log.Warn("node does not say how hot it is", "why", err)
 	}
 }
 
-// feel remembers the plain bound of a train.
-func (g *graph) feel(o Outcome) {
+// storeBound remembers the plain bound of a train.
+func (g *graphPart) storeBound(o Outcome) {
 	least := ^uint64(0)
 	for _, e := range o.Train.Exchanges {
 		least = min(least, e.Best.RoundTrip_cycles())
@@ -101,7 +101,7 @@ func (g *graph) feel(o Outcome) {
 }
 
 // largestBound returns the largest plain bound of the last boundLife, and forgets older ones.
-func (g *graph) largestBound(now time.Time) (ns uint64) {
+func (g *graphPart) largestBound(now time.Time) (ns uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	maps.DeleteFunc(g.plain,

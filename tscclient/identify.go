@@ -77,7 +77,7 @@ func Identify(name string, kept Kept) (*Identity, error) {
 	if events, err := host.ListenRestores(); err == nil {
 		id.events, observer.Restores = events, events
 	}
-	if err := id.begin(host.WatchOptions{
+	if err := id.watchEpoch(host.WatchOptions{
 		Observe: observer.Observe, Widen_cycles: id.Node.Quantum_cycles + id.Node.CoreSlack_cycles,
 		Virtual:   report.Facts.Hypervisor != "",
 		Listening: id.events != nil && report.Facts.HasVMGenID, Settle: time.Second,
@@ -88,9 +88,9 @@ func Identify(name string, kept Kept) (*Identity, error) {
 	return id, nil
 }
 
-// begin starts to watch the epoch. If an earlier process stored its watch's state with Kept, begin
-// continues from there.
-func (id *Identity) begin(o host.WatchOptions) error {
+// watchEpoch starts to watch the epoch. If an earlier process stored its watch's state with Kept,
+// watchEpoch continues from there.
+func (id *Identity) watchEpoch(o host.WatchOptions) error {
 	if id.kept.Read != nil {
 		text, err := id.kept.Read()
 		if err != nil {
@@ -111,13 +111,13 @@ func (id *Identity) begin(o host.WatchOptions) error {
 	if id.watch, err = host.NewWatch(o); err != nil {
 		return err
 	}
-	id.Node.Epoch, err = id.look()
+	id.Node.Epoch, err = id.presentEpoch()
 	return err
 }
 
-// look returns the present epoch of the counter. If the next process could not find out the epoch's
-// name by itself, the name is stored.
-func (id *Identity) look() (string, error) {
+// presentEpoch returns the present epoch of the counter. If the next process could not find out the
+// epoch's name by itself, the name is stored.
+func (id *Identity) presentEpoch() (string, error) {
 	state, err := id.watch.Check()
 	if err != nil {
 		return "", err
@@ -142,7 +142,7 @@ func (id *Identity) Epoch() (string, error) {
 	if id.watch == nil {
 		return "", errors.New("identity is closed")
 	}
-	return id.look()
+	return id.presentEpoch()
 }
 
 // Counter reads this machine's counter.

@@ -29,7 +29,7 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 	start := func() *Identity {
 		t.Helper()
 		id := &Identity{kept: kept}
-		if err := id.begin(host.WatchOptions{Observe: observe}); err != nil {
+		if err := id.watchEpoch(host.WatchOptions{Observe: observe}); err != nil {
 			t.Fatal(err)
 		}
 		return id
@@ -76,7 +76,7 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 		t.Errorf("after a boot: epoch %q, kept %q", fourth.Node.Epoch, text)
 	}
 	text = []byte("{")
-	if err := (&Identity{kept: kept}).begin(host.WatchOptions{Observe: observe}); err == nil {
+	if err := (&Identity{kept: kept}).watchEpoch(host.WatchOptions{Observe: observe}); err == nil {
 		t.Error("damaged text is kept, and there is no error")
 	}
 }
@@ -89,7 +89,7 @@ func TestKeptEpochSaysItsVersion(t *testing.T) {
 		id := &Identity{kept: Kept{Read: func() ([]byte, error) {
 			return []byte("{" + version + `"epoch": "b.s0.v-.nabc"}`), nil
 		}}}
-		err := id.begin(host.WatchOptions{Observe: func() (host.Observation, error) {
+		err := id.watchEpoch(host.WatchOptions{Observe: func() (host.Observation, error) {
 			return host.Observation{Boot: "b"}, nil
 		}})
 		if (err != nil && strings.Contains(err.Error(), "version 2")) != refused {

@@ -42,7 +42,7 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	}
 	say := func(request uint64, secrets ...minrtt.Secret) {
 		s.order(request, probeSecrets(secrets...))
-		if _, answers := expect[*control.Done](s); answers != request {
+		if _, answers := expectMessage[*control.Done](s); answers != request {
 			t.Fatalf("answers %d, not %d", answers, request)
 		}
 	}

@@ -80,14 +80,14 @@ type Link struct {
 	client  *Client
 	config  LinkConfig
 	control *control.Client
-	reports *reports
-	graph   *graph
-	blind   func() // ends the calls of the method observe
+	reports *waitingReports
+	graph   *graphPart
+	blind   func() // ends the calls of the method noteTrain
 
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	again   chan struct{} // wakes keep to register again; has room for one element
+	again   chan struct{} // makes stayRegistered register again; has room for one element
 
 	mu    sync.Mutex
 	state LinkState
@@ -144,13 +144,13 @@ func Connect(c *Client, config LinkConfig) (*Link, error) {
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.reports = newReports(l.sendReport)
-	l.blind = c.Observe(l.observe)
+	l.blind = c.Observe(l.noteTrain)
 	l.state.Since = time.Now()
 	l.running.Add(5)
-	go l.graph.run()
-	go l.graph.receive()
-	go l.keep()
-	go l.receive()
+	go l.graph.maintainEdges()
+	go l.graph.receiveDatagrams()
+	go l.stayRegistered()
+	go l.carryOutOrders()
 	go l.flush()
 	return l, nil
 }
@@ -195,7 +195,7 @@ func (l *Link) Close() error {
 	}
 	l.blind()
 	if l.ctx.Err() == nil {
-		l.graph.leave()
+		l.graph.leaveGraph()
 	}
 	l.stop()
 	err := l.control.Close()
@@ -203,8 +203,8 @@ func (l *Link) Close() error {
 	return err
 }
 
-// keep registers, sends pings, and registers again when the registration ends.
-func (l *Link) keep() {
+// stayRegistered registers, sends pings, and registers again when the registration ends.
+func (l *Link) stayRegistered() {
 	defer l.running.Done()
 	pause := firstPause
 	for l.ctx.Err() == nil {
@@ -213,23 +213,23 @@ func (l *Link) keep() {
 			l.notRegistered(err)
 			wait := pause + time.Duration(mathrand.Int64N(int64(pause)))
 			pause = min(2*pause, longestPause)
-			if lasting(err) {
+			if isLasting(err) {
 				wait = refusedPause
 			}
-			l.sleep(wait)
+			l.waitOrRegister(wait)
 			continue
 		}
 		pause = firstPause
-		err = l.alive(welcome)
+		err = l.sendPings(welcome)
 		l.notRegistered(err)
 		if !errors.Is(err, errAgain) {
-			l.sleep(firstPause) // never ask a server without a pause, whatever it answers
+			l.waitOrRegister(firstPause) // never ask a server without a pause, whatever it answers
 		}
 	}
 }
 
-// lasting reports whether a server refused for a reason that only a person can remove.
-func lasting(err error) bool {
+// isLasting reports whether a server refused for a reason that only a person can remove.
+func isLasting(err error) bool {
 	var refused *control.RefusedError
 	if !errors.As(err, &refused) {
 		return false
@@ -241,8 +241,8 @@ func lasting(err error) bool {
 	return false
 }
 
-// sleep waits for a given time, or until registerAgain is called.
-func (l *Link) sleep(d time.Duration) {
+// waitOrRegister waits for a given time, or until registerAgain is called.
+func (l *Link) waitOrRegister(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -270,7 +270,7 @@ func (l *Link) register() (*control.Welcome, error) {
 	}
 	// Queue the old reports before the server can send orders. The reports that answer these orders
 	// have higher numbers, and must be sent after the old reports.
-	l.reports.again()
+	l.reports.sendAgain()
 	ctx, cancel := context.WithTimeout(l.ctx, registerTimeout)
 	defer cancel()
 	welcome, err := l.control.Register(ctx, r)
@@ -285,7 +285,7 @@ func (l *Link) register() (*control.Welcome, error) {
 	l.state.Registrations++
 	l.mu.Unlock()
 	if another { // the new process does not know the orders of the old process
-		_ = l.probe(nil)
+		_ = l.probeAsOrdered(nil)
 	}
 	l.config.Log.Info("registered", "server", l.config.Server.Server, "node", r.Name,
 		"epoch", epoch, "probes at", r.ProbeAddress)
@@ -298,7 +298,7 @@ func (l *Link) notRegistered(err error) {
 	}
 	l.mu.Lock()
 	was := l.state
-	l.state.Problem, l.state.Lasting = err.Error(), lasting(err)
+	l.state.Problem, l.state.Lasting = err.Error(), isLasting(err)
 	if was.Registered {
 		l.state.Registered, l.state.Since = false, time.Now()
 	}
@@ -310,8 +310,8 @@ func (l *Link) notRegistered(err error) {
 
 var errAgain = errors.New("registering again")
 
-// alive sends pings until the registration ends, and returns the reason for the end.
-func (l *Link) alive(w *control.Welcome) error {
+// sendPings sends pings until the registration ends, and returns the reason for the end.
+func (l *Link) sendPings(w *control.Welcome) error {
 	beat, dead := time.Duration(w.Heartbeat_ns), time.Duration(w.Dead_ns)
 	registered := l.client.Node().Epoch
 	heard := time.Now()
@@ -345,12 +345,12 @@ func (l *Link) alive(w *control.Welcome) error {
 	}
 }
 
-// receive carries out the server's orders.
-func (l *Link) receive() {
+// carryOutOrders carries out the server's orders.
+func (l *Link) carryOutOrders() {
 	defer l.running.Done()
 	orders := make(chan struct{}, maxOrders)
-	// For each kind of order that stays in force (see holds), the map newest has a channel. The
-	// channel is closed when the newest order of the kind has been carried out and answered.
+	// For each kind of order that stays in force (see staysInForce), the map newest has a channel.
+	// The channel is closed when the newest order of the kind has been carried out and answered.
 	newest := map[control.Kind]chan struct{}{}
 	for {
 		in, err := l.control.Receive(l.ctx)
@@ -359,7 +359,7 @@ func (l *Link) receive() {
 		}
 		switch m := in.Message.(type) {
 		case *control.Ack:
-			l.reports.acknowledged(m.Report)
+			l.reports.dropAcknowledged(m.Report)
 			continue
 		case *control.Refusal:
 			if m.Code == control.NotRegistered {
@@ -378,7 +378,7 @@ func (l *Link) receive() {
 		}
 		var before chan struct{}
 		done := make(chan struct{})
-		if holds(in.Message) {
+		if staysInForce(in.Message) {
 			before, newest[in.Message.Kind()] = newest[in.Message.Kind()], done
 		}
 		l.running.Add(1)
@@ -396,9 +396,10 @@ func (l *Link) receive() {
 	}
 }
 
-// holds reports whether an order stays in force until the next order of its kind. The link carries
-// out such orders in the order in which they arrived, so that the last order stays in force.
-func holds(m control.Message) bool {
+// staysInForce reports whether an order stays in force until the next order of its kind. The link
+// carries out such orders in the order in which they arrived, so that the last order stays in
+// force.
+func staysInForce(m control.Message) bool {
 	switch m.(type) {
 	case *control.Table, *control.Run, *control.Probing, *control.ProbeSecrets, *control.Graph:
 		return true
@@ -425,7 +426,7 @@ func (l *Link) answer(request uint64, m control.Message) {
 		}
 	}
 	if trains, ok := m.(*control.Trains); ok {
-		l.reports.answer(ctx, trains, send)
+		l.reports.reportBatch(ctx, trains, send)
 		return
 	}
 	send()
@@ -436,14 +437,14 @@ func (l *Link) obey(m control.Message) control.Message {
 	var answer control.Message
 	switch m := m.(type) {
 	case *control.Probe:
-		answer, err = l.batch(m)
+		answer, err = l.runOrderedTrains(m)
 	case *control.Probing:
-		answer, err = l.continuous(m)
+		answer, err = l.switchProbing(m)
 	case *control.ProbeSecrets:
 		l.client.Accept(secretsOf(m))
 		answer = &control.Done{}
 	case *control.Graph:
-		answer, err = &control.Done{}, l.graph.order(m)
+		answer, err = &control.Done{}, l.graph.passOrder(m)
 	case *control.LoadRequest:
 		answer, err = measureLoad(l.ctx, l.client, time.Duration(m.Over_ns))
 	default:

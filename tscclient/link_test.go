@@ -20,7 +20,7 @@ type testServer struct {
 	peer control.Peer
 	name string
 	dead time.Duration      // a client that the server does not answer registers again after this
-	seen []control.Incoming // messages that arrived, and that expect has not returned yet
+	seen []control.Incoming // messages that arrived, and that expectMessage has not returned yet
 }
 
 func listen(t *testing.T, address, name string) *testServer {
@@ -39,9 +39,9 @@ func listen(t *testing.T, address, name string) *testServer {
 	return &testServer{Server: s, t: t, name: name, dead: 400 * time.Millisecond}
 }
 
-// expect returns the next message of a kind. It answers pings, and keeps other messages for later
-// calls.
-func expect[M control.Message](s *testServer) (M, uint64) {
+// expectMessage returns the next message of a kind. It answers pings, and keeps other messages for
+// later calls.
+func expectMessage[M control.Message](s *testServer) (M, uint64) {
 	s.t.Helper()
 	for i, in := range s.seen {
 		if m, ok := in.Message.(M); ok {
@@ -70,7 +70,7 @@ func expect[M control.Message](s *testServer) (M, uint64) {
 
 func (s *testServer) welcome() *control.Register {
 	s.t.Helper()
-	r, request := expect[*control.Register](s)
+	r, request := expectMessage[*control.Register](s)
 	s.order(request, &control.Welcome{
 		Server: s.name, Heartbeat_ns: 20e6, Dead_ns: int64(s.dead), Generation: 1,
 	})
@@ -140,7 +140,7 @@ func TestServerCommandsAClient(t *testing.T) {
 		t.Errorf("registers as %+v", r)
 	}
 	s.order(7, &control.Probe{Target: target(b), Manner: testManner, Trains: 4, Limit_ns: 20e9})
-	m, request := expect[*control.Trains](s)
+	m, request := expectMessage[*control.Trains](s)
 	if request != 7 || m.Report != 1 || m.Peer != "b" || m.PeerEpoch != b.Node().Epoch ||
 		m.Epoch != n.Epoch || m.Error != "" || len(m.Trains) != 4 {
 		t.Fatalf("answer %d to a batch: %+v", request, m)
@@ -152,21 +152,21 @@ func TestServerCommandsAClient(t *testing.T) {
 		}
 	}
 	s.order(8, &control.LoadRequest{Over_ns: 30e6})
-	load, request := expect[*control.Load](s)
+	load, request := expectMessage[*control.Load](s)
 	if request != 8 || load.Over_ns < 30e6 || load.Busy_ppm < -1 {
 		t.Errorf("load %+v", load)
 	}
 	s.order(9, &control.Run{Name: "x"})
-	if state, request := expect[*control.RunState](s); request != 9 || state.Channels != 7 {
+	if state, request := expectMessage[*control.RunState](s); request != 9 || state.Channels != 7 {
 		t.Errorf("run state %+v", state)
 	}
 	s.order(10, &control.Snapshot{})
-	refusal, request := expect[*control.Refusal](s)
+	refusal, request := expectMessage[*control.Refusal](s)
 	if request != 10 || refusal.Code != control.UnknownKind {
 		t.Errorf("refusal %+v", refusal)
 	}
 	s.order(11, &control.Table{})
-	refusal, request = expect[*control.Refusal](s)
+	refusal, request = expectMessage[*control.Refusal](s)
 	if request != 11 || refusal.Code != control.Failed ||
 		!strings.Contains(refusal.Text, "no table") {
 		t.Errorf("refusal %+v", refusal)
@@ -179,14 +179,14 @@ func TestServerCommandsAClient(t *testing.T) {
 	s.order(12, &control.Probing{
 		Manner: testManner, Targets: []control.Target{target(b)}, Period_ns: 10e6,
 	})
-	expect[*control.Done](s)
-	m, request = expect[*control.Trains](s)
+	expectMessage[*control.Done](s)
+	m, request = expectMessage[*control.Trains](s)
 	if request != 0 || m.Report != 2 || m.Peer != "b" || len(m.Trains) == 0 || m.Error != "" {
 		t.Fatalf("report %d: %+v", request, m)
 	}
 	s.order(13, &control.Probing{})
 	for { // the reports of earlier trains arrive first
-		if m, request := expect[control.Message](s); request == 13 {
+		if m, request := expectMessage[control.Message](s); request == 13 {
 			if _, ok := m.(*control.Done); !ok {
 				t.Errorf("answer %T", m)
 			}
@@ -234,11 +234,11 @@ func TestTheLastTableHolds(t *testing.T) {
 	s.order(2, &control.Table{Generation: 2})
 	for request := range uint64(20) { // meanwhile the second table could overtake the first
 		s.order(3+request, &control.ListFiles{Run: "r"})
-		expect[*control.Files](s)
+		expectMessage[*control.Files](s)
 	}
 	close(release)
 	for want := uint64(1); want <= 2; want++ {
-		state, request := expect[*control.TableState](s)
+		state, request := expectMessage[*control.TableState](s)
 		if got := <-handled; got != want || state.Generation != want || request != want {
 			t.Errorf("table %d is handled and answered with %+v (%d), want %d",
 				got, state, request, want)
@@ -254,19 +254,19 @@ func TestLinkComesBack(t *testing.T) {
 	l := connect(t, a, s.Address(), nil)
 	first := s.welcome()
 	s.order(1, &control.Probe{Target: target(b), Manner: testManner, Trains: 1})
-	if m, _ := expect[*control.Trains](s); m.Report != 1 {
+	if m, _ := expectMessage[*control.Trains](s); m.Report != 1 {
 		t.Fatalf("%+v", m)
 	}
 	s.order(2, &control.Probing{
 		Manner: testManner, Targets: []control.Target{target(b)}, Period_ns: 10e6,
 	})
-	expect[*control.Done](s)
+	expectMessage[*control.Done](s)
 
 	s.Forget(s.peer)
 	if again := s.welcome(); again.Instance != first.Instance {
 		t.Errorf("instance %q became %q", first.Instance, again.Instance)
 	}
-	if m, request := expect[*control.Trains](s); m.Report != 1 || request != 0 {
+	if m, request := expectMessage[*control.Trains](s); m.Report != 1 || request != 0 {
 		t.Errorf("first report again: %d, %+v", request, m)
 	}
 	a.epoch.Store("epoch 2 of a")
@@ -293,7 +293,7 @@ func TestLinkComesBack(t *testing.T) {
 		t.Errorf("%d peers are probed after the server that ordered it was gone", n)
 	}
 	l.Close()
-	expect[*control.Leave](s)
+	expectMessage[*control.Leave](s)
 }
 
 // A client that outlives its links keeps none of them in memory, and still calls its other
@@ -329,7 +329,7 @@ func TestPausesGrow(t *testing.T) {
 	var first time.Time
 	least := time.Duration(0)
 	for pause := firstPause; pause <= 8*firstPause; pause *= 2 {
-		_, request := expect[*control.Register](s)
+		_, request := expectMessage[*control.Register](s)
 		if first.IsZero() {
 			first = time.Now()
 		}
@@ -354,20 +354,20 @@ func TestBatchIsGivenUpByName(t *testing.T) {
 	dead := target(b)
 	dead.Address = "127.0.0.1:9"
 	s.order(1, &control.Probe{Target: dead, Manner: quick, Trains: 1000})
-	m, request := expect[*control.Trains](s)
+	m, request := expectMessage[*control.Trains](s)
 	if request != 1 || len(m.Trains) != 0 || !strings.Contains(m.Error, `probe "b"`) {
 		t.Errorf("%+v", m)
 	}
 	s.order(2, &control.Probe{
 		Target: target(b), Manner: testManner, Trains: 1000, Gap_ns: 1e9, Limit_ns: 100e6,
 	})
-	m, request = expect[*control.Trains](s)
+	m, request = expectMessage[*control.Trains](s)
 	if request != 2 || len(m.Trains) != 1 || !strings.Contains(m.Error, "deadline") {
 		t.Errorf("%+v", m)
 	}
 	self := target(a)
 	s.order(3, &control.Probe{Target: self, Manner: testManner, Trains: 1})
-	m, request = expect[*control.Trains](s)
+	m, request = expectMessage[*control.Trains](s)
 	if request != 3 || !strings.Contains(m.Error, `both nodes are named "a"`) {
 		t.Errorf("%+v", m)
 	}
@@ -384,25 +384,25 @@ func TestReportsAreKeptWithinTheirMemory(t *testing.T) {
 		return nil
 	})
 	for range (maxReports + 3) * maxCollected {
-		r.collect(Outcome{Peer: Peer{Node: tscratio.Node{Name: "b"}}})
+		r.collectTrain(Outcome{Peer: Peer{Node: tscratio.Node{Name: "b"}}})
 	}
-	r.send(t.Context(), true)
+	r.sendAll(t.Context(), true)
 	if kept, dropped := r.count(); kept != maxReports || dropped != 3 || sent != nil {
 		t.Fatalf("%d reports kept, %d dropped, %d sent", kept, dropped, len(sent))
 	}
 	broken = false
-	r.send(t.Context(), false)
+	r.sendAll(t.Context(), false)
 	if sent != nil {
 		t.Fatal("sent while nobody listens")
 	}
-	r.send(t.Context(), true)
+	r.sendAll(t.Context(), true)
 	if len(sent) != maxReports || sent[0] != 4 || sent[maxReports-1] != maxReports+3 {
 		t.Fatalf("%d sent, from %d on", len(sent), sent[0])
 	}
-	r.acknowledged(10)
+	r.dropAcknowledged(10)
 	sent = nil
-	r.again()
-	r.send(t.Context(), true)
+	r.sendAgain()
+	r.sendAll(t.Context(), true)
 	if len(sent) != maxReports-7 || sent[0] != 11 {
 		t.Errorf("%d sent again, from %d on", len(sent), sent[0])
 	}
@@ -417,7 +417,7 @@ func TestLoadIsParsed(t *testing.T) {
 		"    lo: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n" +
 		"  eth0: 100 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n" +
 		"  eth1:7 1 0 0 0 0 0 0 3 1 0 0 0 0 0 0\n"))
-	if err != nil || net != (traffic{107, 53}) {
+	if err != nil || net != (trafficBytes{107, 53}) {
 		t.Errorf("%+v, %v", net, err)
 	}
 	for _, text := range []string{"", "cpu 1", "cpu a b c d e f", "intr 1 2 3 4 5 6"} {
@@ -431,9 +431,9 @@ func TestLoadIsParsed(t *testing.T) {
 		}
 	}
 	at := time.Unix(0, 0)
-	first := loadLook{at: at, cpu: cpuTimes{100, 1000}, traffic: traffic{1000, 1000}}
+	first := loadLook{at: at, cpu: cpuTimes{100, 1000}, traffic: trafficBytes{1000, 1000}}
 	second := loadLook{
-		at: at.Add(time.Second), cpu: cpuTimes{160, 1140}, traffic: traffic{3000, 2000},
+		at: at.Add(time.Second), cpu: cpuTimes{160, 1140}, traffic: trafficBytes{3000, 2000},
 		own_ns: 100e6, ownBytes: 1000,
 	}
 	got := loadBetween(first, second)

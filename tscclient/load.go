@@ -34,7 +34,7 @@ func measureLoad(ctx context.Context, c *Client, over time.Duration) (control.Me
 type loadLook struct {
 	at             time.Time
 	cpu            cpuTimes
-	traffic        traffic
+	traffic        trafficBytes
 	own_ns         uint64 // CPU time of this process
 	ownBytes       uint64 // bytes of probes and answers, the sum of both directions
 	unknownCPU     error
@@ -89,11 +89,11 @@ func parseCPU(stat []byte) (cpuTimes, error) {
 	return t, nil
 }
 
-// traffic counts the bytes of all network interfaces except the loopback.
-type traffic struct{ received, sent uint64 }
+// trafficBytes counts the bytes of all network interfaces except the loopback.
+type trafficBytes struct{ received, sent uint64 }
 
-func parseTraffic(dev []byte) (traffic, error) {
-	var t traffic
+func parseTraffic(dev []byte) (trafficBytes, error) {
+	var t trafficBytes
 	lines := bufio.NewScanner(bytes.NewReader(dev))
 	for lines.Scan() {
 		name, rest, ok := strings.Cut(lines.Text(), ":")
@@ -102,15 +102,15 @@ func parseTraffic(dev []byte) (traffic, error) {
 		}
 		fields := strings.Fields(rest)
 		if len(fields) < 9 {
-			return traffic{}, fmt.Errorf("/proc/net/dev: line %q", lines.Text())
+			return trafficBytes{}, fmt.Errorf("/proc/net/dev: line %q", lines.Text())
 		}
 		received, err := strconv.ParseUint(fields[0], 10, 64)
 		if err != nil {
-			return traffic{}, fmt.Errorf("/proc/net/dev: %w", err)
+			return trafficBytes{}, fmt.Errorf("/proc/net/dev: %w", err)
 		}
 		sent, err := strconv.ParseUint(fields[8], 10, 64)
 		if err != nil {
-			return traffic{}, fmt.Errorf("/proc/net/dev: %w", err)
+			return trafficBytes{}, fmt.Errorf("/proc/net/dev: %w", err)
 		}
 		t.received += received
 		t.sent += sent
@@ -118,19 +118,19 @@ func parseTraffic(dev []byte) (traffic, error) {
 	return t, lines.Err()
 }
 
-// less returns x − y, or 0 if y is larger. That may happen because the counters are not read at the
-// same moment.
-func less(x, y uint64) uint64 { return x - min(x, y) }
+// differenceOrZero returns x − y, or 0 if y is larger. That may happen because the counters are not
+// read at the same moment.
+func differenceOrZero(x, y uint64) uint64 { return x - min(x, y) }
 
 func loadBetween(a, b loadLook) *control.Load {
 	const tick_ns = 10_000_000
 	load := &control.Load{Over_ns: int64(b.at.Sub(a.at)), Busy_ppm: -1}
-	busy, idle := less(b.cpu.busy, a.cpu.busy), less(b.cpu.idle, a.cpu.idle)
+	busy, idle := differenceOrZero(b.cpu.busy, a.cpu.busy), differenceOrZero(b.cpu.idle, a.cpu.idle)
 	if err := b.unknownCPU; a.unknownCPU != nil || err != nil {
 		load.Unknown = append(load.Unknown, fmt.Sprintf("CPU: %v", cmp.Or(a.unknownCPU, err)))
 	} else if busy+idle > 0 {
-		own := less(b.own_ns, a.own_ns) / tick_ns
-		load.Busy_ppm = int64(less(busy, own) * 1_000_000 / (busy + idle))
+		own := differenceOrZero(b.own_ns, a.own_ns) / tick_ns
+		load.Busy_ppm = int64(differenceOrZero(busy, own) * 1_000_000 / (busy + idle))
 	} else {
 		load.Unknown = append(load.Unknown, "CPU: no tick went by")
 	}
@@ -141,8 +141,9 @@ func loadBetween(a, b loadLook) *control.Load {
 	}
 	// Probes and answers have about the same length, so half of the client's own bytes belong to
 	// each direction.
-	own := less(b.ownBytes, a.ownBytes) / 2
-	load.ReceivedBytes = less(less(b.traffic.received, a.traffic.received), own)
-	load.SentBytes = less(less(b.traffic.sent, a.traffic.sent), own)
+	own := differenceOrZero(b.ownBytes, a.ownBytes) / 2
+	load.ReceivedBytes = differenceOrZero(differenceOrZero(b.traffic.received, a.traffic.received),
+		own)
+	load.SentBytes = differenceOrZero(differenceOrZero(b.traffic.sent, a.traffic.sent), own)
 	return load
 }

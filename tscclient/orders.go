@@ -50,8 +50,8 @@ func mannerOf(m control.Manner) Manner {
 // maxBatchTime limits the time of a batch if the order gives no limit.
 const maxBatchTime = 10 * time.Minute
 
-// batch runs the trains that an order requests, and reports them together.
-func (l *Link) batch(m *control.Probe) (control.Message, error) {
+// runOrderedTrains runs the trains that an order requests, and reports them together.
+func (l *Link) runOrderedTrains(m *control.Probe) (control.Message, error) {
 	p, err := peerOf(m.Target)
 	if err != nil {
 		return nil, err
@@ -66,11 +66,11 @@ func (l *Link) batch(m *control.Probe) (control.Message, error) {
 	if l.ctx.Err() != nil {
 		return nil, l.ctx.Err()
 	}
-	return result.message(p), nil
+	return result.reportMessage(p), nil
 }
 
-// A batch is the result of several trains with one peer.
-type batch struct {
+// trainBatch is the result of several trains with one peer.
+type trainBatch struct {
 	Epoch  string // epoch of this node during all trains
 	Trains []minrtt.Train
 	Lost   uint64 // number of answers that did not arrive
@@ -85,8 +85,8 @@ type batch struct {
 // would be useless: the peer does not answer, its stamps cannot be true, or an epoch ended.
 func runBatch(
 	ctx context.Context, c *Client, p Peer, m Manner, trains int, gap time.Duration,
-) batch {
-	var b batch
+) trainBatch {
+	var b trainBatch
 	stamps := 0
 	for i := range trains {
 		if i > 0 && gap > 0 {
@@ -126,8 +126,8 @@ func runBatch(
 	return b
 }
 
-// message returns the batch as a report to the server.
-func (b batch) message(p Peer) *control.Trains {
+// reportMessage returns the batch as a report to the server.
+func (b trainBatch) reportMessage(p Peer) *control.Trains {
 	m := &control.Trains{Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Epoch: b.Epoch, Lost: b.Lost}
 	if b.Err != nil {
 		m.Error = control.Cut(b.Err.Error())
@@ -152,11 +152,11 @@ func reported(t minrtt.Train) control.Train {
 	return out
 }
 
-// continuous starts or ends the client's own probing. The period in the order limits the number of
-// trains. The client's configured budget limits their CPU time and bytes.
-func (l *Link) continuous(m *control.Probing) (control.Message, error) {
+// switchProbing starts or ends the client's own probing. The period in the order limits the number
+// of trains. The client's configured budget limits their CPU time and bytes.
+func (l *Link) switchProbing(m *control.Probing) (control.Message, error) {
 	if len(m.Targets) == 0 && !m.Neighbours {
-		if err := l.probe(nil); err != nil {
+		if err := l.probeAsOrdered(nil); err != nil {
 			return nil, err
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, answerTimeout)
@@ -164,14 +164,15 @@ func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 		l.flushNow(ctx) // report the last trains of the probing that ends
 		return &control.Done{}, nil
 	}
-	if err := l.probe(m); err != nil {
+	if err := l.probeAsOrdered(m); err != nil {
 		return nil, err
 	}
 	return &control.Done{}, nil
 }
 
-// probe makes the client probe as an order says. If the order is nil, probe ends the probing.
-func (l *Link) probe(m *control.Probing) error {
+// probeAsOrdered makes the client probe as an order says. If the order is nil, probeAsOrdered ends
+// the probing.
+func (l *Link) probeAsOrdered(m *control.Probing) error {
 	l.probing.Lock()
 	defer l.probing.Unlock()
 	return l.setPeers(m)
@@ -193,7 +194,7 @@ func (l *Link) setPeers(m *control.Probing) error {
 		named[t.Peer] = true
 	}
 	if m.Neighbours {
-		for _, p := range l.graph.peers() {
+		for _, p := range l.graph.describedPeers() {
 			if !named[p.Node.Name] {
 				peers = append(peers, p)
 			}
@@ -223,8 +224,8 @@ func (l *Link) probePeers() {
 	}
 }
 
-// describe returns what another node needs to probe this one, except a key.
-func (l *Link) describe() control.Target {
+// describeNode returns what another node needs to probe this one, except a key.
+func (l *Link) describeNode() control.Target {
 	n := l.client.Node()
 	return control.Target{
 		Peer: n.Name, PeerEpoch: n.Epoch, Address: l.config.Advertise.String(),
@@ -235,14 +236,14 @@ func (l *Link) describe() control.Target {
 
 const maxTrainsPerSecond = 10_000
 
-// observe notes the bound of each train. If the client ran the train on its own, observe also
+// noteTrain notes the bound of each train. If the client ran the train on its own, noteTrain also
 // collects it for a report to the server.
-func (l *Link) observe(o Outcome) {
-	l.graph.feel(o)
+func (l *Link) noteTrain(o Outcome) {
+	l.graph.storeBound(o)
 	if !o.Continuous || l.ctx.Err() != nil {
 		return
 	}
-	l.reports.collect(o)
+	l.reports.collectTrain(o)
 }
 
 // flushEvery is the interval at which the link reports the client's own trains.
@@ -258,7 +259,7 @@ func (l *Link) flush() {
 			return
 		case <-ticker.C:
 			l.flushNow(l.ctx)
-			l.graph.report(l.ctx)
+			l.graph.reportNeighbours(l.ctx)
 		}
 	}
 }
@@ -267,7 +268,7 @@ func (l *Link) flushNow(ctx context.Context) {
 	l.mu.Lock()
 	registered := l.state.Registered
 	l.mu.Unlock()
-	l.reports.send(ctx, registered)
+	l.reports.sendAll(ctx, registered)
 }
 
 func (l *Link) sendReport(ctx context.Context, m *control.Trains) error {

@@ -9,11 +9,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pairs contains the pairs with all peers. Only one goroutine may use it at a time.
-type pairs struct {
+// peerPairs contains the pairs with all peers. Only one goroutine may use it at a time.
+type peerPairs struct {
 	max         int
 	assumptions tscratio.Assumptions
-	known       map[pairKey]*known
+	known       map[pairKey]*knownPair
 	added       uint64 // number of all trains ever added
 	forgotten   uint64
 }
@@ -21,9 +21,9 @@ type pairs struct {
 // pairKey includes the epochs because readings of different epochs cannot be compared.
 type pairKey struct{ epoch, peer, peerEpoch string }
 
-// known is one pair. The field pair has all kept trains, and recent has only the newest ones. The
-// bound that the scheduler uses is computed from recent.
-type known struct {
+// knownPair is one pair. The field pair has all kept trains, and recent has only the newest ones.
+// The bound that the scheduler uses is computed from recent.
+type knownPair struct {
 	pair   *tscratio.Pair
 	added  uint64 // what pairs.added was after this pair's newest train
 	fresh  int    // number of trains since pair was last pruned
@@ -40,8 +40,8 @@ const (
 	// because each pruning examines all trains of the pair.
 	pruneEvery = 256
 
-	// recentTrains is the least number of trains in known.recent, if the pair has that many.
-	// known.recent always has fewer than twice this number.
+	// recentTrains is the least number of trains in knownPair.recent, if the pair has that many.
+	// This field always has fewer than twice this number.
 	recentTrains = 24
 
 	// judgeEvery is the number of trains between two computations of the bound, because a
@@ -50,21 +50,22 @@ const (
 	judgeEvery = 16
 )
 
-func newPairs(most int, assumptions tscratio.Assumptions) pairs {
-	return pairs{max: most, assumptions: assumptions, known: map[pairKey]*known{}}
+func newPairs(most int, assumptions tscratio.Assumptions) peerPairs {
+	return peerPairs{max: most, assumptions: assumptions, known: map[pairKey]*knownPair{}}
 }
 
-// add adds a train that this node (own) ran with a peer. It returns how the pair, with this train,
-// contradicts its assumptions, or nil. If two counters that only run forward cannot show the
+// addTrain adds a train that this node (own) ran with a peer. It returns how the pair, with this
+// train, contradicts its assumptions, or nil. If two counters that only run forward cannot show the
 // train's stamps, the error wraps tscratio.ErrImpossible.
-func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradiction, error) {
+func (p *peerPairs) addTrain(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradiction,
+	error) {
 	c, _, err := p.addShared(own, peer, &t)
 	return c, err
 }
 
 // addShared does what add does. If the train's meetings contradict the packets, addShared says how,
 // and forgets the pair's older trains. It removes unused meetings from the train.
-func (p *pairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
+func (p *peerPairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
 	c *tscratio.Contradiction, lie string, err error,
 ) {
 	key := pairKey{own.Epoch, peer.Name, peer.Epoch}
@@ -83,16 +84,16 @@ func (p *pairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
 			return nil, "", err
 		}
 		recent, _ := tscratio.NewPair(own, peer, p.assumptions)
-		k = &known{pair: pair, recent: recent}
+		k = &knownPair{pair: pair, recent: recent}
 	}
-	train := packets(*t)
+	train := packetConstraints(*t)
 	if len(train.Exchanges)+len(train.OneWay) == 0 {
 		return nil, "", nil
 	}
-	if t.Meetings, lie = k.meet(*t, train); lie != "" {
-		k = k.without()
+	if t.Meetings, lie = k.checkMeetings(*t, train); lie != "" {
+		k = k.withoutSharedClock()
 	}
-	train = constraints(*t)
+	train = provenConstraints(*t)
 	if err := k.pair.Add(train); err != nil {
 		return nil, lie, err
 	}
@@ -110,16 +111,16 @@ func (p *pairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
 	return k.pair.Check(), lie, nil
 }
 
-// constraints returns the constraints that a train proved, those of meetings included.
-func constraints(t minrtt.Train) tscratio.Train {
-	train := packets(t)
-	train.OneWay = append(train.OneWay, meetings(t.Meetings)...)
+// provenConstraints returns the constraints that a train proved, those of meetings included.
+func provenConstraints(t minrtt.Train) tscratio.Train {
+	train := packetConstraints(t)
+	train.OneWay = append(train.OneWay, meetingConstraints(t.Meetings)...)
 	train.Stamps.Shared = uint32(len(t.Meetings))
 	return train
 }
 
-// packets returns the constraints that the packets of a train proved.
-func packets(t minrtt.Train) tscratio.Train {
+// packetConstraints returns the constraints that the packets of a train proved.
+func packetConstraints(t minrtt.Train) tscratio.Train {
 	kernel, user := kernelStamps(t)
 	train := tscratio.Train{
 		By: tscratio.StartedByA, Exchanges: t.Best(),
@@ -132,7 +133,7 @@ func packets(t minrtt.Train) tscratio.Train {
 }
 
 // forgetRecent drops the older half of recent once it has 2*recentTrains trains.
-func (k *known) forgetRecent() { k.recent = newestTrains(k.recent) }
+func (k *knownPair) forgetRecent() { k.recent = newestTrains(k.recent) }
 
 // If a pair has fewer than 2*recentTrains trains, newestTrains returns the pair itself. Otherwise
 // it returns a pair with the newer half of the trains.
@@ -159,7 +160,7 @@ func trainStart(pair *tscratio.Pair, number int) uint64 {
 
 // halfWidth returns the median bound of a pair over its newest trains. The second result says
 // whether the pair has a bound.
-func (p *pairs) halfWidth(epoch string, peer tscratio.Node) (time.Duration, bool) {
+func (p *peerPairs) halfWidth(epoch string, peer tscratio.Node) (time.Duration, bool) {
 	k := p.known[pairKey{epoch, peer.Name, peer.Epoch}]
 	if k == nil {
 		return 0, false
@@ -187,7 +188,7 @@ func medianBound(pair *tscratio.Pair) (time.Duration, bool) {
 	return time.Duration(half_cycles / float64(r.Into.Nominal_hz) * 1e9), true
 }
 
-func (p *pairs) trains() (n int) {
+func (p *peerPairs) trains() (n int) {
 	for _, k := range p.known {
 		n += k.pair.Trains()
 	}
@@ -196,9 +197,9 @@ func (p *pairs) trains() (n int) {
 
 // makeRoom drops trains until at most max are kept. It first drops whole pairs that got no train
 // for long, and then the oldest trains of the pair with the most trains.
-func (p *pairs) makeRoom() {
+func (p *peerPairs) makeRoom() {
 	for n := p.trains(); n > p.max; n = p.trains() {
-		var largest, stalest *known
+		var largest, stalest *knownPair
 		var stale pairKey
 		for key, k := range p.known {
 			if largest == nil || k.pair.Trains() > largest.pair.Trains() {
@@ -225,23 +226,23 @@ func (p *pairs) makeRoom() {
 	}
 }
 
-func (p *pairs) count() (pairs, trains int, forgotten uint64) {
+func (p *peerPairs) count() (pairs, trains int, forgotten uint64) {
 	return len(p.known), p.trains(), p.forgotten
 }
 
-// copies returns copies of the pairs. Trains that are added later do not change the copies.
-func (p *pairs) copies() []*tscratio.Pair {
-	all := make([]*known, 0, len(p.known))
+// copyPairs returns copies of the pairs. Trains that are added later do not change the copies.
+func (p *peerPairs) copyPairs() []*tscratio.Pair {
+	all := make([]*knownPair, 0, len(p.known))
 	for _, k := range p.known {
 		all = append(all, k)
 	}
-	slices.SortFunc(all, func(x, y *known) int {
+	slices.SortFunc(all, func(x, y *knownPair) int {
 		return cmp.Or(cmp.Compare(x.pair.B.Name, y.pair.B.Name),
 			cmp.Compare(x.added, y.added))
 	})
 	copies := make([]*tscratio.Pair, len(all))
 	for i, k := range all {
-		copies[i] = copied(k.pair)
+		copies[i] = copyOfPair(k.pair)
 	}
 	return copies
 }

@@ -47,7 +47,7 @@ func TestPairsStayWithinTheirMemory(t *testing.T) {
 		add := func(own, peer tscratio.Node) {
 			t.Helper()
 			at += 100e6 + r.Uint64N(1e9)
-			if _, err := p.add(own, peer, fakeTrain(r, at, 5000)); err != nil {
+			if _, err := p.addTrain(own, peer, fakeTrain(r, at, 5000)); err != nil {
 				t.Fatal(err)
 			}
 			if _, n, _ := p.count(); n > most {
@@ -66,7 +66,7 @@ func TestPairsStayWithinTheirMemory(t *testing.T) {
 		if pairs != 3 || trains < most/2 || uint64(trains)+forgotten != 2400 {
 			t.Errorf("%d pairs, %d trains, %d forgotten", pairs, trains, forgotten)
 		}
-		for _, pair := range p.copies() {
+		for _, pair := range p.copyPairs() {
 			if pair.Trains() < most/8 {
 				t.Errorf("%d trains are left with %q", pair.Trains(), pair.B.Name)
 			}
@@ -91,7 +91,7 @@ func TestJudgedWidthFollowsTheNetwork(t *testing.T) {
 	for _, least := range []uint64{2_000, 40_000} {
 		for range 4 * recentTrains {
 			at += 500e6
-			if c, err := p.add(a, b, fakeTrain(r, at, least)); err != nil || c != nil {
+			if c, err := p.addTrain(a, b, fakeTrain(r, at, least)); err != nil || c != nil {
 				t.Fatal(c, err)
 			}
 			p.halfWidth("e", b)
@@ -111,26 +111,26 @@ func TestJudgedWidthFollowsTheNetwork(t *testing.T) {
 func TestPairsCountStamps(t *testing.T) {
 	p := newPairs(1000, tscratio.DefaultAssumptions())
 	train := fakeTrain(rand.New(rand.NewPCG(1, 0)), 1e9, 1000)
-	if _, err := p.add(fakeNode("a"), fakeNode("b"), train); err != nil {
+	if _, err := p.addTrain(fakeNode("a"), fakeNode("b"), train); err != nil {
 		t.Fatal(err)
 	}
-	for k := range p.copies()[0].Kept() {
+	for k := range p.copyPairs()[0].Kept() {
 		if k.Stamps != (tscratio.Stamps{Kernel: 9, User: 3}) {
 			t.Errorf("stamps %+v", k.Stamps)
 		}
 	}
 	// Trains that are added later do not change a copy.
-	c := p.copies()[0]
+	c := p.copyPairs()[0]
 	for i := range uint64(2 * pruneEvery) {
 		train := fakeTrain(rand.New(rand.NewPCG(i, 0)), 2e9+i*500e6, 1000)
-		if _, err := p.add(fakeNode("a"), fakeNode("b"), train); err != nil {
+		if _, err := p.addTrain(fakeNode("a"), fakeNode("b"), train); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if c.Trains() != 1 || c.Constraints() != 6 {
 		t.Errorf("a copy has %d trains and %d constraints", c.Trains(), c.Constraints())
 	}
-	if now := p.copies()[0]; now.Constraints() > now.Trains()*4 {
+	if now := p.copyPairs()[0]; now.Constraints() > now.Trains()*4 {
 		t.Errorf("%d constraints of %d trains: nothing was pruned",
 			now.Constraints(), now.Trains())
 	}
@@ -142,16 +142,16 @@ func TestLonelyArrivalsCount(t *testing.T) {
 	train := minrtt.Train{Arrivals: []minrtt.Arrival{
 		{Sent: tscratio.At(100), Received: tscratio.At(300)},
 	}}
-	if _, err := p.add(fakeNode("a"), fakeNode("b"), train); err != nil {
+	if _, err := p.addTrain(fakeNode("a"), fakeNode("b"), train); err != nil {
 		t.Fatal(err)
 	}
-	for k := range p.copies()[0].Kept() {
+	for k := range p.copyPairs()[0].Kept() {
 		want := tscratio.Constraint{Kind: tscratio.Lower, B: 300, A: 100}
 		if len(k.Constraints) != 1 || k.Constraints[0] != want {
 			t.Errorf("%+v", k)
 		}
 	}
-	_, err := p.add(fakeNode("a"), fakeNode("b"), minrtt.Train{})
+	_, err := p.addTrain(fakeNode("a"), fakeNode("b"), minrtt.Train{})
 	if err != nil || p.trains() != 1 {
 		t.Errorf("an empty train: %v, %d trains", err, p.trains())
 	}
@@ -163,7 +163,7 @@ func BenchmarkJudge(b *testing.B) {
 	at := uint64(1e9)
 	for range 2*recentTrains - 1 {
 		at += 500e6
-		if _, err := p.add(fakeNode("a"), fakeNode("b"), fakeTrain(r, at, 5000)); err != nil {
+		if _, err := p.addTrain(fakeNode("a"), fakeNode("b"), fakeTrain(r, at, 5000)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -179,7 +179,7 @@ func BenchmarkPrune(b *testing.B) {
 	at := uint64(1e9)
 	for range 7200 {
 		at += 500e6
-		if _, err := p.add(fakeNode("a"), fakeNode("b"), fakeTrain(r, at, 5000)); err != nil {
+		if _, err := p.addTrain(fakeNode("a"), fakeNode("b"), fakeTrain(r, at, 5000)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -204,20 +204,20 @@ func TestNoisyPairsAreProbedMore(t *testing.T) {
 	count := map[string]int{}
 	at := time.Unix(1000, 0)
 	for end := at.Add(5 * time.Minute); at.Before(end); {
-		name, wait := s.next(at)
+		name, wait := s.nextPeer(at)
 		if name == "" {
 			at = at.Add(wait)
 			continue
 		}
 		count[name]++
-		s.began(name, at)
+		s.noteBegin(name, at)
 		train := fakeTrain(r, uint64(at.UnixNano()), least[name])
 		at = at.Add(time.Millisecond)
-		if _, err := p.add(fakeNode("a"), fakeNode(name), train); err != nil {
+		if _, err := p.addTrain(fakeNode("a"), fakeNode(name), train); err != nil {
 			t.Fatal(err)
 		}
 		width, known := p.halfWidth("e", fakeNode(name))
-		s.ended(name, at, Cost{}, width, known)
+		s.noteEnd(name, at, Cost{}, width, known)
 	}
 	if count["noisy"] < 3*count["near"] || count["near"] < 5*60/4 {
 		t.Errorf("trains %v in 5 minutes", count)
@@ -232,11 +232,11 @@ func TestPairsKeepWhatTheyKnowOfAPeerThatIsStartedAgain(t *testing.T) {
 	for i, slack := range []uint64{50, 90, 20} {
 		b.CoreSlack_cycles, b.Nominal_hz = slack, 1e9+uint64(i)
 		train := fakeTrain(rand.New(rand.NewPCG(1, 0)), 1e9+uint64(i)*1e6, 1000)
-		if _, err := p.add(a, b, train); err != nil {
+		if _, err := p.addTrain(a, b, train); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all := p.copies()
+	all := p.copyPairs()
 	if len(all) != 1 || all[0].Trains() != 3 || all[0].B.CoreSlack_cycles != 90 {
 		t.Errorf("%d pairs, the first of %d trains with %+v",
 			len(all), all[0].Trains(), all[0].B)

@@ -18,9 +18,9 @@ const (
 	maxCollected = 200
 )
 
-// reports keeps measurements until the server acknowledges that it has stored them. Any goroutine
-// may use it.
-type reports struct {
+// waitingReports keeps measurements until the server acknowledges that it has stored them. Any
+// goroutine may use it.
+type waitingReports struct {
 	transmit func(context.Context, *control.Trains) error
 
 	sending sync.Mutex // allows one send at a time, in order
@@ -33,14 +33,14 @@ type reports struct {
 	sent      []*control.Trains           // reports that were sent but not acknowledged
 }
 
-func newReports(transmit func(context.Context, *control.Trains) error) *reports {
-	return &reports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
+func newReports(transmit func(context.Context, *control.Trains) error) *waitingReports {
+	return &waitingReports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
 }
 
-// answer reports a batch that an order requested. An acknowledgement concerns all reports up to a
-// number, so answer first sends all reports with smaller numbers. If that fails, the new report
-// waits with the others, and the order gets no answer.
-func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()) {
+// reportBatch reports a batch that an order requested. An acknowledgement concerns all reports up
+// to a number, so reportBatch first sends all reports with smaller numbers. If that fails, the new
+// report waits with the others, and the order gets no answer.
+func (r *waitingReports) reportBatch(ctx context.Context, m *control.Trains, transmit func()) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	r.sendUnsent(ctx)
@@ -59,14 +59,14 @@ func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()
 	}
 }
 
-func (r *reports) numbered(m *control.Trains) *control.Trains {
+func (r *waitingReports) numbered(m *control.Trains) *control.Trains {
 	r.last++
 	m.Report, m.Dropped = r.last, r.dropped
 	return m
 }
 
-// collect adds a train that the client ran on its own to the collected trains of its pair.
-func (r *reports) collect(o Outcome) {
+// collectTrain adds a train that the client ran on its own to the collected trains of its pair.
+func (r *waitingReports) collectTrain(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := pairKey{o.Epoch, o.Peer.Node.Name, o.Peer.Node.Epoch}
@@ -86,19 +86,19 @@ func (r *reports) collect(o Outcome) {
 		m.SharedClock = control.Cut(o.SharedClock)
 	}
 	if len(m.Trains) == maxCollected {
-		r.close(key)
+		r.makeReport(key)
 	}
 }
 
-// close turns the collected trains of one pair into a report.
-func (r *reports) close(key pairKey) {
+// makeReport turns the collected trains of one pair into a report.
+func (r *waitingReports) makeReport(key pairKey) {
 	r.unsent = append(r.unsent, r.numbered(r.collected[key]))
 	delete(r.collected, key)
 	r.makeRoom()
 }
 
 // makeRoom drops the oldest reports if there are more than maxReports.
-func (r *reports) makeRoom() {
+func (r *waitingReports) makeRoom() {
 	for len(r.sent)+len(r.unsent) > maxReports {
 		if len(r.sent) > 0 {
 			r.sent = r.sent[1:]
@@ -109,10 +109,10 @@ func (r *reports) makeRoom() {
 	}
 }
 
-// send makes reports of all collected trains, and sends the waiting reports in order until sending
-// fails. If nobody would receive the reports (listening is false), it does nothing. As long as
-// listening is false, only the method collect makes reports, of maxCollected trains each.
-func (r *reports) send(ctx context.Context, listening bool) {
+// sendAll makes reports of all collected trains, and sends the waiting reports in order until
+// sending fails. If nobody would receive the reports (listening is false), it does nothing. As long
+// as listening is false, only the method collectTrain makes reports, of maxCollected trains each.
+func (r *waitingReports) sendAll(ctx context.Context, listening bool) {
 	if !listening {
 		return
 	}
@@ -120,14 +120,14 @@ func (r *reports) send(ctx context.Context, listening bool) {
 	defer r.sending.Unlock()
 	r.mu.Lock()
 	for _, key := range slices.SortedFunc(maps.Keys(r.collected), comparePairKeys) {
-		r.close(key)
+		r.makeReport(key)
 	}
 	r.mu.Unlock()
 	r.sendUnsent(ctx)
 }
 
 // sendUnsent sends the waiting reports. The caller must have locked r.sending.
-func (r *reports) sendUnsent(ctx context.Context) {
+func (r *waitingReports) sendUnsent(ctx context.Context) {
 	for {
 		r.mu.Lock()
 		if len(r.unsent) == 0 {
@@ -148,8 +148,8 @@ func (r *reports) sendUnsent(ctx context.Context) {
 	}
 }
 
-// acknowledged drops the reports up to and including a number.
-func (r *reports) acknowledged(number uint64) {
+// dropAcknowledged drops the reports up to and including a number.
+func (r *waitingReports) dropAcknowledged(number uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	has := func(m *control.Trains) bool { return m.Report <= number }
@@ -157,9 +157,9 @@ func (r *reports) acknowledged(number uint64) {
 	r.unsent = slices.DeleteFunc(r.unsent, has)
 }
 
-// again queues every unacknowledged report to be sent again, because the server may be a new
+// sendAgain queues every unacknowledged report to be sent again, because the server may be a new
 // process.
-func (r *reports) again() {
+func (r *waitingReports) sendAgain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unsent = append(r.sent, r.unsent...)
@@ -169,7 +169,7 @@ func (r *reports) again() {
 	})
 }
 
-func (r *reports) count() (kept, dropped uint64) {
+func (r *waitingReports) count() (kept, dropped uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return uint64(len(r.sent) + len(r.unsent)), r.dropped

@@ -23,25 +23,25 @@ func TestReportsAreSentInTheirOrder(t *testing.T) {
 	})
 	answer := func() {
 		m := &control.Trains{}
-		r.answer(t.Context(), m, func() { got = append(got, m.Report) })
+		r.reportBatch(t.Context(), m, func() { got = append(got, m.Report) })
 	}
 	outcome := Outcome{Epoch: "e", Peer: Peer{Node: tscratio.Node{Name: "b", Epoch: "e"}}}
-	r.collect(outcome)
-	r.send(t.Context(), true)
+	r.collectTrain(outcome)
+	r.sendAll(t.Context(), true)
 	answer()
-	r.again() // the server is a new process, and at once sends an order
+	r.sendAgain() // the server is a new process, and at once sends an order
 	answer()
 	if want := []uint64{1, 2, 1, 2, 3}; !slices.Equal(got, want) {
 		t.Errorf("reports came as %d, want %d", got, want)
 	}
 	got, fails = nil, errors.New("nobody listens")
-	r.again()
+	r.sendAgain()
 	answer()
 	if len(got) > 0 {
 		t.Errorf("reports %d came before those that could not be sent", got)
 	}
 	fails = nil
-	r.send(t.Context(), true)
+	r.sendAll(t.Context(), true)
 	if want := []uint64{1, 2, 3, 4}; !slices.Equal(got, want) {
 		t.Errorf("reports came as %d, want %d", got, want)
 	}

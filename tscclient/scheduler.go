@@ -81,8 +81,8 @@ func (p Pace) Validate() error {
 	return nil
 }
 
-// interval returns the time from one train with a peer to the next.
-func (p Pace) interval(halfWidth time.Duration) time.Duration {
+// trainInterval returns the time from one train with a peer to the next.
+func (p Pace) trainInterval(halfWidth time.Duration) time.Duration {
 	if halfWidth <= p.Target {
 		return p.Slowest
 	}
@@ -90,18 +90,18 @@ func (p Pace) interval(halfWidth time.Duration) time.Duration {
 	return max(p.Fastest, time.Duration(scaled))
 }
 
-// unknown is the bound of a pair without a relation.
-const unknown = time.Duration(math.MaxInt64)
+// unknownBound is the bound of a pair without a relation.
+const unknownBound = time.Duration(math.MaxInt64)
 
-// A scheduler decides which peer to probe next, and when. It reads no clock: its caller passes the
-// time, which must not go back. Only one goroutine may use it at a time.
+// probeScheduler decides which peer to probe next, and when. It reads no clock: its caller passes
+// the time, which must not go back. Only one goroutine may use it at a time.
 //
 // Every peer has a wanted time between its trains (the field interval of turn), which follows from
 // its pair's bound (Pace). For each peer, the scheduler divides the time since the peer's last
 // train by this wanted time. The peer with the largest quotient is next. If the budget suffices,
 // each peer is probed as often as wanted. If not, all peers wait longer by the same factor. No peer
 // waits for ever, because its quotient grows as long as it waits.
-type scheduler struct {
+type probeScheduler struct {
 	budget Budget
 	pace   Pace
 	peers  map[string]*turn
@@ -109,7 +109,7 @@ type scheduler struct {
 
 	begun              bool
 	at                 time.Time // when the balances were last brought up to date
-	trains, cpu, bytes balance
+	trains, cpu, bytes limitBalance
 }
 
 type turn struct {
@@ -119,24 +119,24 @@ type turn struct {
 	interval time.Duration
 }
 
-// balance is how much of one limit may still be spent. It grows with time. One train may make it
-// negative, because the cost of a train is known only at its end.
-type balance struct {
+// limitBalance is how much of one limit may still be spent. It grows with time. One train may make
+// it negative, because the cost of a train is known only at its end.
+type limitBalance struct {
 	perSecond, most, have float64
 	limited               bool
 }
 
-func newBalance(perSecond, least float64) balance {
+func newBalance(perSecond, least float64) limitBalance {
 	most := max(perSecond, least)
-	return balance{perSecond: perSecond, most: most, have: most, limited: true}
+	return limitBalance{perSecond: perSecond, most: most, have: most, limited: true}
 }
 
-func (b *balance) top(passed time.Duration) {
+func (b *limitBalance) top(passed time.Duration) {
 	b.have = min(b.most, b.have+b.perSecond*passed.Seconds())
 }
 
-// wait returns the time until the balance has grown to a wanted amount.
-func (b *balance) wait(want float64) time.Duration {
+// waitUntil returns the time until the balance has grown to a wanted amount.
+func (b *limitBalance) waitUntil(want float64) time.Duration {
 	if !b.limited || b.have >= want {
 		return 0
 	}
@@ -144,14 +144,14 @@ func (b *balance) wait(want float64) time.Duration {
 }
 
 // newScheduler returns a scheduler without peers.
-func newScheduler(budget Budget, pace Pace) (*scheduler, error) {
+func newScheduler(budget Budget, pace Pace) (*probeScheduler, error) {
 	if err := budget.Validate(); err != nil {
 		return nil, err
 	}
 	if err := pace.Validate(); err != nil {
 		return nil, err
 	}
-	s := &scheduler{budget: budget, pace: pace, peers: map[string]*turn{}}
+	s := &probeScheduler{budget: budget, pace: pace, peers: map[string]*turn{}}
 	s.trains = newBalance(budget.TrainsPerSecond, 1)
 	if budget.CPUShare > 0 {
 		s.cpu = newBalance(budget.CPUShare*1e9, 0)
@@ -164,7 +164,7 @@ func newScheduler(budget Budget, pace Pace) (*scheduler, error) {
 
 // setPeers sets the peers to probe. A peer that is in the previous list, too, keeps the time of its
 // last train and its interval.
-func (s *scheduler) setPeers(names []string) {
+func (s *probeScheduler) setPeers(names []string) {
 	peers, order := map[string]*turn{}, []*turn(nil)
 	for _, name := range names {
 		if peers[name] != nil {
@@ -172,23 +172,23 @@ func (s *scheduler) setPeers(names []string) {
 		}
 		t := s.peers[name]
 		if t == nil {
-			t = &turn{name: name, interval: s.pace.interval(unknown)}
+			t = &turn{name: name, interval: s.pace.trainInterval(unknownBound)}
 		}
 		peers[name], order = t, append(order, t)
 	}
 	s.peers, s.order = peers, order
 }
 
-// next returns the peer whose turn it is. If it is no peer's turn, it returns how long to wait. If
-// there are no peers, or if the budget allows no trains, the wait is an hour: the caller need not
-// ask again until something changes.
-func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
+// nextPeer returns the peer whose turn it is. If it is no peer's turn, it returns how long to wait.
+// If there are no peers, or if the budget allows no trains, the wait is an hour: the caller need
+// not ask again until something changes.
+func (s *probeScheduler) nextPeer(now time.Time) (peer string, wait time.Duration) {
 	const never = time.Hour
 	if len(s.order) == 0 || s.budget.TrainsPerSecond == 0 {
 		return "", never
 	}
 	s.top(now)
-	if wait := max(s.trains.wait(1), s.cpu.wait(1), s.bytes.wait(1)); wait > 0 {
+	if wait := max(s.trains.waitUntil(1), s.cpu.waitUntil(1), s.bytes.waitUntil(1)); wait > 0 {
 		return "", min(wait, never)
 	}
 	var best *turn
@@ -213,8 +213,8 @@ func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
 	return best.name, 0
 }
 
-// began records that a train with a peer begins.
-func (s *scheduler) began(peer string, now time.Time) {
+// noteBegin records that a train with a peer begins.
+func (s *probeScheduler) noteBegin(peer string, now time.Time) {
 	s.top(now)
 	s.trains.have--
 	if t := s.peers[peer]; t != nil {
@@ -222,29 +222,29 @@ func (s *scheduler) began(peer string, now time.Time) {
 	}
 }
 
-// ended records the cost of a train, and the pair's bound after the train. If the pair has no
+// noteEnd records the cost of a train, and the pair's bound after the train. If the pair has no
 // bound, known is false.
-func (s *scheduler) ended(
+func (s *probeScheduler) noteEnd(
 	peer string, now time.Time, cost Cost, halfWidth time.Duration, known bool,
 ) {
 	s.top(now)
 	s.cpu.have -= float64(cost.CPU)
 	s.bytes.have -= float64(cost.Bytes)
 	if !known {
-		halfWidth = unknown
+		halfWidth = unknownBound
 	}
 	if t := s.peers[peer]; t != nil {
-		t.interval = s.pace.interval(halfWidth)
+		t.interval = s.pace.trainInterval(halfWidth)
 	}
 }
 
-// failed records that a train with a peer failed. The peer is then probed at the slowest interval,
-// so that a dead peer does not use up the budget of living peers.
-func (s *scheduler) failed(peer string, now time.Time, cost Cost) {
-	s.ended(peer, now, cost, 0, true)
+// noteFailure records that a train with a peer failed. The peer is then probed at the slowest
+// interval, so that a dead peer does not use up the budget of living peers.
+func (s *probeScheduler) noteFailure(peer string, now time.Time, cost Cost) {
+	s.noteEnd(peer, now, cost, 0, true)
 }
 
-func (s *scheduler) top(now time.Time) {
+func (s *probeScheduler) top(now time.Time) {
 	if !s.begun {
 		s.begun, s.at = true, now
 	}

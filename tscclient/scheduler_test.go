@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// simulated is a scheduler with simulated peers that have given bounds.
-type simulated struct {
-	scheduler *scheduler
+// simulatedPeers is a scheduler with simulated peers that have given bounds.
+type simulatedPeers struct {
+	scheduler *probeScheduler
 	now       time.Time
 	widths    map[string]time.Duration
 	dead      map[string]bool
@@ -29,7 +29,7 @@ type begun struct {
 	cost Cost
 }
 
-func (w *simulated) run(d time.Duration) {
+func (w *simulatedPeers) run(d time.Duration) {
 	if w.gaps == nil {
 		w.gaps, w.last = map[string]time.Duration{}, map[string]time.Time{}
 		for name := range w.widths {
@@ -37,7 +37,7 @@ func (w *simulated) run(d time.Duration) {
 		}
 	}
 	for end := w.now.Add(d); w.now.Before(end); {
-		peer, wait := w.scheduler.next(w.now)
+		peer, wait := w.scheduler.nextPeer(w.now)
 		if peer == "" {
 			w.now = w.now.Add(wait)
 			continue
@@ -46,12 +46,12 @@ func (w *simulated) run(d time.Duration) {
 		w.last[peer] = w.now
 		cost := w.cost()
 		w.begun = append(w.begun, begun{peer, w.now, cost})
-		w.scheduler.began(peer, w.now)
+		w.scheduler.noteBegin(peer, w.now)
 		w.now = w.now.Add(w.takes())
 		if w.dead[peer] {
-			w.scheduler.failed(peer, w.now, cost)
+			w.scheduler.noteFailure(peer, w.now, cost)
 		} else {
-			w.scheduler.ended(peer, w.now, cost, w.widths[peer], true)
+			w.scheduler.noteEnd(peer, w.now, cost, w.widths[peer], true)
 		}
 	}
 	for name := range w.widths {
@@ -59,7 +59,7 @@ func (w *simulated) run(d time.Duration) {
 	}
 }
 
-func (w *simulated) count(peer string) (n int) {
+func (w *simulatedPeers) count(peer string) (n int) {
 	for _, b := range w.begun {
 		if b.peer == peer {
 			n++
@@ -68,7 +68,7 @@ func (w *simulated) count(peer string) (n int) {
 	return n
 }
 
-func randomWorld(t *testing.T, r *rand.Rand) (*simulated, Budget) {
+func randomWorld(t *testing.T, r *rand.Rand) (*simulatedPeers, Budget) {
 	t.Helper()
 	b := Budget{TrainsPerSecond: 0.5 + r.Float64()*40}
 	if r.IntN(3) > 0 {
@@ -81,7 +81,7 @@ func randomWorld(t *testing.T, r *rand.Rand) (*simulated, Budget) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &simulated{
+	w := &simulatedPeers{
 		scheduler: s, now: time.Unix(1000, 0),
 		widths: map[string]time.Duration{}, dead: map[string]bool{},
 	}
@@ -172,7 +172,7 @@ func TestSchedulerProbesWidePairsMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.setPeers([]string{"narrow", "wide"})
-		w := &simulated{
+		w := &simulatedPeers{
 			scheduler: s, now: time.Unix(0, 0),
 			widths: map[string]time.Duration{"narrow": tc.narrowW, "wide": tc.wideW},
 			cost:   func() Cost { return Cost{} }, takes: func() time.Duration { return 0 },
@@ -197,34 +197,34 @@ func TestSchedulerAtItsEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if peer, wait := s.next(now); peer != "" || wait != time.Hour {
+	if peer, wait := s.nextPeer(now); peer != "" || wait != time.Hour {
 		t.Errorf("without peers: %q, %v", peer, wait)
 	}
 	s.setPeers([]string{"a", "a", "b"})
-	if peer, _ := s.next(now); peer != "a" {
+	if peer, _ := s.nextPeer(now); peer != "a" {
 		t.Errorf("first is %q", peer)
 	}
-	s.began("a", now)
-	s.failed("a", now, Cost{})
-	if peer, _ := s.next(now); peer != "b" {
+	s.noteBegin("a", now)
+	s.noteFailure("a", now, Cost{})
+	if peer, _ := s.nextPeer(now); peer != "b" {
 		t.Errorf("after a comes %q", peer)
 	}
-	s.began("b", now)
-	s.ended("b", now, Cost{}, time.Hour, true)
-	if peer, wait := s.next(now); peer != "" || wait != 500*time.Millisecond {
+	s.noteBegin("b", now)
+	s.noteEnd("b", now, Cost{}, time.Hour, true)
+	if peer, wait := s.nextPeer(now); peer != "" || wait != 500*time.Millisecond {
 		t.Errorf("after two trains: %q, %v, want to wait for the budget", peer, wait)
 	}
 	s.setPeers([]string{"b"}) // a peer that stays keeps its turn
-	if peer, wait := s.next(now.Add(249 * time.Millisecond)); peer != "" {
+	if peer, wait := s.nextPeer(now.Add(249 * time.Millisecond)); peer != "" {
 		t.Errorf("%q is probed after 249 ms, %v", peer, wait)
 	}
-	s.ended("gone", now, Cost{}, 0, false)
+	s.noteEnd("gone", now, Cost{}, 0, false)
 	none, err := newScheduler(Budget{}, DefaultPace())
 	if err != nil {
 		t.Fatal(err)
 	}
 	none.setPeers([]string{"a"})
-	if peer, wait := none.next(now); peer != "" || wait != time.Hour {
+	if peer, wait := none.nextPeer(now); peer != "" || wait != time.Hour {
 		t.Errorf("without a budget: %q, %v", peer, wait)
 	}
 	for _, b := range []Budget{{TrainsPerSecond: -1}, {CPUShare: 2}, {BytesPerSecond: 1e11}} {

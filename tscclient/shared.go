@@ -14,21 +14,23 @@ import (
 
 // sharedClock is the part of a pair that concerns a clock that its nodes share.
 type sharedClock struct {
-	// packets has the trains of known.recent, but only what the packets prove without the clock. It
-	// is nil as long as the pair has no meetings.
+	// packets has the trains of knownPair.recent, but only what the packets prove without the
+	// clock. It is nil as long as the pair has no meetings.
 	packets *tscratio.Pair
 	refuted bool
 }
 
-// meet returns the meetings of a train that may become constraints. If what the clock showed, now
-// or earlier, contradicts the packets, meet says how. The caller must not have added the train yet.
-func (k *known) meet(t minrtt.Train, packets tscratio.Train) (ms []minrtt.Meeting, lie string) {
+// checkMeetings returns the meetings of a train that may become constraints. If what the clock
+// showed, now or earlier, contradicts the packets, checkMeetings says how. The caller must not have
+// added the train yet.
+func (k *knownPair) checkMeetings(t minrtt.Train, packets tscratio.Train) (ms []minrtt.Meeting,
+	lie string) {
 	s := &k.shared
 	if s.refuted || len(t.Meetings) == 0 && s.packets == nil && !t.ClocksDiffer {
 		return nil, ""
 	}
 	if s.packets == nil {
-		s.packets = copied(k.recent)
+		s.packets = copyOfPair(k.recent)
 	}
 	_ = s.packets.Add(packets) // if this fails, adding to the pair fails, too
 	s.packets = newestTrains(s.packets)
@@ -38,11 +40,12 @@ func (k *known) meet(t minrtt.Train, packets tscratio.Train) (ms []minrtt.Meetin
 	if s.packets.Check() != nil {
 		return nil, "" // the packets contradict each other, so nothing can be compared
 	}
-	trial := copied(k.recent)
+	trial := copyOfPair(k.recent)
 	_ = trial.Add(packets)
 	c := trial.Check()
 	if len(t.Meetings) > 0 && c == nil {
-		_ = trial.Add(tscratio.Train{By: tscratio.StartedByA, OneWay: meetings(t.Meetings)})
+		_ = trial.Add(tscratio.Train{By: tscratio.StartedByA,
+			OneWay: meetingConstraints(t.Meetings)})
 		c = trial.Check()
 	}
 	if c != nil {
@@ -51,27 +54,27 @@ func (k *known) meet(t minrtt.Train, packets tscratio.Train) (ms []minrtt.Meetin
 	return t.Meetings, ""
 }
 
-// without returns the pair with the packets of its newest trains, but without anything that rests
-// on a shared clock. For older trains, it is not known which constraints rest on the clock, so
-// without drops these trains. The newest train is not part of the result.
-func (k *known) without() *known {
+// withoutSharedClock returns the pair with the packets of its newest trains, but without anything
+// that rests on a shared clock. For older trains, it is not known which constraints rest on the
+// clock, so withoutSharedClock drops these trains. The newest train is not part of the result.
+func (k *knownPair) withoutSharedClock() *knownPair {
 	empty, _ := tscratio.NewPair(k.pair.A, k.pair.B, k.pair.Declared) // no error, as before
 	pair := empty
 	if n := k.shared.packets.Trains(); n > 1 {
 		pair, _ = k.shared.packets.Split(trainStart(k.shared.packets, n-1))
 	}
-	return &known{pair: pair, recent: copied(pair), shared: sharedClock{refuted: true}}
+	return &knownPair{pair: pair, recent: copyOfPair(pair), shared: sharedClock{refuted: true}}
 }
 
-// copied returns a copy of a pair.
-func copied(p *tscratio.Pair) *tscratio.Pair {
+// copyOfPair returns a copy of a pair.
+func copyOfPair(p *tscratio.Pair) *tscratio.Pair {
 	c, _ := tscratio.NewPair(p.A, p.B, p.Declared) // no error, as for p
 	_ = c.Merge(p)
 	return c
 }
 
-// meetings returns the constraints that meetings prove.
-func meetings(ms []minrtt.Meeting) (cs []tscratio.Constraint) {
+// meetingConstraints returns the constraints that meetings prove.
+func meetingConstraints(ms []minrtt.Meeting) (cs []tscratio.Constraint) {
 	for _, m := range ms {
 		lower, upper := m.Constraints(tscratio.StartedByA)
 		cs = append(cs, lower, upper)
@@ -79,8 +82,8 @@ func meetings(ms []minrtt.Meeting) (cs []tscratio.Constraint) {
 	return cs
 }
 
-// refuse describes a clock that was found not to be shared.
-func (c *Client) refuse(peer, lie string) string {
+// describeRefusal describes a clock that was found not to be shared.
+func (c *Client) describeRefusal(peer, lie string) string {
 	return fmt.Sprintf("shared clock %q of %q and %q contradicts their packets: %s: it is not "+
 		"used with this peer until the program starts again: name a clock only if all nodes that "+
 		"give the name read the same one",

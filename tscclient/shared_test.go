@@ -12,10 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A simulation has two nodes, whose counters count nanoseconds, and a clock that both read. B's
+// twoNodes has two nodes, whose counters count nanoseconds, and a clock that both read. B's
 // oscillator wanders by up to 0.45 ppm within the window. B reads the clock through a device.
 // lie_ns is the error of what the device shows; it is 0 if the device is honest.
-type simulation struct {
+type twoNodes struct {
 	r      *rand.Rand
 	phase  float64
 	now    uint64 // A's counter
@@ -23,14 +23,14 @@ type simulation struct {
 }
 
 // b returns what B's counter shows when A's counter shows the given value (at).
-func (s *simulation) b(at float64) uint64 {
+func (s *twoNodes) b(at float64) uint64 {
 	const swing, period = 0.45e-6, 3e9
 	return uint64(7e12 + at*(1+40e-6) + swing*period*math.Sin(at/period+s.phase))
 }
 
-// train runs a train whose packets take at least 20 µs, with a meeting at its beginning and one at
-// its end. Each node reads the clock within half a microsecond.
-func (s *simulation) train() minrtt.Train {
+// simulateTrain runs a train whose packets take at least 20 µs, with a meeting at its beginning and
+// one at its end. Each node reads the clock within half a microsecond.
+func (s *twoNodes) simulateTrain() minrtt.Train {
 	s.now += 100e6 + s.r.Uint64N(200e6)
 	var t minrtt.Train
 	at := s.now
@@ -63,10 +63,10 @@ func (s *simulation) train() minrtt.Train {
 	return t
 }
 
-// truth fails the test if a bound does not contain the truth. It returns the median bound.
-func (s *simulation) truth(t *testing.T, p *pairs) time.Duration {
+// checkTruth fails the test if a bound does not contain the truth. It returns the median bound.
+func (s *twoNodes) checkTruth(t *testing.T, p *peerPairs) time.Duration {
 	t.Helper()
-	pair := p.copies()[0]
+	pair := p.copyPairs()[0]
 	pair.Prune()
 	relation, err := pair.Relate(tscratio.SideB, pair.Declared.Wander)
 	if err != nil {
@@ -90,10 +90,11 @@ func (s *simulation) truth(t *testing.T, p *pairs) time.Duration {
 	return width
 }
 
-func addAll(t *testing.T, s *simulation, p *pairs, trains int, meet bool) (lie string, after int) {
+func addAll(t *testing.T, s *twoNodes, p *peerPairs, trains int, meet bool) (lie string,
+	after int) {
 	t.Helper()
 	for i := range trains {
-		train := s.train()
+		train := s.simulateTrain()
 		if !meet {
 			train.Meetings = nil
 		}
@@ -119,20 +120,20 @@ func TestSharedClockNarrows(t *testing.T) {
 	r := seed.Random(t)
 	honest := func(uint64) float64 { return 0 }
 	for range 10 {
-		s := &simulation{r: r, phase: 6 * r.Float64(), now: 1e12, lie_ns: honest}
+		s := &twoNodes{r: r, phase: 6 * r.Float64(), now: 1e12, lie_ns: honest}
 		packets := newPairs(1000, tscratio.DefaultAssumptions())
 		addAll(t, s, &packets, 100, false)
-		wide := s.truth(t, &packets)
+		wide := s.checkTruth(t, &packets)
 
 		s.now = 1e12
 		shared := newPairs(1000, tscratio.DefaultAssumptions())
 		if lie, _ := addAll(t, s, &shared, 100, true); lie != "" {
 			t.Fatalf("an honest clock is said to lie: %s", lie)
 		}
-		if narrow := s.truth(t, &shared); narrow > wide/4 {
+		if narrow := s.checkTruth(t, &shared); narrow > wide/4 {
 			t.Errorf("bound %v with the clock, %v without it", narrow, wide)
 		}
-		if got := shared.copies()[0]; got.Trains() != 100 {
+		if got := shared.copyPairs()[0]; got.Trains() != 100 {
 			t.Errorf("%d trains are kept, want 100", got.Trains())
 		}
 	}
@@ -151,17 +152,17 @@ func TestLyingClockIsRefused(t *testing.T) {
 		"now and then":     func(at uint64) float64 { return 300e3 * flag(at/1e9%7 == 6) },
 		"a little too far": func(uint64) float64 { return 150e3 },
 	} {
-		s := &simulation{r: r, phase: 6 * r.Float64(), now: 1e12, lie_ns: lie}
+		s := &twoNodes{r: r, phase: 6 * r.Float64(), now: 1e12, lie_ns: lie}
 		p := newPairs(1000, tscratio.DefaultAssumptions())
 		what, after := addAll(t, s, &p, 150, true)
 		if what == "" {
 			t.Errorf("%s: the lie is not found", name)
 			continue
 		}
-		if kept := p.copies()[0].Trains(); kept < 150-after {
+		if kept := p.copyPairs()[0].Trains(); kept < 150-after {
 			t.Errorf("%s: found with train %d, and %d of 150 are kept", name, after, kept)
 		}
-		s.truth(t, &p)
+		s.checkTruth(t, &p)
 	}
 }
 
@@ -176,16 +177,16 @@ func flag(set bool) float64 {
 func TestRefusedClockIsNamed(t *testing.T) {
 	c := &Client{config: Config{Node: fakeNode("a"),
 		Clock: minrtt.Clock{Shared: &minrtt.SharedClock{Name: "host 17"}}}}
-	s := &simulation{r: seed.Random(t), now: 1e12, lie_ns: func(uint64) float64 { return 1e6 }}
+	s := &twoNodes{r: seed.Random(t), now: 1e12, lie_ns: func(uint64) float64 { return 1e6 }}
 	p := newPairs(1000, tscratio.DefaultAssumptions())
 	what, _ := addAll(t, s, &p, 3, true)
-	said := c.refuse("b", what)
+	said := c.describeRefusal("b", what)
 	for _, want := range []string{`"host 17"`, `"a"`, `"b"`, "not used with this peer"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q does not say %s", said, want)
 		}
 	}
-	train := s.train()
+	train := s.simulateTrain()
 	train.Meetings, train.ClocksDiffer = nil, true
 	p = newPairs(1000, tscratio.DefaultAssumptions())
 	if _, what, _ := p.addShared(fakeNode("a"), fakeNode("b"), &train); what == "" {
@@ -195,10 +196,11 @@ func TestRefusedClockIsNamed(t *testing.T) {
 
 // In a report, each meeting has the number of its train.
 func TestReportedMeetings(t *testing.T) {
-	s := &simulation{r: seed.Random(t), now: 1e12, lie_ns: func(uint64) float64 { return 0 }}
-	b := batch{Trains: []minrtt.Train{s.train(), s.train()}, SharedClock: "lies"}
+	s := &twoNodes{r: seed.Random(t), now: 1e12, lie_ns: func(uint64) float64 { return 0 }}
+	b := trainBatch{Trains: []minrtt.Train{s.simulateTrain(), s.simulateTrain()},
+		SharedClock: "lies"}
 	b.Trains[0].Meetings = nil
-	m := b.message(Peer{})
+	m := b.reportMessage(Peer{})
 	if len(m.Meetings) != 2 || m.Meetings[0].Train != 1 || m.Meetings[1].Train != 1 ||
 		m.Meetings[1].PeerHi != b.Trains[1].Meetings[1].Peer.Hi || m.SharedClock != "lies" {
 		t.Errorf("report %+v", m)

@@ -44,12 +44,12 @@ func (c *Client) TrainIn(ctx context.Context, p Peer, m Manner) (Outcome, error)
 	if err := c.checkPeer(p); err != nil {
 		return Outcome{Peer: p, Err: err}, err
 	}
-	o := c.train(ctx, p, m, false)
+	o := c.runWhenFree(ctx, p, m, false)
 	return o, o.Err
 }
 
-// train waits until no other train is under way, and then runs a train.
-func (c *Client) train(ctx context.Context, p Peer, m Manner, continuous bool) Outcome {
+// runWhenFree waits until no other train is under way, and then runs a train.
+func (c *Client) runWhenFree(ctx context.Context, p Peer, m Manner, continuous bool) Outcome {
 	o := Outcome{Peer: p, Continuous: continuous}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -65,11 +65,11 @@ func (c *Client) train(ctx context.Context, p Peer, m Manner, continuous bool) O
 		o.Err = c.closedOr(err)
 		return o
 	}
-	c.run(ctx, &o, m)
+	c.runTrain(ctx, &o, m)
 	if o.Err != nil {
 		o.Err = c.closedOr(fmt.Errorf("probe %q: %w", p.Node.Name, o.Err))
 	}
-	c.account(&o)
+	c.accountOutcome(&o)
 	return o
 }
 
@@ -80,15 +80,15 @@ func (c *Client) closedOr(err error) error {
 	return err
 }
 
-// run runs the train and adds its constraints to the pair. The caller must hold c.busy.
-func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
+// runTrain runs the train and adds its constraints to the pair. The caller must hold c.busy.
+func (c *Client) runTrain(ctx context.Context, o *Outcome, m Manner) {
 	if o.Epoch, o.Err = c.Check(); o.Err != nil {
 		return
 	}
 	own, peer := c.Node(), o.Peer.Node
 	slack := max(own.CoreSlack_cycles+own.Quantum_cycles, peer.CoreSlack_cycles+peer.Quantum_cycles)
 	key := proberKey{o.Peer.Address, own.Epoch + "\x00" + peer.Epoch, m, slack}
-	prober, err := c.prober(key)
+	prober, err := c.proberFor(key)
 	if err != nil {
 		o.Err = err
 		return
@@ -99,7 +99,7 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	// A prober sleeps in the kernel until an answer arrives or its time is over. Only closing its
 	// socket wakes it earlier.
 	woken := context.AfterFunc(ctx, func() { _ = prober.transport.Close() })
-	o.Train, o.Cost, err = measured(ctx, prober.Prober)
+	o.Train, o.Cost, err = runMeasured(ctx, prober.Prober)
 	if !woken() || errors.Is(err, minrtt.ErrClosed) {
 		c.drop(key)
 		if ctx.Err() != nil && err != nil {
@@ -107,7 +107,7 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 		}
 	}
 	if err != nil {
-		o.Err = explain(err)
+		o.Err = explainImpossible(err)
 		return
 	}
 	// The counter may have been reset during the train.
@@ -120,15 +120,15 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	defer c.mu.Unlock()
 	var lie string
 	if o.Contradiction, lie, err = c.pairs.addShared(own, peer, &o.Train); err != nil {
-		o.Err = explain(err)
+		o.Err = explainImpossible(err)
 	}
 	if lie != "" {
-		o.SharedClock = c.refuse(peer.Name, lie)
+		o.SharedClock = c.describeRefusal(peer.Name, lie)
 	}
 }
 
-// explain adds the possible causes to an error about impossible stamps.
-func explain(err error) error {
+// explainImpossible adds the possible causes to an error about impossible stamps.
+func explainImpossible(err error) error {
 	switch {
 	case errors.Is(err, minrtt.ErrReplayed):
 		return fmt.Errorf("%w: its counter was reset, or somebody replays old answers; "+
@@ -140,8 +140,8 @@ func explain(err error) error {
 	return err
 }
 
-// measured runs a train and returns the train's cost.
-func measured(ctx context.Context, p *minrtt.Prober) (minrtt.Train, Cost, error) {
+// runMeasured runs a train and returns the train's cost.
+func runMeasured(ctx context.Context, p *minrtt.Prober) (minrtt.Train, Cost, error) {
 	runtime.LockOSThread() // so that the thread's CPU time is the train's CPU time
 	defer runtime.UnlockOSThread()
 	before := threadTime()
@@ -157,9 +157,9 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// prober returns the prober for a key. If there is none, it creates one. The caller must hold
+// proberFor returns the prober for a key. If there is none, it creates one. The caller must hold
 // c.busy.
-func (c *Client) prober(key proberKey) (*prober, error) {
+func (c *Client) proberFor(key proberKey) (*prober, error) {
 	var oldest proberKey
 	var latest uint64
 	first := true
@@ -203,8 +203,8 @@ func (c *Client) drop(key proberKey) {
 	}
 }
 
-// account counts an outcome and passes it to the observers.
-func (c *Client) account(o *Outcome) {
+// accountOutcome counts an outcome and passes it to the observers.
+func (c *Client) accountOutcome(o *Outcome) {
 	c.mu.Lock()
 	s := &c.stats
 	s.Cost.CPU += o.Cost.CPU

@@ -36,12 +36,12 @@ type Transport struct {
 var _ minrtt.Transport = (*Transport)(nil)
 
 const (
-	// patience is the longest time that one call waits for a packet. Close may have to wait as
+	// longestWait is the longest time that one call waits for a packet. Close may have to wait as
 	// long.
-	patience = 20 * time.Millisecond
+	longestWait = 20 * time.Millisecond
 
-	// connecting is the longest time that Send waits for the connection.
-	connecting = time.Second
+	// connectTimeout is the longest time that Send waits for the connection.
+	connectTimeout = time.Second
 )
 
 // Listen opens a REP socket that receives probes on a local address. Port 0 means any free port.
@@ -99,7 +99,7 @@ func open(
 	t := &Transport{counter: counter, zmq: zmq}
 	if t.socket, err = zmq.NewSocket(kind); err == nil {
 		err = errors.Join(t.socket.SetLinger(0), t.socket.SetIpv6(address.Addr().Unmap().Is6()),
-			t.socket.SetSndtimeo(connecting), connect(t.socket))
+			t.socket.SetSndtimeo(connectTimeout), connect(t.socket))
 	}
 	if err != nil {
 		if t.socket != nil {
@@ -134,15 +134,15 @@ func (t *Transport) Send(packet []byte, _ netip.AddrPort) (minrtt.Sent, error) {
 // Receive does what minrtt.Transport.Receive does.
 func (t *Transport) Receive(b []byte, until time.Time) (minrtt.Received, error) {
 	for {
-		if r, done, err := t.receive(b, time.Until(until)); done {
+		if r, done, err := t.receiveOnce(b, time.Until(until)); done {
 			return r, err
 		}
 	}
 }
 
-// receive waits for a packet, but no longer than patience says, so that Close can proceed. It
+// receiveOnce waits for a packet, but no longer than longestWait, so that Close can proceed. It
 // reports whether there is a result.
-func (t *Transport) receive(
+func (t *Transport) receiveOnce(
 	b []byte, left time.Duration,
 ) (r minrtt.Received, done bool, err error) {
 	t.use.Lock()
@@ -158,7 +158,7 @@ func (t *Transport) receive(
 		}
 		t.owes = false
 	}
-	if wait := max(min(left, patience), 0); wait != t.wait || t.wait == 0 {
+	if wait := max(min(left, longestWait), 0); wait != t.wait || t.wait == 0 {
 		if err := t.socket.SetRcvtimeo(wait); err != nil {
 			return r, true, fmt.Errorf("receive by ZeroMQ: %w", err)
 		}
@@ -172,7 +172,7 @@ func (t *Transport) receive(
 		copy(b, packet)
 		r.Length, r.From = len(packet), t.peer
 		return r, true, nil
-	case errors.Is(err, zmq4.Errno(syscall.EAGAIN)) && left <= patience:
+	case errors.Is(err, zmq4.Errno(syscall.EAGAIN)) && left <= longestWait:
 		return r, true, minrtt.ErrTimeout
 	case errors.Is(err, zmq4.Errno(syscall.EAGAIN)), errors.Is(err, zmq4.Errno(syscall.EINTR)):
 		return r, false, nil

@@ -38,36 +38,36 @@ type Fleet struct {
 	idle      bool // another protocol decides when agents run trains
 
 	observers int
-	shards    []*members
+	shards    []*shardAgents
 	names     []overlay.Name // by shard: the names of all its nodes, one after the other
 }
 
-// members are the agents of a shard. Only the shard's worker uses them.
-type members struct {
+// shardAgents are the agents of a shard. Only the shard's worker uses them.
+type shardAgents struct {
 	f        *Fleet
-	agents   []agent
+	agents   []simulatedAgent
 	cx       *sim.Context // context of the agent whose turn it is
 	messages uint64
 	trains   uint64
-	reported []reported        // by observer
-	warming  [4 * soon]warming // of the last events that were warmed
+	reported []lastReport                // by observer
+	warming  [4 * readAhead]warmingEvent // of the last events that were warmed
 	warmed   uint
-	kept     map[sim.Node]*kept // of the agents of the sample
+	kept     map[sim.Node]*keptState // of the agents of the sample
 	// first has, for each living agent outside the sample, the time of its first train. The trains
 	// of these agents are only counted, so they need no events. 0: the agent is in the sample, or
 	// runs no trains.
 	first []sim.Time
 }
 
-// reported has the time of an observer's last report, and the number of messages until then.
-type reported struct {
+// lastReport has the time of an observer's last report, and the number of messages until then.
+type lastReport struct {
 	at       sim.Time
 	messages uint64
 }
 
-// agent is one node. It implements overlay.Transport. It fills one cache line.
-type agent struct {
-	in    *members
+// simulatedAgent is one node. It implements overlay.Transport. It fills one cache line.
+type simulatedAgent struct {
+	in    *shardAgents
 	graph *overlay.Node
 	wake  sim.Time   // when the next Tick comes; 0: no timer runs
 	next  sim.Time   // when the graph next has something to do
@@ -75,22 +75,22 @@ type agent struct {
 	n     sim.Node
 }
 
-// warming describes an event that will soon happen. The core is fetching parts of the state of the
-// event's agent from memory.
-type warming struct {
-	a     *agent
+// warmingEvent describes an event that will soon happen. The core is fetching parts of the state of
+// the event's agent from memory.
+type warmingEvent struct {
+	a     *simulatedAgent
 	graph *overlay.Node // nil: nothing is read
 	timer sim.Time      // when a timer ends; sim.Never: the event is no timer
 }
 
-// kept is what an agent of the sample keeps.
-type kept struct {
+// keptState is what an agent of the sample keeps.
+type keptState struct {
 	turn  uint32
-	pairs []*pair
+	pairs []*trainPair
 }
 
-// pair keeps what the trains between an agent and a neighbour have proven.
-type pair struct {
+// trainPair keeps what the trains between an agent and a neighbour have proven.
+type trainPair struct {
 	peer  sim.Node
 	first sim.Time
 	last  sim.Time
@@ -99,9 +99,9 @@ type pair struct {
 
 // These are the kinds of an agent's events.
 const (
-	tick    = 1
-	probe   = 2
-	message = 3
+	tickEvent    = 1
+	probeEvent   = 2
+	messageEvent = 3
 )
 
 func newFleet(b *library.Builder, key string) any {
@@ -117,8 +117,9 @@ func newFleet(b *library.Builder, key string) any {
 		keep:      sim.Time(f.Int(key+".keep", 1e9, math.MaxInt64, 60e9))}
 }
 
-// name returns the name of a node: its number in four bytes. The nodes of a shard share one string.
-func (f *Fleet) name(n sim.Node) overlay.Name {
+// nameOf returns the name of a node: its number in four bytes. The nodes of a shard share one
+// string.
+func (f *Fleet) nameOf(n sim.Node) overlay.Name {
 	i := 4 * (n % sim.ShardNodes)
 	return f.names[n/sim.ShardNodes][i : i+4]
 }
@@ -127,7 +128,7 @@ func node(name overlay.Name) sim.Node {
 	return sim.Node(binary.BigEndian.Uint32([]byte(name)))
 }
 
-func (f *Fleet) of(n sim.Node) *agent {
+func (f *Fleet) of(n sim.Node) *simulatedAgent {
 	return &f.shards[n/sim.ShardNodes].agents[n%sim.ShardNodes]
 }
 
@@ -136,53 +137,53 @@ func (f *Fleet) Init(c *sim.Context) {
 	var contacts []overlay.Name
 	for range 100 {
 		if to := f.w.Living(c.Random().Int(f.w.Size())); to < c.Node() {
-			contacts = []overlay.Name{f.name(to)}
+			contacts = []overlay.Name{f.nameOf(to)}
 			break
 		}
 	}
-	f.start(c, overlay.Config{Contacts: contacts})
+	f.startAgent(c, overlay.Config{Contacts: contacts})
 }
 
-// agent returns a node's agent, and stores in it to which shard and node it belongs.
-func (f *Fleet) agent(n sim.Node) *agent {
+// agentOf returns a node's agent, and stores in it to which shard and node it belongs.
+func (f *Fleet) agentOf(n sim.Node) *simulatedAgent {
 	a := f.of(n)
 	a.in, a.n = f.shards[n/sim.ShardNodes], n
 	return a
 }
 
-// join makes an agent a member of the graph.
-func (a *agent) join(o overlay.Config) (err error) {
+// joinGraph makes an agent a member of the graph.
+func (a *simulatedAgent) joinGraph(o overlay.Config) (err error) {
 	f := a.in.f
 	a.draws = sim.NewStream(f.w.Seed^0x0e41a, uint64(a.n))
-	o.Name, o.Degree, o.Transport = f.name(a.n), f.degree, a
+	o.Name, o.Degree, o.Transport = f.nameOf(a.n), f.degree, a
 	o.Random = rand.New(&a.draws)
 	a.graph, err = overlay.New(o)
 	return err
 }
 
-// start makes a node an agent.
-func (f *Fleet) start(c *sim.Context, o overlay.Config) {
-	a := f.agent(c.Node())
-	if err := a.join(o); err != nil {
+// startAgent makes a node an agent.
+func (f *Fleet) startAgent(c *sim.Context, o overlay.Config) {
+	a := f.agentOf(c.Node())
+	if err := a.joinGraph(o); err != nil {
 		c.Fail("%w", err)
 		return
 	}
 	a.in.cx = c
 	a.graph.Tick(time.Duration(c.Now()))
-	a.watch(c)
+	a.watchGraph(c)
 	if f.idle {
 		return
 	}
 	wait := 1 + sim.Time(c.Random().Below(uint64(f.budget)))
-	if f.sampled(a.n) {
-		c.After(wait, f.own, probe, 0)
+	if f.isSampled(a.n) {
+		c.After(wait, f.own, probeEvent, 0)
 	} else {
 		a.in.first[a.n%sim.ShardNodes] = c.Now() + wait
 	}
 }
 
-// uncounted returns how many trains an agent outside the sample has run.
-func (s *members) uncounted(n sim.Node) uint64 {
+// uncountedTrains returns how many trains an agent outside the sample has run.
+func (s *shardAgents) uncountedTrains(n sim.Node) uint64 {
 	first, now := s.first[n%sim.ShardNodes], s.f.w.Passed()
 	if first == 0 || first >= now {
 		return 0
@@ -193,7 +194,7 @@ func (s *members) uncounted(n sim.Node) uint64 {
 // Died adds the trains of a node that died to the trains of its shard.
 func (f *Fleet) Died(n sim.Node) {
 	s := f.shards[n/sim.ShardNodes]
-	s.trains += s.uncounted(n)
+	s.trains += s.uncountedTrains(n)
 	s.first[n%sim.ShardNodes] = 0
 }
 
@@ -205,9 +206,9 @@ func (f *Fleet) LeaveTrains() { f.idle = true }
 func (f *Fleet) Start(c *sim.Context, members []sim.Node) {
 	o := overlay.Config{}
 	for _, n := range members {
-		o.Contacts = append(o.Contacts, f.name(n))
+		o.Contacts = append(o.Contacts, f.nameOf(n))
 	}
-	f.start(c, o)
+	f.startAgent(c, o)
 }
 
 // LeastDelay returns the shortest time that a packet between two agents takes.
@@ -232,63 +233,64 @@ func (f *Fleet) Outs(n sim.Node) (all []sim.Node) {
 // leastWait is the shortest time between two Ticks.
 const leastWait = sim.Time(time.Millisecond)
 
-// watch asks the graph when it next has something to do, and makes sure that a Tick comes then.
-func (a *agent) watch(c *sim.Context) {
+// watchGraph asks the graph when it next has something to do, and makes sure that a Tick comes
+// then.
+func (a *simulatedAgent) watchGraph(c *sim.Context) {
 	a.next = sim.Time(a.graph.Next())
-	a.wait(c)
+	a.waitForGraph(c)
 }
 
-// wait makes sure that a Tick comes when the graph has something to do.
-func (a *agent) wait(c *sim.Context) {
+// waitForGraph makes sure that a Tick comes when the graph has something to do.
+func (a *simulatedAgent) waitForGraph(c *sim.Context) {
 	at := max(a.next, c.Now()+leastWait)
 	if a.wake > c.Now() && a.wake <= at {
 		return
 	}
 	a.wake = at
-	if at < endless {
-		c.After(at-c.Now(), a.in.f.own, tick, 0)
+	if at < afterTheEnd {
+		c.After(at-c.Now(), a.in.f.own, tickEvent, 0)
 	}
 }
 
-// endless is a time after the end of every simulation.
-const endless = sim.Time(math.MaxInt64 / 2)
+// afterTheEnd is a time after the end of every simulation.
+const afterTheEnd = sim.Time(math.MaxInt64 / 2)
 
 // Send sends a message of the graph.
-func (a *agent) Send(to overlay.Name, m overlay.Message) {
+func (a *simulatedAgent) Send(to overlay.Name, m overlay.Message) {
 	a.in.messages++
-	a.in.cx.SendValue(a.in.f.tr, node(to), a.in.f.own, message, m)
+	a.in.cx.SendValue(a.in.f.tr, node(to), a.in.f.own, messageEvent, m)
 }
 
-// Warm reads the state of an agent in four steps. After each step it first reads for soon other
-// events. In this time the core fetches from memory what the step asked for.
-const soon = 4
+// Warm reads the state of an agent in four steps. After each step it first reads for as many other
+// events as readAhead says. In this time the core fetches from memory what the step asked for.
+const readAhead = 4
 
 // Warm does the first step for an event: it reads the beginning of the state of the event's agent.
 // It also does one later step for each of three earlier events.
 func (f *Fleet) Warm(e *sim.Event) uint64 {
 	s := f.shards[e.To/sim.ShardNodes]
 	s.warmed++
-	now := warming{a: &s.agents[e.To%sim.ShardNodes], timer: sim.Never}
-	if e.Plain() == tick {
+	now := warmingEvent{a: &s.agents[e.To%sim.ShardNodes], timer: sim.Never}
+	if e.Plain() == tickEvent {
 		now.timer = e.At
 	}
 	s.warming[s.warmed%uint(len(s.warming))] = now
 	sum := overlay.Time(now.a.next)
-	if b := s.before(1); b.a != nil && b.a.next <= b.timer && b.a.graph != nil {
+	if b := s.warmingBefore(1); b.a != nil && b.a.next <= b.timer && b.a.graph != nil {
 		b.graph = b.a.graph
 		sum += b.graph.Touch(0)
 	}
 	for step := 1; step < 3; step++ {
-		if g := s.before(step + 1).graph; g != nil {
+		if g := s.warmingBefore(step + 1).graph; g != nil {
 			sum += g.Touch(step)
 		}
 	}
 	return uint64(sum)
 }
 
-// before returns the event whose warming began the given number of steps ago.
-func (s *members) before(steps int) *warming {
-	return &s.warming[(s.warmed-uint(steps)*soon)%uint(len(s.warming))]
+// warmingBefore returns the event whose warming began the given number of steps ago.
+func (s *shardAgents) warmingBefore(steps int) *warmingEvent {
+	return &s.warming[(s.warmed-uint(steps)*readAhead)%uint(len(s.warming))]
 }
 
 func (f *Fleet) Receive(c *sim.Context, e *sim.Event) {
@@ -303,41 +305,41 @@ func (f *Fleet) Receive(c *sim.Context, e *sim.Event) {
 	}
 	now := time.Duration(c.Now())
 	switch e.Plain() {
-	case tick:
+	case tickEvent:
 		if a.wake == c.Now() {
 			a.wake = 0
 			if a.next > c.Now() { // what the timer was for has happened already
-				a.wait(c)
+				a.waitForGraph(c)
 				return
 			}
 			a.in.cx = c
 			a.graph.Tick(now)
-			a.watch(c)
+			a.watchGraph(c)
 		}
-	case probe:
-		a.probe(c)
-		c.After(f.budget, f.own, probe, 0)
-	case message:
+	case probeEvent:
+		a.runNextTrain(c)
+		c.After(f.budget, f.own, probeEvent, 0)
+	case messageEvent:
 		m, ok := c.Take(e).(overlay.Message)
 		if !ok {
 			c.Fail("an agent got an event that is not a message of the graph")
 			return
 		}
 		a.in.cx = c
-		a.graph.Receive(now, f.name(e.From), m)
-		a.watch(c)
+		a.graph.Receive(now, f.nameOf(e.From), m)
+		a.watchGraph(c)
 	}
 }
 
-// sampled reports whether the agent of a node keeps what its trains prove.
-func (f *Fleet) sampled(n sim.Node) bool { return int(n)%f.sample == 0 }
+// isSampled reports whether the agent of a node keeps what its trains prove.
+func (f *Fleet) isSampled(n sim.Node) bool { return int(n)%f.sample == 0 }
 
-// probe runs a train with the next neighbour.
-func (a *agent) probe(c *sim.Context) {
+// runNextTrain runs a train with the next neighbour.
+func (a *simulatedAgent) runNextTrain(c *sim.Context) {
 	a.in.trains++
 	k := a.in.kept[a.n]
 	if k == nil {
-		k = &kept{}
+		k = &keptState{}
 		a.in.kept[a.n] = k
 	}
 	k.turn++
@@ -355,11 +357,11 @@ func (a *agent) probe(c *sim.Context) {
 	}
 }
 
-func (a *agent) train(c *sim.Context, k *kept, peer sim.Node) error {
+func (a *simulatedAgent) train(c *sim.Context, k *keptState, peer sim.Node) error {
 	f := a.in.f
-	i := slices.IndexFunc(k.pairs, func(p *pair) bool { return p.peer == peer })
+	i := slices.IndexFunc(k.pairs, func(p *trainPair) bool { return p.peer == peer })
 	if i < 0 {
-		k.pairs = slices.DeleteFunc(k.pairs, func(p *pair) bool {
+		k.pairs = slices.DeleteFunc(k.pairs, func(p *trainPair) bool {
 			return c.Now()-p.last > f.keep || !c.Up(p.peer)
 		})
 		p, err := tscratio.NewPair(Described("a"), Described("b"), tscratio.DefaultAssumptions())
@@ -367,7 +369,7 @@ func (a *agent) train(c *sim.Context, k *kept, peer sim.Node) error {
 			return err
 		}
 		i = len(k.pairs)
-		k.pairs = append(k.pairs, &pair{peer: peer, of: p, first: c.Now()})
+		k.pairs = append(k.pairs, &trainPair{peer: peer, of: p, first: c.Now()})
 	}
 	mine, theirs := CounterOf(f.w, a.n), CounterOf(f.w, peer)
 	exchanges, at := f.Exchange(c.Random(), c.Now(), f.exchanges,
@@ -425,35 +427,36 @@ func fleetOf(b *library.Builder, key string) *Fleet {
 	return f
 }
 
-// A starter is a protocol whose Init turns a node into an agent when the node joins: Fleet itself,
-// or a protocol that starts the agents of a Fleet.
-type starter interface{ Init(c *sim.Context) }
+// agentStarter is a protocol whose Init turns a node into an agent when the node joins: Fleet
+// itself, or a protocol that starts the agents of a Fleet.
+type agentStarter interface{ Init(c *sim.Context) }
 
 // initOf returns the protocol that a key names, for nodes that join.
-func initOf(b *library.Builder, key string) starter {
-	s, _ := library.Find[starter](b, key, "is neither agents nor their clients")
+func initOf(b *library.Builder, key string) agentStarter {
+	s, _ := library.Find[agentStarter](b, key, "is neither agents nor their clients")
 	return s
 }
 
-// joiner turns nodes into agents: those that exist at the beginning, and those that join by churn.
-type joiner struct{ f starter }
+// agentJoiner turns nodes into agents: those that exist at the beginning, and those that join by
+// churn.
+type agentJoiner struct{ f agentStarter }
 
-func newJoin(b *library.Builder, key string) any { return joiner{initOf(b, key+".protocol")} }
+func newJoin(b *library.Builder, key string) any { return agentJoiner{initOf(b, key+".protocol")} }
 
-func (j joiner) Init(c *sim.Context) { j.f.Init(c) }
+func (j agentJoiner) Init(c *sim.Context) { j.f.Init(c) }
 
-// growth lets agents join until there are enough. At most a quarter of the present number joins at
-// once.
-type growth struct {
-	f    starter
+// agentGrowth lets agents join until there are enough. At most a quarter of the present number
+// joins at once.
+type agentGrowth struct {
+	f    agentStarter
 	size int
 }
 
 func newGrowth(b *library.Builder, key string) any {
-	return &growth{initOf(b, key+".protocol"), int(b.File.MustInt(key+".size", 1, 1<<30))}
+	return &agentGrowth{initOf(b, key+".protocol"), int(b.File.MustInt(key+".size", 1, 1<<30))}
 }
 
-func (g *growth) Run(w *sim.World, _ *sim.Stream) (bool, error) {
+func (g *agentGrowth) Run(w *sim.World, _ *sim.Stream) (bool, error) {
 	add := min(max(w.Size()/4, 1), g.size-w.Size())
 	if add <= 0 {
 		return false, nil

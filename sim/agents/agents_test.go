@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// build builds the simulation of an example file, with other values for some keys.
-func build(t testing.TB, workers int, out io.Writer, set ...string) *library.Simulation {
+// buildExample builds the simulation of an example file, with other values for some keys.
+func buildExample(t testing.TB, workers int, out io.Writer, set ...string) *library.Simulation {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/fleet.conf")
 	if err != nil {
@@ -40,11 +40,11 @@ func build(t testing.TB, workers int, out io.Writer, set ...string) *library.Sim
 	return s
 }
 
-// run runs the simulation that build returns.
-func run(t *testing.T, workers int, set ...string) (out, digest string) {
+// runExample runs the simulation that buildExample returns.
+func runExample(t *testing.T, workers int, set ...string) (out, digest string) {
 	t.Helper()
 	var text bytes.Buffer
-	s := build(t, workers, &text, set...)
+	s := buildExample(t, workers, &text, set...)
 	if err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +55,8 @@ func run(t *testing.T, workers int, set ...string) (out, digest string) {
 	return text.String(), fmt.Sprintf("%x", sum)
 }
 
-// last returns the number with the given name from the last line that an observer printed.
-func last(t *testing.T, out, name string) float64 {
+// lastNumber returns the number with the given name from the last line that an observer printed.
+func lastNumber(t *testing.T, out, name string) float64 {
 	t.Helper()
 	all := regexp.MustCompile(name+`=([0-9.]+)`).FindAllStringSubmatch(out, -1)
 	if len(all) == 0 {
@@ -73,19 +73,20 @@ func last(t *testing.T, out, name string) float64 {
 // neighbours. All bounds must contain the truth, and two workers must give the same result.
 func TestFleet(t *testing.T) {
 	set := []string{"SIZE", "250", "GROWN", "15s", "MEASURED", "8s", "protocol.agents.sample", "20"}
-	out, digest := run(t, 1, set...)
-	if n := last(t, out, "agents"); n < 240 {
+	out, digest := runExample(t, 1, set...)
+	if n := lastNumber(t, out, "agents"); n < 240 {
 		t.Errorf("%v agents live", n)
 	}
-	if n := last(t, out, "irregular"); n > 12 {
+	if n := lastNumber(t, out, "irregular"); n > 12 {
 		t.Errorf("%v agents lack neighbours:\n%s", n, out)
 	}
-	pairs, outside, median := last(t, out, "pairs"), last(t, out, "outside"), last(t, out, "median")
+	pairs, outside, median := lastNumber(t, out, "pairs"), lastNumber(t, out, "outside"),
+		lastNumber(t, out, "median")
 	if pairs < 20 || outside != 0 || median < 10 || median > 60 {
 		t.Errorf("%v pairs, %v bounds miss the truth, median %v µs:\n%s", pairs, outside, median,
 			out)
 	}
-	if again, sum := run(t, 2, set...); again != out || sum != digest {
+	if again, sum := runExample(t, 2, set...); again != out || sum != digest {
 		t.Errorf("two workers give another result:\n%s\nwant\n%s", again, out)
 	}
 }
@@ -133,7 +134,7 @@ func TestAgentsNeedToJoin(t *testing.T) {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.World.Post(1, 0, 0, tick, 0)
+	s.World.Post(1, 0, 0, tickEvent, 0)
 	if err := s.World.Run(context.Background()); err == nil ||
 		!strings.Contains(err.Error(), "the node is not an agent") {
 		t.Errorf("%v", err)
@@ -145,17 +146,17 @@ func TestAgentsNeedToJoin(t *testing.T) {
 func TestAgentGraph(t *testing.T) {
 	set := []string{"network.size", "300", "init.join", "AgentGraph", "GROWN", "0", "CHURN", "0",
 		"MEASURED", "20s", "protocol.agents.sample", "100"}
-	out, digest := run(t, 1, set...)
+	out, digest := runExample(t, 1, set...)
 	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
-		if last(t, line, "agents") != 300 || last(t, line, "irregular") != 0 {
+		if lastNumber(t, line, "agents") != 300 || lastNumber(t, line, "irregular") != 0 {
 			t.Errorf("an agent lost a neighbour, or had none: %s", line)
 		}
 	}
 	// Pings and answers along seven edges take 3.6 to 3.9 messages a second.
-	if rate := last(t, out, "messages/s"); rate < 3.4 || rate > 4 {
+	if rate := lastNumber(t, out, "messages/s"); rate < 3.4 || rate > 4 {
 		t.Errorf("%v messages a second:\n%s", rate, out)
 	}
-	if again, sum := run(t, 3, set...); again != out || sum != digest {
+	if again, sum := runExample(t, 3, set...); again != out || sum != digest {
 		t.Errorf("three workers give another result:\n%s\nwant\n%s", again, out)
 	}
 }
@@ -185,7 +186,8 @@ func TestTrainsAreCounted(t *testing.T) {
 	set := []string{"network.size", "60", "init.join", "AgentGraph", "GROWN", "0", "CHURN", "0.05",
 		"MEASURED", "7s", "control.observe.step", "2s", "protocol.agents.train", "300ms"}
 	trains := func(sample string) []string {
-		out, _ := run(t, 1, append(set[:len(set):len(set)], "protocol.agents.sample", sample)...)
+		out, _ := runExample(t, 1, append(set[:len(set):len(set)], "protocol.agents.sample",
+			sample)...)
 		return regexp.MustCompile(`(agents|trains)=\d+`).FindAllString(out, -1)
 	}
 	all, few := trains("1"), trains("1000")

@@ -8,14 +8,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
 
-// graph turns all nodes into agents of a random graph that exists already. Nobody has to join.
-type graph struct{ f *Fleet }
+// randomGraph turns all nodes into agents of a random graph that exists already. Nobody has to
+// join.
+type randomGraph struct{ f *Fleet }
 
-func newGraph(b *library.Builder, key string) any { return graph{fleetOf(b, key+".protocol")} }
+func newGraph(b *library.Builder, key string) any {
+	return randomGraph{fleetOf(b, key+".protocol")}
+}
 
 // Run draws the edges. For each i, it draws a random permutation without fixed points: the
 // permutation leads each node to its i-th neighbour.
-func (g graph) Run(w *sim.World, s *sim.Stream) (bool, error) {
+func (g randomGraph) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	n, degree := w.Joined(), g.f.degree
 	if n <= 2*degree {
 		return false, fmt.Errorf("draw a graph of %d nodes of degree %d: set network.size to %d "+
@@ -23,7 +26,7 @@ func (g graph) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	}
 	outs, ins := make([][]sim.Node, degree), make([][]sim.Node, degree)
 	for d := range degree {
-		outs[d] = g.permutation(outs[:d], n, s)
+		outs[d] = g.drawPermutation(outs[:d], n, s)
 		ins[d] = make([]sim.Node, n)
 		for from, to := range outs[d] {
 			ins[d][to] = sim.Node(from)
@@ -31,19 +34,19 @@ func (g graph) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	}
 	names := func(all [][]sim.Node, n sim.Node) (names []overlay.Name) {
 		for _, of := range all {
-			names = append(names, g.f.name(of[n]))
+			names = append(names, g.f.nameOf(of[n]))
 		}
 		return names
 	}
 	return false, w.Each(0, sim.Node(n), func(c *sim.Context) {
-		g.f.start(c, overlay.Config{Outs: names(outs, c.Node()), Ins: names(ins, c.Node())})
+		g.f.startAgent(c, overlay.Config{Outs: names(outs, c.Node()), Ins: names(ins, c.Node())})
 	})
 }
 
-// permutation returns a permutation that leads no node to itself, and no node to a neighbour that
-// an earlier permutation has given it. It draws any permutation, and swaps wrong elements with
+// drawPermutation returns a permutation that leads no node to itself, and no node to a neighbour
+// that an earlier permutation has given it. It draws any permutation, and swaps wrong elements with
 // random others.
-func (g graph) permutation(earlier [][]sim.Node, n int, s *sim.Stream) []sim.Node {
+func (g randomGraph) drawPermutation(earlier [][]sim.Node, n int, s *sim.Stream) []sim.Node {
 	to := make([]sim.Node, n)
 	for i := range to {
 		j := s.Int(i + 1)

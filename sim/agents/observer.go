@@ -12,8 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// observer prints how many agents lack neighbours, and how good the bounds between neighbours are.
-type observer struct {
+// boundObserver prints how many agents lack neighbours, and how good the bounds between neighbours
+// are.
+type boundObserver struct {
 	name string
 	f    *Fleet
 	out  io.Writer
@@ -24,7 +25,7 @@ type observer struct {
 }
 
 func newObserver(b *library.Builder, key string) any {
-	o := &observer{name: key, f: fleetOf(b, key+".protocol"), out: b.Out, note: b.Noter(key),
+	o := &boundObserver{name: key, f: fleetOf(b, key+".protocol"), out: b.Out, note: b.Noter(key),
 		say: b.Answerer(key)}
 	if o.f != nil {
 		o.number = o.f.observers
@@ -33,37 +34,37 @@ func newObserver(b *library.Builder, key string) any {
 	return o
 }
 
-// counts are the first numbers that Measure writes, in this order. The bounds follow.
-type counts struct {
+// reportedCounts are the first numbers that Measure writes, in this order. The bounds follow.
+type reportedCounts struct {
 	living, irregular, messages, trains, outside, refused uint64
 
 	before sim.Time // time of the last report; messages counts those since then
 }
 
 // Measure relates the pairs of the sample, and compares their bounds with the truth.
-func (o *observer) Measure(w *sim.World, shard int) []byte {
-	var c counts
+func (o *boundObserver) Measure(w *sim.World, shard int) []byte {
+	var c reportedCounts
 	var bounds []byte
 	s := o.f.shards[shard]
 	last := &s.reported[o.number]
 	c.messages, c.trains, c.before = s.messages-last.messages, s.trains, last.at
-	*last = reported{w.Now(), s.messages}
+	*last = lastReport{w.Now(), s.messages}
 	w.InShard(shard, func(n sim.Node) {
 		a := o.f.of(n)
 		if a.graph == nil {
 			return
 		}
 		c.living++
-		c.trains += s.uncounted(n)
+		c.trains += s.uncountedTrains(n)
 		outs, ins := a.graph.Neighbours()
 		if len(outs) != o.f.degree || len(ins) != o.f.degree {
 			c.irregular++
 		}
-		for _, p := range a.pairs() {
+		for _, p := range a.keptPairs() {
 			if !w.Up(p.peer) || p.of.Trains() < 2 {
 				continue
 			}
-			half, inside, err := a.bound(w, p)
+			half, inside, err := a.boundOf(w, p)
 			switch {
 			case err != nil:
 				c.refused++
@@ -83,17 +84,17 @@ func (o *observer) Measure(w *sim.World, shard int) []byte {
 	return append(to, bounds...)
 }
 
-// pairs returns what the agent has kept about its neighbours.
-func (a *agent) pairs() []*pair {
+// keptPairs returns what the agent has kept about its neighbours.
+func (a *simulatedAgent) keptPairs() []*trainPair {
 	if k := a.in.kept[a.n]; k != nil {
 		return k.pairs
 	}
 	return nil
 }
 
-// bound translates a reading between the first and the last train of a pair. It returns the half
+// boundOf translates a reading between the first and the last train of a pair. It returns the half
 // width in cycles, and whether the result contains the truth.
-func (a *agent) bound(w *sim.World, p *pair) (half uint64, inside bool, err error) {
+func (a *simulatedAgent) boundOf(w *sim.World, p *trainPair) (half uint64, inside bool, err error) {
 	r, err := p.of.Relate(tscratio.SideB, p.of.Declared.Wander)
 	if err != nil {
 		return 0, false, err
@@ -107,8 +108,8 @@ func (a *agent) bound(w *sim.World, p *pair) (half uint64, inside bool, err erro
 	return got.HalfWidth(), got.Contains(theirs.At(at)), nil
 }
 
-func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
-	var c counts
+func (o *boundObserver) Report(w *sim.World, shards [][]byte) (bool, error) {
+	var c reportedCounts
 	var bounds []uint64
 	for _, b := range shards {
 		if len(b) < 56 {
@@ -146,9 +147,9 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 	if len(bounds) > 0 {
 		o.say(fmt.Sprintf("%s, at %v, with %s and one train of %s every %v: half of the bounds "+
 			"between neighbours are at most ±%.1f µs, and 99 %% are at most ±%.1f µs. The bounds "+
-			"of %s were checked, and %s the truth.", many(int(c.living), "agent"),
-			rounded(w.Now()), died(w), many(o.f.exchanges, "exchange"), o.f.budget,
-			quantile(0.5), quantile(0.99), many(len(bounds), "pair"), missed(c.outside)))
+			"of %s were checked, and %s the truth.", countOf(int(c.living), "agent"),
+			roundTime(w.Now()), deathRate(w), countOf(o.f.exchanges, "exchange"), o.f.budget,
+			quantile(0.5), quantile(0.99), countOf(len(bounds), "pair"), missedBounds(c.outside)))
 	}
 	_, err := fmt.Fprintf(o.out, "%s: %v agents=%d irregular=%d messages/s=%.2f trains=%d "+
 		"pairs=%d outside=%d refused=%d median=%.2fus 99%%=%.2fus\n", o.name, w.Now(), c.living,
@@ -157,8 +158,8 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 	return false, err
 }
 
-// died says which part of the agents died each second.
-func died(w *sim.World) string {
+// deathRate says which part of the agents died each second.
+func deathRate(w *sim.World) string {
 	rate, ok := w.Deaths()
 	switch {
 	case ok:
@@ -169,8 +170,8 @@ func died(w *sim.World) string {
 	return "no churn"
 }
 
-// missed says in words whether all bounds contain the truth, or how many do not.
-func missed(outside uint64) string {
+// missedBounds says in words whether all bounds contain the truth, or how many do not.
+func missedBounds(outside uint64) string {
 	switch outside {
 	case 0:
 		return "all contained"
@@ -180,13 +181,13 @@ func missed(outside uint64) string {
 	return fmt.Sprint(outside, " MISSED")
 }
 
-// many returns a number and a noun.
-func many(n int, noun string) string {
+// countOf returns a number and a noun.
+func countOf(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// rounded rounds the time of a last report, which is just before the end.
-func rounded(t sim.Time) time.Duration { return time.Duration(t).Round(10 * time.Millisecond) }
+// roundTime rounds the time of a last report, which is just before the end.
+func roundTime(t sim.Time) time.Duration { return time.Duration(t).Round(10 * time.Millisecond) }

@@ -22,8 +22,8 @@ func (f *Fleet) Allocate(shard int) {
 	for len(f.shards) <= shard {
 		f.shards = append(f.shards, nil)
 	}
-	f.shards[shard] = &members{f: f, agents: make([]agent, sim.ShardNodes),
-		reported: make([]reported, f.observers), kept: map[sim.Node]*kept{},
+	f.shards[shard] = &shardAgents{f: f, agents: make([]simulatedAgent, sim.ShardNodes),
+		reported: make([]lastReport, f.observers), kept: map[sim.Node]*keptState{},
 		first: make([]sim.Time, sim.ShardNodes)}
 }
 
@@ -41,14 +41,15 @@ func (f *Fleet) Grow(shards int) {
 
 func (f *Fleet) Free(shard int) { f.shards[shard] = nil }
 
-// codec encodes messages as they travel in a real fleet. Names share memory.
-func (f *Fleet) codec() overlay.Codec {
+// newCodec returns the codec that encodes messages as they travel in a real fleet. Names share
+// memory.
+func (f *Fleet) newCodec() overlay.Codec {
 	return overlay.Codec{Encode: wire.Encode, Decode: wire.Decode,
 		Name: func(name overlay.Name) (overlay.Name, bool) {
 			if len(name) != 4 || int(node(name)/sim.ShardNodes) >= f.w.Shards() {
 				return "", false
 			}
-			return f.name(node(name)), true
+			return f.nameOf(node(name)), true
 		}}
 }
 
@@ -72,11 +73,11 @@ func (f *Fleet) Encode(shard int, to []byte) []byte {
 	return to
 }
 
-func (a *agent) encode(to []byte) []byte {
+func (a *simulatedAgent) encode(to []byte) []byte {
 	le := binary.LittleEndian
 	k := a.in.kept[a.n]
 	if k == nil {
-		k = &kept{}
+		k = &keptState{}
 	}
 	to = le.AppendUint32(to, k.turn)
 	to = le.AppendUint64(to, uint64(a.wake))
@@ -89,7 +90,7 @@ func (a *agent) encode(to []byte) []byte {
 		to = le.AppendUint64(le.AppendUint64(to, uint64(p.first)), uint64(p.last))
 		to = append(le.AppendUint32(to, uint32(len(b))), b...)
 	}
-	to, err := a.graph.AppendState(to, a.in.f.codec())
+	to, err := a.graph.AppendState(to, a.in.f.newCodec())
 	if err != nil { // agents do not search
 		panic(err)
 	}
@@ -108,14 +109,14 @@ func (f *Fleet) Decode(shard int, from []byte) ([]byte, error) {
 	}
 	s.messages, s.trains = in.U64(), in.U64()
 	for i := range s.reported {
-		s.reported[i] = reported{sim.Time(in.U64()), in.U64()}
+		s.reported[i] = lastReport{sim.Time(in.U64()), in.U64()}
 	}
 	for i := range s.agents {
 		length := in.U32()
 		if length == 0 || in.Short {
 			continue
 		}
-		a := f.agent(sim.Node(shard*sim.ShardNodes + i))
+		a := f.agentOf(sim.Node(shard*sim.ShardNodes + i))
 		if err := a.decode(in.Take(uint64(length))); err != nil {
 			return nil, fmt.Errorf("agent %d: %w", a.n, err)
 		}
@@ -126,17 +127,18 @@ func (f *Fleet) Decode(shard int, from []byte) ([]byte, error) {
 	return in.Bytes, nil
 }
 
-func (a *agent) decode(from []byte) error {
-	if err := a.join(overlay.Config{}); err != nil {
+func (a *simulatedAgent) decode(from []byte) error {
+	if err := a.joinGraph(overlay.Config{}); err != nil {
 		return err
 	}
 	in := &sim.State{Bytes: from}
-	k := &kept{turn: in.U32()}
+	k := &keptState{turn: in.U32()}
 	a.wake = sim.Time(in.U64())
 	a.in.first[a.n%sim.ShardNodes] = sim.Time(in.U64())
 	drawn := in.U64()
 	for range in.U32() {
-		p := &pair{peer: sim.Node(in.U32()), first: sim.Time(in.U64()), last: sim.Time(in.U64())}
+		p := &trainPair{peer: sim.Node(in.U32()), first: sim.Time(in.U64()),
+			last: sim.Time(in.U64())}
 		b := in.Take(uint64(in.U32()))
 		if in.Short || int(p.peer) >= a.in.f.w.Joined() {
 			return errState
@@ -150,7 +152,7 @@ func (a *agent) decode(from []byte) error {
 	if k.turn > 0 || len(k.pairs) > 0 {
 		a.in.kept[a.n] = k
 	}
-	rest, err := a.graph.RestoreState(in.Bytes, a.in.f.codec())
+	rest, err := a.graph.RestoreState(in.Bytes, a.in.f.newCodec())
 	if err == nil && (in.Short || len(rest) > 0) {
 		err = errState
 	}

@@ -19,9 +19,9 @@ var growing = []string{"SIZE", "120", "GROWN", "13s", "MEASURED", "6s", "CHURN",
 // number of workers. The fleet must print the same as without a break, and end in the same state.
 func TestFleetRestarts(t *testing.T) {
 	seed.NotUnderRace(t, "TestFleet runs the same code side by side")
-	want, digest := run(t, 1, growing...)
+	want, digest := runExample(t, 1, growing...)
 	var text bytes.Buffer
-	whole := build(t, 1, &text, growing...)
+	whole := buildExample(t, 1, &text, growing...)
 	if err := whole.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestFleetRestarts(t *testing.T) {
 	}
 	for i, s := range all {
 		var text bytes.Buffer
-		again := build(t, 1+i%3, &text, growing...)
+		again := buildExample(t, 1+i%3, &text, growing...)
 		if err := again.World.Restore([32]byte{1}, &s.state); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestFleetRestarts(t *testing.T) {
 // TestDamagedAgents reads states that are too short, or in which a byte is wrong. Each such state
 // must be refused, or the simulation must run on with it. It must not panic.
 func TestDamagedAgents(t *testing.T) {
-	s := build(t, 1, io.Discard, "SIZE", "20", "GROWN", "6s", "MEASURED", "1s",
+	s := buildExample(t, 1, io.Discard, "SIZE", "20", "GROWN", "6s", "MEASURED", "1s",
 		"protocol.agents.sample", "5")
 	if err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 )
 
-// fleet returns the options of a fleet of the product's agents with churn. Half of the agents have
-// a graph at the beginning, the others join it. There are several shards.
-func fleet(t testing.TB, url, name string, agents, processes int) Options {
+// fleetOptions returns the options of a fleet of the product's agents with churn. Half of the
+// agents have a graph at the beginning, the others join it. There are several shards.
+func fleetOptions(t testing.TB, url, name string, agents, processes int) Options {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/fleet.conf")
 	if err != nil {
@@ -40,8 +40,8 @@ func TestBarAgents(t *testing.T) {
 	if proof.WantsFull() {
 		agents, counts = 40_000, []int{1, 2, 4, 8}
 	}
-	o := fleet(t, url, "agents", agents, 1)
-	digest, out := alone(t, o)
+	o := fleetOptions(t, url, "agents", agents, 1)
+	digest, out := runAlone(t, o)
 	s := sim.NewStream(1, 0)
 	different, kills := 0, 0
 	later := map[int]int{1: 2, 2: 4, 3: 2, 4: 8, 8: 1}

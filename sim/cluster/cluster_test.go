@@ -45,8 +45,8 @@ func command(part string) (*exec.Cmd, error) {
 	return c, err
 }
 
-// options returns the options of a simulation with churn. It uses every kind of component.
-func options(t testing.TB, url, name string, processes int, set ...config.Choice) Options {
+// churnOptions returns the options of a simulation with churn. It uses every kind of component.
+func churnOptions(t testing.TB, url, name string, processes int, set ...config.Choice) Options {
 	t.Helper()
 	b, err := os.ReadFile("../library/testdata/churn-ed.conf")
 	if err != nil {
@@ -56,8 +56,8 @@ func options(t testing.TB, url, name string, processes int, set ...config.Choice
 		Processes: processes, Command: command}
 }
 
-// alone runs a simulation in this process.
-func alone(t testing.TB, o Options) (digest, out string) {
+// runAlone runs a simulation in this process.
+func runAlone(t testing.TB, o Options) (digest, out string) {
 	t.Helper()
 	f, err := config.Parse("configuration", strings.NewReader(o.Configuration))
 	if err != nil {
@@ -93,16 +93,16 @@ func run(t testing.TB, o Options) Result {
 	return r
 }
 
-// small makes the simulation short.
-var small = []config.Choice{{Key: "SIZE", Value: "9000"}, {Key: "simulation.endtime",
+// shortRun makes the simulation short.
+var shortRun = []config.Choice{{Key: "SIZE", Value: "9000"}, {Key: "simulation.endtime",
 	Value: "2*CYCLE"}}
 
 // TestProcessesGiveTheSame runs a simulation in one to four processes, with and without moving
 // shards.
 func TestProcessesGiveTheSame(t *testing.T) {
 	url := serve(t)
-	o := options(t, url, "same", 1, small...)
-	digest, out := alone(t, o)
+	o := churnOptions(t, url, "same", 1, shortRun...)
+	digest, out := runAlone(t, o)
 	counts := []int{3}
 	if !seed.Race {
 		counts = append(counts, 2)
@@ -130,10 +130,10 @@ func TestBarKills(t *testing.T) {
 	s := sim.NewStream(1, 0)
 	done, different := 0, 0
 	for n := 0; done < kills; n++ {
-		o := options(t, url, fmt.Sprintf("kills-%d", n), 2+s.Int(3), small...)
+		o := churnOptions(t, url, fmt.Sprintf("kills-%d", n), 2+s.Int(3), shortRun...)
 		o.Set = append(o.Set[:len(o.Set):len(o.Set)], config.Choice{Key: "random.seed",
 			Value: fmt.Sprint(n)})
-		digest, out := alone(t, o)
+		digest, out := runAlone(t, o)
 		o.Every, o.Restarts = sim.Time(100*time.Millisecond), 1<<30
 		left := min(10, kills-done)
 		var timers []*time.Timer
@@ -173,8 +173,8 @@ func TestBarKills(t *testing.T) {
 func TestKeep(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarKills restarts processes from checkpoints, too")
 	url := serve(t)
-	o := options(t, url, "keep", 2, small...)
-	digest, out := alone(t, o)
+	o := churnOptions(t, url, "keep", 2, shortRun...)
+	digest, out := runAlone(t, o)
 	o.Every, o.Keep = sim.Time(300*time.Millisecond), true
 	var begun []bool
 	o.Progress = func(what string, l *Leader) {
@@ -205,8 +205,8 @@ func TestKeep(t *testing.T) {
 func TestDetach(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarKills restarts processes from checkpoints, too")
 	url := serve(t)
-	o := options(t, url, "detach", 3, small...)
-	digest, out := alone(t, o)
+	o := churnOptions(t, url, "detach", 3, shortRun...)
+	digest, out := runAlone(t, o)
 	o.Every = sim.Time(200 * time.Millisecond)
 	var counts []int
 	o.Progress = func(what string, l *Leader) {
@@ -229,8 +229,8 @@ func TestDetach(t *testing.T) {
 func TestLeave(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarKills moves shards, too")
 	url := serve(t)
-	o := options(t, url, "leave", 3, small...)
-	digest, out := alone(t, o)
+	o := churnOptions(t, url, "leave", 3, shortRun...)
+	digest, out := runAlone(t, o)
 	o.Every, o.Restarts = sim.Time(200*time.Millisecond), 1
 	var happened []string
 	o.Progress = func(what string, l *Leader) {
@@ -263,7 +263,7 @@ func TestToken(t *testing.T) {
 	var mu sync.Mutex
 	running, most := 0, 0
 	for i := range 3 {
-		o := options(t, url, fmt.Sprintf("turn-%d", i), 2, config.Choice{Key: "SIZE",
+		o := churnOptions(t, url, fmt.Sprintf("turn-%d", i), 2, config.Choice{Key: "SIZE",
 			Value: "50"}, config.Choice{Key: "simulation.endtime", Value: "CYCLE"})
 		start := o.Command
 		o.Command = func(part string) (*exec.Cmd, error) {
@@ -393,7 +393,7 @@ init.x CDScheduler
 init.x.protocol a
 init.x.randstart
 `}
-	digest, _ := alone(t, o)
+	digest, _ := runAlone(t, o)
 	r := run(t, o)
 	if r.Digest != digest {
 		t.Error("another result")

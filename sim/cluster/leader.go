@@ -23,12 +23,12 @@ func Serve(dir string) (*server.Server, error) {
 	s, err := server.NewServer(&server.Options{ServerName: "simulations", Host: "127.0.0.1",
 		Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,
 		DisableJetStreamBanner: true, JetStreamMaxStore: 1 << 40, MaxPending: 1 << 30,
-		WriteDeadline: patience})
+		WriteDeadline: longestWait})
 	if err != nil {
 		return nil, fmt.Errorf("start server: %w", err)
 	}
 	s.Start()
-	if !s.ReadyForConnections(patience) {
+	if !s.ReadyForConnections(longestWait) {
 		s.Shutdown()
 		return nil, errors.New("start server: it accepts no connections")
 	}
@@ -102,12 +102,12 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	if !simulationName.MatchString(o.Simulation) {
 		return r, fmt.Errorf("run %q: want a name of letters, digits and hyphens", o.Simulation)
 	}
-	nc, err := nats.Connect(o.URL, nats.Timeout(patience))
+	nc, err := nats.Connect(o.URL, nats.Timeout(longestWait))
 	if err != nil {
 		return r, fmt.Errorf("connect to %q: %w", o.URL, err)
 	}
 	defer nc.Close()
-	js, err := nc.JetStream(nats.MaxWait(patience))
+	js, err := nc.JetStream(nats.MaxWait(longestWait))
 	if err != nil {
 		return r, err
 	}
@@ -125,15 +125,15 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	}
 	defer func() {
 		if err == nil || !o.Keep || l.saved == nil {
-			err = errors.Join(err, l.kv.Purge(noted(o.Simulation)),
+			err = errors.Join(err, l.kv.Purge(checkpointKey(o.Simulation)),
 				js.DeleteObjectStore(bucket(o.Simulation)))
 		}
 	}()
-	if err := l.recall(); err != nil {
+	if err := l.findCheckpoint(); err != nil {
 		return r, err
 	}
 	for restarts := 0; ; l.epoch++ {
-		r, err = l.once(ctx)
+		r, err = l.runOnce(ctx)
 		r.Restarts = restarts
 		var died *diedError
 		switch {
@@ -164,8 +164,8 @@ func (e *diedError) Error() string { return fmt.Sprintf("process %d died: %v", e
 // errDetach ends the processes at a checkpoint, because another number of processes is wanted.
 var errDetach = errors.New("another number of processes is wanted")
 
-// once starts the processes and waits until the simulation has ended or one of them has died.
-func (l *Leader) once(ctx context.Context) (r Result, err error) {
+// runOnce starts the processes and waits until the simulation has ended or one of them has died.
+func (l *Leader) runOnce(ctx context.Context) (r Result, err error) {
 	subject := fmt.Sprintf("sim.%s.%d", l.o.Simulation, l.epoch)
 	reports, err := l.nc.SubscribeSync(subject + ".leader")
 	if err != nil {
@@ -206,15 +206,15 @@ func (l *Leader) once(ctx context.Context) (r Result, err error) {
 	}
 	l.progress("started")
 	clear(l.confirmed)
-	return l.follow(ctx, subject, reports, ended)
+	return l.handleReports(ctx, subject, reports, ended)
 }
 
-// follow handles the reports of all processes until the simulation ends.
-func (l *Leader) follow(ctx context.Context, subject string, reports *nats.Subscription,
+// handleReports handles the reports of all processes until the simulation ends.
+func (l *Leader) handleReports(ctx context.Context, subject string, reports *nats.Subscription,
 	ended chan *diedError) (r Result, err error) {
 	m, sums := newMaster(l.count), map[int][32]byte{}
 	ready, done := 0, 0
-	send := func(o order) error {
+	send := func(o memberOrder) error {
 		if o == nothing {
 			return nil
 		}
@@ -239,21 +239,21 @@ func (l *Leader) follow(ctx context.Context, subject string, reports *nats.Subsc
 		if err != nil {
 			return r, err
 		}
-		var p report
+		var p workerReport
 		if err := json.Unmarshal(msg.Data, &p); err != nil {
 			return r, err
 		}
 		switch p.Kind {
 		case "ready":
 			if ready++; ready == l.count {
-				err = l.begin(send)
+				err = l.beginSimulation(send)
 			}
 		case "idle":
 			err = send(m.reportIdle(p.Process))
 		case "prepared", "busy":
-			err = send(m.answer(p.Process, p.Kind == "prepared"))
+			err = send(m.handleAnswer(p.Process, p.Kind == "prepared"))
 		case "saved":
-			err = l.whole(p.Number, p.Of)
+			err = l.notePart(p.Number, p.Of)
 		case "left":
 			if l.wanted == l.count {
 				l.wanted--
@@ -261,7 +261,7 @@ func (l *Leader) follow(ctx context.Context, subject string, reports *nats.Subsc
 			l.count--
 			r.add(p, sums)
 			l.progress("left")
-			err = send(m.leave())
+			err = send(m.handleLeave())
 		case "failed":
 			return r, fmt.Errorf("process %d: %s", p.Process, p.Error)
 		case "done":
@@ -279,21 +279,21 @@ func (l *Leader) follow(ctx context.Context, subject string, reports *nats.Subsc
 	}
 }
 
-// begin begins the simulation. If somebody has already asked a process to leave, the processes are
-// told that first.
-func (l *Leader) begin(send func(order) error) error {
+// beginSimulation begins the simulation. If somebody has already asked a process to leave, the
+// processes are told that first.
+func (l *Leader) beginSimulation(send func(memberOrder) error) error {
 	l.begun = true
 	if l.leaves {
 		if err := l.Leave(); err != nil {
 			return err
 		}
 	}
-	return send(begin)
+	return send(beginOrder)
 }
 
-// whole notes that one process has saved its part of a checkpoint. Once all processes have saved
+// notePart notes that one process has saved its part of a checkpoint. Once all processes have saved
 // theirs, restarts begin from this checkpoint.
-func (l *Leader) whole(number, count int) error {
+func (l *Leader) notePart(number, count int) error {
 	if l.confirmed[number]++; l.confirmed[number] < count {
 		return nil
 	}
@@ -302,7 +302,7 @@ func (l *Leader) whole(number, count int) error {
 	if err != nil {
 		return err
 	}
-	if _, err := l.kv.Put(noted(l.o.Simulation), b); err != nil {
+	if _, err := l.kv.Put(checkpointKey(l.o.Simulation), b); err != nil {
 		return fmt.Errorf("note checkpoint %d: %w", number, err)
 	}
 	l.progress("saved")
@@ -312,13 +312,13 @@ func (l *Leader) whole(number, count int) error {
 	return nil
 }
 
-// noted returns the key under which the key-value store has the number of the last whole
+// checkpointKey returns the key under which the key-value store has the number of the last whole
 // checkpoint.
-func noted(simulation string) string { return "checkpoint." + simulation }
+func checkpointKey(simulation string) string { return "checkpoint." + simulation }
 
-// recall finds the checkpoint that a failed simulation of the same name has left.
-func (l *Leader) recall() error {
-	e, err := l.kv.Get(noted(l.o.Simulation))
+// findCheckpoint finds the checkpoint that a failed simulation of the same name has left.
+func (l *Leader) findCheckpoint() error {
+	e, err := l.kv.Get(checkpointKey(l.o.Simulation))
 	if errors.Is(err, nats.ErrKeyNotFound) {
 		return nil
 	}
@@ -331,7 +331,7 @@ func (l *Leader) recall() error {
 	return nil
 }
 
-func (r *Result) add(p report, sums map[int][32]byte) {
+func (r *Result) add(p workerReport, sums map[int][32]byte) {
 	for i, text := range p.Sums {
 		b, err := hex.DecodeString(text)
 		if err == nil && len(b) == 32 {

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// link carries bundles between the processes of a simulation. It implements sim.Exchange.
-type link struct {
+// bundleLink carries bundles between the processes of a simulation. It implements sim.Exchange.
+type bundleLink struct {
 	ctx          context.Context
 	nc           *nats.Conn
 	sub          *nats.Subscription
@@ -28,8 +28,9 @@ const (
 	pieceBytes   = 512 << 10
 )
 
-func newLink(ctx context.Context, nc *nats.Conn, subject string, index, count int) (*link, error) {
-	l := &link{ctx: ctx, nc: nc, subject: subject, index: index, count: count,
+func newLink(ctx context.Context, nc *nats.Conn, subject string, index, count int) (*bundleLink,
+	error) {
+	l := &bundleLink{ctx: ctx, nc: nc, subject: subject, index: index, count: count,
 		early: map[uint64][]*nats.Msg{}}
 	var err error
 	if l.sub, err = nc.SubscribeSync(fmt.Sprintf("%s.bundle.%d", subject, index)); err != nil {
@@ -42,15 +43,15 @@ func newLink(ctx context.Context, nc *nats.Conn, subject string, index, count in
 	return l, nc.Flush()
 }
 
-func (l *link) Processes() int { return l.count }
-func (l *link) Process() int   { return l.index }
+func (l *bundleLink) Processes() int { return l.count }
+func (l *bundleLink) Process() int   { return l.index }
 
 // errBundle is returned for a message that is not a bundle.
 var errBundle = errors.New("a message is not a bundle of this simulation")
 
-// exchange sends each other process its bundle, and returns the bundles that the others sent. All
-// processes must call it the same number of times.
-func (l *link) exchange(bundles [][]byte) ([][]byte, error) {
+// exchangeBundles sends each other process its bundle, and returns the bundles that the others
+// sent. All processes must call it the same number of times.
+func (l *bundleLink) exchangeBundles(bundles [][]byte) ([][]byte, error) {
 	l.number++
 	for to, b := range bundles {
 		if to == l.index {
@@ -101,7 +102,7 @@ func (l *link) exchange(bundles [][]byte) ([][]byte, error) {
 	}
 	delete(l.early, l.number)
 	for len(missing) > 0 {
-		ctx, cancel := context.WithTimeout(l.ctx, patience)
+		ctx, cancel := context.WithTimeout(l.ctx, longestWait)
 		m, err := l.sub.NextMsgWithContext(ctx)
 		cancel()
 		if err != nil {
@@ -124,13 +125,13 @@ func (l *link) exchange(bundles [][]byte) ([][]byte, error) {
 	return got, nil
 }
 
-// agree tells all processes a number of this process, and returns the numbers of all.
-func (l *link) agree(mine byte) ([]byte, error) {
+// exchangeNumbers tells all processes a number of this process, and returns the numbers of all.
+func (l *bundleLink) exchangeNumbers(mine byte) ([]byte, error) {
 	out := make([][]byte, l.count)
 	for i := range out {
 		out[i] = []byte{mine}
 	}
-	in, err := l.exchange(out)
+	in, err := l.exchangeBundles(out)
 	if err != nil {
 		return nil, err
 	}
@@ -146,13 +147,13 @@ func (l *link) agree(mine byte) ([]byte, error) {
 }
 
 // Swap implements sim.Exchange. A bundle begins with the moment of the sender's next event.
-func (l *link) Swap(bundles [][]byte, earliest []byte) (got, all [][]byte, err error) {
+func (l *bundleLink) Swap(bundles [][]byte, earliest []byte) (got, all [][]byte, err error) {
 	out := make([][]byte, l.count)
 	for i := range out {
 		out[i] = append(binary.LittleEndian.AppendUint32(nil, uint32(len(earliest))), earliest...)
 		out[i] = append(out[i], bundles[i]...)
 	}
-	in, err := l.exchange(out)
+	in, err := l.exchangeBundles(out)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -174,7 +175,7 @@ func (l *link) Swap(bundles [][]byte, earliest []byte) (got, all [][]byte, err e
 }
 
 // Gather implements sim.Exchange.
-func (l *link) Gather(shards [][]byte) ([][]byte, error) {
+func (l *bundleLink) Gather(shards [][]byte) ([][]byte, error) {
 	var mine []byte
 	for i, b := range shards {
 		if b != nil {
@@ -187,7 +188,7 @@ func (l *link) Gather(shards [][]byte) ([][]byte, error) {
 	for i := range out {
 		out[i] = mine
 	}
-	in, err := l.exchange(out)
+	in, err := l.exchangeBundles(out)
 	if err != nil {
 		return nil, err
 	}

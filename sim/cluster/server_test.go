@@ -12,10 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 )
 
-// served returns the options of a fleet under the product's server. A shard has thousands of nodes,
-// but a server needs long for so many agents. So most nodes have no protocol at work, and each of
-// the four shards has a few agents. Agents join all the time, and nodes of both kinds die.
-func served(t testing.TB, url string) Options {
+// servedFleet returns the options of a fleet under the product's server. A shard has thousands of
+// nodes, but a server needs long for so many agents. So most nodes have no protocol at work, and
+// each of the four shards has a few agents. Agents join all the time, and nodes of both kinds die.
+func servedFleet(t testing.TB, url string) Options {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/coordinator.conf")
 	if err != nil {
@@ -56,8 +56,8 @@ func TestBarServer(t *testing.T) {
 	if proof.WantsFull() {
 		counts = []int{1, 2, 4, 8}
 	}
-	o := served(t, serve(t))
-	digest, out := alone(t, o)
+	o := servedFleet(t, serve(t))
+	digest, out := runAlone(t, o)
 	if !regexp.MustCompile(` related=[1-9].* found=[1-9]`).MatchString(out) {
 		t.Errorf("the server relates no pairs, or finds no liar:\n%s", out)
 	}

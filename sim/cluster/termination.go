@@ -6,19 +6,19 @@ package cluster
 // sender. The leader ends the simulation only if all processes prepare while they have neither work
 // nor unanswered messages.
 
-// An order is a message of the leader to all members.
-type order uint8
+// memberOrder is a message of the leader to all members.
+type memberOrder uint8
 
 const (
-	nothing   order = 0
-	prepare   order = 1 // accept no work, and say whether you have any
-	terminate order = 2 // end, because no process has work
-	goOn      order = 3 // accept work again, because some process has work
-	begin     order = 4 // begin the simulation, because all processes hear each other
+	nothing        memberOrder = 0
+	prepareOrder   memberOrder = 1 // accept no work, and say whether you have any
+	terminateOrder memberOrder = 2 // end, because no process has work
+	goOn           memberOrder = 3 // accept work again, because some process has work
+	beginOrder     memberOrder = 4 // begin the simulation: all processes hear each other
 )
 
-// master is the leader's part of the protocol.
-type master struct {
+// terminationLeader is the leader's part of the protocol.
+type terminationLeader struct {
 	members  int
 	idle     map[int]bool
 	answers  map[int]bool
@@ -27,37 +27,38 @@ type master struct {
 	ended    bool
 }
 
-func newMaster(members int) *master {
-	return &master{members: members, idle: map[int]bool{}, answers: map[int]bool{}}
+func newMaster(members int) *terminationLeader {
+	return &terminationLeader{members: members, idle: map[int]bool{}, answers: map[int]bool{}}
 }
 
 // reportIdle handles a member's report. The report says that the member has no work.
-func (m *master) reportIdle(member int) order {
+func (m *terminationLeader) reportIdle(member int) memberOrder {
 	if m.ended || m.prepared {
 		return nothing
 	}
 	m.idle[member] = true
-	return m.ask()
+	return m.askIfIdle()
 }
 
-// leave handles a member's report that it has left. The member has given its work to the others.
-func (m *master) leave() order {
+// handleLeave handles a member's report that it has left. The member has given its work to the
+// others.
+func (m *terminationLeader) handleLeave() memberOrder {
 	m.members--
-	return m.ask()
+	return m.askIfIdle()
 }
 
-// ask asks the members to prepare if all are idle.
-func (m *master) ask() order {
+// askIfIdle asks the members to prepare if all are idle.
+func (m *terminationLeader) askIfIdle() memberOrder {
 	if len(m.idle) < m.members {
 		return nothing
 	}
 	m.prepared, m.refused = true, false
 	clear(m.answers)
-	return prepare
+	return prepareOrder
 }
 
-// answer handles a member's answer to prepare.
-func (m *master) answer(member int, ok bool) order {
+// handleAnswer handles a member's answer to prepare.
+func (m *terminationLeader) handleAnswer(member int, ok bool) memberOrder {
 	if !m.prepared {
 		return nothing
 	}
@@ -72,11 +73,11 @@ func (m *master) answer(member int, ok bool) order {
 		return goOn
 	}
 	m.ended = true
-	return terminate
+	return terminateOrder
 }
 
-// member is a process's part of the protocol.
-type member struct {
+// terminationMember is a process's part of the protocol.
+type terminationMember struct {
 	work       int  // pieces of work that were accepted and are not done
 	unanswered int  // pieces that were sent, and that the receiver has not answered yet
 	kept       int  // pieces that a receiver refused; they are sent again after goOn
@@ -84,8 +85,8 @@ type member struct {
 	ended      bool
 }
 
-// accept reports whether the member accepts a piece of work.
-func (m *member) accept() bool {
+// acceptWork reports whether the member accepts a piece of work.
+func (m *terminationMember) acceptWork() bool {
 	if m.prepared || m.ended {
 		return false
 	}
@@ -93,19 +94,21 @@ func (m *member) accept() bool {
 	return true
 }
 
-// busy reports whether the member has work, or does not know yet whether another member accepted
-// work that it sent.
-func (m *member) busy() bool { return m.work > 0 || m.unanswered > 0 || m.kept > 0 }
+// mayHaveWork reports whether the member has work, or does not know yet whether another member
+// accepted work that it sent.
+func (m *terminationMember) mayHaveWork() bool {
+	return m.work > 0 || m.unanswered > 0 || m.kept > 0
+}
 
-// obey handles an order. If the order is to prepare, ok is the answer.
-func (m *member) obey(o order) (ok bool) {
+// handleOrder handles an order. If the order is to prepare, ok is the answer.
+func (m *terminationMember) handleOrder(o memberOrder) (ok bool) {
 	switch o {
-	case prepare:
+	case prepareOrder:
 		m.prepared = true
-		return !m.busy()
+		return !m.mayHaveWork()
 	case goOn:
 		m.prepared = false
-	case terminate:
+	case terminateOrder:
 		m.ended = true
 	}
 	return false

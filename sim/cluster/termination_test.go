@@ -8,14 +8,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// race is a simulation near its end: processes send each other work over a network with random
+// endOfRun is a simulation near its end: processes send each other work over a network with random
 // delays, while the leader asks whether they are done.
-type race struct {
+type endOfRun struct {
 	t         *testing.T
 	s         sim.Stream
 	now       int
 	events    []event
-	master    *master
+	master    *terminationLeader
 	processes []*process
 
 	accepted, done, refused int
@@ -27,34 +27,34 @@ type event struct {
 }
 
 type process struct {
-	member
+	terminationMember
 	reported bool     // the process has reported that it is idle, and has got no work since
 	resend   []func() // sends again what others refused
 }
 
-func (r *race) after(delay int, do func()) {
+func (r *endOfRun) after(delay int, do func()) {
 	r.events = append(r.events, event{r.now + delay, do})
 }
 
-// travel runs a function after the delay of a message.
-func (r *race) travel(do func()) { r.after(1+r.s.Int(30), do) }
+// afterDelay runs a function after the delay of a message.
+func (r *endOfRun) afterDelay(do func()) { r.after(1+r.s.Int(30), do) }
 
-// give gives a process work from outside. It reports whether the process accepted it.
-func (r *race) give(i, hops int) bool {
+// giveWork gives a process work from outside. It reports whether the process accepted it.
+func (r *endOfRun) giveWork(i, hops int) bool {
 	p := r.processes[i]
-	if !p.accept() {
+	if !p.acceptWork() {
 		r.refused++
 		return false
 	}
 	r.accepted++
 	p.reported = false
-	r.travel(func() { // the process works
+	r.afterDelay(func() { // the process works
 		p.work--
 		r.done++
 		for range r.s.Int(3) {
 			if hops > 0 {
 				p.unanswered++
-				r.send(i, r.s.Int(len(r.processes)), hops-1)
+				r.sendWork(i, r.s.Int(len(r.processes)), hops-1)
 			}
 		}
 		r.report(i)
@@ -62,19 +62,19 @@ func (r *race) give(i, hops int) bool {
 	return true
 }
 
-// send sends work from one process to another, until the receiver accepts it.
-func (r *race) send(from, to, hops int) {
+// sendWork sends work from one process to another, until the receiver accepts it.
+func (r *endOfRun) sendWork(from, to, hops int) {
 	p := r.processes[from]
-	r.travel(func() {
-		ok := r.give(to, hops)
-		r.travel(func() { // the answer
+	r.afterDelay(func() {
+		ok := r.giveWork(to, hops)
+		r.afterDelay(func() { // the answer
 			p.unanswered--
 			if !ok {
 				p.kept++
 				p.resend = append(p.resend, func() {
 					p.kept--
 					p.unanswered++
-					r.send(from, to, hops)
+					r.sendWork(from, to, hops)
 				})
 				if !p.prepared { // goOn was faster than the answer
 					r.again(from)
@@ -85,7 +85,7 @@ func (r *race) send(from, to, hops int) {
 	})
 }
 
-func (r *race) again(i int) {
+func (r *endOfRun) again(i int) {
 	p := r.processes[i]
 	all := p.resend
 	p.resend = nil
@@ -94,25 +94,25 @@ func (r *race) again(i int) {
 	}
 }
 
-func (r *race) report(i int) {
+func (r *endOfRun) report(i int) {
 	p := r.processes[i]
-	if !p.busy() && !p.prepared && !p.reported {
+	if !p.mayHaveWork() && !p.prepared && !p.reported {
 		p.reported = true
-		r.travel(func() { r.tell(r.master.reportIdle(i)) })
+		r.afterDelay(func() { r.sendOrder(r.master.reportIdle(i)) })
 	}
 }
 
-// tell sends an order to all processes.
-func (r *race) tell(o order) {
+// sendOrder sends an order to all processes.
+func (r *endOfRun) sendOrder(o memberOrder) {
 	if o == nothing {
 		return
 	}
 	for i, p := range r.processes {
-		r.travel(func() {
-			ok := p.obey(o)
+		r.afterDelay(func() {
+			ok := p.handleOrder(o)
 			switch o {
-			case prepare:
-				r.travel(func() { r.tell(r.master.answer(i, ok)) })
+			case prepareOrder:
+				r.afterDelay(func() { r.sendOrder(r.master.handleAnswer(i, ok)) })
 			case goOn:
 				p.reported = false
 				r.again(i)
@@ -122,7 +122,7 @@ func (r *race) tell(o order) {
 	}
 }
 
-func (r *race) run() {
+func (r *endOfRun) run() {
 	for step := 0; len(r.events) > 0; step++ {
 		first := 0
 		for i, e := range r.events {
@@ -145,24 +145,24 @@ func (r *race) run() {
 func TestBarTermination(t *testing.T) {
 	refused, races := 0, 10_000/seed.Share()
 	for n := range uint64(races) {
-		r := &race{t: t, s: sim.NewStream(n, 0)}
+		r := &endOfRun{t: t, s: sim.NewStream(n, 0)}
 		for range 2 + r.s.Int(4) {
 			r.processes = append(r.processes, &process{})
 		}
 		r.master = newMaster(len(r.processes))
 		for i := range r.processes {
 			if r.s.Int(2) == 0 {
-				r.give(i, 4)
+				r.giveWork(i, 4)
 			}
 			r.report(i)
 		}
 		for range 3 {
-			r.after(20+r.s.Int(120), func() { r.give(r.s.Int(len(r.processes)), 2) })
+			r.after(20+r.s.Int(120), func() { r.giveWork(r.s.Int(len(r.processes)), 2) })
 		}
 		r.run()
 		for i, p := range r.processes {
-			if !p.ended || p.busy() {
-				t.Errorf("race %d: process %d at the end: %+v", n, i, p.member)
+			if !p.ended || p.mayHaveWork() {
+				t.Errorf("race %d: process %d at the end: %+v", n, i, p.terminationMember)
 			}
 		}
 		if r.done != r.accepted || !r.master.ended {
@@ -186,13 +186,13 @@ func TestMemberLeaves(t *testing.T) {
 			t.Fatalf("order %d while member 2 has work", o)
 		}
 	}
-	if o := m.leave(); o != prepare {
+	if o := m.handleLeave(); o != prepareOrder {
 		t.Fatalf("order %d after member 2 left", o)
 	}
-	if o := m.answer(0, true); o != nothing {
+	if o := m.handleAnswer(0, true); o != nothing {
 		t.Fatalf("order %d before member 1 answered", o)
 	}
-	if o := m.answer(1, true); o != terminate {
+	if o := m.handleAnswer(1, true); o != terminateOrder {
 		t.Errorf("order %d at the end", o)
 	}
 }

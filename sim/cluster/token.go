@@ -84,10 +84,10 @@ func giveToken(kv nats.KeyValue, name string) error {
 	return err
 }
 
-// patience is how long a process waits for the server, or for a bundle of another process. No
+// longestWait is how long a process waits for the server, or for a bundle of another process. No
 // process computes longer than this between two bundles.
-const patience = 2 * time.Minute
+const longestWait = 2 * time.Minute
 
 // storePatience is how long a process waits until the server has stored a checkpoint. The other
 // processes wait longer for the next bundle, so they do not hide this error.
-const storePatience = patience / 2
+const storePatience = longestWait / 2

@@ -43,8 +43,8 @@ type Saved struct {
 	Processes int // number of processes that wrote it
 }
 
-// report is a message of a process to its leader.
-type report struct {
+// workerReport is a message of a process to its leader.
+type workerReport struct {
 	Process int
 	Kind    string // ready, idle, prepared, busy, saved, left, done, failed
 	Number  int    `json:",omitempty"` // number of the checkpoint
@@ -70,18 +70,18 @@ type Inject struct {
 	After          sim.Time
 }
 
-// work is one process of a simulation.
-type work struct {
+// workerProcess is one process of a simulation.
+type workerProcess struct {
 	classes map[string]library.Class
 	p       Part
 	nc      *nats.Conn
 	objects nats.ObjectStore
 	subject string
 	s       *library.Simulation
-	link    *link
+	link    *bundleLink
 	out     bytes.Buffer
 	id      [32]byte
-	member  member
+	member  terminationMember
 	orders  *nats.Subscription
 	inject  *nats.Subscription
 	leave   *nats.Subscription
@@ -96,20 +96,20 @@ func Work(ctx context.Context, p Part, classes map[string]library.Class) (err er
 		return fmt.Errorf("run a part of a simulation: version %d: this program knows version %d: "+
 			"start leader and processes from the same release", p.Version, Version)
 	}
-	nc, err := nats.Connect(p.URL, nats.Timeout(patience), nats.MaxReconnects(0))
+	nc, err := nats.Connect(p.URL, nats.Timeout(longestWait), nats.MaxReconnects(0))
 	if err != nil {
 		return fmt.Errorf("connect to %q: %w", p.URL, err)
 	}
 	defer nc.Close()
-	w := &work{p: p, classes: classes, nc: nc,
+	w := &workerProcess{p: p, classes: classes, nc: nc,
 		subject: fmt.Sprintf("sim.%s.%d", p.Simulation, p.Epoch)}
 	if err := w.run(ctx); err != nil && !errors.Is(err, errLeft) {
-		return errors.Join(err, w.tell(report{Kind: "failed", Error: err.Error()}))
+		return errors.Join(err, w.tell(workerReport{Kind: "failed", Error: err.Error()}))
 	}
 	return nil
 }
 
-func (w *work) tell(r report) error {
+func (w *workerProcess) tell(r workerReport) error {
 	r.Process = w.p.Process
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -121,7 +121,7 @@ func (w *work) tell(r report) error {
 	return w.nc.Flush()
 }
 
-func (w *work) run(ctx context.Context) (err error) {
+func (w *workerProcess) run(ctx context.Context) (err error) {
 	f, err := config.Parse("configuration", strings.NewReader(w.p.Configuration))
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (w *work) run(ctx context.Context) (err error) {
 	if w.objects, err = js.ObjectStore(bucket(w.p.Simulation)); err != nil {
 		return fmt.Errorf("open checkpoints: %w", err)
 	}
-	if err := w.ready(ctx); err != nil {
+	if err := w.waitForPeers(ctx); err != nil {
 		return err
 	}
 	if w.p.Restart != nil {
@@ -171,24 +171,24 @@ func (w *work) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return w.windows(ctx)
+	return w.runWindows(ctx)
 }
 
-// ready waits until all processes have subscribed to what the others send. The leader then sends
-// the order to begin.
-func (w *work) ready(ctx context.Context) error {
-	if err := w.tell(report{Kind: "ready"}); err != nil {
+// waitForPeers waits until all processes have subscribed to what the others send. The leader then
+// sends the order to begin.
+func (w *workerProcess) waitForPeers(ctx context.Context) error {
+	if err := w.tell(workerReport{Kind: "ready"}); err != nil {
 		return err
 	}
 	o, err := w.order(ctx)
-	if err == nil && o != begin {
+	if err == nil && o != beginOrder {
 		err = fmt.Errorf("order %d instead of the beginning", o)
 	}
 	return err
 }
 
-func (w *work) order(ctx context.Context) (order, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (w *workerProcess) order(ctx context.Context) (memberOrder, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
 	m, err := w.orders.NextMsgWithContext(ctx)
 	if err != nil {
@@ -197,31 +197,32 @@ func (w *work) order(ctx context.Context) (order, error) {
 	if len(m.Data) != 1 {
 		return nothing, fmt.Errorf("an order of %d bytes", len(m.Data))
 	}
-	return order(m.Data[0]), nil
+	return memberOrder(m.Data[0]), nil
 }
 
-// windows runs the simulation, window by window, until all processes agree that it is at its end.
-func (w *work) windows(ctx context.Context) error {
+// runWindows runs the simulation, window by window, until all processes agree that it is at its
+// end.
+func (w *workerProcess) runWindows(ctx context.Context) error {
 	every := w.p.Every
 	if every == 0 {
 		every = sim.Never
 	}
 	for {
-		err := w.s.World.RunUntilQuiet(ctx, every, w.save)
+		err := w.s.World.RunUntilQuiet(ctx, every, w.savePart)
 		if err != nil {
 			return err
 		}
-		ended, err := w.end(ctx)
+		ended, err := w.agreeOnEnd(ctx)
 		if err != nil || ended {
 			return err
 		}
 	}
 }
 
-// end goes through the three phases. It returns false if the simulation goes on.
-func (w *work) end(ctx context.Context) (bool, error) {
-	w.accept()
-	if err := w.tell(report{Kind: "idle"}); err != nil {
+// agreeOnEnd goes through the three phases. It returns false if the simulation goes on.
+func (w *workerProcess) agreeOnEnd(ctx context.Context) (bool, error) {
+	w.acceptEvents()
+	if err := w.tell(workerReport{Kind: "idle"}); err != nil {
 		return false, err
 	}
 	for {
@@ -229,36 +230,36 @@ func (w *work) end(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		w.accept()
-		ok := w.member.obey(o)
+		w.acceptEvents()
+		ok := w.member.handleOrder(o)
 		switch o {
-		case prepare:
+		case prepareOrder:
 			kind := "busy"
 			if ok {
 				kind = "prepared"
 			}
-			if err := w.tell(report{Kind: kind}); err != nil {
+			if err := w.tell(workerReport{Kind: kind}); err != nil {
 				return false, err
 			}
 		case goOn:
 			w.member.work = 0 // the accepted work is in the queue now
 			return false, nil
-		case terminate:
+		case terminateOrder:
 			return true, w.done()
 		}
 	}
 }
 
-// accept answers all events from outside that have arrived, and puts those that it accepts into the
-// queue.
-func (w *work) accept() {
+// acceptEvents answers all events from outside that have arrived, and puts those that it accepts
+// into the queue.
+func (w *workerProcess) acceptEvents() {
 	for {
 		m, err := w.inject.NextMsg(time.Nanosecond)
 		if err != nil {
 			return
 		}
 		var e Inject
-		if json.Unmarshal(m.Data, &e) != nil || !w.member.accept() {
+		if json.Unmarshal(m.Data, &e) != nil || !w.member.acceptWork() {
 			_ = m.Respond([]byte("refused"))
 			continue
 		}
@@ -271,7 +272,7 @@ func (w *work) accept() {
 	}
 }
 
-func (w *work) done() error {
+func (w *workerProcess) done() error {
 	if err := w.s.World.Finish(); err != nil {
 		return err
 	}
@@ -279,7 +280,7 @@ func (w *work) done() error {
 	if err != nil {
 		return err
 	}
-	r := report{Kind: "done", Sums: map[int]string{}, Now: w.s.World.Now(),
+	r := workerReport{Kind: "done", Sums: map[int]string{}, Now: w.s.World.Now(),
 		Joined: w.s.World.Joined(), Size: w.s.World.Size(), Counts: w.s.World.Counts(),
 		Moved: w.moved}
 	for i, sum := range sums {
@@ -294,14 +295,14 @@ func (w *work) done() error {
 	return w.tell(r)
 }
 
-// object names a process's part of a checkpoint.
-func object(number, process int) string { return fmt.Sprintf("%d.%d", number, process) }
+// checkpointPart names a process's part of a checkpoint.
+func checkpointPart(number, process int) string { return fmt.Sprintf("%d.%d", number, process) }
 
 func bucket(simulation string) string { return "simulation-" + simulation }
 
-// save writes this process's part of a checkpoint: the length of the text that observers printed,
-// the text, and the state.
-func (w *work) save() error {
+// savePart writes this process's part of a checkpoint: the length of the text that observers
+// printed, the text, and the state.
+func (w *workerProcess) savePart() error {
 	var b bytes.Buffer
 	text := []byte(nil)
 	if w.p.Process == 0 {
@@ -316,7 +317,7 @@ func (w *work) save() error {
 		w.number = w.p.Restart.Number
 	}
 	w.number++
-	_, err := w.objects.PutBytes(object(w.number, w.p.Process), b.Bytes())
+	_, err := w.objects.PutBytes(checkpointPart(w.number, w.p.Process), b.Bytes())
 	if errors.Is(err, nats.ErrTimeout) {
 		err = fmt.Errorf("the server has not stored it within %v, perhaps because its disk is full",
 			storePatience)
@@ -324,23 +325,23 @@ func (w *work) save() error {
 	if err != nil {
 		return fmt.Errorf("save checkpoint %d: %w", w.number, err)
 	}
-	if err := w.tell(report{Kind: "saved", Number: w.number, Of: w.link.count}); err != nil {
+	if err := w.tell(workerReport{Kind: "saved", Number: w.number, Of: w.link.count}); err != nil {
 		return err
 	}
-	return w.rearrange()
+	return w.moveShards()
 }
 
 // errLeft ends a process that has given its shards to the others.
 var errLeft = errors.New("this process has left")
 
-// rearrange moves shards from busy processes to less busy ones. If the last process has been told
+// moveShards moves shards from busy processes to less busy ones. If the last process has been told
 // to leave, it gives all its shards to the others, which go on without it.
-func (w *work) rearrange() error {
+func (w *workerProcess) moveShards() error {
 	leaves := byte(0)
 	if _, err := w.leave.NextMsg(time.Nanosecond); err == nil {
 		leaves = 1
 	}
-	all, err := w.link.agree(leaves)
+	all, err := w.link.exchangeNumbers(leaves)
 	if err != nil {
 		return err
 	}
@@ -360,13 +361,13 @@ func (w *work) rearrange() error {
 	if w.p.Process < stay {
 		return nil
 	}
-	return errors.Join(errLeft, w.tell(report{Kind: "left", Counts: w.s.World.Counts()}))
+	return errors.Join(errLeft, w.tell(workerReport{Kind: "left", Counts: w.s.World.Counts()}))
 }
 
-func (w *work) restore() error {
+func (w *workerProcess) restore() error {
 	var parts []io.Reader
 	for i := range w.p.Restart.Processes {
-		b, err := w.objects.GetBytes(object(w.p.Restart.Number, i))
+		b, err := w.objects.GetBytes(checkpointPart(w.p.Restart.Number, i))
 		if err != nil {
 			return fmt.Errorf("read checkpoint %d: %w", w.p.Restart.Number, err)
 		}

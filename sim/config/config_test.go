@@ -168,7 +168,7 @@ func TestRanges(t *testing.T) {
 		"0.1:0.3|0.1":              "[0.1 0.2]", // as in Java, 0.1+0.1+0.1 is more than 0.3
 		"a,b":                      "[a b]",
 	} {
-		got, err := parse(t, "").list(text)
+		got, err := parse(t, "").listValues(text)
 		if err != nil || fmt.Sprint(got) != want {
 			t.Errorf("%s is %v %v, want %s", text, got, err, want)
 		}

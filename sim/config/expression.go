@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// value is a number: an integer of any size, as PeerSim has them, or a float.
-type value struct {
+// numberValue is a number: an integer of any size, as PeerSim has them, or a float.
+type numberValue struct {
 	i *big.Int // nil: the number is a float
 	f float64
 }
 
-func (v value) float() float64 {
+func (v numberValue) float() float64 {
 	if v.i != nil {
 		f, _ := new(big.Float).SetInt(v.i).Float64()
 		return f
@@ -29,8 +29,8 @@ const (
 	maxNest  = 200  // depth of parentheses
 )
 
-// reader evaluates one expression.
-type reader struct {
+// expressionReader evaluates one expression.
+type expressionReader struct {
 	f     *File
 	key   string // the key whose value is computed
 	text  string
@@ -44,12 +44,12 @@ func itoa(n int) string     { return strconv.Itoa(n) }
 
 // evaluate computes the value of an expression. The parameter key is the key whose value the
 // expression is.
-func (f *File) evaluate(key, text string, depth int) (value, error) {
+func (f *File) evaluate(key, text string, depth int) (numberValue, error) {
 	if depth > maxDepth {
-		return value{}, fmt.Errorf("it uses itself, or a chain of more than %d keys",
+		return numberValue{}, fmt.Errorf("it uses itself, or a chain of more than %d keys",
 			maxDepth)
 	}
-	r := &reader{f: f, key: key, text: text, depth: depth}
+	r := &expressionReader{f: f, key: key, text: text, depth: depth}
 	v, err := r.sum()
 	if err == nil {
 		if r.blank(); r.at < len(r.text) {
@@ -59,14 +59,14 @@ func (f *File) evaluate(key, text string, depth int) (value, error) {
 	return v, err
 }
 
-func (r *reader) blank() {
+func (r *expressionReader) blank() {
 	for r.at < len(r.text) && (r.text[r.at] == ' ' || r.text[r.at] == '\t') {
 		r.at++
 	}
 }
 
-// If the next character is one of the given ones, the method next consumes and returns it.
-func (r *reader) next(characters string) byte {
+// If the next character is one of the given ones, nextIf consumes and returns it.
+func (r *expressionReader) nextIf(characters string) byte {
 	r.blank()
 	if r.at < len(r.text) && strings.IndexByte(characters, r.text[r.at]) >= 0 {
 		r.at++
@@ -75,14 +75,14 @@ func (r *reader) next(characters string) byte {
 	return 0
 }
 
-func (r *reader) sum() (value, error) {
+func (r *expressionReader) sum() (numberValue, error) {
 	v, err := r.product()
 	for err == nil {
-		op := r.next("+-")
+		op := r.nextIf("+-")
 		if op == 0 {
 			break
 		}
-		var o value
+		var o numberValue
 		if o, err = r.product(); err == nil {
 			v, err = apply(op, v, o)
 		}
@@ -90,14 +90,14 @@ func (r *reader) sum() (value, error) {
 	return v, err
 }
 
-func (r *reader) product() (value, error) {
+func (r *expressionReader) product() (numberValue, error) {
 	v, err := r.signed()
 	for err == nil {
-		op := r.next("*/%")
+		op := r.nextIf("*/%")
 		if op == 0 {
 			break
 		}
-		var o value
+		var o numberValue
 		if o, err = r.signed(); err == nil {
 			v, err = apply(op, v, o)
 		}
@@ -105,20 +105,20 @@ func (r *reader) product() (value, error) {
 	return v, err
 }
 
-func (r *reader) signed() (value, error) {
-	switch r.next("+-") {
+func (r *expressionReader) signed() (numberValue, error) {
+	switch r.nextIf("+-") {
 	case '-':
 		v, err := r.signed()
 		if err != nil {
 			return v, err
 		}
-		return apply('-', value{i: new(big.Int)}, v)
+		return apply('-', numberValue{i: new(big.Int)}, v)
 	case '+':
 		return r.signed()
 	}
 	v, err := r.atom()
-	if err == nil && r.next("^") != 0 {
-		var o value
+	if err == nil && r.nextIf("^") != 0 {
+		var o numberValue
 		if o, err = r.signed(); err == nil {
 			return apply('^', v, o)
 		}
@@ -129,14 +129,14 @@ func (r *reader) signed() (value, error) {
 func letter(c byte) bool { return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 func digit(c byte) bool  { return c >= '0' && c <= '9' }
 
-func (r *reader) atom() (value, error) {
+func (r *expressionReader) atom() (numberValue, error) {
 	if r.nest++; r.nest > maxNest {
-		return value{}, errors.New("the expression is nested too deeply")
+		return numberValue{}, errors.New("the expression is nested too deeply")
 	}
 	defer func() { r.nest-- }()
-	if r.next("(") != 0 {
+	if r.nextIf("(") != 0 {
 		v, err := r.sum()
-		if err == nil && r.next(")") == 0 {
+		if err == nil && r.nextIf(")") == 0 {
 			err = fmt.Errorf("%s lacks a closing parenthesis", quote(r.text))
 		}
 		return v, err
@@ -153,16 +153,17 @@ func (r *reader) atom() (value, error) {
 	name := r.text[begin:r.at]
 	if name == "" {
 		if strings.TrimSpace(r.text) == "" {
-			return value{}, fmt.Errorf("key %s has no value", quote(r.key))
+			return numberValue{}, fmt.Errorf("key %s has no value", quote(r.key))
 		}
-		return value{}, fmt.Errorf("%s lacks a number at character %d", quote(r.text), begin+1)
+		return numberValue{}, fmt.Errorf("%s lacks a number at character %d", quote(r.text),
+			begin+1)
 	}
-	if f := functions[name]; f != nil && r.next("(") != 0 {
+	if f := functions[name]; f != nil && r.nextIf("(") != 0 {
 		v, err := r.sum()
-		if err == nil && r.next(")") == 0 {
+		if err == nil && r.nextIf(")") == 0 {
 			err = fmt.Errorf("%s lacks a closing parenthesis", quote(r.text))
 		}
-		return value{f: f(v.float())}, err
+		return numberValue{f: f(v.float())}, err
 	}
 	e := r.f.entries[name]
 	if e == nil {
@@ -174,7 +175,7 @@ func (r *reader) atom() (value, error) {
 		if r.depth > 0 {
 			in = " in the value of " + quote(r.key)
 		}
-		return value{}, fmt.Errorf("%s%s is neither a number nor a key%s", quote(name), in,
+		return numberValue{}, fmt.Errorf("%s%s is neither a number nor a key%s", quote(name), in,
 			r.f.suggestOf(name, names))
 	}
 	e.used = true
@@ -185,10 +186,10 @@ var functions = map[string]func(float64) float64{"sin": math.Sin, "cos": math.Co
 	"tan": math.Tan, "sqrt": math.Sqrt, "log": math.Log10, "ln": math.Log, "exp": math.Exp,
 	"abs": math.Abs}
 
-// units are the units of time that a number may have, in ns.
-var units = map[string]int64{"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
+// timeUnits are the units of time that a number may have, in ns.
+var timeUnits = map[string]int64{"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
 
-func (r *reader) number() (value, error) {
+func (r *expressionReader) number() (numberValue, error) {
 	begin := r.at
 	for r.at < len(r.text) && (digit(r.text[r.at]) || r.text[r.at] == '.') {
 		r.at++
@@ -206,40 +207,40 @@ func (r *reader) number() (value, error) {
 	unit := r.text[begin:r.at]
 	factor := int64(1)
 	if unit != "" {
-		if factor = units[unit]; factor == 0 {
-			return value{}, fmt.Errorf("%s has the unit %s: want ns, us, ms, s, m or h",
+		if factor = timeUnits[unit]; factor == 0 {
+			return numberValue{}, fmt.Errorf("%s has the unit %s: want ns, us, ms, s, m or h",
 				quote(digits+unit), quote(unit))
 		}
 	}
 	if i, ok := new(big.Int).SetString(digits, 10); ok && len(digits) <= maxBits/4 {
-		return value{i: i.Mul(i, big.NewInt(factor))}, nil
+		return numberValue{i: i.Mul(i, big.NewInt(factor))}, nil
 	}
 	f, err := strconv.ParseFloat(digits, 64)
 	if err != nil {
-		return value{}, fmt.Errorf("%s is not a number", quote(digits))
+		return numberValue{}, fmt.Errorf("%s is not a number", quote(digits))
 	}
 	if unit != "" {
-		return value{i: big.NewInt(int64(math.Round(f * float64(factor))))}, nil
+		return numberValue{i: big.NewInt(int64(math.Round(f * float64(factor))))}, nil
 	}
-	return value{f: f}, nil
+	return numberValue{f: f}, nil
 }
 
-func apply(op byte, a, b value) (value, error) {
+func apply(op byte, a, b numberValue) (numberValue, error) {
 	if a.i == nil || b.i == nil {
 		x, y := a.float(), b.float()
 		switch op {
 		case '+':
-			return value{f: x + y}, nil
+			return numberValue{f: x + y}, nil
 		case '-':
-			return value{f: x - y}, nil
+			return numberValue{f: x - y}, nil
 		case '*':
-			return value{f: x * y}, nil
+			return numberValue{f: x * y}, nil
 		case '/':
-			return value{f: x / y}, nil
+			return numberValue{f: x / y}, nil
 		case '%':
-			return value{f: math.Mod(x, y)}, nil
+			return numberValue{f: math.Mod(x, y)}, nil
 		}
-		return value{f: math.Pow(x, y)}, nil
+		return numberValue{f: math.Pow(x, y)}, nil
 	}
 	i := new(big.Int)
 	switch op {
@@ -251,7 +252,7 @@ func apply(op byte, a, b value) (value, error) {
 		i.Mul(a.i, b.i)
 	case '/', '%':
 		if b.i.Sign() == 0 {
-			return value{}, errors.New("it divides by 0")
+			return numberValue{}, errors.New("it divides by 0")
 		}
 		if op == '/' {
 			i.Quo(a.i, b.i)
@@ -261,15 +262,15 @@ func apply(op byte, a, b value) (value, error) {
 	case '^':
 		switch {
 		case b.i.Sign() < 0:
-			return value{f: math.Pow(a.float(), b.float())}, nil
+			return numberValue{f: math.Pow(a.float(), b.float())}, nil
 		case a.i.BitLen() > 1 && (!b.i.IsInt64() || b.i.Int64()*int64(a.i.BitLen()-1) > maxBits ||
 			b.i.Int64() > maxBits):
-			return value{}, fmt.Errorf("%v^%v is too large", a.i, b.i)
+			return numberValue{}, fmt.Errorf("%v^%v is too large", a.i, b.i)
 		}
 		i.Exp(a.i, b.i, nil)
 	}
 	if i.BitLen() > maxBits {
-		return value{}, errors.New("a number has too many digits")
+		return numberValue{}, errors.New("a number has too many digits")
 	}
-	return value{i: i}, nil
+	return numberValue{i: i}, nil
 }

@@ -78,7 +78,7 @@ func Parse(name string, r io.Reader) (*File, error) {
 			prefixes = prefixes[:len(prefixes)-1]
 			continue
 		}
-		key, value := cut(line)
+		key, value := splitLine(line)
 		key = prefix + key
 		if old := f.entries[key]; old != nil {
 			return nil, fmt.Errorf("read %q: line %d: key %q was already given in line %d", name,
@@ -97,8 +97,8 @@ func Parse(name string, r io.Reader) (*File, error) {
 	return f, nil
 }
 
-// cut splits a line into key and value. A blank, = or : separates them.
-func cut(line string) (key, value string) {
+// splitLine splits a line into key and value. A blank, = or : separates them.
+func splitLine(line string) (key, value string) {
 	i := strings.IndexAny(line, " \t\f=:")
 	if i < 0 {
 		return line, ""
@@ -137,8 +137,8 @@ func (f *File) Rename(old, new string) {
 	}
 }
 
-// get returns the entry of a key, and notes that the key was asked for.
-func (f *File) get(key string) *entry {
+// getEntry returns the entry of a key, and notes that the key was asked for.
+func (f *File) getEntry(key string) *entry {
 	f.known[key] = true
 	e := f.entries[key]
 	if e != nil {
@@ -148,7 +148,7 @@ func (f *File) get(key string) *entry {
 }
 
 // Has reports whether a key is given, with or without a value.
-func (f *File) Has(key string) bool { return f.get(key) != nil }
+func (f *File) Has(key string) bool { return f.getEntry(key) != nil }
 
 var nameCharacter = regexp.MustCompile(`[^\w]+`)
 
@@ -169,15 +169,15 @@ func (f *File) Names(kind string) []string {
 			case n == "":
 			case f.entries[key] == nil:
 				f.fault(e.line, "key %q names %q, but there is no %q%s", e.key, n, key,
-					f.suggest(key, slices.Values(names)))
+					f.suggestKey(key, slices.Values(names)))
 			case !slices.Contains(given, key):
 				given = append(given, key)
 			}
 		}
 		return given
 	}
-	if e := f.get("include." + kind); e != nil {
-		f.get("order." + kind)
+	if e := f.getEntry("include." + kind); e != nil {
+		f.getEntry("order." + kind)
 		given := list(e)
 		for _, n := range names {
 			if !slices.Contains(given, n) {
@@ -185,7 +185,7 @@ func (f *File) Names(kind string) []string {
 			}
 		}
 		names = given
-	} else if e := f.get("order." + kind); e != nil {
+	} else if e := f.getEntry("order." + kind); e != nil {
 		given := list(e)
 		for _, n := range names {
 			if !slices.Contains(given, n) {
@@ -195,7 +195,7 @@ func (f *File) Names(kind string) []string {
 		names = given
 	}
 	for _, n := range names {
-		f.get(n)
+		f.getEntry(n)
 	}
 	return names
 }
@@ -228,7 +228,7 @@ func (f *File) Missing(key string) {
 		}
 	}
 	slices.Sort(mistaken)
-	if hint := f.suggest(key, slices.Values(mistaken)); hint != "" {
+	if hint := f.suggestKey(key, slices.Values(mistaken)); hint != "" {
 		f.fault(f.Line(component), "key %q is missing%s", key, hint)
 		return
 	}
@@ -249,7 +249,7 @@ func (f *File) Err() error {
 			continue
 		}
 		all = append(all, problem{e.line, fmt.Errorf("key %q is unknown%s", key,
-			f.suggestOf(key, f.understood()))})
+			f.suggestOf(key, f.knownKeys()))})
 	}
 	slices.SortStableFunc(all, func(a, b problem) int { return a.line - b.line })
 	all = slices.CompactFunc(all, func(a, b problem) bool {
@@ -266,8 +266,8 @@ func (f *File) Err() error {
 	return errors.Join(errs...)
 }
 
-// understood returns all keys that mean something: those for which somebody asked, and constants.
-func (f *File) understood() []string {
+// knownKeys returns all keys that mean something: those for which somebody asked, and constants.
+func (f *File) knownKeys() []string {
 	all := slices.Collect(maps.Keys(f.known))
 	for key, e := range f.entries {
 		if e.used && !f.known[key] {

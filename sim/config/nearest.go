@@ -6,9 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 )
 
-// suggest returns a hint that names the nearest name to a wrong one. It returns nothing if none is
-// near.
-func (f *File) suggest(wrong string, names iter.Seq[string]) string {
+// suggestKey returns a hint that names the nearest name to a wrong one. It returns nothing if none
+// is near.
+func (f *File) suggestKey(wrong string, names iter.Seq[string]) string {
 	if best := similar.Word(wrong, names); best != "" {
 		at := ""
 		if line := f.Line(best); line > 0 {

@@ -18,14 +18,14 @@ type Choice struct{ Key, Value string }
 func (f *File) Experiments() ([][]Choice, error) {
 	all := [][]Choice{nil}
 	for _, name := range f.Names("range") {
-		e := f.get(name)
+		e := f.getEntry(name)
 		key, list, ok := strings.Cut(e.value, ";")
 		key = strings.TrimSpace(key)
 		if !ok || key == "" {
 			return nil, fmt.Errorf("%s:%d: range %q: want a key, a semicolon and values", f.Name,
 				e.line, e.value)
 		}
-		values, err := f.list(list)
+		values, err := f.listValues(list)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: range of key %q: %w", f.Name, e.line, key, err)
 		}
@@ -43,8 +43,8 @@ func (f *File) Experiments() ([][]Choice, error) {
 	return all, nil
 }
 
-// list returns the values of a list such as 5,9:11,13:17|2,32:128|*2.
-func (f *File) list(text string) (all []string, err error) {
+// listValues returns the values of a list such as 5,9:11,13:17|2,32:128|*2.
+func (f *File) listValues(text string) (all []string, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		from, to, isRange := strings.Cut(strings.TrimSpace(item), ":")
 		if !isRange {
@@ -63,7 +63,7 @@ func (f *File) list(text string) (all []string, err error) {
 		if !stepped {
 			step = "1"
 		}
-		var v [3]value
+		var v [3]numberValue
 		for i, s := range []string{from, to, step} {
 			if v[i], err = f.evaluate("range", s, 0); err != nil {
 				return nil, err

@@ -11,24 +11,24 @@ import (
 
 func (f *File) suggestOf(wrong string, names []string) string {
 	slices.Sort(names)
-	return f.suggest(wrong, slices.Values(names))
+	return f.suggestKey(wrong, slices.Values(names))
 }
 
-// number returns the value of a key. The result is false if the key is not given, or if its value
+// numberOf returns the value of a key. The result is false if the key is not given, or if its value
 // is wrong. A wrong value is noted as an error.
-func (f *File) number(key string) (value, bool) {
-	e := f.get(key)
+func (f *File) numberOf(key string) (numberValue, bool) {
+	e := f.getEntry(key)
 	if e == nil {
-		return value{}, false
+		return numberValue{}, false
 	}
 	if e.value == "" {
 		f.Fault(key, "a number is missing")
-		return value{}, false
+		return numberValue{}, false
 	}
 	v, err := f.evaluate(key, e.value, 0)
 	if err != nil {
 		f.Fault(key, "%w", err)
-		return value{}, false
+		return numberValue{}, false
 	}
 	return v, true
 }
@@ -36,7 +36,7 @@ func (f *File) number(key string) (value, bool) {
 // Int returns the integer of a key, which must lie between two limits. If the key is not given, it
 // returns the last parameter.
 func (f *File) Int(key string, least, most, otherwise int64) int64 {
-	v, ok := f.number(key)
+	v, ok := f.numberOf(key)
 	if !ok {
 		return otherwise
 	}
@@ -76,7 +76,7 @@ func (f *File) MustInt(key string, least, most int64) int64 {
 // Float returns the number of a key, which must lie between two limits. If the key is not given, it
 // returns the last parameter.
 func (f *File) Float(key string, least, most, otherwise float64) float64 {
-	v, ok := f.number(key)
+	v, ok := f.numberOf(key)
 	if !ok {
 		return otherwise
 	}
@@ -99,7 +99,7 @@ func (f *File) MustFloat(key string, least, most float64) float64 {
 
 // Text returns the text of a key. If the key is not given, it returns the last parameter.
 func (f *File) Text(key, otherwise string) string {
-	if e := f.get(key); e != nil {
+	if e := f.getEntry(key); e != nil {
 		return e.value
 	}
 	return otherwise
@@ -107,7 +107,7 @@ func (f *File) Text(key, otherwise string) string {
 
 // MustText returns the text of a key. The key must be given.
 func (f *File) MustText(key string) string {
-	e := f.get(key)
+	e := f.getEntry(key)
 	if e == nil || e.value == "" {
 		f.Missing(key)
 		return ""

@@ -75,7 +75,7 @@ type Builder struct {
 	making  []bool
 	classes map[string]Class
 	used    []sim.Transport
-	routes  *routes          // the routes of E2ETransport
+	routes  *routerDelays    // the routes of E2ETransport
 	linked  map[uint8]string // protocols that keep neighbours for others, with a key that says so
 	wired   map[uint8]bool   // protocols that get neighbours
 	started map[uint8]bool   // protocols whose cycles begin
@@ -130,7 +130,7 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 	}
 	b := &Builder{File: f, W: w, Out: o.Out, o: o, names: f.Names("protocol"),
 		linked: map[uint8]string{}, wired: map[uint8]bool{}, started: map[uint8]bool{}}
-	b.classes = maps.Clone(classes)
+	b.classes = maps.Clone(classMakers)
 	maps.Copy(b.classes, o.Classes)
 	b.made = make([]any, len(b.names))
 	b.making = make([]bool, len(b.names))
@@ -138,7 +138,7 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 		return nil, fmt.Errorf("%s: %d protocols: at most 255 are possible", f.Name, len(b.names))
 	}
 	for i := range b.names {
-		b.protocol(i)
+		b.protocolAt(i)
 	}
 	for i, key := range b.names {
 		p, ok := b.made[i].(sim.Protocol)
@@ -146,20 +146,20 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 			if b.made[i] != nil {
 				f.Fault(key, "class %q is not a protocol", f.Class(key))
 			}
-			p = silent{}
+			p = silentProtocol{}
 		}
-		w.AddProtocol(p, b.cycle(key, p, s.Cycles > 0))
+		w.AddProtocol(p, b.cycleStart(key, p, s.Cycles > 0))
 	}
 	if o.Exchange != nil && w.Direct() {
 		return nil, fmt.Errorf("%s: a protocol has direct access to other nodes: run the "+
 			"simulation in one process, or give the protocol a transport", f.Name)
 	}
 	nodes := int(f.MustInt("network.size", 1, maxNodes))
-	b.component("init", func(key string, c any) {
+	b.makeControls("init", func(key string, c any) {
 		s.inits = append(s.inits, initialiser{key, c, w.ControlStream(1<<20 + len(s.inits))})
 	})
-	b.component("control", func(key string, c any) {
-		w.AddControl(key, c, b.schedule(key, s.Cycles > 0))
+	b.makeControls("control", func(key string, c any) {
+		w.AddControl(key, c, b.controlTimes(key, s.Cycles > 0))
 	})
 	err := f.Err()
 	if err == nil {
@@ -179,10 +179,10 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 	return s, nil
 }
 
-// component makes all components of a kind. The components of this kind must be controls.
-func (b *Builder) component(kind string, use func(key string, c any)) {
+// makeControls makes all components of a kind. The components of this kind must be controls.
+func (b *Builder) makeControls(kind string, use func(key string, c any)) {
 	for _, key := range b.File.Names(kind) {
-		c := b.make(key)
+		c := b.makeComponent(key)
 		if c == nil {
 			continue
 		}
@@ -198,8 +198,8 @@ func (b *Builder) component(kind string, use func(key string, c any)) {
 	}
 }
 
-// make makes a component of any class.
-func (b *Builder) make(key string) any {
+// makeComponent makes a component of any class.
+func (b *Builder) makeComponent(key string) any {
 	name := b.File.Class(key)
 	if name == "" {
 		return nil
@@ -218,23 +218,23 @@ func (b *Builder) make(key string) any {
 	return class(b, key)
 }
 
-// protocol returns the protocol with a number. It makes the protocol if it does not exist yet.
-func (b *Builder) protocol(i int) any {
+// protocolAt returns the protocol with a number. It makes the protocol if it does not exist yet.
+func (b *Builder) protocolAt(i int) any {
 	if b.making[i] {
 		b.File.Fault(b.names[i], "the protocol needs itself")
 		return nil
 	}
 	if b.made[i] == nil {
 		b.making[i] = true
-		b.made[i] = b.make(b.names[i])
+		b.made[i] = b.makeComponent(b.names[i])
 		b.making[i] = false
 	}
 	return b.made[i]
 }
 
-// number returns the number of the protocol that the value of a key names. It returns false if
-// there is none.
-func (b *Builder) number(key string) (int, bool) {
+// protocolNumber returns the number of the protocol that the value of a key names. It returns false
+// if there is none.
+func (b *Builder) protocolNumber(key string) (int, bool) {
 	name := b.File.MustText(key)
 	if name == "" {
 		return 0, false
@@ -257,11 +257,11 @@ func (b *Builder) Own(key string) uint8 { return uint8(slices.Index(b.names, key
 // Find returns the protocol that the value of a key names. The protocol must implement T. If it
 // does not, the last parameter completes the error "protocol X ...".
 func Find[T any](b *Builder, key, what string) (t T, number uint8) {
-	i, ok := b.number(key)
+	i, ok := b.protocolNumber(key)
 	if !ok {
 		return t, 0
 	}
-	p := b.protocol(i)
+	p := b.protocolAt(i)
 	if p == nil {
 		return t, 0
 	}
@@ -275,7 +275,7 @@ func Find[T any](b *Builder, key, what string) (t T, number uint8) {
 // Linkable returns the linkable that the value of a key names.
 func (b *Builder) Linkable(key string) sim.Linkable {
 	l, number := Find[sim.Linkable](b, key, "has no neighbours")
-	if _, ok := l.(*idle); ok {
+	if _, ok := l.(*idleProtocol); ok {
 		dot := strings.LastIndex(key, ".")
 		class := b.File.Class(key[:dot])
 		switch {
@@ -334,8 +334,8 @@ func (b *Builder) Path(key string) string {
 	return filepath.Join(b.o.Dir, name)
 }
 
-// cycle returns when the cycles of a protocol begin.
-func (b *Builder) cycle(key string, p sim.Protocol, byCycles bool) sim.Cycle {
+// cycleStart returns when the cycles of a protocol begin.
+func (b *Builder) cycleStart(key string, p sim.Protocol, byCycles bool) sim.Cycle {
 	f := b.File
 	if _, ok := p.(sim.Cycled); !ok {
 		return sim.Cycle{}
@@ -351,8 +351,8 @@ func (b *Builder) cycle(key string, p sim.Protocol, byCycles bool) sim.Cycle {
 	return c
 }
 
-// schedule returns when a control runs.
-func (b *Builder) schedule(key string, byCycles bool) sim.Schedule {
+// controlTimes returns when a control runs.
+func (b *Builder) controlTimes(key string, byCycles bool) sim.Schedule {
 	f := b.File
 	final := f.Has(key + ".FINAL")
 	if f.Has(key + ".at") {
@@ -409,9 +409,9 @@ func (e eachNode) Run(w *sim.World, _ *sim.Stream) (bool, error) {
 	return false, w.Each(0, sim.Node(w.Joined()), e.Init)
 }
 
-// silent is a protocol that receives nothing.
-type silent struct{}
+// silentProtocol is a protocol that receives nothing.
+type silentProtocol struct{}
 
-func (silent) Receive(c *sim.Context, e *sim.Event) {
+func (silentProtocol) Receive(c *sim.Context, e *sim.Event) {
 	c.Fail("protocol %d receives no events", e.Protocol)
 }

@@ -22,10 +22,10 @@ import (
 
 var id = [32]byte{1, 2, 3}
 
-// checkpointed runs a simulation for some steps and returns a checkpoint.
-func checkpointed(t testing.TB, name string, workers, steps int, set ...string) []byte {
+// runToCheckpoint runs a simulation for some steps and returns a checkpoint.
+func runToCheckpoint(t testing.TB, name string, workers, steps int, set ...string) []byte {
 	t.Helper()
-	s, err := Build(load(t, name, set...), Options{Workers: workers, Out: io.Discard})
+	s, err := Build(loadConfig(t, name, set...), Options{Workers: workers, Out: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,11 +44,11 @@ func checkpointed(t testing.TB, name string, workers, steps int, set ...string) 
 	return b.Bytes()
 }
 
-// restored continues from a checkpoint.
-func restored(t testing.TB, b []byte, workers int, name string, set ...string) (*Simulation,
+// continueFrom continues from a checkpoint.
+func continueFrom(t testing.TB, b []byte, workers int, name string, set ...string) (*Simulation,
 	error) {
 	t.Helper()
-	s, err := Build(load(t, name, set...), Options{Workers: workers, Out: io.Discard})
+	s, err := Build(loadConfig(t, name, set...), Options{Workers: workers, Out: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +60,10 @@ func restored(t testing.TB, b []byte, workers int, name string, set ...string) (
 func TestRestart(t *testing.T) {
 	set := []string{"SIZE", "5000", "simulation.endtime", "2*CYCLE"}
 	seed.NotUnderRace(t, "TestBarAnyNumberOfWorkersGivesTheSame runs the same code side by side")
-	_, want, _ := run(t, load(t, "churn-ed.conf", set...), 1)
+	_, want, _ := runConfig(t, loadConfig(t, "churn-ed.conf", set...), 1)
 	for _, steps := range []int{0, 1, 17, 60} {
-		b := checkpointed(t, "churn-ed.conf", 2, steps, set...)
-		s, err := restored(t, b, 3, "churn-ed.conf", set...)
+		b := runToCheckpoint(t, "churn-ed.conf", 2, steps, set...)
+		s, err := continueFrom(t, b, 3, "churn-ed.conf", set...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestRestart(t *testing.T) {
 // TestDamagedCheckpoints changes and cuts a checkpoint.
 func TestDamagedCheckpoints(t *testing.T) {
 	set := []string{"SIZE", "100", "simulation.endtime", "2*CYCLE"}
-	good := checkpointed(t, "churn-ed.conf", 1, 20, set...)
+	good := runToCheckpoint(t, "churn-ed.conf", 1, 20, set...)
 	changed := func(at int) []byte {
 		b := bytes.Clone(good)
 		b[at] ^= 1
@@ -107,7 +107,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 		"cut off":          {good[:len(good)-17], sim.ErrDamaged},
 		"half":             {good[:len(good)/2], sim.ErrDamaged},
 	} {
-		s, err := Build(load(t, "churn-ed.conf", set...), Options{Out: io.Discard})
+		s, err := Build(loadConfig(t, "churn-ed.conf", set...), Options{Out: io.Discard})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func noRoomBeyond(t *testing.T, bytes int64, f func()) {
 // TestLastGoodCheckpointIsKept saves to a full disk (/dev/full behaves like one), and to a disk
 // that becomes full in the middle of a checkpoint.
 func TestLastGoodCheckpointIsKept(t *testing.T) {
-	s, err := Build(load(t, "churn-ed.conf", "SIZE", "100"), Options{Out: io.Discard})
+	s, err := Build(loadConfig(t, "churn-ed.conf", "SIZE", "100"), Options{Out: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +199,8 @@ func TestLastGoodCheckpointIsKept(t *testing.T) {
 // written and restored again.
 func FuzzRestore(f *testing.F) {
 	set := []string{"SIZE", "10", "CYCLES", "2"}
-	good := checkpointed(f, "average-ed.conf", 1, 5, set...)
-	file := load(f, "average-ed.conf", set...)
+	good := runToCheckpoint(f, "average-ed.conf", 1, 5, set...)
+	file := loadConfig(f, "average-ed.conf", set...)
 	restore := func(b []byte) ([]byte, error) {
 		s, err := Build(file.Clone(), Options{Out: io.Discard})
 		if err != nil {

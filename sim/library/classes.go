@@ -1,10 +1,10 @@
 package library
 
-// classes are all classes by their PeerSim names.
-var classes map[string]Class
+// classMakers are all classes by their PeerSim names.
+var classMakers map[string]Class
 
 func init() {
-	classes = map[string]Class{
+	classMakers = map[string]Class{
 		// Protocols.
 		"IdleProtocol":    newIdle,
 		"AverageFunction": newAverageFunction,

@@ -12,26 +12,26 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// place returns a random stream that is always the same for a node. From it follow numbers that a
-// node has for its whole life, such as the number of its router. So these need no memory.
-func place(w *sim.World, n sim.Node, seed uint64) sim.Stream {
+// placeStream returns a random stream that is always the same for a node. From it follow numbers
+// that a node has for its whole life, such as the number of its router. So these need no memory.
+func placeStream(w *sim.World, n sim.Node, seed uint64) sim.Stream {
 	return sim.NewStream(w.Seed^seed, uint64(n))
 }
 
-// routes are the delays between routers, which E2ETransport uses.
-type routes struct {
+// routerDelays are the delays between routers, which E2ETransport uses.
+type routerDelays struct {
 	delays [][]sim.Time
 	seed   uint64
 }
 
-func (b *Builder) e2e() *routes {
+func (b *Builder) e2e() *routerDelays {
 	if b.routes == nil {
-		b.routes = &routes{seed: 0xe2e}
+		b.routes = &routerDelays{seed: 0xe2e}
 	}
 	return b.routes
 }
 
-func (r *routes) shortest() sim.Time {
+func (r *routerDelays) shortest() sim.Time {
 	least := sim.Never
 	for _, row := range r.delays {
 		least = min(least, slices.Min(row))
@@ -39,15 +39,15 @@ func (r *routes) shortest() sim.Time {
 	return least
 }
 
-func (r *routes) router(w *sim.World, n sim.Node) int {
-	s := place(w, n, r.seed)
+func (r *routerDelays) router(w *sim.World, n sim.Node) int {
+	s := placeStream(w, n, r.seed)
 	return s.Int(len(r.delays))
 }
 
 // e2e delays a message by the delay between the routers of its two nodes.
 type e2e struct {
-	silent
-	routes *routes
+	silentProtocol
+	routes *routerDelays
 	local  sim.Time
 }
 
@@ -71,16 +71,16 @@ func (t *e2e) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
 	return t.routes.delays[a][b] + 2*t.local, true
 }
 
-// nothing is an initialiser that has nothing left to do.
-type nothing struct{}
+// noInitialiser is an initialiser that has nothing left to do.
+type noInitialiser struct{}
 
-func (nothing) Run(*sim.World, *sim.Stream) (bool, error) { return false, nil }
+func (noInitialiser) Run(*sim.World, *sim.Stream) (bool, error) { return false, nil }
 
 // newRouters gives each node a random router.
 func newRouters(b *Builder, key string) any {
 	Find[*e2e](b, key+".protocol", "is not an E2ETransport")
 	b.e2e().seed ^= uint64(b.File.Int(key+".seed", math.MinInt64, math.MaxInt64, 0))
-	return nothing{}
+	return noInitialiser{}
 }
 
 // newKing reads the delays between routers from a file of the King data set.
@@ -88,7 +88,7 @@ func newKing(b *Builder, key string) any {
 	path := b.Path(key + ".file")
 	ratio := b.File.Float(key+".ratio", 0, math.MaxFloat64, 1)
 	if path == "" {
-		return nothing{}
+		return noInitialiser{}
 	}
 	size := 0
 	var delays [][]sim.Time
@@ -126,7 +126,7 @@ func newKing(b *Builder, key string) any {
 		b.File.Fault(key+".file", "%w", err)
 	}
 	b.e2e().delays = delays
-	return nothing{}
+	return noInitialiser{}
 }
 
 // delayOf returns a delay in ns, from a number in a file's unit.
@@ -159,30 +159,30 @@ func eachLine(path string, f func(line string) error) error {
 	return lines.Err()
 }
 
-// jitter limits the random time that is added to a message's delay.
-type jitter uint64
+// delayJitter limits the random time that is added to a message's delay.
+type delayJitter uint64
 
-func (b *Builder) jitter(key string) jitter {
-	return jitter(b.File.Int(key+".jitter", 0, math.MaxInt64-1, 0))
+func (b *Builder) jitter(key string) delayJitter {
+	return delayJitter(b.File.Int(key+".jitter", 0, math.MaxInt64-1, 0))
 }
 
-func (j jitter) draw(c *sim.Context) sim.Time {
+func (j delayJitter) draw(c *sim.Context) sim.Time {
 	if j == 0 {
 		return 0
 	}
 	return sim.Time(c.Random().Below(uint64(j) + 1))
 }
 
-// matrix delays a message by the delay between the sites of its two nodes. Each node is at a random
-// site.
-type matrix struct {
-	silent
-	routes
-	jitter jitter
+// matrixTransport delays a message by the delay between the sites of its two nodes. Each node is at
+// a random site.
+type matrixTransport struct {
+	silentProtocol
+	routerDelays
+	jitter delayJitter
 }
 
 func newMatrix(b *Builder, key string) any {
-	t := &matrix{routes: routes{seed: 0x3a7}, jitter: b.jitter(key)}
+	t := &matrixTransport{routerDelays: routerDelays{seed: 0x3a7}, jitter: b.jitter(key)}
 	path := b.Path(key + ".file")
 	ratio := b.File.Float(key+".ratio", 0, math.MaxFloat64, 1)
 	if path == "" {
@@ -212,44 +212,44 @@ func newMatrix(b *Builder, key string) any {
 	return t
 }
 
-func (t *matrix) Shortest() sim.Time { return t.shortest() }
+func (t *matrixTransport) Shortest() sim.Time { return t.shortest() }
 
-func (t *matrix) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
+func (t *matrixTransport) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
 	a, b := t.router(c.World(), c.Node()), t.router(c.World(), to)
 	return t.delays[a][b] + t.jitter.draw(c), true
 }
 
-// coordinates delays a message by the distance between its two nodes, which lie at random in a
-// square.
-type coordinates struct {
-	silent
+// coordinateTransport delays a message by the distance between its two nodes, which lie at random
+// in a square.
+type coordinateTransport struct {
+	silentProtocol
 	least, across float64
-	jitter        jitter
+	jitter        delayJitter
 }
 
 func newCoordinates(b *Builder, key string) any {
-	return &coordinates{least: float64(b.File.MustInt(key+".mindelay", 0, math.MaxInt64/4)),
+	return &coordinateTransport{least: float64(b.File.MustInt(key+".mindelay", 0, math.MaxInt64/4)),
 		across: float64(b.File.MustInt(key+".across", 0, math.MaxInt64/4)), jitter: b.jitter(key)}
 }
 
-func (t *coordinates) Shortest() sim.Time { return sim.Time(t.least) }
+func (t *coordinateTransport) Shortest() sim.Time { return sim.Time(t.least) }
 
-func (t *coordinates) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
-	a, b := place(c.World(), c.Node(), 0xc00), place(c.World(), to, 0xc00)
+func (t *coordinateTransport) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
+	a, b := placeStream(c.World(), c.Node(), 0xc00), placeStream(c.World(), to, 0xc00)
 	x, y := a.Float()-b.Float(), a.Float()-b.Float()
 	// Sqrt rounds exactly on every machine. Hypot does not.
 	distance := math.Sqrt(float64(x*x) + float64(y*y))
 	return sim.Time(t.least+float64(t.across*distance)) + t.jitter.draw(c), true
 }
 
-// trace delays each message by one of the delays in a file.
-type trace struct {
-	silent
+// traceTransport delays each message by one of the delays in a file.
+type traceTransport struct {
+	silentProtocol
 	delays []sim.Time
 }
 
 func newTrace(b *Builder, key string) any {
-	t := &trace{}
+	t := &traceTransport{}
 	path := b.Path(key + ".file")
 	ratio := b.File.Float(key+".ratio", 0, math.MaxFloat64, 1)
 	if path == "" {
@@ -269,13 +269,13 @@ func newTrace(b *Builder, key string) any {
 	return t
 }
 
-func (t *trace) Shortest() sim.Time {
+func (t *traceTransport) Shortest() sim.Time {
 	if len(t.delays) == 0 {
 		return 0
 	}
 	return slices.Min(t.delays)
 }
 
-func (t *trace) Delay(c *sim.Context, _ sim.Node) (sim.Time, bool) {
+func (t *traceTransport) Delay(c *sim.Context, _ sim.Node) (sim.Time, bool) {
 	return t.delays[c.Random().Int(len(t.delays))], true
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// scheduler starts the cycles of protocols at each node.
-type scheduler struct {
+// cycleScheduler starts the cycles of protocols at each node.
+type cycleScheduler struct {
 	w         *sim.World
 	numbers   []uint8
 	cycles    []sim.Cycle
@@ -17,14 +17,14 @@ type scheduler struct {
 }
 
 func newScheduler(b *Builder, key string) any {
-	p := &scheduler{w: b.W, randstart: b.File.Has(key + ".randstart")}
+	p := &cycleScheduler{w: b.W, randstart: b.File.Has(key + ".randstart")}
 	for name := range strings.FieldsSeq(b.File.MustText(key + ".protocol")) {
 		i := slices.Index(b.names, "protocol."+name)
 		if i < 0 {
 			b.File.Fault(key+".protocol", "there is no protocol %q", name)
 			continue
 		}
-		of, ok := b.protocol(i).(sim.Protocol)
+		of, ok := b.protocolAt(i).(sim.Protocol)
 		if !ok {
 			continue
 		}
@@ -32,7 +32,7 @@ func newScheduler(b *Builder, key string) any {
 			b.File.Fault(key+".protocol", "protocol %q has no cycles", name)
 			continue
 		}
-		c := b.cycle(b.names[i], of, false)
+		c := b.cycleStart(b.names[i], of, false)
 		if c.Step == 0 && b.File.Line(b.names[i]+".step") == 0 {
 			b.File.Missing(b.names[i] + ".step")
 		}
@@ -43,7 +43,7 @@ func newScheduler(b *Builder, key string) any {
 	return p
 }
 
-func (p *scheduler) Init(c *sim.Context) {
+func (p *cycleScheduler) Init(c *sim.Context) {
 	for i, number := range p.numbers {
 		cycle := p.cycles[i]
 		delay := max(cycle.From-c.Now(), 0)
@@ -56,22 +56,22 @@ func (p *scheduler) Init(c *sim.Context) {
 	}
 }
 
-// shuffle changes the order in which nodes get their turn in a cycle.
-type shuffle struct{}
+// turnShuffle changes the order in which nodes get their turn in a cycle.
+type turnShuffle struct{}
 
-func newShuffle(*Builder, string) any { return shuffle{} }
+func newShuffle(*Builder, string) any { return turnShuffle{} }
 
-func (shuffle) Run(w *sim.World, s *sim.Stream) (bool, error) {
+func (turnShuffle) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	w.Shuffle(s)
 	return false, nil
 }
 
-// churn removes and adds nodes.
-type churn struct{ inits []nodeInit }
+// churnControl removes and adds nodes.
+type churnControl struct{ inits []nodeInit }
 
-func (b *Builder) churn(key string) (c churn) {
+func (b *Builder) churn(key string) (c churnControl) {
 	for _, name := range b.File.Names(key + ".init") {
-		made := b.make(name)
+		made := b.makeComponent(name)
 		n, ok := made.(nodeInit)
 		if !ok {
 			if made != nil {
@@ -84,8 +84,8 @@ func (b *Builder) churn(key string) (c churn) {
 	return c
 }
 
-// change removes some nodes at random, and then adds some.
-func (p *churn) change(w *sim.World, s *sim.Stream, remove, add int) error {
+// changeNodes removes some nodes at random, and then adds some.
+func (p *churnControl) changeNodes(w *sim.World, s *sim.Stream, remove, add int) error {
 	for range min(remove, w.Size()) {
 		w.Kill(s.Int(w.Size()))
 	}
@@ -103,23 +103,23 @@ func (p *churn) change(w *sim.World, s *sim.Stream, remove, add int) error {
 	})
 }
 
-// dynamic removes or adds nodes each time it runs.
-type dynamic struct {
-	churn
+// dynamicNetwork removes or adds nodes each time it runs.
+type dynamicNetwork struct {
+	churnControl
 	add        float64
 	substitute bool
 	min, max   int
 }
 
 func newDynamic(b *Builder, key string) any {
-	return &dynamic{churn: b.churn(key), substitute: b.File.Has(key + ".substitute"),
+	return &dynamicNetwork{churnControl: b.churn(key), substitute: b.File.Has(key + ".substitute"),
 		add: b.File.MustFloat(key+".add", -maxNodes, maxNodes),
 		min: int(b.File.Int(key+".minsize", 0, maxNodes, 0)),
 		max: int(b.File.Int(key+".maxsize", 0, maxNodes, b.File.Int("network.maxSize", 1,
 			math.MaxInt64, maxNodes)))}
 }
 
-func (p *dynamic) Run(w *sim.World, s *sim.Stream) (bool, error) {
+func (p *dynamicNetwork) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	change := math.Abs(p.add)
 	if change < 1 {
 		change *= float64(w.Size())
@@ -129,30 +129,30 @@ func (p *dynamic) Run(w *sim.World, s *sim.Stream) (bool, error) {
 		remove, add = add, 0
 	}
 	if p.substitute {
-		return false, p.change(w, s, remove+add, remove+add)
+		return false, p.changeNodes(w, s, remove+add, remove+add)
 	}
-	return false, p.change(w, s, min(remove, max(w.Size()-p.min, 0)),
+	return false, p.changeNodes(w, s, min(remove, max(w.Size()-p.min, 0)),
 		min(add, max(p.max-w.Size(), 0)))
 }
 
-// oscillating makes the size of the network follow a sine.
-type oscillating struct {
-	churn
+// oscillatingNetwork makes the size of the network follow a sine.
+type oscillatingNetwork struct {
+	churnControl
 	min, max, period int64
 }
 
 func newOscillating(b *Builder, key string) any {
-	return &oscillating{churn: b.churn(key),
+	return &oscillatingNetwork{churnControl: b.churn(key),
 		min: b.File.Int(key+".minsize", 0, maxNodes, 0),
 		max: b.File.Int(key+".maxsize", 0, maxNodes, b.File.Int("network.maxSize", 1,
 			math.MaxInt64, maxNodes)),
 		period: b.File.MustInt(key+".period", 1, math.MaxInt64)}
 }
 
-func (p *oscillating) Run(w *sim.World, s *sim.Stream) (bool, error) {
+func (p *oscillatingNetwork) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	half := (p.max - p.min) / 2
 	size := (p.max+p.min)/2 +
 		int64(math.Sin(float64(w.Now())/float64(p.period)*math.Pi)*float64(half))
 	change := int(size) - w.Size()
-	return false, p.change(w, s, max(-change, 0), max(change, 0))
+	return false, p.changeNodes(w, s, max(-change, 0), max(change, 0))
 }

@@ -37,14 +37,14 @@ func (p *graphObserver) Measure(w *sim.World, shard int) (to []byte) {
 	return to
 }
 
-// graph is what Measure encoded: the links of each node.
-type graph struct {
+// encodedGraph is what Measure encoded: the links of each node.
+type encodedGraph struct {
 	nodes []sim.Node // living nodes
 	links [][]sim.Node
 }
 
-func (p *graphObserver) read(w *sim.World, shards [][]byte) graph {
-	g := graph{links: make([][]sim.Node, w.Joined())}
+func (p *graphObserver) read(w *sim.World, shards [][]byte) encodedGraph {
+	g := encodedGraph{links: make([][]sim.Node, w.Joined())}
 	for _, b := range shards {
 		for len(b) >= 8 {
 			n := sim.Node(binary.LittleEndian.Uint32(b))
@@ -136,18 +136,18 @@ func (p *degreeStats) Report(w *sim.World, shards [][]byte) (bool, error) {
 	return false, err
 }
 
-// connectivity prints the sizes of the connected parts of the graph.
-type connectivity struct {
+// connectivityObserver prints the sizes of the connected parts of the graph.
+type connectivityObserver struct {
 	graphObserver
 	sizes bool
 }
 
 func newConnectivity(b *Builder, key string) any {
 	b.File.OneOf(key+".type", "wcc")
-	return &connectivity{b.graph(key), b.File.Has(key + ".sizestats")}
+	return &connectivityObserver{b.graph(key), b.File.Has(key + ".sizestats")}
 }
 
-func (p *connectivity) Report(w *sim.World, shards [][]byte) (bool, error) {
+func (p *connectivityObserver) Report(w *sim.World, shards [][]byte) (bool, error) {
 	g := p.read(w, shards)
 	parent := make([]sim.Node, w.Joined())
 	for i := range parent {
@@ -188,17 +188,17 @@ func (p *connectivity) Report(w *sim.World, shards [][]byte) (bool, error) {
 	return false, err
 }
 
-// clustering prints how many neighbours of a node are neighbours of each other.
-type clustering struct {
+// clusteringObserver prints how many neighbours of a node are neighbours of each other.
+type clusteringObserver struct {
 	graphObserver
 	n int
 }
 
 func newClustering(b *Builder, key string) any {
-	return &clustering{b.graph(key), int(b.File.Int(key+".n", 1, maxNodes, maxNodes))}
+	return &clusteringObserver{b.graph(key), int(b.File.Int(key+".n", 1, maxNodes, maxNodes))}
 }
 
-func (p *clustering) Report(w *sim.World, shards [][]byte) (bool, error) {
+func (p *clusteringObserver) Report(w *sim.World, shards [][]byte) (bool, error) {
 	g := p.read(w, shards)
 	var all sim.Stats
 	for _, n := range g.nodes[:min(p.n, len(g.nodes))] {

@@ -7,9 +7,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// infection spreads: a node that gets it passes it on to random neighbours. A node that has got the
-// infection too often stops passing it on.
-type infection struct {
+// infectionProtocol spreads: a node that gets it passes it on to random neighbours. A node that has
+// got the infection too often stops passing it on.
+type infectionProtocol struct {
 	count  sim.Column[uint32]
 	links  sim.Linkable
 	tr     sim.Transport
@@ -19,16 +19,17 @@ type infection struct {
 }
 
 func newInfection(b *Builder, key string) any {
-	return &infection{links: b.Linkable(key + ".linkable"), tr: b.Transport(key + ".transport"),
-		own: b.Own(key), degree: int(b.File.Int(key+".degree", 1, 1<<10, 1)),
-		limit: uint32(b.File.Int(key+".limit", 1, 1<<31, 1<<31))}
+	return &infectionProtocol{links: b.Linkable(key + ".linkable"),
+		tr: b.Transport(key + ".transport"), own: b.Own(key),
+		degree: int(b.File.Int(key+".degree", 1, 1<<10, 1)),
+		limit:  uint32(b.File.Int(key+".limit", 1, 1<<31, 1<<31))}
 }
 
-func (p *infection) Parts() []sim.Part              { return []sim.Part{&p.count} }
-func (p *infection) Value(n sim.Node) float64       { return float64(*p.count.At(n)) }
-func (p *infection) SetValue(n sim.Node, v float64) { *p.count.At(n) = uint32(v) }
+func (p *infectionProtocol) Parts() []sim.Part              { return []sim.Part{&p.count} }
+func (p *infectionProtocol) Value(n sim.Node) float64       { return float64(*p.count.At(n)) }
+func (p *infectionProtocol) SetValue(n sim.Node, v float64) { *p.count.At(n) = uint32(v) }
 
-func (p *infection) Receive(c *sim.Context, e *sim.Event) {
+func (p *infectionProtocol) Receive(c *sim.Context, e *sim.Event) {
 	count := p.count.At(e.To)
 	*count++
 	if *count > p.limit {
@@ -48,7 +49,7 @@ type infectionSeed struct {
 }
 
 func newInfectionSeed(b *Builder, key string) any {
-	_, n := Find[*infection](b, key+".protocol", "is not an InfectionED")
+	_, n := Find[*infectionProtocol](b, key+".protocol", "is not an InfectionED")
 	return &infectionSeed{n, int(b.File.Int(key+".seeds", 1, maxNodes, 1))}
 }
 
@@ -64,13 +65,13 @@ func (p *infectionSeed) Run(w *sim.World, s *sim.Stream) (bool, error) {
 // infectionObserver prints how many nodes are infected.
 type infectionObserver struct {
 	name string
-	of   *infection
+	of   *infectionProtocol
 	out  io.Writer
 	note func(series string, at sim.Time, value float64)
 }
 
 func newInfectionObserver(b *Builder, key string) any {
-	of, _ := Find[*infection](b, key+".protocol", "is not an InfectionED")
+	of, _ := Find[*infectionProtocol](b, key+".protocol", "is not an InfectionED")
 	return &infectionObserver{key, of, b.Out, b.Noter(key)}
 }
 
@@ -81,14 +82,14 @@ func (p *infectionObserver) Measure(w *sim.World, shard int) []byte {
 }
 
 func (p *infectionObserver) Report(w *sim.World, shards [][]byte) (bool, error) {
-	s := total(shards)
+	s := totalStatistics(shards)
 	p.note("infected", w.Now(), s.Mean())
 	_, err := fmt.Fprintf(p.out, "%s: %d %s\n", p.name, w.Now(), sim.Java(s.Mean()))
 	return false, err
 }
 
-// total merges the statistics of all shards.
-func total(shards [][]byte) (all sim.Stats) {
+// totalStatistics merges the statistics of all shards.
+func totalStatistics(shards [][]byte) (all sim.Stats) {
 	for _, b := range shards {
 		all.Merge(sim.ReadStats(b))
 	}

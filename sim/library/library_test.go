@@ -16,9 +16,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 )
 
-// load reads a configuration and sets keys. The last parameters are a key, its value, the next key,
-// and so on.
-func load(t testing.TB, name string, set ...string) *config.File {
+// loadConfig reads a configuration and sets keys. The last parameters are a key, its value, the
+// next key, and so on.
+func loadConfig(t testing.TB, name string, set ...string) *config.File {
 	t.Helper()
 	b, err := os.ReadFile("testdata/" + name)
 	if err != nil {
@@ -39,8 +39,9 @@ func parse(t testing.TB, name, text string, set ...string) *config.File {
 	return f
 }
 
-// run runs a simulation. It returns what its observers printed, and the checksum of its last state.
-func run(t testing.TB, f *config.File, workers int) (out, digest string, counts sim.Counts) {
+// runConfig runs a simulation. It returns what its observers printed, and the checksum of its last
+// state.
+func runConfig(t testing.TB, f *config.File, workers int) (out, digest string, counts sim.Counts) {
 	t.Helper()
 	var b bytes.Buffer
 	s, err := Build(f, Options{Workers: workers, Out: &b, Dir: "testdata"})
@@ -57,8 +58,8 @@ func run(t testing.TB, f *config.File, workers int) (out, digest string, counts 
 	return b.String(), fmt.Sprintf("%x", sum), s.World.Counts()
 }
 
-// column returns the numbers in one column of an observer's lines.
-func column(t testing.TB, out, observer string, column int) (all []float64) {
+// columnOf returns the numbers in one column of an observer's lines.
+func columnOf(t testing.TB, out, observer string, column int) (all []float64) {
 	t.Helper()
 	for line := range strings.Lines(out) {
 		fields := strings.Fields(line)
@@ -77,8 +78,8 @@ func column(t testing.TB, out, observer string, column int) (all []float64) {
 // TestExamples runs configurations in the syntax of PeerSim's examples.
 func TestExamples(t *testing.T) {
 	seed.NotUnderRace(t, "the cycle engine has one worker")
-	out, _, _ := run(t, load(t, "average.conf"), 1)
-	mean, variance := column(t, out, "control.1", 5), column(t, out, "control.1", 6)
+	out, _, _ := runConfig(t, loadConfig(t, "average.conf"), 1)
+	mean, variance := columnOf(t, out, "control.1", 5), columnOf(t, out, "control.1", 6)
 	if len(mean) != 30 || variance[0] < 800 || variance[29] > 1e-10 {
 		t.Errorf("variances %v", variance)
 	}
@@ -87,20 +88,20 @@ func TestExamples(t *testing.T) {
 			t.Errorf("mean %v", m)
 		}
 	}
-	out, _, _ = run(t, load(t, "newscast.conf"), 4)
-	size := column(t, out, "control.ao", 4)
+	out, _, _ = runConfig(t, loadConfig(t, "newscast.conf"), 4)
+	size := columnOf(t, out, "control.ao", 4)
 	if size[5] != 5000 || size[6] != 4950 || size[29] != 4750 {
 		t.Errorf("sizes %v", size)
 	}
 	if !strings.Contains(out, "control.conn: {0=4750}\n") {
 		t.Errorf("newscast does not connect all nodes:\n%s", out)
 	}
-	out, _, _ = run(t, load(t, "order.conf"), 1)
+	out, _, _ = runConfig(t, loadConfig(t, "order.conf"), 1)
 	if n := strings.Count(out, "\n"); n != 10 || strings.Contains(out, " 499 ") {
 		t.Errorf("include.control was not obeyed:\n%s", out)
 	}
-	out, _, _ = run(t, load(t, "infection.conf"), 2)
-	infected := column(t, out, "control.obs", 2)
+	out, _, _ = runConfig(t, loadConfig(t, "infection.conf"), 2)
+	infected := columnOf(t, out, "control.obs", 2)
 	if infected[0] != 0 || infected[len(infected)-1] < 0.9 {
 		t.Errorf("infected %v", infected)
 	}
@@ -114,9 +115,9 @@ func TestBarE1(t *testing.T) {
 	var first string
 	outside := 0.0
 	for _, workers := range []int{1, 2, 4} {
-		out, digest, _ := run(t, load(t, "average-ed.conf", "MINDELAY", "1", "MAXDELAY", "10",
-			"CYCLES", "16"), workers)
-		variance, mean := column(t, out, "control.0", 5), column(t, out, "control.0", 4)
+		out, digest, _ := runConfig(t, loadConfig(t, "average-ed.conf", "MINDELAY", "1", "MAXDELAY",
+			"10", "CYCLES", "16"), workers)
+		variance, mean := columnOf(t, out, "control.0", 5), columnOf(t, out, "control.0", 4)
 		for cycle, band := range map[int][2]float64{0: {833.58, 833.59}, 1: {244, 317},
 			5: {2.1, 6.1}, 10: {6.0e-3, 4.5e-2}, 15: {1.6e-5, 3.2e-4}} {
 			if v := variance[cycle]; v < band[0] || v > band[1] {
@@ -222,8 +223,8 @@ func TestWireFromFile(t *testing.T) {
 	}
 }
 
-// randomised returns a configuration with random parts and churn.
-func randomised(t testing.TB, n uint64) *config.File {
+// randomConfig returns a configuration with random parts and churn.
+func randomConfig(t testing.TB, n uint64) *config.File {
 	s := sim.NewStream(n, 0)
 	pick := func(all ...string) string { return all[s.Int(len(all))] }
 	set := []string{"random.seed", fmt.Sprint(n), "SIZE", fmt.Sprint(5000 + s.Int(38_000)),
@@ -250,7 +251,7 @@ func randomised(t testing.TB, n uint64) *config.File {
 			"protocol.other.local", "1ms", "init.0", "KingParser", "init.0.file", "king.txt",
 			"init.0.ratio", "1000")
 	}
-	return load(t, "churn-ed.conf", set...)
+	return loadConfig(t, "churn-ed.conf", set...)
 }
 
 // TestBarAnyNumberOfWorkersGivesTheSame runs random configurations with churn.
@@ -264,7 +265,7 @@ func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 		var first string
 		var events uint64
 		for _, k := range workers {
-			out, digest, counts := run(t, randomised(t, n), k)
+			out, digest, counts := runConfig(t, randomConfig(t, n), k)
 			// The total delay of all messages does not depend on the number of workers, either.
 			digest += fmt.Sprint(counts.LocalDelay+counts.RemoteDelay, counts.Local+counts.Remote)
 			if first == "" {
@@ -308,9 +309,9 @@ init.values.max 100
 init.x CDScheduler
 init.x.protocol avg
 `
-	_, want, _ := run(t, parse(t, "ties", text), 1)
+	_, want, _ := runConfig(t, parse(t, "ties", text), 1)
 	for _, workers := range []int{2, 3} {
-		if _, got, _ := run(t, parse(t, "ties", text), workers); got != want {
+		if _, got, _ := runConfig(t, parse(t, "ties", text), workers); got != want {
 			t.Errorf("%d workers give another result", workers)
 		}
 	}

@@ -36,7 +36,7 @@ func (p *valueObserver) Measure(w *sim.World, shard int) []byte {
 }
 
 func (p *valueObserver) Report(w *sim.World, shards [][]byte) (bool, error) {
-	s := total(shards)
+	s := totalStatistics(shards)
 	p.note("mean", w.Now(), s.Mean())
 	p.note("variance", w.Now(), s.Variance())
 	var err error

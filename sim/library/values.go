@@ -6,54 +6,54 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// idle has neighbours and does nothing.
-type idle struct {
-	silent
+// idleProtocol has neighbours and does nothing.
+type idleProtocol struct {
+	silentProtocol
 	links sim.Links
 }
 
 func newIdle(b *Builder, key string) any {
 	b.File.Has(key + ".degree") // the name of capacity in PeerSim 0.1
-	return &idle{links: sim.Links{Capacity: int(b.File.Int(key+".capacity", 1, 1<<20, 10))}}
+	return &idleProtocol{links: sim.Links{Capacity: int(b.File.Int(key+".capacity", 1, 1<<20, 10))}}
 }
 
-func (p *idle) Parts() []sim.Part                  { return []sim.Part{&p.links} }
-func (p *idle) Neighbours(n sim.Node) []sim.Node   { return p.links.Of(n) }
-func (p *idle) Link(n, neighbour sim.Node) bool    { return p.links.Add(n, neighbour) }
-func (p *idle) Reserve(shard, each int, nodes int) { p.links.Reserve(shard, each, nodes) }
+func (p *idleProtocol) Parts() []sim.Part                  { return []sim.Part{&p.links} }
+func (p *idleProtocol) Neighbours(n sim.Node) []sim.Node   { return p.links.Of(n) }
+func (p *idleProtocol) Link(n, neighbour sim.Node) bool    { return p.links.Add(n, neighbour) }
+func (p *idleProtocol) Reserve(shard, each int, nodes int) { p.links.Reserve(shard, each, nodes) }
 
-// values has a number for each node.
-type values struct{ column sim.Column[float64] }
+// valueProtocol has a number for each node.
+type valueProtocol struct{ column sim.Column[float64] }
 
-func (v *values) Parts() []sim.Part               { return []sim.Part{&v.column} }
-func (v *values) Value(n sim.Node) float64        { return *v.column.At(n) }
-func (v *values) SetValue(n sim.Node, to float64) { *v.column.At(n) = to }
+func (v *valueProtocol) Parts() []sim.Part               { return []sim.Part{&v.column} }
+func (v *valueProtocol) Value(n sim.Node) float64        { return *v.column.At(n) }
+func (v *valueProtocol) SetValue(n sim.Node, to float64) { *v.column.At(n) = to }
 
-// direct marks a protocol whose nodes change the state of other nodes.
-type direct struct{}
+// directMark marks a protocol whose nodes change the state of other nodes.
+type directMark struct{}
 
-func (direct) Direct() bool { return true }
+func (directMark) Direct() bool { return true }
 
-// function makes two neighbours agree on one value: on the mean of their values, or on the larger
-// one.
-type function struct {
-	silent
-	values
-	direct
+// agreeProtocol makes two neighbours agree on one value: on the mean of their values, or on the
+// larger one.
+type agreeProtocol struct {
+	silentProtocol
+	valueProtocol
+	directMark
 	links sim.Linkable
 	of    func(a, b float64) float64
 }
 
 func newAverageFunction(b *Builder, key string) any {
-	return &function{links: b.Linkable(key + ".linkable"),
+	return &agreeProtocol{links: b.Linkable(key + ".linkable"),
 		of: func(x, y float64) float64 { return (x + y) / 2 }}
 }
 
 func newMaxFunction(b *Builder, key string) any {
-	return &function{links: b.Linkable(key + ".linkable"), of: math.Max}
+	return &agreeProtocol{links: b.Linkable(key + ".linkable"), of: math.Max}
 }
 
-func (p *function) NextCycle(c *sim.Context) {
+func (p *agreeProtocol) NextCycle(c *sim.Context) {
 	peer, ok := randomPeer(c, p.links)
 	if !ok {
 		return
@@ -77,7 +77,7 @@ func randomPeer(c *sim.Context, links sim.Linkable) (sim.Node, bool) {
 // averageED computes the average with messages: a node sends its value to another node, and gets
 // back the value that the other node had until then.
 type averageED struct {
-	values
+	valueProtocol
 	links sim.Linkable
 	tr    sim.Transport
 	own   uint8
@@ -120,14 +120,15 @@ func (p *averageED) Receive(c *sim.Context, e *sim.Event) {
 	*v = (*v + math.Float64frombits(e.Word)) / 2
 }
 
-// linear gives each node a value. The values rise in equal steps from the smallest to the largest.
-type linear struct {
+// linearValues gives each node a value. The values rise in equal steps from the smallest to the
+// largest.
+type linearValues struct {
 	to       sim.Valued
 	min, max float64
 }
 
 func newLinear(b *Builder, key string) any {
-	p := &linear{to: b.valued(key + ".protocol")}
+	p := &linearValues{to: b.valued(key + ".protocol")}
 	p.min = b.File.Float(key+".min", -math.MaxFloat64, math.MaxFloat64, math.Inf(-1))
 	p.max = b.File.MustFloat(key+".max", -math.MaxFloat64, math.MaxFloat64)
 	if math.IsInf(p.min, -1) {
@@ -136,7 +137,7 @@ func newLinear(b *Builder, key string) any {
 	return p
 }
 
-func (p *linear) Run(w *sim.World, _ *sim.Stream) (bool, error) {
+func (p *linearValues) Run(w *sim.World, _ *sim.Stream) (bool, error) {
 	step := (p.max - p.min) / float64(max(w.Size()-1, 1))
 	for i := range w.Size() {
 		if n := w.Living(i); w.Has(n) {
@@ -146,19 +147,19 @@ func (p *linear) Run(w *sim.World, _ *sim.Stream) (bool, error) {
 	return false, nil
 }
 
-// peak gives some nodes equal parts of a value, and all others 0.
-type peak struct {
+// peakValues gives some nodes equal parts of a value, and all others 0.
+type peakValues struct {
 	to           sim.Valued
 	value, peaks float64
 }
 
 func newPeak(b *Builder, key string) any {
-	return &peak{to: b.valued(key + ".protocol"),
+	return &peakValues{to: b.valued(key + ".protocol"),
 		value: b.File.MustFloat(key+".value", -math.MaxFloat64, math.MaxFloat64),
 		peaks: b.File.Float(key+".peaks", 0, maxNodes, 1)}
 }
 
-func (p *peak) Run(w *sim.World, _ *sim.Stream) (bool, error) {
+func (p *peakValues) Run(w *sim.World, _ *sim.Stream) (bool, error) {
 	peaks := int(p.peaks)
 	if p.peaks < 1 {
 		peaks = int(p.peaks * float64(w.Size()))

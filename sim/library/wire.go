@@ -10,21 +10,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// wiring adds links. If the simulation runs in several processes, each process draws all links and
-// keeps the links of its own nodes.
-type wiring struct {
+// linkWiring adds links. If the simulation runs in several processes, each process draws all links
+// and keeps the links of its own nodes.
+type linkWiring struct {
 	links sim.Linkable
 	both  bool // each link gets an opposite link
 	draw  func(w *sim.World, s *sim.Stream, link func(from, to int)) error
 }
 
-func (b *Builder) wiring(key string) wiring {
+func (b *Builder) wiring(key string) linkWiring {
 	b.File.Has(key + ".pack") // links are always packed
 	undir, undirected := b.File.Has(key+".undir"), b.File.Has(key+".undirected")
-	return wiring{links: b.Linkable(key + ".protocol"), both: undir || undirected}
+	return linkWiring{links: b.Linkable(key + ".protocol"), both: undir || undirected}
 }
 
-func (p *wiring) Run(w *sim.World, s *sim.Stream) (bool, error) {
+func (p *linkWiring) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	one := func(from, to int) {
 		if n := w.Living(from); from != to && w.Has(n) {
 			p.links.Link(n, w.Living(to))
@@ -40,12 +40,12 @@ func (p *wiring) Run(w *sim.World, s *sim.Stream) (bool, error) {
 
 // kOut links each node to k random other nodes.
 type kOut struct {
-	wiring
+	linkWiring
 	k int
 }
 
 func newKOut(b *Builder, key string) any {
-	p := &kOut{wiring: b.wiring(key)}
+	p := &kOut{linkWiring: b.wiring(key)}
 	if name := key + ".degree"; b.File.Has(name) { // its name in WireRegularRandom
 		p.k = int(b.File.Int(name, 0, 1<<20, 1))
 	} else {
@@ -54,7 +54,7 @@ func newKOut(b *Builder, key string) any {
 	p.draw = func(w *sim.World, s *sim.Stream, link func(from, to int)) error {
 		var picked []int
 		for i := range w.Size() {
-			picked = distinct(picked[:0], s, p.k, i, w.Size())
+			picked = drawDistinct(picked[:0], s, p.k, i, w.Size())
 			for _, to := range picked {
 				link(i, to)
 			}
@@ -66,7 +66,7 @@ func newKOut(b *Builder, key string) any {
 
 func (p *kOut) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	if p.both {
-		return p.wiring.Run(w, s)
+		return p.linkWiring.Run(w, s)
 	}
 	k := min(p.k, w.Size()-1)
 	if r, ok := p.links.(interface{ Reserve(shard, each, nodes int) }); ok {
@@ -78,15 +78,15 @@ func (p *kOut) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	}
 	all := w.Size() == w.Joined() // if all live, a node's number is its index in the list
 	if !all {
-		return p.wiring.Run(w, s)
+		return p.linkWiring.Run(w, s)
 	}
 	return false, w.Each(0, sim.Node(w.Joined()), func(c *sim.Context) {
-		link(c, p.links, k)
+		linkRandomly(c, p.links, k)
 	})
 }
 
-// link links the context's node to k random living others.
-func link(c *sim.Context, links sim.Linkable, k int) {
+// linkRandomly links the context's node to k random living others.
+func linkRandomly(c *sim.Context, links sim.Linkable, k int) {
 	w := c.World()
 	if k*4 < w.Size() {
 		for added := 0; added < k; {
@@ -103,14 +103,14 @@ func link(c *sim.Context, links sim.Linkable, k int) {
 			self = i
 		}
 	}
-	for _, i := range distinct(nil, c.Random(), k, self, w.Size()) {
+	for _, i := range drawDistinct(nil, c.Random(), k, self, w.Size()) {
 		links.Link(c.Node(), w.Living(i))
 	}
 }
 
-// distinct appends k different random numbers below n to a list. It never draws the number that the
-// parameter without gives.
-func distinct(to []int, s *sim.Stream, k, without, n int) []int {
+// drawDistinct appends k different random numbers below n to a list. It never draws the number that
+// the parameter without gives.
+func drawDistinct(to []int, s *sim.Stream, k, without, n int) []int {
 	if k*4 < n {
 	next:
 		for len(to) < k {
@@ -276,7 +276,7 @@ func newRandNI(b *Builder, key string) any {
 	return &randNI{b.Linkable(key + ".protocol"), int(b.File.MustInt(key+".k", 1, 1<<20))}
 }
 
-func (p *randNI) Init(c *sim.Context) { link(c, p.links, min(p.k, c.World().Size()-1)) }
+func (p *randNI) Init(c *sim.Context) { linkRandomly(c, p.links, min(p.k, c.World().Size()-1)) }
 
 // starNI links a node that has joined to the first node.
 type starNI struct{ links sim.Linkable }

@@ -11,21 +11,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
 
-// clients is the protocol of the agents' connections to the server. A client does what package
-// tscclient does: it registers, answers the server, probes as it is ordered to, and reports its
-// trains until the server acknowledges them.
-type clients struct {
-	codec
-	truth
+// clientProtocol is the protocol of the agents' connections to the server. A client does what
+// package tscclient does: it registers, answers the server, probes as it is ordered to, and reports
+// its trains until the server acknowledges them.
+type clientProtocol struct {
+	letterCodec
+	worldTruth
 	own    uint8
 	tr     sim.Transport
-	server *server
+	server *serverProtocol
 	fleet  *agents.Fleet
-	shards [][]client
+	shards [][]nodeClient
 }
 
-// client is the client of one node.
-type client struct {
+// nodeClient is the client of one node.
+type nodeClient struct {
 	connection uint32 // counted from 1; 0: the node has no client
 	registered bool
 	heard      sim.Time // when it last heard from the server
@@ -60,10 +60,10 @@ const maxUnacked = 1000
 
 func newClients(b *library.Builder, key string) any {
 	f := b.File
-	k := &clients{own: b.Own(key), tr: b.Transport(key + ".transport")}
-	k.server, _ = library.Find[*server](b, key+".server", "is not of the class Coordinator")
+	k := &clientProtocol{own: b.Own(key), tr: b.Transport(key + ".transport")}
+	k.server, _ = library.Find[*serverProtocol](b, key+".server", "is not of the class Coordinator")
 	k.fleet, _ = library.Find[*agents.Fleet](b, key+".agents", "is not of the class OverlayAgents")
-	k.truth = truth{w: b.W, suspend: float64(f.Int(key+".suspend", 0, math.MaxInt64, 0)),
+	k.worldTruth = worldTruth{w: b.W, suspend: float64(f.Int(key+".suspend", 0, math.MaxInt64, 0)),
 		liars: f.Float(key+".liars", 0, 1, 0),
 		lie:   float64(f.Int(key+".lie", 0, 1e9, 1e6)) * cyclesPerNs}
 	if k.server != nil && k.fleet != nil {
@@ -80,50 +80,51 @@ func newClients(b *library.Builder, key string) any {
 
 const cyclesPerNs = float64(agents.Nominal_hz) / 1e9
 
-func (k *clients) of(n sim.Node) *client {
+func (k *clientProtocol) of(n sim.Node) *nodeClient {
 	return &k.shards[n/sim.ShardNodes][n%sim.ShardNodes]
 }
 
 // Init starts the client of a node. At the home of the server, it also starts the server.
-func (k *clients) Init(c *sim.Context) {
-	if c.Node() == home {
+func (k *clientProtocol) Init(c *sim.Context) {
+	if c.Node() == homeNode {
 		c.After(1, k.server.own, serverTick, 0)
 	}
 	a := k.of(c.Node())
 	a.heartbeat = sim.Time(time.Second)
-	k.connect(c, a)
+	k.reconnect(c, a)
 	c.After(1+sim.Time(c.Random().Below(uint64(a.heartbeat))), k.own, clientBeat, 0)
 	k.watchEpoch(c)
 }
 
 // watchEpoch makes sure that the client notices when its counter is interrupted.
-func (k *clients) watchEpoch(c *sim.Context) {
-	if _, next := k.epoch(c.Node(), c.Now()); next < sim.Never {
+func (k *clientProtocol) watchEpoch(c *sim.Context) {
+	if _, next := k.epochOf(c.Node(), c.Now()); next < sim.Never {
 		c.After(next-c.Now(), k.own, clientEpoch, 0)
 	}
 }
 
-func (k *clients) send(c *sim.Context, a *client, request uint64, m control.Message) {
-	c.SendValue(ordered{k.tr, &a.last}, home, k.server.own, serverLetter,
-		&letter{a.connection, request, m})
+func (k *clientProtocol) send(c *sim.Context, a *nodeClient, request uint64, m control.Message) {
+	c.SendValue(orderedTransport{k.tr, &a.last}, homeNode, k.server.own, serverLetter,
+		&linkLetter{a.connection, request, m})
 }
 
-// later sends an answer after some time.
-func (k *clients) later(
-	c *sim.Context, a *client, after sim.Time, request uint64, m control.Message,
+// sendLater sends an answer after some time.
+func (k *clientProtocol) sendLater(
+	c *sim.Context, a *nodeClient, after sim.Time, request uint64, m control.Message,
 ) {
-	c.SendValue(wait(after), c.Node(), k.own, clientAnswer, &letter{a.connection, request, m})
+	c.SendValue(waitTransport(after), c.Node(), k.own, clientAnswer, &linkLetter{a.connection,
+		request, m})
 }
 
-// connect opens another connection and registers.
-func (k *clients) connect(c *sim.Context, a *client) {
+// reconnect opens another connection and registers.
+func (k *clientProtocol) reconnect(c *sim.Context, a *nodeClient) {
 	a.connection++
 	k.register(c, a)
 }
 
-func (k *clients) register(c *sim.Context, a *client) {
+func (k *clientProtocol) register(c *sim.Context, a *nodeClient) {
 	n := c.Node()
-	epoch, _ := k.epoch(n, c.Now())
+	epoch, _ := k.epochOf(n, c.Now())
 	d := agents.Described(nameOf(n))
 	a.registered, a.tried, a.told = false, c.Now(), false
 	k.send(c, a, 1, &control.Register{
@@ -134,7 +135,7 @@ func (k *clients) register(c *sim.Context, a *client) {
 		Capabilities: []string{control.CanProbe, control.CanRun, control.CanFiles}})
 }
 
-func (k *clients) Receive(c *sim.Context, e *sim.Event) {
+func (k *clientProtocol) Receive(c *sim.Context, e *sim.Event) {
 	a := k.of(c.Node())
 	if a.connection == 0 {
 		c.Fail("the node has no client: use the initialiser AgentJoin or the control AgentGrowth")
@@ -149,10 +150,10 @@ func (k *clients) Receive(c *sim.Context, e *sim.Event) {
 		k.register(c, a)
 	case clientProbe:
 		if a.probing != nil && a.due == c.Now() {
-			k.probe(c, a)
+			k.runNextTrain(c, a)
 		}
 	case clientLetter, clientAnswer:
-		l, ok := c.Take(e).(*letter)
+		l, ok := c.Take(e).(*linkLetter)
 		if !ok {
 			c.Fail("a client got an event that is not a message of the server")
 			return
@@ -168,14 +169,14 @@ func (k *clients) Receive(c *sim.Context, e *sim.Event) {
 	}
 }
 
-func (k *clients) beat(c *sim.Context, a *client) {
+func (k *clientProtocol) beat(c *sim.Context, a *nodeClient) {
 	const patience = sim.Time(5 * time.Second)
 	switch {
 	case a.registered && c.Now()-a.heard > a.dead,
 		!a.registered && c.Now()-a.tried > patience:
-		k.connect(c, a)
+		k.reconnect(c, a)
 	case a.registered:
-		epoch, _ := k.epoch(c.Node(), c.Now())
+		epoch, _ := k.epochOf(c.Node(), c.Now())
 		own := k.counter(c.Node(), epoch)
 		k.send(c, a, 2, &control.Ping{Counter_cycles: own.at(c.Now())})
 		k.tellNeighbours(c, a)
@@ -184,7 +185,7 @@ func (k *clients) beat(c *sim.Context, a *client) {
 
 // tellNeighbours tells the server which nodes the node probes, unless the server knows them
 // already.
-func (k *clients) tellNeighbours(c *sim.Context, a *client) {
+func (k *clientProtocol) tellNeighbours(c *sim.Context, a *nodeClient) {
 	if !a.member {
 		return
 	}
@@ -200,7 +201,7 @@ func (k *clients) tellNeighbours(c *sim.Context, a *client) {
 	k.send(c, a, 0, m)
 }
 
-func (k *clients) receive(c *sim.Context, a *client, request uint64, m control.Message) {
+func (k *clientProtocol) receive(c *sim.Context, a *nodeClient, request uint64, m control.Message) {
 	switch m := m.(type) {
 	case *control.Welcome:
 		a.registered = true
@@ -213,12 +214,12 @@ func (k *clients) receive(c *sim.Context, a *client, request uint64, m control.M
 			k.register(c, a)
 		}
 	case *control.LoadRequest:
-		k.later(c, a, sim.Time(m.Over_ns), request, &control.Load{Over_ns: m.Over_ns})
+		k.sendLater(c, a, sim.Time(m.Over_ns), request, &control.Load{Over_ns: m.Over_ns})
 	case *control.ProbeSecrets:
 		k.send(c, a, request, &control.Done{})
 	case *control.Graph:
 		k.send(c, a, request, &control.Done{})
-		k.join(c, a, m.Contacts)
+		k.joinGraph(c, a, m.Contacts)
 	case *control.Probing:
 		k.send(c, a, request, &control.Done{})
 		a.probing = nil
@@ -227,7 +228,7 @@ func (k *clients) receive(c *sim.Context, a *client, request uint64, m control.M
 			k.probeLater(c, a)
 		}
 	case *control.Probe:
-		k.batch(c, a, request, m)
+		k.runOrderedTrains(c, a, request, m)
 	case *control.Ack:
 		a.unacked = slices.DeleteFunc(a.unacked, func(t *control.Trains) bool {
 			return t.Report <= m.Report
@@ -239,8 +240,8 @@ func (k *clients) receive(c *sim.Context, a *client, request uint64, m control.M
 	}
 }
 
-// join makes the node a member of the graph.
-func (k *clients) join(c *sim.Context, a *client, contacts []string) {
+// joinGraph makes the node a member of the graph.
+func (k *clientProtocol) joinGraph(c *sim.Context, a *nodeClient, contacts []string) {
 	if a.member {
 		return // a node without neighbours asks its contacts again by itself
 	}
@@ -255,14 +256,14 @@ func (k *clients) join(c *sim.Context, a *client, contacts []string) {
 }
 
 // probeLater plans the next of the node's own trains.
-func (k *clients) probeLater(c *sim.Context, a *client) {
+func (k *clientProtocol) probeLater(c *sim.Context, a *nodeClient) {
 	period := max(sim.Time(a.probing.Period_ns), 1)
 	a.due = c.Now() + period
 	c.After(period, k.own, clientProbe, 0)
 }
 
-// probe runs the next of the node's own trains.
-func (k *clients) probe(c *sim.Context, a *client) {
+// runNextTrain runs the next of the node's own trains.
+func (k *clientProtocol) runNextTrain(c *sim.Context, a *nodeClient) {
 	p := a.probing
 	k.probeLater(c, a)
 	var peers []sim.Node
@@ -283,10 +284,10 @@ func (k *clients) probe(c *sim.Context, a *client) {
 	a.turn++
 	epoch, ok := epochs[peer]
 	if !ok { // a neighbour says its epoch when an agent gets to know it
-		now, _ := k.epoch(peer, c.Now())
+		now, _ := k.epochOf(peer, c.Now())
 		epoch = epochName(now)
 	}
-	out, _ := k.trains(c, peer, epoch, 1, p.Exchanges, 0)
+	out, _ := k.runTrains(c, peer, epoch, 1, p.Exchanges, 0)
 	if len(out.Trains) == 0 {
 		return
 	}
@@ -300,13 +301,14 @@ func (k *clients) probe(c *sim.Context, a *client) {
 	k.send(c, a, 0, out)
 }
 
-// batch runs the trains that the server ordered, and answers when they are done.
-func (k *clients) batch(c *sim.Context, a *client, request uint64, p *control.Probe) {
+// runOrderedTrains runs the trains that the server ordered, and answers when they are done.
+func (k *clientProtocol) runOrderedTrains(c *sim.Context, a *nodeClient, request uint64,
+	p *control.Probe) {
 	out := &control.Trains{Peer: p.Peer, PeerEpoch: p.PeerEpoch}
 	took := sim.Time(p.Attempts) * sim.Time(p.Timeout_ns)
 	if peer, ok := nodeOf(k.w, p.Peer); ok {
 		var end sim.Time
-		if out, end = k.trains(c, peer, p.PeerEpoch, p.Trains, p.Exchanges,
+		if out, end = k.runTrains(c, peer, p.PeerEpoch, p.Trains, p.Exchanges,
 			sim.Time(p.Gap_ns)); out.Error == "" {
 			took = end - c.Now()
 		}
@@ -314,24 +316,24 @@ func (k *clients) batch(c *sim.Context, a *client, request uint64, p *control.Pr
 	if out.Error != "" || len(out.Trains) == 0 {
 		out.Error, out.Lost = "no answer", uint64(p.Attempts)
 	}
-	k.later(c, a, took, request, out)
+	k.sendLater(c, a, took, request, out)
 }
 
-// trains runs trains with a peer. It returns the time at which they end.
-func (k *clients) trains(c *sim.Context, peer sim.Node, peerEpoch string, trains, exchanges int,
-	gap sim.Time) (out *control.Trains, at sim.Time) {
+// runTrains runs trains with a peer. It returns the time at which they end.
+func (k *clientProtocol) runTrains(c *sim.Context, peer sim.Node, peerEpoch string, trains,
+	exchanges int, gap sim.Time) (out *control.Trains, at sim.Time) {
 	n := c.Node()
 	at = c.Now()
-	epoch, ends := k.epoch(n, at)
-	theirs, peerEnds := k.epoch(peer, at)
+	epoch, ends := k.epochOf(n, at)
+	theirs, peerEnds := k.epochOf(peer, at)
 	out = &control.Trains{Peer: nameOf(peer), PeerEpoch: peerEpoch, Epoch: epochName(epoch)}
 	if !c.Up(peer) || epochName(theirs) != peerEpoch {
 		out.Error = "no answer"
 		return out, at
 	}
 	for range trains {
-		all, end := k.fleet.Exchange(c.Random(), at, exchanges, k.stamp(n, peer, epoch),
-			k.stamp(peer, n, theirs))
+		all, end := k.fleet.Exchange(c.Random(), at, exchanges, k.stampFor(n, peer, epoch),
+			k.stampFor(peer, n, theirs))
 		at = end + gap
 		if end >= min(ends, peerEnds) {
 			out.Error = "a counter was interrupted"

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// A letter is a message between a client and the server.
-type letter struct {
+// linkLetter is a message between a client and the server.
+type linkLetter struct {
 	connection uint32 // of the client, counted from 1
 	request    uint64
 	m          control.Message
@@ -19,8 +19,8 @@ type letter struct {
 
 var errLetter = errors.New("not a message between an agent and the server")
 
-// append encodes a letter as the real link does, with the number of its connection.
-func (l *letter) append(to []byte) ([]byte, error) {
+// encodeLetter encodes a letter as the real link does, with the number of its connection.
+func (l *linkLetter) encodeLetter(to []byte) ([]byte, error) {
 	frames, err := control.Encode(l.m, l.request)
 	if err != nil {
 		return nil, err
@@ -34,11 +34,11 @@ func (l *letter) append(to []byte) ([]byte, error) {
 }
 
 // readLetter decodes a letter, and returns the bytes that follow.
-func readLetter(from []byte) (l *letter, rest []byte, err error) {
+func readLetter(from []byte) (l *linkLetter, rest []byte, err error) {
 	if len(from) < 5 {
 		return nil, nil, errLetter
 	}
-	l = &letter{connection: binary.LittleEndian.Uint32(from)}
+	l = &linkLetter{connection: binary.LittleEndian.Uint32(from)}
 	frames := make([][]byte, from[4])
 	from = from[5:]
 	for i := range frames {
@@ -55,18 +55,18 @@ func readLetter(from []byte) (l *letter, rest []byte, err error) {
 	return l, from, err
 }
 
-// codec encodes the letters that events carry.
-type codec struct{}
+// letterCodec encodes the letters that events carry.
+type letterCodec struct{}
 
-func (codec) EncodeValue(to []byte, v any) ([]byte, error) {
-	l, ok := v.(*letter)
+func (letterCodec) EncodeValue(to []byte, v any) ([]byte, error) {
+	l, ok := v.(*linkLetter)
 	if !ok {
 		return nil, fmt.Errorf("encode %T: %w", v, errLetter)
 	}
-	return l.append(to)
+	return l.encodeLetter(to)
 }
 
-func (codec) DecodeValue(from []byte) (any, error) {
+func (letterCodec) DecodeValue(from []byte) (any, error) {
 	l, rest, err := readLetter(from)
 	if err == nil && len(rest) > 0 {
 		err = errLetter
@@ -74,30 +74,30 @@ func (codec) DecodeValue(from []byte) (any, error) {
 	return l, err
 }
 
-// ordered delivers messages in the order in which they were sent, as a connection does. A message
-// that gets lost is sent again.
-type ordered struct {
+// orderedTransport delivers messages in the order in which they were sent, as a connection does. A
+// message that gets lost is sent again.
+type orderedTransport struct {
 	sim.Transport
 	last *sim.Time // when the previous message arrives
 }
 
-// again is the time after which a lost message is sent again.
-const again = sim.Time(200 * time.Millisecond)
+// resendAfter is the time after which a lost message is sent again.
+const resendAfter = sim.Time(200 * time.Millisecond)
 
-func (o ordered) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
+func (o orderedTransport) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
 	lost := sim.Time(0)
 	for range 100 {
 		if d, ok := o.Transport.Delay(c, to); ok {
 			*o.last = max(c.Now()+lost+d, *o.last+1)
 			return *o.last - c.Now(), true
 		}
-		lost += again
+		lost += resendAfter
 	}
 	return 0, false
 }
 
-// wait is a transport for events that a node posts for itself, to happen after some time.
-type wait sim.Time
+// waitTransport is a transport for events that a node posts for itself, to happen after some time.
+type waitTransport sim.Time
 
-func (w wait) Delay(*sim.Context, sim.Node) (sim.Time, bool) { return sim.Time(w), true }
-func (w wait) Shortest() sim.Time                            { return sim.Time(w) }
+func (w waitTransport) Delay(*sim.Context, sim.Node) (sim.Time, bool) { return sim.Time(w), true }
+func (w waitTransport) Shortest() sim.Time                            { return sim.Time(w) }

@@ -12,10 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
 
-// observer asks the server what "cprof nodes" asks, and compares the answer with the truth.
-type observer struct {
+// serverObserver asks the server what "cprof nodes" asks, and compares the answer with the truth.
+type serverObserver struct {
 	name  string
-	k     *clients
+	k     *clientProtocol
 	pairs int
 	out   io.Writer
 	note  func(series string, at sim.Time, value float64)
@@ -23,13 +23,14 @@ type observer struct {
 }
 
 func newObserver(b *library.Builder, key string) any {
-	k, _ := library.Find[*clients](b, key+".protocol", "is not of the class CoordinatorClient")
-	return &observer{name: key, k: k, out: b.Out, note: b.Noter(key), say: b.Answerer(key),
+	k, _ := library.Find[*clientProtocol](b, key+".protocol",
+		"is not of the class CoordinatorClient")
+	return &serverObserver{name: key, k: k, out: b.Out, note: b.Noter(key), say: b.Answerer(key),
 		pairs: int(b.File.Int(key+".pairs", 1, 1_000_000, 200))}
 }
 
-// seen is what an observer measures at the node of the server (home).
-type seen struct {
+// serverMeasure is what an observer measures at the node of the server (home).
+type serverMeasure struct {
 	Known, Alive     int
 	Measured         int // pairs that were measured in their present epochs
 	Asked, Related   int // random pairs of honest nodes
@@ -46,17 +47,17 @@ const pairSeed = 0x9a17
 
 // Measure asks the server for the state of all nodes (its matrix), and for the bounds of random
 // pairs.
-func (o *observer) Measure(w *sim.World, shard int) []byte {
-	if shard != int(home)/sim.ShardNodes || o.k.server.office.failed != nil {
+func (o *serverObserver) Measure(w *sim.World, shard int) []byte {
+	if shard != int(homeNode)/sim.ShardNodes || o.k.server.office.failed != nil {
 		return nil
 	}
 	office := o.k.server.office
-	m := office.matrix(w.Now())
-	s := seen{Known: len(m.Nodes), Complaints: len(m.Unhealthy)}
+	m := office.knownPairs(w.Now())
+	s := serverMeasure{Known: len(m.Nodes), Complaints: len(m.Unhealthy)}
 	var honest []coordinator.NodeStatus
 	for _, n := range m.Nodes {
 		number, ok := nodeOf(w, n.Name)
-		lies := ok && o.k.lies(number)
+		lies := ok && o.k.isLiar(number)
 		switch {
 		case n.Accused && lies:
 			s.Found++
@@ -96,7 +97,7 @@ func (o *observer) Measure(w *sim.World, shard int) []byte {
 		}
 		s.Related++
 		bounds = append(bounds, a.Pair.Bound_ns)
-		if !o.contains(w, from, into, a.Pair) {
+		if !o.containsTruth(w, from, into, a.Pair) {
 			s.Outside++
 		}
 	}
@@ -115,11 +116,11 @@ func (o *observer) Measure(w *sim.World, shard int) []byte {
 	return b
 }
 
-// contains reports whether the bound of a pair contains the truth.
-func (o *observer) contains(
+// containsTruth reports whether the bound of a pair contains the truth.
+func (o *serverObserver) containsTruth(
 	w *sim.World, from, into coordinator.NodeStatus, p coordinator.PairStatus,
 ) bool {
-	counterOf := func(n coordinator.NodeStatus) (c counter, ok bool) {
+	counterOf := func(n coordinator.NodeStatus) (c epochCounter, ok bool) {
 		number, ok := nodeOf(w, n.Name)
 		var epoch uint32
 		if _, err := fmt.Sscanf(n.Epoch, "e%d", &epoch); err != nil {
@@ -132,13 +133,13 @@ func (o *observer) contains(
 	if !ok || !ok2 {
 		return false
 	}
-	at := a.when(p.Reading_cycles, w.Now()+sim.Time(time.Hour))
+	at := a.lastTimeAt(p.Reading_cycles, w.Now()+sim.Time(time.Hour))
 	return p.Lo_cycles <= b.at(at+1) && p.Hi_cycles >= b.at(at)
 }
 
 // Report prints what the server knows.
-func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
-	var s seen
+func (o *serverObserver) Report(w *sim.World, shards [][]byte) (bool, error) {
+	var s serverMeasure
 	if len(shards) == 0 || json.Unmarshal(shards[0], &s) != nil {
 		return false, fmt.Errorf("the server does not work")
 	}

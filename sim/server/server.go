@@ -27,20 +27,20 @@ func Classes() map[string]library.Class {
 	return all
 }
 
-// server is the protocol of the product's server, which runs at node 0.
-type server struct {
-	codec
+// serverProtocol is the protocol of the product's server, which runs at node 0.
+type serverProtocol struct {
+	letterCodec
 	w        *sim.World
 	own      uint8
 	tr       sim.Transport
 	clients  uint8 // number of the protocol of the clients
 	config   coordinator.Config
-	runAfter sim.Time // when a run begins; 0: never
-	office   *office  // nil: node 0 is in another process
+	runAfter sim.Time      // when a run begins; 0: never
+	office   *serverAtWork // nil: node 0 is in another process
 }
 
-// home is the node at which the server runs.
-const home sim.Node = 0
+// homeNode is the node at which the server runs.
+const homeNode sim.Node = 0
 
 // These are the kinds of the server's events.
 const (
@@ -53,20 +53,20 @@ const serverStep = sim.Time(10 * time.Millisecond)
 
 func newServer(b *library.Builder, key string) any {
 	f := b.File
-	s := &server{w: b.W, own: b.Own(key), tr: b.Transport(key + ".transport"),
+	s := &serverProtocol{w: b.W, own: b.Own(key), tr: b.Transport(key + ".transport"),
 		config:   coordinator.DefaultConfig(),
 		runAfter: sim.Time(f.Int(key+".run", 0, math.MaxInt64, 0))}
 	s.config.SweepEvery = time.Duration(f.Int(key+".sweep", 0, math.MaxInt64,
 		int64(s.config.SweepEvery)))
 	s.config.AllPairs = int(f.Int(key+".allpairs", 1, 10_000, int64(s.config.AllPairs)))
 	s.config.Budget = int(f.Int(key+".budget", 1, 1_000_000, int64(s.config.Budget)))
-	b.W.Spare(home)
+	b.W.Spare(homeNode)
 	return s
 }
 
-// office is the server at work.
-type office struct {
-	s         *server
+// serverAtWork is the server at work.
+type serverAtWork struct {
+	s         *serverProtocol
 	dir       string
 	lock      *os.File // says that the directory is in use
 	store     *coordinator.Store
@@ -78,18 +78,18 @@ type office struct {
 	forgotten map[control.Peer]bool
 	inRun     bool
 	log       []byte // all that the server was told, so that it can be told again
-	joins     joins
+	joins     joinTimes
 }
 
-// joins says how long it took the server to relate nodes that joined.
-type joins struct {
+// joinTimes says how long it took the server to relate nodes that joined.
+type joinTimes struct {
 	began map[sim.Node]sim.Time // nodes that have registered, and were not measured yet
 	took  []sim.Time
 }
 
-func (s *server) open() *office {
-	o := &office{s: s, last: map[sim.Node]sim.Time{}, forgotten: map[control.Peer]bool{},
-		joins: joins{began: map[sim.Node]sim.Time{}}}
+func (s *serverProtocol) open() *serverAtWork {
+	o := &serverAtWork{s: s, last: map[sim.Node]sim.Time{}, forgotten: map[control.Peer]bool{},
+		joins: joinTimes{began: map[sim.Node]sim.Time{}}}
 	if o.dir, o.lock, o.failed = makeDirectory(); o.failed != nil {
 		return o
 	}
@@ -103,7 +103,7 @@ func (s *server) open() *office {
 	return o
 }
 
-func (o *office) close() error {
+func (o *serverAtWork) close() error {
 	var err error
 	if o.store != nil {
 		err = o.store.Close()
@@ -115,7 +115,7 @@ func (o *office) close() error {
 }
 
 // Close removes the server's files.
-func (s *server) Close() error {
+func (s *serverProtocol) Close() error {
 	o := s.office
 	if o == nil {
 		return nil
@@ -124,10 +124,10 @@ func (s *server) Close() error {
 	return o.close()
 }
 
-// begun is when the simulated time begins.
-var begun = time.Unix(1_700_000_000, 0)
+// beginTime is when the simulated time begins.
+var beginTime = time.Unix(1_700_000_000, 0)
 
-func (o *office) time() time.Time { return begun.Add(time.Duration(o.now)) }
+func (o *serverAtWork) time() time.Time { return beginTime.Add(time.Duration(o.now)) }
 
 // peerOf names a connection of a client.
 func peerOf(n sim.Node, connection uint32) control.Peer {
@@ -135,7 +135,7 @@ func peerOf(n sim.Node, connection uint32) control.Peer {
 }
 
 // Send sends a message to a client.
-func (o *office) Send(to control.Peer, request uint64, m control.Message) error {
+func (o *serverAtWork) Send(to control.Peer, request uint64, m control.Message) error {
 	node, connection, ok := strings.Cut(string(to), ".")
 	n, err := strconv.ParseUint(node, 10, 32)
 	k, err2 := strconv.ParseUint(connection, 10, 32)
@@ -143,16 +143,16 @@ func (o *office) Send(to control.Peer, request uint64, m control.Message) error 
 		return nil // it is for the one who ordered a run, or was already sent before the checkpoint
 	}
 	last := o.last[sim.Node(n)]
-	o.cx.SendValue(ordered{o.s.tr, &last}, sim.Node(n), o.s.clients, clientLetter,
-		&letter{uint32(k), request, plain(m)})
+	o.cx.SendValue(orderedTransport{o.s.tr, &last}, sim.Node(n), o.s.clients, clientLetter,
+		&linkLetter{uint32(k), request, withoutSecrets(m)})
 	o.last[sim.Node(n)] = last
 	return nil
 }
 
-// plain replaces the secrets in a message by fixed values. Secrets mean nothing in a simulation,
-// but they would make each run different. The message can still be encoded, for checkpoints and for
-// other processes.
-func plain(m control.Message) control.Message {
+// withoutSecrets replaces the secrets in a message by fixed values. Secrets mean nothing in a
+// simulation, but they would make each run different. The message can still be encoded, for
+// checkpoints and for other processes.
+func withoutSecrets(m control.Message) control.Message {
 	switch m := m.(type) {
 	case *control.Welcome:
 		own := *m
@@ -181,12 +181,12 @@ func plain(m control.Message) control.Message {
 }
 
 // Forget makes the server refuse what comes from a connection.
-func (o *office) Forget(p control.Peer) { o.forgotten[p] = true }
+func (o *serverAtWork) Forget(p control.Peer) { o.forgotten[p] = true }
 
 // Admit undoes Forget.
-func (o *office) Admit(p control.Peer) { delete(o.forgotten, p) }
+func (o *serverAtWork) Admit(p control.Peer) { delete(o.forgotten, p) }
 
-func (s *server) Receive(c *sim.Context, e *sim.Event) {
+func (s *serverProtocol) Receive(c *sim.Context, e *sim.Event) {
 	o := s.office
 	if o.failed != nil {
 		c.Fail("start the server: %w", o.failed)
@@ -197,29 +197,29 @@ func (s *server) Receive(c *sim.Context, e *sim.Event) {
 	case serverTick:
 		c.After(serverStep, s.own, serverTick, 0)
 		if s.runAfter > 0 && o.now >= s.runAfter && !o.inRun {
-			o.note(entryRun, 0, nil)
+			o.addToLog(entryRun, 0, nil)
 			o.startRun()
 		}
 		if !o.time().Before(o.of.Due()) {
-			o.note(entryTick, 0, nil)
+			o.addToLog(entryTick, 0, nil)
 			o.of.Tick()
 		}
 	case serverLetter:
-		l, ok := c.Take(e).(*letter)
+		l, ok := c.Take(e).(*linkLetter)
 		if !ok {
 			c.Fail("the server got an event that is not a message of an agent")
 			return
 		}
-		o.note(entryLetter, e.From, l)
-		o.handle(e.From, l)
+		o.addToLog(entryLetter, e.From, l)
+		o.handleLetter(e.From, l)
 	}
 	if o.failed != nil {
 		c.Fail("note what the server was told: %w", o.failed)
 	}
 }
 
-// handle passes a message to the server.
-func (o *office) handle(from sim.Node, l *letter) {
+// handleLetter passes a message to the server.
+func (o *serverAtWork) handleLetter(from sim.Node, l *linkLetter) {
 	peer := peerOf(from, l.connection)
 	if _, ok := l.m.(*control.Register); ok {
 		delete(o.forgotten, peer)
@@ -233,29 +233,29 @@ func (o *office) handle(from sim.Node, l *letter) {
 	o.of.Handle(control.Incoming{Peer: peer, Request: l.request, Message: l.m})
 	if t, ok := l.m.(*control.Trains); ok && len(t.Trains) > 0 {
 		if peer, ok := nodeOf(o.s.w, t.Peer); ok && o.of.Related(nameOf(from), t.Peer) {
-			o.joins.related(from, o.now)
-			o.joins.related(peer, o.now)
+			o.joins.noteMeasured(from, o.now)
+			o.joins.noteMeasured(peer, o.now)
 		}
 	}
 }
 
-// related notes that a node was measured.
-func (j *joins) related(n sim.Node, now sim.Time) {
+// noteMeasured notes that a node was measured.
+func (j *joinTimes) noteMeasured(n sim.Node, now sim.Time) {
 	if began, ok := j.began[n]; ok && began != sim.Never {
 		j.took = append(j.took, now-began)
 		j.began[n] = sim.Never
 	}
 }
 
-// matrix returns what the server knows of the fleet. The server evaluates a pair only once, so its
-// later answers may depend on when it was asked.
-func (o *office) matrix(now sim.Time) *coordinator.Matrix {
+// knownPairs returns what the server knows of the fleet. The server evaluates a pair only once, so
+// its later answers may depend on when it was asked.
+func (o *serverAtWork) knownPairs(now sim.Time) *coordinator.Matrix {
 	o.now, o.cx = now, nil
-	o.note(entryMatrix, 0, nil)
+	o.addToLog(entryMatrix, 0, nil)
 	return o.of.Matrix()
 }
 
-func (o *office) startRun() {
+func (o *serverAtWork) startRun() {
 	o.inRun = true
 	argument, err := json.Marshal(coordinator.RunRequest{Name: "simulated"})
 	if err != nil {

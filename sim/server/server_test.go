@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// build builds the simulation of an example file, with other values for some keys.
-func build(t testing.TB, workers int, out io.Writer, set ...string) *library.Simulation {
+// buildExample builds the simulation of an example file, with other values for some keys.
+func buildExample(t testing.TB, workers int, out io.Writer, set ...string) *library.Simulation {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/coordinator.conf")
 	if err != nil {
@@ -58,15 +58,15 @@ func digestOf(t *testing.T, s *library.Simulation) string {
 func run(t *testing.T, workers int, set ...string) (out, digest string) {
 	t.Helper()
 	var text bytes.Buffer
-	s := build(t, workers, &text, set...)
+	s := buildExample(t, workers, &text, set...)
 	if err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	return text.String(), digestOf(t, s)
 }
 
-// last returns the number with the given name from the last line that an observer printed.
-func last(t *testing.T, out, name string) float64 {
+// lastNumber returns the number with the given name from the last line that an observer printed.
+func lastNumber(t *testing.T, out, name string) float64 {
 	t.Helper()
 	all := regexp.MustCompile(` `+name+`=([0-9.]+)`).FindAllStringSubmatch(out, -1)
 	if len(all) == 0 {
@@ -79,46 +79,48 @@ func last(t *testing.T, out, name string) float64 {
 	return v
 }
 
-// small is a fleet in which nodes only measure neighbours. Some lie, some counters are interrupted,
-// and nodes die and join.
-var small = []string{"SIZE", "45", "GROWN", "8s", "MEASURED", "25s", "LIARS", "0.1",
+// smallFleet is a fleet in which nodes only measure neighbours. Some lie, some counters are
+// interrupted, and nodes die and join.
+var smallFleet = []string{"SIZE", "45", "GROWN", "8s", "MEASURED", "25s", "LIARS", "0.1",
 	"CHURN", "0.03", "protocol.clients.lie", "10ms", "protocol.clients.suspend", "150s",
 	"control.fleet.step", "5s"}
 
 // TestServer runs a small fleet under the product's server.
 func TestServer(t *testing.T) {
 	if seed.Race {
-		small = append(small, "SIZE", "12", "GROWN", "4s", "MEASURED", "4s")
+		smallFleet = append(smallFleet, "SIZE", "12", "GROWN", "4s", "MEASURED", "4s")
 	}
-	out, digest := run(t, 1, small...)
-	if again, sum := run(t, 2, small...); again != out || sum != digest {
+	out, digest := run(t, 1, smallFleet...)
+	if again, sum := run(t, 2, smallFleet...); again != out || sum != digest {
 		t.Errorf("two workers give another result:\n%s\nwant\n%s", again, out)
 	}
 	if seed.Race {
 		return
 	}
-	if n := last(t, out, "alive"); n < 40 || n > 60 {
+	if n := lastNumber(t, out, "alive"); n < 40 || n > 60 {
 		t.Errorf("%v nodes live", n)
 	}
-	pairs, related := last(t, out, "pairs"), last(t, out, "related")
+	pairs, related := lastNumber(t, out, "pairs"), lastNumber(t, out, "related")
 	if related < pairs*3/4 {
 		t.Errorf("%v of %v random pairs are related", related, pairs)
 	}
 	for i, line := range strings.Split(strings.TrimSpace(out), "\n") {
-		if last(t, line, "outside") != 0 || last(t, line, "innocent") != 0 {
+		if lastNumber(t, line, "outside") != 0 || lastNumber(t, line, "innocent") != 0 {
 			t.Errorf("a bound misses the truth, or an innocent node is accused: %s", line)
 		}
-		if i > 0 && last(t, line, "related") == 0 {
+		if i > 0 && lastNumber(t, line, "related") == 0 {
 			t.Errorf("nothing is related: %s", line)
 		}
 	}
-	if liars, found := last(t, out, "liars"), last(t, out, "found"); liars == 0 || found == 0 {
+	if liars, found := lastNumber(t, out, "liars"), lastNumber(t, out, "found"); liars == 0 ||
+		found == 0 {
 		t.Errorf("%v liars, %v of them found", liars, found)
 	}
-	if median := last(t, out, "median"); median < 20 || median > 200 {
+	if median := lastNumber(t, out, "median"); median < 20 || median > 200 {
 		t.Errorf("the median is %v µs", median)
 	}
-	if joined, join := last(t, out, "joined"), last(t, out, "join"); joined < 40 || join > 5 {
+	if joined, join := lastNumber(t, out, "joined"), lastNumber(t, out, "join"); joined < 40 ||
+		join > 5 {
 		t.Errorf("%v nodes joined, in %v s", joined, join)
 	}
 	if t.Failed() {
@@ -136,7 +138,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 	var all []*saved
 	var text bytes.Buffer
-	whole := build(t, 1, &text, small...)
+	whole := buildExample(t, 1, &text, smallFleet...)
 	if err := whole.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +152,7 @@ func TestServerRestarts(t *testing.T) {
 	want, digest := text.String(), digestOf(t, whole)
 	for i, s := range all {
 		var text bytes.Buffer
-		again := build(t, 1+i%2, &text, small...)
+		again := buildExample(t, 1+i%2, &text, smallFleet...)
 		if err := again.World.Restore([32]byte{1}, &s.state); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +169,7 @@ func TestServerRestarts(t *testing.T) {
 // TestDamagedServer reads states that are too short, or in which a byte is wrong. Each such state
 // must be refused, or the simulation must run on with it. It must not panic.
 func TestDamagedServer(t *testing.T) {
-	s := build(t, 1, io.Discard, "SIZE", "4", "GROWN", "2s", "MEASURED", "2s", "LIARS", "0")
+	s := buildExample(t, 1, io.Discard, "SIZE", "4", "GROWN", "2s", "MEASURED", "2s", "LIARS", "0")
 	if err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -26,16 +26,16 @@ const (
 	entryMatrix = 4
 )
 
-// note adds an entry to the log. If a server gets the same messages at the same times, it makes the
-// same decisions. So a checkpoint stores the log as the server's state.
-func (o *office) note(kind byte, from sim.Node, l *letter) {
+// addToLog adds an entry to the log. If a server gets the same messages at the same times, it makes
+// the same decisions. So a checkpoint stores the log as the server's state.
+func (o *serverAtWork) addToLog(kind byte, from sim.Node, l *linkLetter) {
 	o.log = append(o.log, kind)
 	o.log = binary.LittleEndian.AppendUint64(o.log, uint64(o.now))
 	if l == nil {
 		return
 	}
 	o.log = binary.LittleEndian.AppendUint32(o.log, uint32(from))
-	log, err := l.append(o.log)
+	log, err := l.encodeLetter(o.log)
 	if err != nil {
 		o.failed = err
 		return
@@ -43,8 +43,8 @@ func (o *office) note(kind byte, from sim.Node, l *letter) {
 	o.log = log
 }
 
-// repeat gives a new server all messages and times in the log of another server.
-func (o *office) repeat(log []byte) error {
+// repeatLog gives a new server all messages and times in the log of another server.
+func (o *serverAtWork) repeatLog(log []byte) error {
 	o.cx, o.log = nil, slices.Clone(log)
 	for len(log) > 0 {
 		if len(log) < 9 {
@@ -68,7 +68,7 @@ func (o *office) repeat(log []byte) error {
 			if err != nil {
 				return err
 			}
-			o.handle(from, l)
+			o.handleLetter(from, l)
 			log = rest
 		default:
 			return errState
@@ -78,25 +78,25 @@ func (o *office) repeat(log []byte) error {
 }
 
 // Parts are the server.
-func (s *server) Parts() []sim.Part { return []sim.Part{s} }
+func (s *serverProtocol) Parts() []sim.Part { return []sim.Part{s} }
 
-func (s *server) Allocate(shard int) {
-	if shard == int(home)/sim.ShardNodes {
+func (s *serverProtocol) Allocate(shard int) {
+	if shard == int(homeNode)/sim.ShardNodes {
 		s.Free(shard)
 		s.office = s.open()
 	}
 }
 
-func (s *server) Free(shard int) {
-	if shard == int(home)/sim.ShardNodes {
+func (s *serverProtocol) Free(shard int) {
+	if shard == int(homeNode)/sim.ShardNodes {
 		_ = s.Close() // its files are temporary
 	}
 }
 
 // Encode appends the server, if it is in the shard.
-func (s *server) Encode(shard int, to []byte) []byte {
+func (s *serverProtocol) Encode(shard int, to []byte) []byte {
 	le := binary.LittleEndian
-	if shard != int(home)/sim.ShardNodes {
+	if shard != int(homeNode)/sim.ShardNodes {
 		return to
 	}
 	o := s.office
@@ -109,8 +109,8 @@ func (s *server) Encode(shard int, to []byte) []byte {
 }
 
 // Decode restores the server. This takes as long as the server's work up to the checkpoint.
-func (s *server) Decode(shard int, from []byte) ([]byte, error) {
-	if shard != int(home)/sim.ShardNodes {
+func (s *serverProtocol) Decode(shard int, from []byte) ([]byte, error) {
+	if shard != int(homeNode)/sim.ShardNodes {
 		return from, nil
 	}
 	o, in := s.office, &sim.State{Bytes: from}
@@ -131,23 +131,23 @@ func (s *server) Decode(shard int, from []byte) ([]byte, error) {
 	if in.Short {
 		return nil, errState
 	}
-	return in.Bytes, o.repeat(log)
+	return in.Bytes, o.repeatLog(log)
 }
 
 // Parts are the clients.
-func (k *clients) Parts() []sim.Part { return []sim.Part{k} }
+func (k *clientProtocol) Parts() []sim.Part { return []sim.Part{k} }
 
-func (k *clients) Allocate(shard int) {
+func (k *clientProtocol) Allocate(shard int) {
 	for len(k.shards) <= shard {
 		k.shards = append(k.shards, nil)
 	}
-	k.shards[shard] = make([]client, sim.ShardNodes)
+	k.shards[shard] = make([]nodeClient, sim.ShardNodes)
 }
 
-func (k *clients) Free(shard int) { k.shards[shard] = nil }
+func (k *clientProtocol) Free(shard int) { k.shards[shard] = nil }
 
 // Encode appends the state of a shard's clients.
-func (k *clients) Encode(shard int, to []byte) []byte {
+func (k *clientProtocol) Encode(shard int, to []byte) []byte {
 	to = append(to, stateVersion)
 	for i := range k.shards[shard] {
 		at := len(to)
@@ -160,7 +160,7 @@ func (k *clients) Encode(shard int, to []byte) []byte {
 	return to
 }
 
-func (a *client) encode(to []byte) []byte {
+func (a *nodeClient) encode(to []byte) []byte {
 	le := binary.LittleEndian
 	flags := byte(0)
 	for i, is := range []bool{a.registered, a.member, a.told, a.probing != nil} {
@@ -179,16 +179,16 @@ func (a *client) encode(to []byte) []byte {
 	for _, n := range a.said {
 		to = le.AppendUint32(to, uint32(n))
 	}
-	letters := make([]*letter, 0, len(a.unacked)+1)
+	letters := make([]*linkLetter, 0, len(a.unacked)+1)
 	for _, t := range a.unacked {
-		letters = append(letters, &letter{m: t})
+		letters = append(letters, &linkLetter{m: t})
 	}
 	if a.probing != nil {
-		letters = append(letters, &letter{m: a.probing})
+		letters = append(letters, &linkLetter{m: a.probing})
 	}
 	for _, l := range letters {
 		var err error
-		if to, err = l.append(to); err != nil { // cannot fail: each letter was encoded before
+		if to, err = l.encodeLetter(to); err != nil { // cannot fail: each letter was encoded before
 			panic(err)
 		}
 	}
@@ -196,7 +196,7 @@ func (a *client) encode(to []byte) []byte {
 }
 
 // Decode restores the clients of a shard.
-func (k *clients) Decode(shard int, from []byte) ([]byte, error) {
+func (k *clientProtocol) Decode(shard int, from []byte) ([]byte, error) {
 	in := &sim.State{Bytes: from}
 	if v := in.Take(1)[0]; v != stateVersion {
 		return nil, fmt.Errorf("%w: version %d, want %d", errState, v, stateVersion)
@@ -216,7 +216,7 @@ func (k *clients) Decode(shard int, from []byte) ([]byte, error) {
 	return in.Bytes, nil
 }
 
-func (a *client) decode(from []byte) error {
+func (a *nodeClient) decode(from []byte) error {
 	in := &sim.State{Bytes: from}
 	flags := in.Take(1)[0]
 	a.registered, a.member, a.told = flags&1 != 0, flags&2 != 0, flags&4 != 0

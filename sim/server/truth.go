@@ -35,9 +35,9 @@ func nodeOf(w *sim.World, name string) (sim.Node, bool) {
 	return sim.Node(n), ok && err == nil && int(n) < w.Joined()
 }
 
-// truth says what is true of the nodes of a world. All of it is a function of the node, the time
-// and the seed, so each process knows the truth about all nodes.
-type truth struct {
+// worldTruth says what is true of the nodes of a world. All of it is a function of the node, the
+// time and the seed, so each process knows the truth about all nodes.
+type worldTruth struct {
 	w       *sim.World
 	suspend float64 // the mean time until a counter is interrupted, in ns; 0: it never is
 	liars   float64 // the part of the nodes that lie
@@ -52,8 +52,8 @@ const (
 	jumpSeed  = 0xe90d
 )
 
-// epoch returns which epoch a node's counter is in, counted from 1, and when the next one begins.
-func (t *truth) epoch(n sim.Node, at sim.Time) (epoch uint32, next sim.Time) {
+// epochOf returns which epoch a node's counter is in, counted from 1, and when the next one begins.
+func (t *worldTruth) epochOf(n sim.Node, at sim.Time) (epoch uint32, next sim.Time) {
 	if t.suspend == 0 {
 		return 1, sim.Never
 	}
@@ -68,22 +68,22 @@ func (t *truth) epoch(n sim.Node, at sim.Time) (epoch uint32, next sim.Time) {
 
 func epochName(epoch uint32) string { return fmt.Sprint("e", epoch) }
 
-// A counter is a node's counter in one epoch.
-type counter struct {
+// epochCounter is a node's counter in one epoch.
+type epochCounter struct {
 	of   agents.Counter
 	jump uint64
 }
 
-func (t *truth) counter(n sim.Node, epoch uint32) counter {
+func (t *worldTruth) counter(n sim.Node, epoch uint32) epochCounter {
 	s := sim.NewStream(t.w.Seed^jumpSeed, uint64(n)<<16^uint64(epoch))
-	return counter{agents.CounterOf(t.w, n), uint64(epoch)<<40 + s.Below(1<<38)}
+	return epochCounter{agents.CounterOf(t.w, n), uint64(epoch)<<40 + s.Below(1<<38)}
 }
 
-func (c *counter) at(t sim.Time) uint64 { return c.of.At(t) + c.jump }
+func (c *epochCounter) at(t sim.Time) uint64 { return c.of.At(t) + c.jump }
 
-// when returns the last time before a given end at which the counter is not above the given
+// lastTimeAt returns the last time before a given end at which the counter is not above the given
 // reading.
-func (c *counter) when(reading uint64, end sim.Time) sim.Time {
+func (c *epochCounter) lastTimeAt(reading uint64, end sim.Time) sim.Time {
 	low := sim.Time(0)
 	for low+1 < end {
 		if middle := low + (end-low)/2; c.at(middle) <= reading {
@@ -95,8 +95,8 @@ func (c *counter) when(reading uint64, end sim.Time) sim.Time {
 	return low
 }
 
-// lies reports whether a node reports false stamps.
-func (t *truth) lies(n sim.Node) bool {
+// isLiar reports whether a node reports false stamps.
+func (t *worldTruth) isLiar(n sim.Node) bool {
 	if t.liars == 0 {
 		return false
 	}
@@ -108,11 +108,12 @@ func (t *truth) lies(n sim.Node) bool {
 // powers of ten.
 const smallestLie = 1300
 
-// stamp returns the function that gives a node's stamps of packets that it exchanges with a peer. A
-// liar shows each peer a different false counter, and makes each packet look faster than it was.
-func (t *truth) stamp(n, peer sim.Node, epoch uint32) agents.Stamp {
+// stampFor returns the function that gives a node's stamps of packets that it exchanges with a
+// peer. A liar shows each peer a different false counter, and makes each packet look faster than it
+// was.
+func (t *worldTruth) stampFor(n, peer sim.Node, epoch uint32) agents.Stamp {
 	c := t.counter(n, epoch)
-	if !t.lies(n) {
+	if !t.isLiar(n) {
 		return func(at sim.Time, _ bool) uint64 { return c.at(at) }
 	}
 	s := sim.NewStream(t.w.Seed^lieSeed, uint64(n))
