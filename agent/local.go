@@ -10,9 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -34,9 +37,10 @@ func Connect(rings string) (*Local, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
 	}
-	if err := ring.CheckDirectory(rings); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("find the agent: there is no directory of rings %q: start "+
-			"cp-agent, or name the directory that it has: %w", rings, ErrNoAgent)
+	err := ring.CheckPrivate(rings, "ring directory", "--rings or $"+ring.DirectoryVariable)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("find the agent: there is no directory of rings %q: %s: %w", rings,
+			findElsewhere(rings), ErrNoAgent)
 	} else if err != nil {
 		return nil, fmt.Errorf("find the agent: %w", err)
 	}
@@ -47,6 +51,55 @@ func Connect(rings string) (*Local, error) {
 			return d.DialContext(ctx, "unix", l.path)
 		}}
 	return l, nil
+}
+
+// findElsewhere says how to find an agent that is not at a directory of rings.
+func findElsewhere(rings string) string {
+	const most = 3
+	say := "start cp-agent, or name its directory of rings with --rings"
+	for i, other := range OthersBeside(rings) {
+		if i == most {
+			break
+		}
+		say += fmt.Sprintf("; or ask the agent of another user, if one runs there: %scprof … "+
+			"--rings %s", AsOwner(other), other)
+	}
+	return say
+}
+
+// OthersBeside returns the usual directories of rings of other users: those beside the directory
+// dir whose names begin as its name, up to the hyphen, and end with a user's number.
+func OthersBeside(dir string) (others []string) {
+	dir = filepath.Clean(dir)
+	base, _, found := strings.Cut(filepath.Base(dir), "-")
+	if !found {
+		return nil
+	}
+	beside, err := filepath.Glob(filepath.Join(filepath.Dir(dir), base+"-*"))
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(beside, func(other string) bool {
+		_, number, _ := strings.Cut(filepath.Base(other), "-")
+		_, numberErr := strconv.ParseUint(number, 10, 32)
+		info, err := os.Lstat(other)
+		return other == dir || numberErr != nil || err != nil || !info.IsDir()
+	})
+}
+
+// AsOwner returns what to write before a command so that it runs as the owner of a directory, such
+// as "sudo -u NAME ". It returns "" if the directory belongs to this user. Even root must become
+// the owner, because no command reads rings of another user.
+func AsOwner(dir string) string {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return ""
+	}
+	s, known := info.Sys().(*syscall.Stat_t)
+	if !known || int(s.Uid) == os.Geteuid() {
+		return ""
+	}
+	return fmt.Sprintf("sudo -u '#%d' ", s.Uid)
 }
 
 // Status asks for the agent's status.
@@ -113,8 +166,8 @@ func (l *Local) ask(ctx context.Context, method, path string, query url.Values, 
 	answer, err := l.http.Do(r)
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("ask the agent at %q: %w: start cp-agent, or name its directory of rings",
-			l.path, ErrNoAgent)
+		return fmt.Errorf("ask the agent at %q: %w: %s", l.path, ErrNoAgent,
+			findElsewhere(filepath.Dir(l.path)))
 	}
 	if err != nil {
 		return fmt.Errorf("ask the agent at %q: %w", l.path, err)

@@ -65,21 +65,23 @@ func readState(dir string) (state, error) {
 		return s, nil
 	}
 	if err != nil {
-		return s, fmt.Errorf("read what the last agent was at: %w", err)
+		return s, fmt.Errorf("read the state of the agent before this one: %w", err)
 	}
 	if err := json.Unmarshal(text, &s); err != nil {
-		return s, fmt.Errorf("read what the last agent was at in %q: %w: if it is damaged, "+
-			"remove it: logs begin anew in %q", filepath.Join(dir, stateFile), err, span(0))
+		return s, fmt.Errorf("read the state of the agent before this one from %q: %w: remove "+
+			"the file if it is damaged: the agent then writes new logs, in %q",
+			filepath.Join(dir, stateFile), err, span(0))
 	}
 	if s.Version > stateVersion {
-		return s, fmt.Errorf("read what the last agent was at in %q: version %d: this agent knows "+
-			"versions up to %d: install the release that wrote it, or a later one",
-			filepath.Join(dir, stateFile), s.Version, stateVersion)
+		return s, fmt.Errorf("read the state of the agent before this one from %q: version %d: "+
+			"this agent knows versions up to %d: install the release that wrote the file, or a "+
+			"later one", filepath.Join(dir, stateFile), s.Version, stateVersion)
 	}
 	for _, path := range append([]string{s.Logs}, s.Before...) {
 		if !filepath.IsLocal(path) {
-			return s, fmt.Errorf("read what the last agent was at in %q: %q is not below it: "+
-				"remove the file", filepath.Join(dir, stateFile), path)
+			return s, fmt.Errorf("read the state of the agent before this one from %q: the "+
+				"directory of logs %q is not below %q: remove the file",
+				filepath.Join(dir, stateFile), path, dir)
 		}
 	}
 	return s, nil

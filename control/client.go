@@ -228,13 +228,16 @@ func (l *Client) Send(ctx context.Context, request uint64, m Message) error {
 	}
 }
 
+// CallLimit is how long Call waits for an answer if its context has no deadline.
+const CallLimit = 10 * time.Second
+
 // Call sends a request and waits for its answer. A Refusal is returned as a *RefusedError. If the
 // connection ends after it took the request, the error wraps ErrLost. If the context has no
-// deadline, Call waits for ten seconds.
+// deadline, Call waits for CallLimit.
 func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 10*time.Second)
+		ctx, cancel = context.WithTimeout(ctx, CallLimit)
 		defer cancel()
 	}
 	c := &call{answer: make(chan Incoming, 1)}

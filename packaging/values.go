@@ -17,7 +17,7 @@ import (
 var defaults []byte
 
 // free lists the keys below which Kubernetes says what there may be.
-var free = []string{"nodeSelector", "resources", "tolerations"}
+var free = []string{"nodeSelector", "resources", "seccompProfile", "tolerations"}
 
 // CheckValues returns an error for each value that the chart does not know, with its line and the
 // nearest key that the chart knows, and for each value of another type than the default.

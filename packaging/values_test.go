@@ -34,6 +34,11 @@ func TestCheckValues(t *testing.T) {
 
 		"server:\n  tolerations: {a: b}\n": "line 2: tolerations: want a list",
 		"usr: 1\nagent: {namePod: true}\n": "namePods",
+
+		"agent: {seccompProfile: {type: Localhost, localhostProfile: a}}\n": "",
+
+		"agent: {seccompProfile: None}\n": "line 1: seccompProfile: want keys and values",
+		"agent: {seccompProfle: {}}\n":    `did you mean "seccompProfile"`,
 	} {
 		err := CheckValues([]byte(text))
 		if want == "" && err != nil || want != "" && (err == nil ||

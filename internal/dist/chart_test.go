@@ -21,7 +21,9 @@ func TestBarChart(t *testing.T) {
 	for name, settings := range map[string][]string{
 		"its own values": nil,
 		"other values": {"user=1000", "server.storageClass=fast",
-			"agent.tolerations[0].operator=Exists", "agent.nodeSelector.pool=x"},
+			"agent.tolerations[0].operator=Exists", "agent.nodeSelector.pool=x",
+			"agent.seccompProfile.type=Localhost", "agent.seccompProfile.localhostProfile=a.json"},
+		"no seccomp": {"agent.seccompProfile.type=Unconfined"},
 	} {
 		if out, err := render(settings...); err != nil || !strings.HasSuffix(out, want) {
 			bad.Figure++
@@ -34,6 +36,9 @@ func TestBarChart(t *testing.T) {
 		"user=-3":                "must be between 0 and 2147483647",
 		"server.storage=20Gx":    "quantities must match",
 		"agent.namePod=true":     "Additional property namePod is not allowed",
+
+		"agent.seccompProfile.type=Runtime":   "seccompProfile.type: Unsupported value",
+		"agent.seccompProfile.type=Localhost": "localhostProfile: Required value",
 	} {
 		out, err := render(setting)
 		if err == nil || !strings.Contains(out, want) {

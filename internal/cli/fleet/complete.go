@@ -28,7 +28,7 @@ func (s *serverFlags) complete(most int,
 			!cmd.Flags().Changed("server") {
 			return nil, no
 		}
-		link, err := s.dial()
+		link, err := s.dial(cmd)
 		if err != nil {
 			return nil, no
 		}
@@ -36,7 +36,7 @@ func (s *serverFlags) complete(most int,
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 		defer cancel()
 		found := names(func(what string, result any) error {
-			return link.Ask(ctx, what, nil, result)
+			return link.Client.Ask(ctx, what, nil, result)
 		})
 		found = slices.DeleteFunc(found, func(name string) bool {
 			return runs.CheckNodeName(name) != nil || slices.Contains(args, name)

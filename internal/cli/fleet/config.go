@@ -140,13 +140,13 @@ its comments. To keep them, edit the table's file and use "cprof config apply".`
 			if err != nil {
 				return command.UsageError{Err: err}
 			}
-			link, err := server.dial()
+			link, err := server.dial(cmd)
 			if err != nil {
 				return err
 			}
 			defer link.Close()
 			var now coordinator.TableRequest
-			if err := ask(cmd.Context(), link, coordinator.AskTable, nil, &now); err != nil {
+			if err := link.Ask(cmd.Context(), coordinator.AskTable, nil, &now); err != nil {
 				return err
 			}
 			table := &handlertable.Table{}
@@ -187,19 +187,19 @@ func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest, f
 	if u, err := user.Current(); err == nil {
 		r.By = u.Username
 	}
-	link, err := s.dial()
+	link, err := s.dial(cmd)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
 	var served coordinator.TableRequest
-	if err := ask(cmd.Context(), link, coordinator.AskSetTable, r, &served); err != nil {
+	if err := link.Ask(cmd.Context(), coordinator.AskSetTable, r, &served); err != nil {
 		return err
 	}
 	end := time.Now().Add(settleLimit)
 	err = poll(cmd.Context(), func() (bool, error) {
 		var now coordinator.TableRequest
-		err := ask(cmd.Context(), link, coordinator.AskTable, nil, &now)
+		err := link.Ask(cmd.Context(), coordinator.AskTable, nil, &now)
 		if err == nil && now.Base == served.Base {
 			served.Uses = now.Uses
 		}

@@ -37,7 +37,7 @@ The page and exports of a run are not fetched: make them here.`,
 					return command.UsageError{Err: err}
 				}
 			}
-			link, err := server.dial()
+			link, err := server.dial(cmd)
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ type fetch struct {
 	files       int
 }
 
-// asker is what a fetch needs of a *control.Client.
+// asker is what a fetch needs of a link.
 type asker interface {
 	Ask(ctx context.Context, what string, argument, result any) error
 	Call(context.Context, control.Message) (control.Message, error)
@@ -138,8 +138,7 @@ func (f *fetch) run(ctx context.Context, parent string) (path string, err error)
 func (f *fetch) list(ctx context.Context) (list coordinator.RunFiles, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.limit)
 	defer cancel()
-	err = explained(f.link.Ask(ctx, coordinator.AskRunFiles, coordinator.RunRequest{Name: f.name},
-		&list))
+	err = f.link.Ask(ctx, coordinator.AskRunFiles, coordinator.RunRequest{Name: f.name}, &list)
 	switch {
 	case err != nil:
 	case list.Run != f.name:

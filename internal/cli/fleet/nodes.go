@@ -53,7 +53,7 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 			if len(args) == 1 {
 				return command.Usagef("one node %q: name two nodes, or none", args[0])
 			}
-			link, err := server.dial()
+			link, err := server.dial(cmd)
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 				return showPair(cmd, link, args[0], args[1], asJSON, svg)
 			}
 			var m coordinator.Matrix
-			if err := ask(cmd.Context(), link, coordinator.AskNodes, nil, &m); err != nil {
+			if err := link.Ask(cmd.Context(), coordinator.AskNodes, nil, &m); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/plot"
@@ -127,11 +126,11 @@ func distributionFigure(m *coordinator.Matrix) plot.Figure {
 // showPair shows the bound of one pair of nodes, and the relations from which that bound was
 // computed. If svg names a file, showPair also draws these relations into the file.
 func showPair(
-	cmd *cobra.Command, link *control.Client, from, into string, asJSON bool, svg string,
+	cmd *cobra.Command, link *link, from, into string, asJSON bool, svg string,
 ) error {
 	var a coordinator.PairAnswer
 	request := coordinator.PairRequest{From: from, Into: into}
-	if err := ask(cmd.Context(), link, coordinator.AskPair, request, &a); err != nil {
+	if err := link.Ask(cmd.Context(), coordinator.AskPair, request, &a); err != nil {
 		return err
 	}
 	p, out := a.Pair, cmd.OutOrStdout()

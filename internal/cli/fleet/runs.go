@@ -169,13 +169,13 @@ func (o *runOrder) add(cmd *cobra.Command, noWait string) {
 // it waits before it prints, until done returns true for the run's state.
 func (o *runOrder) give(cmd *cobra.Command, what string, argument any,
 	done func(*coordinator.RunStatus) bool) error {
-	link, err := o.server.dial()
+	link, err := o.server.dial(cmd)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
 	var status *coordinator.RunStatus
-	if err := ask(cmd.Context(), link, what, argument, &status); err != nil {
+	if err := link.Ask(cmd.Context(), what, argument, &status); err != nil {
 		return err
 	}
 	if status == nil {
@@ -266,7 +266,7 @@ func poll(ctx context.Context, f func() (done bool, err error)) error {
 }
 
 // waitForRun waits until the function until returns true for the run's state.
-func waitForRun(cmd *cobra.Command, link *control.Client, name string,
+func waitForRun(cmd *cobra.Command, link *link, name string,
 	until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
 	p := command.NewProgress(cmd.ErrOrStderr())
 	defer p.Done()
@@ -274,7 +274,7 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 	slow := slowWait{since: time.Now()}
 	err = poll(cmd.Context(), func() (bool, error) {
 		status = nil
-		if err := ask(cmd.Context(), link, coordinator.AskRun, nil, &status); err != nil {
+		if err := link.Ask(cmd.Context(), coordinator.AskRun, nil, &status); err != nil {
 			return false, err
 		}
 		if status == nil || status.Name != name {
@@ -326,13 +326,13 @@ func (s *slowWait) news(now time.Time, what string) bool {
 }
 
 // waitForSweep makes the server measure all pairs, and waits for the end.
-func waitForSweep(cmd *cobra.Command, link *control.Client) error {
+func waitForSweep(cmd *cobra.Command, link *link) error {
 	var status *coordinator.SweepStatus
 	var refused *control.RefusedError
-	err := ask(cmd.Context(), link, coordinator.AskSweep, coordinator.SweepRequest{}, &status)
+	err := link.Ask(cmd.Context(), coordinator.AskSweep, coordinator.SweepRequest{}, &status)
 	// If another sweep is under way, wait for that one.
 	if errors.As(err, &refused) && refused.Code == control.NotNow {
-		err = ask(cmd.Context(), link, coordinator.AskSweepStatus, nil, &status)
+		err = link.Ask(cmd.Context(), coordinator.AskSweepStatus, nil, &status)
 		if err == nil && status == nil {
 			return refused
 		}
@@ -343,7 +343,7 @@ func waitForSweep(cmd *cobra.Command, link *control.Client) error {
 	p := command.NewProgress(cmd.ErrOrStderr())
 	defer p.Done()
 	return poll(cmd.Context(), func() (bool, error) {
-		if err := ask(cmd.Context(), link, coordinator.AskSweepStatus, nil, &status); err != nil {
+		if err := link.Ask(cmd.Context(), coordinator.AskSweepStatus, nil, &status); err != nil {
 			return false, err
 		}
 		if status == nil {

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,8 +29,8 @@ func (s *serverFlags) add(cmd *cobra.Command) {
 		"file of the server's public key; $CLOUDPROFILER_SERVER_KEY")
 }
 
-// dial connects to the server.
-func (s *serverFlags) dial() (*control.Client, error) {
+// dial opens a link to the server. It does not wait for the server.
+func (s *serverFlags) dial(cmd *cobra.Command) (*link, error) {
 	c := control.ClientConfig{Server: s.address}
 	if (s.key == "") != (s.serverKey == "") {
 		return nil, command.Usagef("--key and --server-key belong together: give both, or " +
@@ -52,50 +51,37 @@ func (s *serverFlags) dial() (*control.Client, error) {
 			return nil, err
 		}
 	}
-	link, err := control.Dial(c)
+	client, err := control.Dial(c)
 	if errors.Is(err, control.ErrNeedsKeys) {
 		return nil, command.UsageError{Err: err}
+	} else if err != nil {
+		return nil, err
 	}
-	return link, err
+	return &link{Client: client, server: s.address, errs: cmd.ErrOrStderr()}, nil
 }
 
-// ask asks the server one question and decodes its answer into result, unless result is nil.
-func ask(ctx context.Context, link *control.Client, what string, argument, result any) error {
-	return explained(link.Ask(ctx, what, argument, result))
-}
-
-// explained adds to an error of the link what the user can do.
-func explained(err error) error {
-	switch {
-	case errors.Is(err, control.ErrKey):
-		return fmt.Errorf("%w: put its public half into the server's client_keys", err)
-	case errors.Is(err, control.ErrUnreachable):
-		return fmt.Errorf("%w: is tsc-server running there, and are the keys right?", err)
-	}
-	return err
-}
-
-// asking connects to the server, asks it one question by calling ask, and closes the connection.
+// asking connects to the server, asks it one question by the method Ask of link, and closes the
+// connection.
 func (s *serverFlags) asking(cmd *cobra.Command, what string, argument, result any) error {
-	link, err := s.dial()
+	link, err := s.dial(cmd)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
-	return ask(cmd.Context(), link, what, argument, result)
+	return link.Ask(cmd.Context(), what, argument, result)
 }
 
 // each asks the server the same question for every name in turn. After each answer it prints the
 // text in done, and the name. It stops at the first error.
 func (s *serverFlags) each(cmd *cobra.Command, names []string, done, what string,
 	argument func(name string) any) error {
-	link, err := s.dial()
+	link, err := s.dial(cmd)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
 	for _, name := range names {
-		if err := ask(cmd.Context(), link, what, argument(name), nil); err != nil {
+		if err := link.Ask(cmd.Context(), what, argument(name), nil); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", done, name)

@@ -63,7 +63,7 @@ Exit code 3, with --once: something is not known; it is listed last.`, watch.Kep
 			if window < time.Second || window > watch.Kept {
 				return command.Usagef("--window %v: want 1s to %v", window, watch.Kept)
 			}
-			link, err := server.dial()
+			link, err := server.dial(cmd)
 			if err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ Exit code 3, with --once: something is not known; it is listed last.`, watch.Kep
 
 // top asks the server what the fleet logs, and shows pictures of the answers.
 type top struct {
-	link   *control.Client
+	link   *link
 	view   *watch.View
 	out    io.Writer
 	asJSON bool
@@ -98,7 +98,7 @@ type top struct {
 func (t *top) look(ctx context.Context) (*watch.Picture, error) {
 	var answer coordinator.WatchAnswer
 	asked := time.Now()
-	err := ask(ctx, t.link, coordinator.AskWatch, t.view.Request(asked), &answer)
+	err := t.link.Ask(ctx, coordinator.AskWatch, t.view.Request(asked), &answer)
 	var refused *control.RefusedError
 	if errors.As(err, &refused) && refused.Code == control.UnknownKind {
 		return nil, fmt.Errorf("%w: it is of an older release", err)

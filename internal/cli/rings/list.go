@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"strings"
-	"syscall"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -76,7 +74,7 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 	if !asJSON {
 		for _, other := range othersWithRings(dir) {
 			fmt.Fprintf(w, "rings of another user, or of another $CLOUDPROFILER_DIR, are in %s: "+
-				"%scprof ring list --rings %s\n", other, actAsOwner(other), other)
+				"%scprof ring list --rings %s\n", other, agent.AsOwner(other), other)
 		}
 	}
 	for _, err := range broken {
@@ -91,37 +89,11 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 
 // othersWithRings returns the usual directories of other users that contain rings. It finds only
 // those that this user may read.
-func othersWithRings(dir string) (others []string) {
-	base, _, found := strings.Cut(filepath.Base(filepath.Clean(dir)), "-")
-	if !found {
-		return nil
-	}
-	beside, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Clean(dir)), base+"-*"))
-	if err != nil {
-		return nil
-	}
-	for _, other := range beside {
+func othersWithRings(dir string) []string {
+	return slices.DeleteFunc(agent.OthersBeside(dir), func(other string) bool {
 		files, err := ring.Files(other)
-		if other != filepath.Clean(dir) && err == nil && len(files) > 0 {
-			others = append(others, other)
-		}
-	}
-	return others
-}
-
-// actAsOwner returns what to write before a command so that it runs as the owner of a directory,
-// such as "sudo -u NAME ". It returns "" if the directory belongs to this user. Even root must
-// become the owner, because no command reads rings of another user.
-func actAsOwner(dir string) string {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return ""
-	}
-	s, known := info.Sys().(*syscall.Stat_t)
-	if !known || int(s.Uid) == os.Geteuid() {
-		return ""
-	}
-	return fmt.Sprintf("sudo -u '#%d' ", s.Uid)
+		return err != nil || len(files) == 0
+	})
 }
 
 func stateOf(file string) (ringState, error) {
