@@ -121,10 +121,11 @@ func TestMoreTuplesDecideAChange(t *testing.T) {
 			}
 		}
 		// The advice rests on the difference that was found. Chance made that difference too large
-		// or too small, all the more if every ten durations are equal.
+		// or too small, all the more if every ten durations are equal. Then 80 % of the changes are
+		// decided, with a standard deviation of 6 %.
 		least := tried * 9 / 10
 		if alike {
-			least = tried * 6 / 10
+			least = tried / 2
 		}
 		if tried < 10 || decided < least {
 			t.Errorf("alike %v: %d of %d changes are decided", alike, decided, tried)
