@@ -14,6 +14,7 @@ type Messages struct {
 	Sent     int64     `json:"sent"`     // calls that sent
 	Received int64     `json:"received"` // calls that received
 	Matched  int64     `json:"matched"`  // sent messages with a known receiver
+	Twice    int64     `json:"twice"`    // calls that agent and library saw; each counts once
 	Services []Service `json:"services"`
 	Talks    []Talk    `json:"talks"`   // the one with the most messages first
 	Left     []Left    `json:"left"`    // the other sent messages
@@ -84,6 +85,7 @@ func (d *Data) AddMessages(a *messages.Answer) {
 	}
 	m := &d.Messages
 	m.Sent, m.Received, m.Matched = count(a.Sent), count(a.Received), count(a.Matched)
+	m.Twice = count(a.Twice)
 	index := map[messages.Program]int64{}
 	service := func(p messages.Program) int64 {
 		i, known := index[p]

@@ -16,7 +16,7 @@ func captured() *messages.Answer {
 	tasks, epoll := program("python3", "core-2"), program("epoll", "core-2")
 	redis, postgres := program("redis-server", "core-1"), program("postgres", "core-2")
 	a := &messages.Answer{
-		Reference: "edge", Sent: 1_204_662, Received: 1_391_020,
+		Reference: "edge", Sent: 1_204_662, Received: 1_391_020, Twice: 41_207,
 		Left: map[messages.Reason]uint64{messages.NotReceived: 214, messages.NoChecksum: 1902},
 		Nodes: []messages.Node{
 			{Node: "edge", Messages: 812_004},

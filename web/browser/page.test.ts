@@ -193,6 +193,7 @@ test("a capture is drawn as a graph of programs, with a line between each two th
     assert.match(part, /redis-server on core-1 cache\.shop\.example, redis/);
     assert.match(part, /412 sent, 190 kB, not captured at the other end: gateway on core-1 →/);
     assert.match(part, /→ pay\.example \(203\.0\.113\.7\), port 443/);
+    assert.match(part, / 41\.21 k calls were seen by the agent and by a library in the program: /);
   }));
 
 test("the transfers of captured messages have their parts", () => open("sample", async (page) => {

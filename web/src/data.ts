@@ -264,6 +264,7 @@ export interface Messages {
   sent: number;
   received: number;
   matched: number;
+  twice: number;
   services: Service[];
   talks: Talk[];
   left: Left[];

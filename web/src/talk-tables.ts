@@ -153,7 +153,9 @@ export function rest(state: State): HTMLElement {
   ];
   return html("div", {},
     html("p", {}, `${compact(m.sent)} calls sent, and ${compact(m.received)} received. Of ` +
-      `${compact(m.matched)} messages, both ends are known.`),
+      `${compact(m.matched)} messages, both ends are known.` +
+      (m.twice > 0 ? ` ${compact(m.twice)} calls were seen by the agent and by a library in the ` +
+        "program: they count once." : "")),
     reasons.length > 0
       ? html("ul", { class: "plain" }, ...reasons.map((r) => html("li", {}, r)))
       : null);
