@@ -17,5 +17,5 @@
 // last byte is the message's transfer. It is an interval in cycles of one node, and contains the
 // truth like every duration of a run (answer.go).
 //
-// All messages of a run must fit into memory, at about 100 bytes each.
+// All messages of a run must fit into memory, at about 150 bytes each.
 package messages
