@@ -39,8 +39,8 @@ func ringOf(t *testing.T, name, handler string, policy channel.Policy, epoch str
 	return r
 }
 
-// channelsOf joins the rings of one channel. It counts events of another epoch, but does not return
-// them as sampled events.
+// If several rings are of one channel, channelsOf adds them up. It counts events of an earlier
+// epoch, but leaves them out of the sampled events.
 func TestChannelsOfASample(t *testing.T) {
 	got := channelsOf([]drain.SampledChannel{
 		ringOf(t, "b/x", "id", channel.Block, "e", 1),

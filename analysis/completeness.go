@@ -82,9 +82,9 @@ func (in *input) ofRun() Completeness {
 	return c
 }
 
-// chosenByID is the rule by which all logs with events choose tuples by their ids, during the whole
-// run. A tuple that the rule chooses is in all these logs. If the logs use no such rule, or
-// several, chosenByID is empty.
+// If all logs with events chose tuples by their ids, and by the same rule during the whole run,
+// chosenByID returns this rule. Each tuple that the rule chooses is then in all these logs.
+// Otherwise chosenByID returns "".
 func (in *input) chosenByID(told []told) (rule string) {
 	for i := range told {
 		t := &told[i]

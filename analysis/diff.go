@@ -76,9 +76,9 @@ func (c Change) MarshalJSON() ([]byte, error) {
 type Needs struct {
 	Runs   float64 `json:"runs,omitempty"`   // number of runs that are needed on each side
 	Tuples float64 `json:"tuples,omitempty"` // by which factor each run needs more tuples
-	// Bounds is true if only narrower intervals would help. This is so if the intervals of the two
-	// sides overlap. It is also so if they would overlap with more tuples, because percentiles of
-	// many tuples are rounded.
+	// Bounds is true if only narrower intervals can decide the change. There are two cases: the
+	// intervals of the two sides overlap, or they would overlap if there were more tuples, because
+	// percentiles of many tuples are rounded.
 	Bounds bool `json:"narrower_bounds,omitempty"`
 }
 

@@ -116,9 +116,10 @@ func TestWhatDecidesAChange(t *testing.T) {
 			t.Errorf("apart by %v: %+v, want %v runs", gap, got, want)
 		}
 	}
-	// The noise is √(3² + 4²) = 5. With the margin 1 + surer/deviations99 = 1.4967, it is 3.74
-	// times the gap. Noise falls with the square root of the number of tuples, so 3.74² = 14.0
-	// times as many tuples are just too few.
+	// The noise is √(3² + 4²) = 5. To be sure enough, the noise is multiplied by 1 +
+	// surer/deviations99 = 1.4967. This is 3.74 times the gap of 2. Noise falls with the square
+	// root of the number of tuples. So the number of tuples must be more than 3.74² = 14.0 times as
+	// large.
 	if got := needsOf(2, side{of(3)}, side{of(4)}); got.Tuples != 15 || got.Runs != 0 {
 		t.Errorf("with a noise of 5, apart by 2: %+v, want 15 times the tuples", got)
 	}

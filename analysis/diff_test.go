@@ -91,7 +91,8 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 
 var exact = Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9} // a cycle is 1 ns
 
-// The verdict is right even for differences that are just within or just beyond bounds and noise.
+// TestVerdictOfAChange compares medians whose difference is just small enough, or just too large,
+// to be explained by bounds and noise. The verdict must be right for both.
 func TestVerdictOfAChange(t *testing.T) {
 	// A median in [lo, hi] that chance moves up and down.
 	median := func(lo, hi, up, down int64) Durations {

@@ -206,8 +206,9 @@ func (s sum) negative() sum {
 	return sum{hi: -s.hi - int64(borrow), lo: lo}
 }
 
-// float is the sum as a float64, rounded in the last place. The sum is made positive first: the two
-// halves of a negative sum have different signs, and adding them as floats would lose small sums.
+// float returns the sum as a float64, with an error only in the last place. It first makes the sum
+// positive. In a negative sum, the two halves have different signs, and adding them as floats could
+// cancel a small sum.
 func (s sum) float() float64 {
 	if s.hi < 0 {
 		return -s.negative().float()

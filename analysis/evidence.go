@@ -149,8 +149,8 @@ const leastSure = 100
 func (e *evidence) precedes(p, q int, points []point) bool {
 	both, a, b := e.both[p][q], points[p], points[q]
 	if v := votesOf(p, q, &e.lasts); v.surely+v.surelyNot > both/2 {
-		// Up to one in 20 of these votes may be false: a slow branch may be lost although the
-		// others arrive.
+		// Up to one in 20 of these votes may be false, because the event of a slow branch may be
+		// lost although the events of the other branches are there.
 		const most = 20
 		if v.surelyNot*most <= v.surely || v.surely*most <= v.surelyNot {
 			return v.surely > v.surelyNot

@@ -15,8 +15,8 @@ type Causes struct {
 	Makes []string
 }
 
-// NearEdge is a pair of points that nearly all tuples pass in this order. Because a few do not, it
-// is no span.
+// NearEdge is a pair of points that nearly all tuples pass in this order. A few pass them in the
+// other order, so there is no span between the two.
 type NearEdge struct {
 	From, To      string // each as actor/point
 	Surely, Other uint64 // tuples of the sample that surely passed them in this order, or the other

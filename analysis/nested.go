@@ -232,10 +232,12 @@ func (f *forks) linked(x, y *actor) bool {
 		})
 }
 
-// declaredKind says whether declared edges make a nesting a call or branches. Its last parameter
-// has all actors that are nested in the same outer actor. An edge between the outer actor and an
-// inner one makes a call. An edge from another actor to an inner one makes branches. So does an
-// edge from an inner actor to a point after the outer one.
+// In a nesting, inner actors work on a tuple while an outer actor works on it: either the outer one
+// calls the inner ones, or they are branches beside it. declaredKind says which of the two the
+// edges that the user declared mean. An edge between the outer actor and an inner one means a call.
+// Two edges mean branches: one from any other actor to an inner one, and one from an inner actor to
+// a point after the outer one. The parameter all has all actors that are nested in the same outer
+// actor.
 func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 	const inside, outside, outer = 1, 2, 3
 	side := func(p int) int {

@@ -7,7 +7,8 @@ import (
 	"sort"
 )
 
-// In this file, the oracle cuts the events of an id into tuples, and measures one tuple.
+// The oracle is a second, simple implementation of the analysis, with which tests compare the
+// results. This file divides the events of an id into tuples, and measures one tuple.
 
 // oracleTuple has the event of one tuple at each point.
 type oracleTuple struct {

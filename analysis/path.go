@@ -210,8 +210,8 @@ func (a *assembler) wholeTime(mask uint64) (total critical) {
 	return total
 }
 
-// spilled sums up the end-to-end times of those tuples on a path whose events are in doubt. Such a
-// tuple may have spent its time on any span.
+// spilled sums up the end-to-end times of those tuples of a path whose events may belong to other
+// tuples. Nobody knows on which spans these tuples spent their times.
 func (a *assembler) spilled(mask uint64) (all critical) {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		all.merge(&a.found.points[bits.TrailingZeros64(rest)].spilled)

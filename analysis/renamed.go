@@ -213,8 +213,8 @@ func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
 	return done, errors.Join(next.flush(), ready.flush())
 }
 
-// eachRenaming calls a function with each link that renames a tuple. It looks at one partition of
-// the links, which are divided by their children or by their parents.
+// eachRenaming calls the function tell for each link in partition p that renames a tuple. Links are
+// divided into partitions either by their child's id or by their parent's.
 func (r *renamer) eachRenaming(links *store[logstore.Link], p int,
 	tell func(l logstore.Link, operator int)) error {
 	_, err := links.each(p, nil, func(of []logstore.Link, source int32) {
@@ -321,7 +321,7 @@ func (r *renamer) stopRenaming(ways *store[passed]) (any bool, err error) {
 	return any, nil
 }
 
-// apply changes the ids of events and links.
+// apply gives events and links of renamed tuples the ids with which these tuples began.
 func (r *renamer) apply(ctx context.Context, began *store[renamed]) error {
 	old := *r.all
 	r.all.events = newStore[logstore.Event](r.scratch, old.events.bits, old.events.chunkRows)

@@ -222,7 +222,8 @@ type beginning struct {
 	mask uint64
 }
 
-// lower makes the low ends rise, so that a binary search works.
+// lower reduces low ends, so that each is at most as large as the next one. A binary search needs
+// this order.
 func lower(all []beginning) {
 	for i := len(all) - 2; i >= 0; i-- {
 		all[i].lo = min(all[i].lo, all[i+1].lo)

@@ -42,7 +42,7 @@ func (s *samples) thin() {
 	s.rows, s.every = kept, 2*max(s.every, 1)
 }
 
-// all are the samples that are kept, and the last one.
+// all returns the samples that were kept and the last sample, which may not be among them.
 func (s *samples) all() []logstore.Sample {
 	if n := len(s.rows); n > 0 && s.rows[n-1] != s.last {
 		return append(s.rows[:n:n], s.last)

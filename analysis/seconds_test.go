@@ -50,8 +50,8 @@ func secondsShown() (all []shownSeconds) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 250 {
-		// Each product is rounded by a conversion. Otherwise some processors compute product and
-		// sum in one step, with another rounding.
+		// The conversions round each product to a float64. Without them, some processors would
+		// compute product and sum in one step, which rounds differently.
 		least := rng.Float64() * 4e9
 		middle := rng.Int64N(1<<rng.UintN(52)+1) - rng.Int64N(1<<rng.UintN(52)+1)
 		half := rng.Int64N(1<<rng.UintN(40) + 1)

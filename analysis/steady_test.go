@@ -133,7 +133,8 @@ func TestBurstsAreLost(t *testing.T) {
 	}
 }
 
-// In whole runs too, steady shares are filtered and bursts are lost.
+// If the same share of the tuples ends at a point during the whole run, the analysis of the run
+// counts them as filtered. If tuples end there in a burst, it counts them as lost.
 func TestSteadySharesOfRuns(t *testing.T) {
 	rng := seed.Random(t)
 	for _, test := range []struct {

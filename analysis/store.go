@@ -249,7 +249,8 @@ func (a *appender[T]) add(id uint64, source int32, row T) {
 	c.rows = append(c.rows, row)
 }
 
-// addAll adds rows whose ids are of one page.
+// addAll adds rows. The ids of all of them must be on the same page, so that they belong into the
+// same partition.
 func (a *appender[T]) addAll(page uint64, source int32, rows []T) {
 	p := a.store.partition(page << pageBits)
 	c := &a.open[p]

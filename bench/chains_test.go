@@ -19,8 +19,8 @@ var chainCPUs = map[string][]string{
 	"arm64": {"neoverse-n1", "neoverse-v1", "neoverse-n2"},
 }
 
-// goCalls are the paths that common log calls take through the assembly. Each letter of jumps
-// stands for a conditional jump on the path: t if the jump is taken, n if not.
+// goCalls lists the paths that common log calls take through the assembly code. The field jumps has
+// a letter for each conditional jump on the path: t if the jump is taken, n if it is not.
 var goCalls = []struct{ row, symbol, jumps string }{
 	{"Go: id, buffered", "log", "nn"},
 	{"Go: first-last", "log", "ttnnn"},

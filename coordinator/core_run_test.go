@@ -302,8 +302,8 @@ func TestRunLongerThanTheTimeBetweenSweeps(t *testing.T) {
 	number := f.core.last.Number
 	f.ask(AskStopRun, nil)
 	f.complete()
-	// The first of these sweeps measures the anchors after the run. The second one is the sweep
-	// that was due.
+	// Two sweeps must follow: one that measures the anchors after the run, and then the sweep that
+	// had become due during the run.
 	if !f.run(time.Minute, func() bool { return f.core.last.Number >= number+2 }) {
 		t.Error("no sweep after the run")
 	}

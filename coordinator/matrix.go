@@ -144,7 +144,7 @@ const largeTrains = 8
 // relations of a large fleet are computed exactly. Nobody asks a server about earlier readings.
 const largeExact = 2
 
-// evaluation is the result of evaluating a pair.
+// evaluation is what the server has computed for a pair: its relation and its bound.
 type evaluation struct {
 	version    uint64             // of the pair
 	into, from *tscratio.Relation // readings of B to cycles of A; readings of A to cycles of B

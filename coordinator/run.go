@@ -80,7 +80,7 @@ type RunStatus struct {
 	Collectors map[string]int `json:"collectors,omitempty"`
 	// NoLogs has the nodes on which no program logged anything.
 	NoLogs []string `json:"no_logs,omitempty"`
-	// Away has the nodes that are gone and for which the server still waits, with the time at
+	// Away lists the nodes that are gone and for which the server still waits, with the time at
 	// which it gives up.
 	Away    map[string]time.Time `json:"away,omitempty"`
 	Problem string               `json:"problem,omitempty"`

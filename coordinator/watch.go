@@ -171,7 +171,7 @@ func (c *core) answerWatch(r WatchRequest) (*WatchAnswer, error) {
 	return a, nil
 }
 
-// orderSamples orders all nodes that can send Samples to send them for another watchLasts.
+// orderSamples tells all nodes that can send Samples to go on sending them for the time watchLasts.
 func (c *core) orderSamples() {
 	var can []*node
 	for _, n := range c.sorted() {

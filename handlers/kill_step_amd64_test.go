@@ -22,8 +22,8 @@ import (
 // that is killed. Therefore the tests only read the ring after each instruction, and really kill
 // the program after some instructions.
 
-// A situation brings a channel into a state in which a log call does something special. Then it
-// steps through that call.
+// A situation is a test case of TestKillAfterEachInstruction: it brings a channel into a state in
+// which a log call does something special, and then executes that call instruction by instruction.
 type situation struct {
 	name     string
 	policy   string
@@ -161,7 +161,7 @@ func (p *play) next() call {
 	return call{id: p.id, child: p.id + 1, link: p.m.links}
 }
 
-// other returns settings that the channel can change to.
+// other returns settings, different from the present ones, that the channel accepts.
 func (p *play) other() channel.Settings {
 	if p.m.settings.Kind == channel.Null && !p.m.links {
 		return channel.Settings{Kind: channel.Identity}

@@ -25,9 +25,9 @@ func (c *Channel) alone(processor int) bool {
 	return processor < int(atomic.LoadUint32(&c.processors))
 }
 
-// The method share makes the processors share the shards. It is called if somebody raised
-// GOMAXPROCS above the number of shards after the channel was opened. From then on every writer
-// uses a locked operation.
+// Normally each processor has a shard to itself. If somebody raises GOMAXPROCS above the number of
+// shards after the channel was opened, the method share lets several processors use one shard. From
+// then on every writer uses a locked operation.
 //
 // A writer that is pinned now may still write without a locked operation, so the method must wait
 // until no goroutine is pinned. For this purpose it calls runtime.ReadMemStats, which stops all

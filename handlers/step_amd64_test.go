@@ -99,7 +99,8 @@ func stepProgram() error {
 			}
 			a.Path = c.Path()
 		} else {
-			// Begin a new time slice, so that the scheduler does not run during the steps.
+			// Give up the processor once, which begins a new time slice. Then Go's scheduler does
+			// not interrupt the steps that follow.
 			runtime.Gosched()
 			steppable[o.Do](c, &o)
 		}

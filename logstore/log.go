@@ -90,9 +90,9 @@ func fingerprintOf(fsys FileSystem, path string) (Fingerprint, error) {
 	return TakeFingerprint(file, st.Size())
 }
 
-// goOn copies three things from the header of the previous segment: the epoch, the pair of counter
-// and UTC, and the part. If the counter has entered another epoch since then, the caller must call
-// Log.Enter.
+// goOn prepares the header of the next segment. It copies three things from the header of the
+// previous one: the epoch, the pair of counter and UTC, and the part. If the counter has entered
+// another epoch since then, the caller must call Log.Enter.
 func (h *Header) goOn(before *Header) {
 	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = before.Epoch, before.Counter, before.UTCLo_ns,
 		before.UTCHi_ns

@@ -118,8 +118,8 @@ func (r *Reader) Next() (*Block, error) {
 	}
 }
 
-// readBlock reads the block at the present position. If there is nothing to return, it returns
-// neither a block nor an error.
+// readBlock reads the block at the present position. If the block has nothing for the caller, such
+// as an index block, readBlock returns neither a block nor an error.
 func (r *Reader) readBlock(h *blockHeader) (*Block, error) {
 	size := h.size()
 	b := r.window.ahead(size)

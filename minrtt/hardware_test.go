@@ -24,9 +24,9 @@ func (e *fakeEnd) stampInHardware(r *rand.Rand, clock simulatedClock, most time.
 	e.leave = func() time.Duration { return time.Duration(r.Int64N(int64(most))) }
 	e.arrive = e.leave
 	return &HardwareClock{
-		// The clock's rate may be at one end of the swing, and its mean rate in a train at the
-		// other end, so allow twice the swing. The wander is that of the inverse rate, so divide by
-		// the lowest rate.
+		// The rate may be at one end of its swing while the mean rate of the train is at the other
+		// end, so the wander is up to twice the swing. Wander_ppb is about the inverse of the rate,
+		// so the wander is also divided by the lowest rate.
 		Wander_ppb: uint32(math.Ceil(2.1 * clock.swing / (1 - clock.swing) * 1e9)),
 		Error_ns:   uint32(math.Ceil((float64(error_ns)+clock.step_ns)/clock.rate + 1)),
 		Read: func() (before_ns, clock_ns, after_ns int64, ok bool) {

@@ -265,8 +265,8 @@ func (f *fakePair) ends() map[string]*fakeEnd {
 	return map[string]*fakeEnd{"prober": f.prober, "answerer": f.answerer}
 }
 
-// If the clock is set during a train, Steps changes, and the prober drops the train. The clock is
-// set in either direction, by so little that no stamp would reveal it.
+// If the clock is set during a train, the clock's count Steps changes, and the prober drops the
+// train. The test sets the clock forward or back, by so little that no stamp would reveal it.
 func TestClockSetDuringTrain(t *testing.T) {
 	for name := range newFakePair(t).ends() {
 		for _, by := range []int64{-20_000, 20_000, 0} {

@@ -79,7 +79,8 @@ func machineClock() (Clock, func(), error) {
 
 var loopbacks = []string{"127.0.0.1:0", "[::1]:0"}
 
-// needFamily skips the test if the machine does not have the address.
+// needFamily skips the test if no socket can use the given local address, for example because this
+// machine has no IPv6.
 func needFamily(t *testing.T, local string) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", local)

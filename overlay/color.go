@@ -119,7 +119,8 @@ func (n *Node) dropForeignHints() {
 		func(h hint) bool { return h.expires <= n.now || n.in(h.via) == nil })
 }
 
-// holds reports whether the node has a hint about an owner, or is that owner itself.
+// holds reports whether the node knows the facts of an owner: it has a hint with them, or is the
+// owner itself.
 func (n *Node) holds(owner Name) bool {
 	return owner == n.self || slices.ContainsFunc(n.hints,
 		func(h hint) bool { return h.owner == owner && h.expires > n.now })

@@ -270,7 +270,7 @@ func (h handed) proceed(n *Node, ok bool) {
 	n.redirect(h.o, h.o.next, n.newFlag(false), h.until)
 }
 
-// redirect lets an edge lead to another node.
+// redirect changes where an edge of this node leads.
 func (n *Node) redirect(o *out, next Name, f flag, until Time) {
 	o.next = ""
 	kept := slices.Contains(n.outs, o) // false if its end became silent in the meantime

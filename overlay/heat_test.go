@@ -114,8 +114,9 @@ func TestSmallHeat(t *testing.T) {
 	}
 }
 
-// In each HeatPeriod, heat costs a node one message to each neighbour, whatever the size of the
-// fleet. A neighbour whose heat changes all the time makes a node send once in HeatPause.
+// To tell others how hot it is, a node sends each neighbour one message in a HeatPeriod, whatever
+// the size of the fleet. If the heat of a neighbour changes all the time, the node sends a message
+// in each HeatPause instead.
 func TestHeatIsCheap(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := grown(t, rand.New(rand.NewPCG(1, 0)), 100)

@@ -149,7 +149,7 @@ func (n *Node) onEnded(from Name, m Ended) {
 	}
 }
 
-// endSeek ends a walk that was in vain.
+// endSeek handles the message that a walk of this node ended without finding a neighbour.
 func (n *Node) endSeek(id uint64, few bool) {
 	if s := n.seek(id); s != nil {
 		n.seeks = without(n.seeks, func(other *seek) bool { return other == s })

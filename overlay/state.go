@@ -198,7 +198,7 @@ func message[T any](c *coder, m *T) {
 	*m = got
 }
 
-// walk reads or writes a walk inside a Hop, because a walk is not a message itself.
+// walk reads or writes a walk. A walk is not a message, so it is put into a Hop, which is one.
 func walk[T Walk](c *coder, w *T) {
 	h := Hop{Walk: *w}
 	message(c, &h)

@@ -51,8 +51,8 @@ func (s *Start) Log(id uint64) {
 // Counts returns the counts of this Start: it receives acknowledgements and sends echoes.
 func (s *Start) Counts() Counts { return s.counts.read() }
 
-// Close stops echoing and closes both channels, so that the drainer takes their last events. Call
-// Settle on all Ends before. A nil Start does nothing.
+// Close stops echoing and closes both channels, so that the drainer takes their last events. Before
+// Close, call Settle on all Ends: they still need echoes. A nil Start does nothing.
 func (s *Start) Close() error {
 	if s == nil {
 		return nil

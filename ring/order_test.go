@@ -111,7 +111,7 @@ func (m *machine) compile(thread int, program []string) (steps []step) {
 	return steps
 }
 
-// operand compiles a number, a register, or a register with "+1".
+// operand compiles the text of an operand: a number, the name of a register, or a register plus 1.
 func (m *machine) operand(thread int, text string) operand {
 	if n, err := strconv.Atoi(text); err == nil {
 		return operand{unknown, n}
@@ -214,8 +214,8 @@ func (m *machine) perform(now moment, t, i int) (moment, bool) {
 	return now, true
 }
 
-// lap returns the lap mark of a counter word. In the tests, the word is 0 at first, and n + 1 in
-// record n.
+// lap returns the lap mark of a record's counter word. In these tests the word does not contain a
+// counter: it is 0 before anything is written, and n + 1 once record n is written.
 func lap(word int) int { return ((word + places - 1) / places) & 1 }
 
 // place returns the number of the word that a step accesses, or unknown.

@@ -76,7 +76,7 @@ func (t *traffic) chosen(id uint64) bool {
 	return id != 0 && (id*0x9e3779b97f4a7c15)>>40&(1<<t.every-1) == 0
 }
 
-// read looks at the first events of a log file.
+// read notes the ids of the first events of a log file, at most the given number.
 func (t *traffic) read(path string, node uint16, most int) {
 	file, err := os.Open(path)
 	if err != nil {

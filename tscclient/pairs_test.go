@@ -197,8 +197,8 @@ func TestNoisyPairsAreProbedMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The near network allows a bound of a few hundred nanoseconds, the noisy one only tens of
-	// microseconds.
+	// To the node "near", packets are fast, so a bound of a few hundred nanoseconds is possible. To
+	// the node "noisy", only tens of microseconds are possible.
 	least := map[string]uint64{"near": 300, "noisy": 60_000}
 	s.setPeers([]string{"near", "noisy"})
 	count := map[string]int{}

@@ -148,7 +148,7 @@ func (r *Relation) Translate(y uint64) (Interval, error) {
 	return r.on(i, y)
 }
 
-// on returns the translation of y by piece i.
+// on translates the reading y with piece i of the relation.
 func (r *Relation) on(i int, y uint64) (Interval, error) {
 	p, d := &r.pieces[i], y-r.starts[i]
 	lo := p.lo + scaleDown(d, p.slopeLo, slopeBits)

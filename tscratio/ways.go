@@ -135,9 +135,10 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// If two events are translated to the reference, the bound of their difference is always more than
-// narrow_cycles. So this difference cannot narrow a duration on one node if the rate's error over
-// the duration is at most narrow_cycles.
+// There are two ways to compute a duration on one node: to scale it with the rate of its counter,
+// or to translate both events to the reference and subtract. The bound of the second way is always
+// more than narrow_cycles. So the second way is not tried if the error of the first is at most
+// narrow_cycles.
 const narrow_cycles = 32
 
 // scale does what rates.scale does, with the segment's rate. If that rate is not valid for the

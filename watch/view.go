@@ -101,9 +101,9 @@ type tuple struct {
 	since, at time.Time // when the first event and the newest event came
 }
 
-// depthAt says how thinly nodes sampled in the Samples that came at a moment. A node that samples
-// with a depth takes only ids of at least that depth (channel.SampleDepth). bits is the greatest
-// depth that any node used.
+// A node with many events samples fewer ids than others: it takes only ids of at least a certain
+// depth (channel.SampleDepth). depthAt says which depth was the greatest that any node used (bits)
+// in the Samples that came at a moment.
 type depthAt struct {
 	at   time.Time
 	bits int

@@ -22,7 +22,7 @@ type Filter struct {
 	Ports    []uint16 // port of either end
 }
 
-// mostOf is the largest number of elements of a list.
+// mostOf is the largest number of elements of each kind that a filter may have.
 const mostOf = 16
 
 // ErrFilter is returned for a text that is not a filter.

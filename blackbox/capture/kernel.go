@@ -229,7 +229,7 @@ type description struct {
 	sent, received        uint64 // number of bytes before them
 }
 
-// name is what the programs report about a thread.
+// name is what the eBPF programs report about a thread: its numbers and names.
 type name struct {
 	thread, process uint32
 	own, program    string

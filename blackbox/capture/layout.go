@@ -200,8 +200,8 @@ func storage(name string, of ebpf.MapType, bytes uint32) *ebpf.MapSpec {
 // userSlots is the number of entries of mapUsers: more than any process's number.
 const userSlots = 1 << 22
 
-// collection returns all maps and the programs of the given hooks. Each program is written by a
-// copy of the writer w.
+// collection returns everything to load into the kernel: all maps, and the eBPF programs of the
+// given hooks. The writer w generates the code of the programs, with a copy of itself for each.
 func collection(w writer, hooks []string) *ebpf.CollectionSpec {
 	s := w.s
 	program := func(hook string, i asm.Instructions) *ebpf.ProgramSpec {

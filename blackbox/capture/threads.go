@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// current loads the present thread into R8, and ends the program unless its process has used a
-// socket.
+// current writes eBPF code that loads the number of the present thread into R8. If the process of
+// this thread has used no socket, the code ends the eBPF program.
 func (w *writer) current() {
 	w.add(asm.FnGetCurrentPidTgid.Call(), asm.Mov.Reg(asm.R8, asm.R0))
 	w.user()

@@ -12,8 +12,9 @@ type delays struct {
 	count [delaySteps]float32
 }
 
-// A delay is a number of units. Its highest bit, and the stepBits bits after that, say in which
-// step it is counted.
+// A delay is counted in units of leastUnit ns. The histogram's steps become wider as delays grow,
+// as floating-point numbers do: two delays are in the same step if the highest set bit of both
+// numbers and the stepBits bits after it are equal.
 const (
 	stepBits   = 4
 	delaySteps = (30 - stepBits) << stepBits

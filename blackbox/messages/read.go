@@ -66,7 +66,8 @@ type socket struct {
 // number of cycles, which may be too large or too small by at most the slack.
 type busy struct{ cycles, slack uint64 }
 
-// An again says that TCP retransmitted bytes between two readings of the counter.
+// An again says that TCP sent bytes of a connection again, at a moment between two readings of the
+// counter.
 type again struct{ lo, hi, position, after uint64 }
 
 // An end is one end of a message: a call.

@@ -9,7 +9,8 @@ import (
 type Pattern struct {
 	From     string `json:"from"` // the program that sends the requests; "": not captured
 	Requests int    `json:"requests"`
-	// Probability is the mean probability of the paths: the share of them that is probably right.
+	// Probability is the mean of the paths' probabilities. So it is also the expected share of the
+	// paths that are right.
 	Probability float64      `json:"probability"`
 	Whole       Distribution `json:"whole"` // from the request until its response
 	Calls       []Call       `json:"calls"` // each call comes before those that it leads to

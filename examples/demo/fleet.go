@@ -39,8 +39,8 @@ func (p *place) close() {
 	}
 }
 
-// address returns the address of a node, or of netns.Hub. On the loopback interface, it returns the
-// given address.
+// address returns the address of a node or, if end is netns.Hub, of the hub, where the coordinator
+// runs. If all nodes share the loopback interface, it returns the parameter onLoopback.
 func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
 	if p.star == nil {
 		return onLoopback

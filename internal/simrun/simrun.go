@@ -16,7 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Hz is the frequency of the true clock, in cycles per second.
+// Hz is the frequency of the true clock, the clock of the simulation, which no simulated node can
+// read.
 const Hz = 2_600_000_000
 
 // Node is a node with its counter.

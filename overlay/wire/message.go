@@ -231,7 +231,8 @@ func (w *writer) walking(m any) ([]byte, error) {
 	return w.b, nil
 }
 
-// own writes a message of this package, which is no message of the graph.
+// own writes a message whose type is in this package. Package overlay, which has all other
+// messages, knows nothing of it.
 func (w *writer) own(m any) ([]byte, error) {
 	switch m := m.(type) {
 	case Fetch:

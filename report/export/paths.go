@@ -63,9 +63,9 @@ type pathSink interface {
 }
 
 // Paths writes the paths of requests that the options choose into the run's exports directory. If
-// o.Slowest is above 0, it writes only that number of the slowest paths. It replaces o.Each. The
-// files replace older ones. If Paths fails, the older files stay. If no messages were captured in
-// the run, the answer is nil, and no file is written.
+// o.Slowest is above 0, it writes only that number of the slowest paths. Paths sets o.Each itself,
+// so a value of the caller has no effect. The files replace older ones. If Paths fails, the older
+// files stay. If no messages were captured in the run, the answer is nil, and no file is written.
 func Paths(dir *runs.Directory, basis analysis.Basis, o paths.Options, kinds Kind) (files []File,
 	answer *paths.Answer, err error) {
 	x := &exporter{dir: dir}

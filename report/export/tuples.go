@@ -43,7 +43,7 @@ func (t *tuple) whole() *analysis.DurationRow {
 
 const endToEnd = "end-to-end"
 
-// begun is the middle of the tuple's first event.
+// begun returns the middle of the interval of the tuple's first event.
 func (t *tuple) begun() uint64 {
 	first := ^uint64(0)
 	for _, e := range t.events {

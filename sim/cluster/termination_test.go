@@ -178,7 +178,8 @@ func TestBarTermination(t *testing.T) {
 		Unit: "races"})
 }
 
-// TestMemberLeaves lets a member leave while the leader waits only for it.
+// In TestMemberLeaves, a member leaves when all other members have answered the leader, so that the
+// leader waits only for this member.
 func TestMemberLeaves(t *testing.T) {
 	m := newMaster(3)
 	for member := range 2 {

@@ -139,7 +139,8 @@ func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) pro
 	return result
 }
 
-// commit names the commit of the proven source. It also says whether the source was changed since.
+// commit returns the commit of the source that is proven. If the source differs from that commit,
+// it says so.
 func commit(ctx context.Context) string {
 	git := func(args ...string) string {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()

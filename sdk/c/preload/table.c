@@ -135,8 +135,9 @@ static void let_go(struct socket_seen *s)
 }
 
 /*
- * places finds how many bytes a TCP connection has carried before the library saw it. If this end
- * began the connection, the kernel counts that beginning as one byte.
+ * places finds how many bytes a TCP connection had carried when the library first saw it. The
+ * kernel's count needs a correction: if this end began the connection, the kernel counts that
+ * beginning as one byte.
  */
 static void places(int fd, struct socket_seen *s)
 {

@@ -173,7 +173,8 @@ static void put_first_last(struct first_last *f, uint64_t counter, uint64_t id)
 		return;
 	}
 	uint64_t n = PEEK(&f->count);
-	/* Publish the last count before this record replaces the record before the last one. */
+	/* A reader must see the present count before the record below overwrites the older of the two
+	 * records in last: the count says which of them is valid. */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	if (n == 0) {
 		POKE(&f->first.counter, counter);

@@ -122,7 +122,8 @@ static void *read_shared(void *unused)
 	return unused;
 }
 
-/* check_entry checks the newest entry of the full journal, which the program rewrites. */
+/* check_entry checks the newest entry of a journal that is full. The program writes this entry
+ * again and again. */
 static void check_entry(struct shard_page *page)
 {
 	struct journal_entry *e = &page->journal[(LOAD(&page->producer.journal) - 1) % CP_JOURNAL];

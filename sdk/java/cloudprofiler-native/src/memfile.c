@@ -20,7 +20,8 @@ METHOD(jint, memoryFile))
 	return memfd_create("cloudprofiler-pauses", MFD_CLOEXEC);
 }
 
-/* forget gives the memory of what was read back to the system. The file keeps its size. */
+/* forget frees the memory of the part of the file that was read already. The file keeps its size.
+ * */
 METHOD(void, forget), jint descriptor, jlong read_bytes)
 {
 	UNUSED;

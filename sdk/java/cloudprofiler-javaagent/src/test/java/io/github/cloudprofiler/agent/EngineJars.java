@@ -5,7 +5,8 @@ import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.file.Path;
 
-/** A class loader with an engine's jars. The tests' class path may have another version of it. */
+/** A class loader with the jars of one version of an engine. The class path of the tests may
+ * contain another version of the same engine. */
 class EngineJars extends URLClassLoader {
     EngineJars(String... jars) throws IOException {
         super(urls(jars), EngineJars.class.getClassLoader());

@@ -3,7 +3,7 @@ package io.github.cloudprofiler.agent.advice;
 import io.github.cloudprofiler.Channel;
 import io.github.cloudprofiler.Options;
 
-/** Opens the channels of advices, with what the user configured. */
+/** Opens the channels to which the advices log, with the options that the user configured. */
 public final class Points {
     /** Which ids are kept: those with id mod y below x. If x equals y, all are kept. */
     public record Keep(long x, long y) {}

@@ -14,7 +14,7 @@ import io.github.cloudprofiler.agent.advice.KafkaAdvice.Sending;
 public final class StreamsAdvice {
     private StreamsAdvice() {}
 
-    /** A task. One thread at a time uses it. */
+    /** The state of a task of Kafka Streams. One thread at a time uses it. */
     private static final class Task {
         final Channel start;
         final Channel end;
