@@ -58,8 +58,12 @@ For ping-pong and flood there are four times as many pairs, a quarter as long.
   agent-100000  the share of a core that the capture and its drainer take at 100,000 calls a second
   truth         every call is compared with the log, and every match with the call that received
 
-The bars: 150 ns; 2 % of throughput and 5 % of a core; a tenth of a core; every missed call is
-counted, and no match is wrong.
+The bars:
+  ping-pong, flood          a call costs at most 150 ns
+  redis-10000               at most 5 % of a core
+  redis-limit, nginx-limit  at most 2 % of the throughput
+  agent-100000              at most a tenth of a core
+  truth                     every missed call is counted, and no match is wrong
 
 Exit code 3: a row could not be measured here, for example without Redis.`,
 		Example: `  sudo cp-bench capture

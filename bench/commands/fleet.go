@@ -62,11 +62,11 @@ true.
 In a third simulation many nodes die at once (--killed). It shows how long it takes until the others
 have all their neighbours again, and whether bounds are true.
 
-The design of the graph comes from KELP's thesis. Then the command repeats the experiments of the
-thesis: how evenly walks end, how far hints spread, how long searches are, and in which order a
-queue gives its items. It compares each figure with a model, and names the figures of the thesis
-that are not near the model. --tables is the size of the largest graph for these experiments. With
---only-tables, the command does nothing else.
+The design of the graph comes from a thesis about overlay networks (KELP). Then the command repeats
+the experiments of the thesis: how evenly walks end, how far hints spread, how long searches are,
+and in which order a queue gives its items. It compares each figure with a model, and names the
+figures of the thesis that are not near the model. --tables is the size of the largest graph for
+these experiments. With --only-tables, the command does nothing else.
 
 Then a real server in a process of its own serves as many nodes in real time, over connections with
 keys. The command watches it for the time --serve without a run, and for the same time in a run.

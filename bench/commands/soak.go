@@ -99,8 +99,8 @@ suspect, or the soak was too short to say whether memory grows.`,
 		},
 	}
 	cmd.Flags().DurationVar(&flags.duration, "duration", time.Hour,
-		"for how `long` tuples are sent")
-	cmd.Flags().DurationVar(&flags.every, "every", time.Minute, "`length` of a period")
+		"send tuples for this time")
+	cmd.Flags().DurationVar(&flags.every, "every", time.Minute, "how long a period is")
 	cmd.Flags().IntVar(&flags.perSecond, "rate", 1000, "tuples to send in a second")
 	cmd.Flags().IntVar(&flags.load_mbit, "load", 10,
 		"megabits a second that one node sends another beside the job; 0 is none")

@@ -43,7 +43,7 @@ func newConfigGet() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
 		Use:     "get",
-		Short:   "Print the table",
+		Short:   "Print the handler table that the server serves",
 		Example: "  cprof config get > handlers.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,7 +67,7 @@ func newConfigApply() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
 		Use:     "apply FILE",
-		Short:   "Serve the table in a file",
+		Short:   "Make the server serve the handler table in a file",
 		Example: "  cprof config apply handlers.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -86,9 +86,9 @@ func newConfigDiff() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
 		Use:   "diff FILE",
-		Short: "Compare the table with a table in a file",
-		Long: "Compare the table with a table in a file, line by line. - marks lines of the " +
-			"table\nthat is served now, + marks lines of the file.\n\n" +
+		Short: "Compare the table that the server serves with a table in a file",
+		Long: "Compare the table that the server serves with a table in a file. - marks " +
+			"lines of\nthe table that is served now, + marks lines of the file.\n\n" +
 			"Exit code 0: the tables are the same. Exit code 3: they differ.",
 		Example: "  cprof config diff handlers.yaml",
 		Args:    cobra.ExactArgs(1),
