@@ -4,8 +4,8 @@
 # cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit race test-arm64 java-sdk test-export test-dist \
-	/ test-privileged bars test-web fuzz-smoke c-sdk
+TEST_PARTS := lint unit race test-arm64 java-sdk test-export \
+	/ test-privileged bars test-web fuzz-smoke c-sdk test-dist
 PKG ?= ./...
 
 .DEFAULT_GOAL := help

@@ -283,7 +283,7 @@ func TestAnswersOfAnyJobAreTrue(t *testing.T) {
 
 // The same for many more jobs.
 func TestBarAnswersOfAnyJob(t *testing.T) {
-	jobs, told := 60, jobsTried{}
+	jobs, told := 30, jobsTried{}
 	full := proof.Begin(t) == proof.Full
 	if full {
 		jobs = 3000

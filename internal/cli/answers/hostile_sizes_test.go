@@ -59,7 +59,7 @@ func TestHostileSizes(t *testing.T) {
 // TestBarHostileSizes does the same as TestHostileSizes, with logs of millions of rows. make prove
 // runs it.
 func TestBarHostileSizes(t *testing.T) {
-	blocks := uint64(20)
+	blocks := uint64(15)
 	if proof.Begin(t) == proof.Full {
 		blocks = 100
 	}

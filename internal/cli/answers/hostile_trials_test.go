@@ -185,7 +185,7 @@ func TestHostileRuns(t *testing.T) {
 
 // TestBarHostileRuns does the same as TestHostileRuns, with more runs. make prove runs it.
 func TestBarHostileRuns(t *testing.T) {
-	n := uint64(300)
+	n := uint64(120)
 	if proof.Begin(t) == proof.Full {
 		n = 100_000
 	}
