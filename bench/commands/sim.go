@@ -92,8 +92,8 @@ func newBenchSim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Repeat the experiments of DIPS, and measure the simulator's speed and memory",
-		Long: `Repeat the experiments of DIPS with the simulator, and measure its speed and memory. DIPS is an
-earlier simulator, which also runs on several cores (Fernandes, 2011).
+		Long: `Repeat the experiments of DIPS with the simulator, and measure its speed and memory.
+DIPS is another simulator (Fernandes, 2011).
 
   E1  how fast an average converges: 1, 2 and 4 workers must give equal results
   E2  which share of the messages goes to nodes of the same worker
