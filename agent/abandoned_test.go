@@ -18,9 +18,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// abandon makes a process open channels, log once on each, and die. It returns the time until the
-// agent has written all of these events to logs.
-func abandon(t *testing.T, rings int) time.Duration {
+// leaveRings makes a process open channels, log once on each, and die. It returns the time until
+// the agent has written all of these events to logs.
+func leaveRings(t *testing.T, rings int) time.Duration {
 	t.Helper()
 	c := testConfig(t)
 	c.MaxProcessRings = 0
@@ -76,7 +76,7 @@ func abandon(t *testing.T, rings int) time.Duration {
 	return took
 }
 
-func TestAbandonedRings(t *testing.T) { abandon(t, 300) }
+func TestAbandonedRings(t *testing.T) { leaveRings(t, 300) }
 
 // If a program opens ten thousand rings and dies, the agent has their content in logs soon.
 func TestBarTenThousandAbandonedRings(t *testing.T) {
@@ -84,8 +84,9 @@ func TestBarTenThousandAbandonedRings(t *testing.T) {
 		t.Skip("TestAbandonedRings is the small one")
 	}
 	proof.Check(t, proof.Bar{
-		Name: "10,000 rings opened, abandoned, and in logs", Figure: abandon(t, 10_000).Seconds(),
-		Limit: 120, Unit: "s", Timing: true,
+		Name:   "10,000 rings opened, abandoned, and in logs",
+		Figure: leaveRings(t, 10_000).Seconds(),
+		Limit:  120, Unit: "s", Timing: true,
 	})
 }
 

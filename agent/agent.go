@@ -26,8 +26,8 @@ type Agent struct {
 	started time.Time
 	lock    *os.File
 	drainer *drain.Drainer
-	chrony  *poller
-	epochs  *epochs
+	chrony  *chronyPoller
+	epochs  *epochFollower
 	servers []*http.Server
 	address net.Addr // the address at which the agent listens, for Config.Listen
 	running sync.WaitGroup
@@ -39,14 +39,14 @@ type Agent struct {
 	link  atomic.Pointer[tscclient.Link] // nil: the agent has no server
 	watch watch
 
-	capture   capturing
+	capture   runningCapture
 	collector collector
 
 	runsMu    sync.Mutex   // locked while the agent opens or closes a run
 	frequency runFrequency // the frequency in the newest run; protected by runsMu
 
 	mu    sync.Mutex // protects the fields below it
-	state state
+	state agentState
 	table TableStatus
 }
 
@@ -98,7 +98,7 @@ func start(c Config) (a *Agent, err error) {
 		Quantum_cycles: c.Quantum_cycles, CoreSlack_cycles: c.CoreSlack_cycles,
 		Workers: c.Workers, MaxBytes: c.MaxRunBytes, MinFree: c.MinFree,
 		MaxProcessRings: c.MaxProcessRings, MaxProcessBytes: c.MaxProcessBytes,
-		Notify: c.Notify, Asked: a.asked, Fault: c.Fault, Place: newPlaces("/proc").of,
+		Notify: c.Notify, Asked: a.asked, Fault: c.Fault, Place: newPlaces("/proc").placeOf,
 	}
 	if c.Client != nil {
 		node := c.Client.Node()
@@ -255,7 +255,7 @@ func (a *Agent) Close() error {
 		}
 		errs = append(errs, a.drainer.Close())
 		a.running.Wait()
-		errs = append(errs, a.chrony.leave(), a.lock.Close())
+		errs = append(errs, a.chrony.leaveBaseline(), a.lock.Close())
 		a.closed = errors.Join(errs...)
 	})
 	return a.closed

@@ -41,8 +41,8 @@ type CaptureStatus struct {
 	CaptureCounts
 }
 
-// capturing is the agent's capture, if one runs.
-type capturing struct {
+// runningCapture is the agent's capture, if one runs.
+type runningCapture struct {
 	mu      sync.Mutex
 	running Capture // nil: none
 	since   time.Time

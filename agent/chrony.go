@@ -32,8 +32,8 @@ type ChronyStatus struct {
 // acceptable, because the claims are only a baseline for comparison.
 const claimsHeld = 10
 
-// poller asks chrony for its claims, and writes them to the run's baseline file.
-type poller struct {
+// chronyPoller asks chrony for its claims, and writes them to the run's baseline file.
+type chronyPoller struct {
 	address string
 	node    string
 	epoch   func() string // returns the epoch of the counter
@@ -50,15 +50,15 @@ type poller struct {
 	failed bool // true if the poller could not write the last claims, and has reported that
 }
 
-func newPoller(address, node string, epoch func() string, notify func(error)) *poller {
-	return &poller{
+func newPoller(address, node string, epoch func() string, notify func(error)) *chronyPoller {
+	return &chronyPoller{
 		address: address, node: node, epoch: epoch, notify: notify, ask: ntp.Ask,
 		changed: make(chan struct{}, 1),
 	}
 }
 
 // run asks chrony until the context ends: often during a run, and rarely between runs.
-func (p *poller) run(ctx context.Context) {
+func (p *chronyPoller) run(ctx context.Context) {
 	if p.address == ChronyOff {
 		return
 	}
@@ -83,7 +83,7 @@ func (p *poller) run(ctx context.Context) {
 }
 
 // poll asks chrony once.
-func (p *poller) poll(ctx context.Context) {
+func (p *chronyPoller) poll(ctx context.Context) {
 	before := asm.Counter()
 	claim, err := p.ask(ctx, p.address)
 	after := asm.Counter()
@@ -112,7 +112,7 @@ func (p *poller) poll(ctx context.Context) {
 		Leap: uint64(claim.Leap), ReferenceID: claim.ReferenceID,
 	})
 	if len(p.rows) >= claimsHeld {
-		err := p.flush()
+		err := p.writeClaims()
 		if err != nil && !p.failed {
 			p.notify(err)
 		}
@@ -120,8 +120,8 @@ func (p *poller) poll(ctx context.Context) {
 	}
 }
 
-// flush writes the gathered claims. The caller has locked p.mu.
-func (p *poller) flush() error {
+// writeClaims writes the gathered claims. The caller has locked p.mu.
+func (p *chronyPoller) writeClaims() error {
 	if len(p.rows) == 0 {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (p *poller) flush() error {
 
 // open begins the baseline file of a run, or continues it. If that fails, the run continues without
 // this file, because the file is only for comparison.
-func (p *poller) open(path string) {
+func (p *chronyPoller) open(path string) {
 	if p.address == ChronyOff {
 		return
 	}
@@ -153,7 +153,7 @@ func (p *poller) open(path string) {
 	}
 }
 
-func (p *poller) tryOpen(path string) error {
+func (p *chronyPoller) tryOpen(path string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -185,32 +185,32 @@ func (p *poller) tryOpen(path string) error {
 	return nil
 }
 
-// close ends the baseline file of the run.
-func (p *poller) close() error {
+// closeBaseline ends the baseline file of the run.
+func (p *chronyPoller) closeBaseline() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.writer == nil {
 		return nil
 	}
-	err := errors.Join(p.flush(), p.writer.Seal(), p.writer.Close())
+	err := errors.Join(p.writeClaims(), p.writer.Seal(), p.writer.Close())
 	p.writer = nil
 	return err
 }
 
-// leave writes the gathered claims, and leaves the file for the next agent.
-func (p *poller) leave() error {
+// leaveBaseline writes the gathered claims, and leaves the file for the next agent.
+func (p *chronyPoller) leaveBaseline() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.writer == nil {
 		return nil
 	}
-	err := errors.Join(p.flush(), p.writer.Close())
+	err := errors.Join(p.writeClaims(), p.writer.Close())
 	p.writer = nil
 	return err
 }
 
 // Status returns the present status.
-func (p *poller) Status() ChronyStatus {
+func (p *chronyPoller) Status() ChronyStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status

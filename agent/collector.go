@@ -110,14 +110,14 @@ func (a *Agent) collect(link *tscclient.Link, run string) {
 			a.collectFrom(link, run, w)
 			continue
 		}
-		if c.quiet(run) {
+		if c.isQuiet(run) {
 			return
 		}
 	}
 }
 
-// quiet reports whether no node has offered logs of a run for some time.
-func (c *collector) quiet(run string) bool {
+// isQuiet reports whether no node has offered logs of a run for some time.
+func (c *collector) isQuiet(run string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.last) > collectQuiet || c.run != run
@@ -128,7 +128,7 @@ func (c *collector) quiet(run string) bool {
 func (a *Agent) findWork(link *tscclient.Link, run string) (w tscclient.Work, ok bool, err error) {
 	a.collector.taking.Lock()
 	defer a.collector.taking.Unlock()
-	if a.collector.quiet(run) {
+	if a.collector.isQuiet(run) {
 		return w, false, nil
 	}
 	if w, ok, err = link.Take(a.ctx); err == nil && !ok {

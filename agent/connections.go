@@ -9,8 +9,8 @@ import (
 // addresses. Further callers wait. While they wait, they take no descriptor of the agent.
 const maxConnections = 64
 
-// bounded is a listener with a limit on its open connections.
-type bounded struct {
+// boundedListener is a listener with a limit on its open connections.
+type boundedListener struct {
 	net.Listener
 	slots  chan struct{}
 	closed chan struct{}
@@ -18,12 +18,12 @@ type bounded struct {
 }
 
 func bound(l net.Listener) net.Listener {
-	return &bounded{
+	return &boundedListener{
 		Listener: l, slots: make(chan struct{}, maxConnections), closed: make(chan struct{}),
 	}
 }
 
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *boundedListener) Accept() (net.Conn, error) {
 	select {
 	case b.slots <- struct{}{}:
 	case <-b.closed:
@@ -37,7 +37,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	return &boundedConn{Conn: c, done: sync.OnceFunc(func() { <-b.slots })}, nil
 }
 
-func (b *bounded) Close() error {
+func (b *boundedListener) Close() error {
 	b.once.Do(func() { close(b.closed) })
 	return b.Listener.Close()
 }

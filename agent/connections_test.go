@@ -32,7 +32,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		defer c.Close()
 		held = append(held, c)
 	}
-	slots := l.(*bounded).slots
+	slots := l.(*boundedListener).slots
 	if len(slots) != maxConnections || cap(slots) != maxConnections {
 		t.Fatalf("%d of %d slots are taken by %d connections", len(slots), cap(slots),
 			maxConnections)

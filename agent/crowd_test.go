@@ -83,7 +83,7 @@ func TestMoreRingsThanDescriptors(t *testing.T) {
 		t.Fatalf("close the run: %v", err)
 	}
 	events := uint64(0)
-	for _, dir := range []string{filepath.Join(s.state, span(0)),
+	for _, dir := range []string{filepath.Join(s.state, spanDirectory(0)),
 		filepath.Join(run.Directory, "logs", "node-1")} {
 		segments, err := logstore.Segments(dir)
 		if err != nil {
@@ -160,13 +160,13 @@ func (g memoryGroup) peak_bytes() (int64, error) {
 
 // sparse makes rings of 2 GiB for a living program. The rings say that they are full, but their
 // records take no memory. blocks_bytes returns how much memory the rings take.
-func (s *scene) sparse(count int) (blocks_bytes func() int64) {
-	v := villain{rings: s.Rings, scratch: s.t.TempDir()}
+func (s *testScene) sparse(count int) (blocks_bytes func() int64) {
+	v := hostileProgram{rings: s.Rings, scratch: s.t.TempDir()}
 	image := v.image("crowd/sparse", ring.Config{})
 	const records = 2 << 30 / ring.RecordBytes
-	size := grow(image, records)
-	reserve(image, records)
-	var rings []mischief
+	size := growRecords(image, records)
+	reserveAll(image, records)
+	var rings []hostileRing
 	for range count {
 		m := v.put("crowd/sparse", image, size)
 		s.t.Cleanup(func() { m.Close() })
@@ -258,7 +258,7 @@ func TestBarCrowdOfRings(t *testing.T) {
 	early := s.startHonest("early")
 	sparse_bytes := s.sparse(sparse)
 	before_bytes := sparse_bytes()
-	var crowd []*told
+	var crowd []*toldProcess
 	for i, left := 0, rings; left > 0; i, left = i+1, left-ringsOfOne {
 		one := s.tell("crowd", s.Rings, fmt.Sprintf("crowd#%d", i),
 			strconv.Itoa(min(left, ringsOfOne)))

@@ -14,15 +14,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// The function elsewhere looks into other directories of rings, which this agent does not drain.
-// The programs with these rings run as another user, or were told to use another directory. logged
-// has the channels that logged to this agent in the run. owner returns the user who owns a
-// directory. The result has a text for each directory with rings of channels that logged nothing to
-// this agent.
+// searchElsewhere looks into other directories of rings, which this agent does not drain. The
+// programs with these rings run as another user, or were told to use another directory. logged has
+// the channels that logged to this agent in the run. owner returns the user who owns a directory.
+// The result has a text for each directory with rings of channels that logged nothing to this
+// agent.
 //
 // If any channel logged to this agent, the result names only directories of other users. This
 // user's programs may use other directories on purpose, for example for tests.
-func elsewhere(rings string, logged map[string]bool, owner func(string) uint32) (all []string) {
+func searchElsewhere(rings string, logged map[string]bool,
+	owner func(string) uint32) (all []string) {
 	own := filepath.Clean(rings)
 	name, _, found := strings.Cut(filepath.Base(own), "-")
 	if !found {

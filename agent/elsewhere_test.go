@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// rings makes a directory with files of rings.
-func rings(t *testing.T, parent, name string, files ...string) string {
+// makeRings makes a directory with files of rings.
+func makeRings(t *testing.T, parent, name string, files ...string) string {
 	t.Helper()
 	d := filepath.Join(parent, name)
 	if err := os.Mkdir(d, 0o700); err != nil {
@@ -31,12 +31,12 @@ func rings(t *testing.T, parent, name string, files ...string) string {
 // are named only in the first case.
 func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	parent := t.TempDir()
-	own := rings(t, parent, "cloudprofiler-1")
-	rings(t, parent, "cloudprofiler-2", "a~x.0.1.ring", "b~y.0.ring")
-	rings(t, parent, "cloudprofiler-3") // this directory has no rings
-	rings(t, parent, "somebody-4", "a~x.0.1.ring")
-	rings(t, parent, "cloudprofiler-5", "c~z.0.ring", SocketName)
-	rings(t, parent, "cloudprofiler-test", "c~z.0.ring")
+	own := makeRings(t, parent, "cloudprofiler-1")
+	makeRings(t, parent, "cloudprofiler-2", "a~x.0.1.ring", "b~y.0.ring")
+	makeRings(t, parent, "cloudprofiler-3") // this directory has no rings
+	makeRings(t, parent, "somebody-4", "a~x.0.1.ring")
+	makeRings(t, parent, "cloudprofiler-5", "c~z.0.ring", SocketName)
+	makeRings(t, parent, "cloudprofiler-test", "c~z.0.ring")
 	owner := func(dir string) uint32 {
 		id, _ := strconv.Atoi(dir[len(dir)-1:])
 		return uint32(max(id, 1))
@@ -56,7 +56,7 @@ func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 		for _, name := range test.logged {
 			logged[name] = true
 		}
-		got := elsewhere(own, logged, owner)
+		got := searchElsewhere(own, logged, owner)
 		if len(got) != len(test.want) {
 			t.Errorf("%v: %q, want %q", test.logged, got, test.want)
 			continue
@@ -73,8 +73,8 @@ func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 func TestRingsBesideEmptyLogs(t *testing.T) {
 	parent := t.TempDir()
 	c := testConfig(t)
-	c.Rings = rings(t, parent, "cloudprofiler-1")
-	other := rings(t, parent, "cloudprofiler-2", "a~x.0.1.ring")
+	c.Rings = makeRings(t, parent, "cloudprofiler-1")
+	other := makeRings(t, parent, "cloudprofiler-2", "a~x.0.1.ring")
 	a := startTest(t, c)
 	for i, logs := range []bool{false, true} {
 		name := fmt.Sprintf("run%d", i)

@@ -20,8 +20,8 @@ const (
 	sleepLeast_ns = 8_000_000
 )
 
-// epochs follows the epoch of the node's counter. Any goroutine may use it.
-type epochs struct {
+// epochFollower follows the epoch of the node's counter. Any goroutine may use it.
+type epochFollower struct {
 	look  func() string         // makes the full check and returns the epoch
 	slept func() (int64, error) // returns how long the machine has slept, which takes little time
 
@@ -31,8 +31,8 @@ type epochs struct {
 	sleep_ns int64     // how long the machine had slept at the last full check
 }
 
-func newEpochs(c *Config) *epochs {
-	e := &epochs{look: drain.BootEpoch, slept: host.SystemClocks().Slept_ns}
+func newEpochs(c *Config) *epochFollower {
+	e := &epochFollower{look: drain.BootEpoch, slept: host.SystemClocks().Slept_ns}
 	switch {
 	case c.Client != nil:
 		e.look = func() string {
@@ -48,7 +48,7 @@ func newEpochs(c *Config) *epochs {
 }
 
 // epoch returns the name of the present epoch of the node's counter, as in the headers of logs.
-func (e *epochs) epoch() string {
+func (e *epochFollower) epoch() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	sleep_ns, err := e.slept()

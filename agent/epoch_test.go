@@ -5,7 +5,7 @@ import "testing"
 // The agent notices a suspend at the next block, whenever it made the last full check.
 func TestSleepIsSeenAtOnce(t *testing.T) {
 	now, slept_ns, looks := "awake", int64(5e9), 0
-	e := &epochs{look: func() string {
+	e := &epochFollower{look: func() string {
 		looks++
 		return now
 	}, slept: func() (int64, error) { return slept_ns, nil }}

@@ -30,7 +30,7 @@ import (
 // blockedFor starts a program with policy block, and returns how long its calls took. After the
 // program has opened its channels, and before it logs, blockedFor calls whenOpen, in which the test
 // ends the draining. So nobody drains the rings during the calls.
-func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
+func blockedFor(t *testing.T, s *testScene, whenOpen func()) time.Duration {
 	t.Helper()
 	cmd, err := reexec.Command(s.Rings, "1000")
 	if err != nil {
@@ -71,7 +71,7 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 // prolong a wait, so it is enough that one of several attempts is within the limit.
 func TestProgramsWaitASecondInAll(t *testing.T) {
 	const limit = 1900 * time.Millisecond // less than two waits take
-	drains := func(s *scene) func() bool {
+	drains := func(s *testScene) func() bool {
 		return func() bool {
 			local, err := Connect(s.Rings)
 			if err != nil {
@@ -81,18 +81,18 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 			return err == nil && len(status.Channels) == blockers
 		}
 	}
-	for name, test := range map[string]func(t *testing.T, s *scene) time.Duration{
-		"never started": func(t *testing.T, s *scene) time.Duration {
+	for name, test := range map[string]func(t *testing.T, s *testScene) time.Duration{
+		"never started": func(t *testing.T, s *testScene) time.Duration {
 			return blockedFor(t, s, func() {})
 		},
-		"killed": func(t *testing.T, s *scene) time.Duration {
+		"killed": func(t *testing.T, s *testScene) time.Duration {
 			agent := s.startAgent("", 0)
 			return blockedFor(t, s, func() {
 				testimony.WaitFor(t, "the agent", drains(s))
 				testimony.Kill(agent)
 			})
 		},
-		"stopped": func(t *testing.T, s *scene) time.Duration {
+		"stopped": func(t *testing.T, s *testScene) time.Duration {
 			agent := s.startAgent("", 0)
 			return blockedFor(t, s, func() {
 				testimony.WaitFor(t, "the agent", drains(s))
@@ -101,7 +101,7 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 				}
 			})
 		},
-		"writes to a disk that hangs": func(t *testing.T, s *scene) time.Duration {
+		"writes to a disk that hangs": func(t *testing.T, s *testScene) time.Duration {
 			s.startAgent("hang", 0)
 			return blockedFor(t, s, func() { testimony.WaitFor(t, "the agent", drains(s)) })
 		},

@@ -44,9 +44,9 @@ func (a *Agent) Find(ctx context.Context, pattern string) (FindAnswer, error) {
 	return FindAnswer{f.Node, f.Fact, f.Node != "", f.Visited, f.Missed}, err
 }
 
-// facts returns what the node says about itself: first the facts that do not change, then the
+// nodeFacts returns what the node says about itself: first the facts that do not change, then the
 // channels that programs have open.
-func (a *Agent) facts() []string {
+func (a *Agent) nodeFacts() []string {
 	var channels []string
 	for _, r := range a.drainer.Stats().Rings {
 		if r.Alive && r.SetAside == nil {
@@ -97,8 +97,8 @@ func (a *Agent) Hot(ctx context.Context, by string) (HotAnswer, error) {
 	return h, err
 }
 
-// heats returns how hot this node is.
-func (a *Agent) heats() map[string]uint64 { return heatsOf(a.drainer.Stats().Rings) }
+// hotness returns how hot this node is.
+func (a *Agent) hotness() map[string]uint64 { return heatsOf(a.drainer.Stats().Rings) }
 
 func heatsOf(rings []drain.RingStats) map[string]uint64 {
 	dropped, fullest := uint64(0), uint64(0)
@@ -118,7 +118,7 @@ func (a *Agent) serveHot(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(findLimit + time.Minute))
 	h, err := a.Hot(r.Context(), r.URL.Query().Get("by"))
 	if err != nil {
-		refuse(w, err)
+		refuseWith(w, err)
 		return
 	}
 	answer(w, h)
@@ -129,7 +129,7 @@ func (a *Agent) serveFind(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(findLimit + time.Minute))
 	f, err := a.Find(r.Context(), r.URL.Query().Get("fact"))
 	if err != nil {
-		refuse(w, err)
+		refuseWith(w, err)
 		return
 	}
 	answer(w, f)

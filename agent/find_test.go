@@ -25,7 +25,7 @@ func TestFacts(t *testing.T) {
 		if err := a.Flush(); err != nil { // the agent then knows all rings
 			t.Fatal(err)
 		}
-		return a.facts()
+		return a.nodeFacts()
 	}
 	if got := facts(); !slices.Equal(got, want) {
 		t.Errorf("says %q, want %q", got, want)
@@ -63,7 +63,7 @@ func TestHeats(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
 	open(t, c, "parser/start", handlers.Options{})
-	if got := a.heats(); got[HeatDropped] != 0 || len(got) != 2 {
+	if got := a.hotness(); got[HeatDropped] != 0 || len(got) != 2 {
 		t.Errorf("heats %v", got)
 	}
 }

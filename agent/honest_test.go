@@ -103,16 +103,16 @@ func beHonest(rings, name string) {
 	must(json.NewEncoder(os.Stdout).Encode(s))
 }
 
-// told is a process that works until the test tells it to end, and then reports.
-type told struct {
-	t     testing.TB
-	cmd   *exec.Cmd
-	tell  func()
-	lines *bufio.Scanner
+// toldProcess is a process that works until the test tells it to end, and then reports.
+type toldProcess struct {
+	t         testing.TB
+	cmd       *exec.Cmd
+	startRole func()
+	lines     *bufio.Scanner
 }
 
-// tell starts a process in a role. The process prints "open" once it has begun.
-func (s *scene) tell(role string, args ...string) *told {
+// startRole starts a process in a role. The process prints "open" once it has begun.
+func (s *testScene) tell(role string, args ...string) *toldProcess {
 	s.t.Helper()
 	cmd, err := reexec.Command(args...)
 	if err != nil {
@@ -132,13 +132,14 @@ func (s *scene) tell(role string, args ...string) *told {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { testimony.Kill(cmd) })
-	p := &told{t: s.t, cmd: cmd, tell: func() { in.Close() }, lines: bufio.NewScanner(out)}
+	p := &toldProcess{t: s.t, cmd: cmd, startRole: func() { in.Close() },
+		lines: bufio.NewScanner(out)}
 	p.lines.Buffer(nil, 64<<20)
 	return p
 }
 
 // open waits until the process has begun.
-func (p *told) open() *told {
+func (p *toldProcess) open() *toldProcess {
 	p.t.Helper()
 	if !p.lines.Scan() || p.lines.Text() != "open" {
 		p.t.Fatalf("%q said %q", p.cmd.Args, p.lines.Text())
@@ -146,12 +147,14 @@ func (p *told) open() *told {
 	return p
 }
 
-func (s *scene) startHonest(name string) *told { return s.tell("honest", s.Rings, name).open() }
+func (s *testScene) startHonest(name string) *toldProcess {
+	return s.tell("honest", s.Rings, name).open()
+}
 
 // end tells an honest program to end, and returns its report.
-func (p *told) end() (s story) {
+func (p *toldProcess) end() (s story) {
 	p.t.Helper()
-	p.tell()
+	p.startRole()
 	if !p.lines.Scan() {
 		p.t.Fatalf("%q told nothing: %v", p.cmd.Args, p.lines.Err())
 	}
@@ -162,11 +165,11 @@ func (p *told) end() (s story) {
 }
 
 // lost returns how many events of an honest program are not in its logs.
-func (s *scene) lost(name string, said story) (events uint64) {
+func (s *testScene) lost(name string, said story) (events uint64) {
 	s.t.Helper()
 	for i := range honestChannels {
 		channel := fmt.Sprintf("%s/c%d", name, i)
-		ids := idsIn(s.t, filepath.Join(s.state, span(0)), channel)
+		ids := idsIn(s.t, filepath.Join(s.state, spanDirectory(0)), channel)
 		var next uint64
 		for _, id := range ids {
 			if id < next || id >= said.Events {
@@ -197,11 +200,11 @@ func beSteady(rings, state, files string) {
 // startSteady starts an agent in a process with a given number of descriptors. When the process
 // exists, but the agent in it has not started, startSteady calls the function prepare with the
 // process's id.
-func (s *scene) startSteady(files int, prepare func(pid int)) *told {
+func (s *testScene) startSteady(files int, prepare func(pid int)) *toldProcess {
 	s.t.Helper()
 	p := s.tell("steady", s.Rings, s.state, strconv.Itoa(files))
 	prepare(p.cmd.Process.Pid)
-	p.tell()
+	p.startRole()
 	return p.open()
 }
 

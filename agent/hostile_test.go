@@ -39,15 +39,15 @@ const (
 	atHead        = 128
 )
 
-// villain is a program that makes rings to do harm.
-type villain struct {
+// hostileProgram is a program that makes rings to do harm.
+type hostileProgram struct {
 	rings, scratch string
 	rng            *rand.Rand
 	made           int
 }
 
 // image returns the header and the shards of a valid ring with the smallest number of records.
-func (v *villain) image(name string, c ring.Config) []byte {
+func (v *hostileProgram) image(name string, c ring.Config) []byte {
 	var err error
 	c.Name, err = channel.ParseName(name)
 	must(err)
@@ -62,27 +62,27 @@ func (v *villain) image(name string, c ring.Config) []byte {
 	return b[:atShard+shardBytes*len(p.Shards)]
 }
 
-// shards returns the number of shards in an image. An image is a header and then the shards.
-func shards(image []byte) int { return len(image)/shardBytes - 1 }
+// shardsOf returns the number of shards in an image. An image is a header and then the shards.
+func shardsOf(image []byte) int { return len(image)/shardBytes - 1 }
 
-// grow changes the number of records in each shard of an image. It returns the length that the
-// ring's file must have.
-func grow(image []byte, records int64) (size int64) {
-	size = int64(len(image)) + int64(shards(image))*records*ring.RecordBytes
+// growRecords changes the number of records in each shard of an image. It returns the length that
+// the ring's file must have.
+func growRecords(image []byte, records int64) (size int64) {
+	size = int64(len(image)) + int64(shardsOf(image))*records*ring.RecordBytes
 	binary.NativeEndian.PutUint64(image[atRecords:], uint64(records))
 	binary.NativeEndian.PutUint64(image[atFileBytes:], uint64(size))
 	return size
 }
 
-// reserve sets the tails of all shards of an image.
-func reserve(image []byte, tail uint64) {
-	for i := range shards(image) {
+// reserveAll sets the tails of all shards of an image.
+func reserveAll(image []byte, tail uint64) {
+	for i := range shardsOf(image) {
 		binary.NativeEndian.PutUint64(image[atShard+shardBytes*i+atTail:], tail)
 	}
 }
 
-// mischief is a ring that somebody has made to do harm.
-type mischief struct {
+// hostileRing is a ring that somebody has made to do harm.
+type hostileRing struct {
 	path string
 	*os.File
 }
@@ -90,7 +90,7 @@ type mischief struct {
 // put makes a ring from an image, with an identity of its own. If size is larger than the image,
 // the rest of the file is a hole. The ring is locked, like the ring of a living program. To make
 // the program look dead, close the ring.
-func (v *villain) put(name string, image []byte, size int64) mischief {
+func (v *hostileProgram) put(name string, image []byte, size int64) hostileRing {
 	v.made++
 	incarnation := image[atIncarnation : atIncarnation+16]
 	binary.BigEndian.PutUint64(incarnation, uint64(os.Getpid()))
@@ -105,17 +105,17 @@ func (v *villain) put(name string, image []byte, size int64) mischief {
 	f, err := ring.OpenLocked(part)
 	must(err)
 	must(os.Rename(part, path))
-	return mischief{path, f}
+	return hostileRing{path, f}
 }
 
 // isThere reports whether the ring's file still exists. The agent removes rings that it has
 // drained.
-func (m mischief) isThere() bool { return m.File != nil && exists(m.path) }
+func (m hostileRing) isThere() bool { return m.File != nil && exists(m.path) }
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
 // remove removes the ring if it exists.
-func (m mischief) remove() {
+func (m hostileRing) remove() {
 	if m.File != nil {
 		m.Close()
 		os.Remove(m.path)
@@ -123,49 +123,49 @@ func (m mischief) remove() {
 }
 
 // write stores a word at an offset in the ring.
-func (m mischief) write(offset int64, v uint64) {
+func (m hostileRing) write(offset int64, v uint64) {
 	m.WriteAt(binary.NativeEndian.AppendUint64(nil, v), offset)
 }
 
-func (m mischief) read(offset int64) uint64 {
+func (m hostileRing) read(offset int64) uint64 {
 	var b [8]byte
 	m.ReadAt(b[:], offset)
 	return binary.NativeEndian.Uint64(b[:])
 }
 
 // open opens a channel with room for 16 records.
-func (v *villain) open(name string) *handlers.Channel {
+func (v *hostileProgram) open(name string) *handlers.Channel {
 	c, err := handlers.Open(name, handlers.Options{Dir: v.rings, Policy: "drop", Buffer: "256"})
 	must(err)
 	return c
 }
 
-// crimes are the kinds of harm that hostile programs do, by description. Each function commits one
-// crime with the ring that has the given number. Hostile programs call the functions every few
+// kindsOfHarm are the kinds of harm that hostile programs do, by description. Each function commits
+// one crime with the ring that has the given number. Hostile programs call the functions every few
 // milliseconds.
-func (v *villain) crimes() map[string]func(i int) {
-	all := make([]map[int]mischief, 8)
+func (v *hostileProgram) kindsOfHarm() map[string]func(i int) {
+	all := make([]map[int]hostileRing, 8)
 	for k := range all {
-		all[k] = map[int]mischief{}
+		all[k] = map[int]hostileRing{}
 	}
 	shared := func(name string) []byte { return v.image(name, ring.Config{ManyWriters: true}) }
 	reserved, sieve := shared("hostile/reserved"), shared("hostile/sieve")
-	reserved_bytes := grow(reserved, 1<<30/ring.RecordBytes/int64(shards(reserved)))
-	reserve(reserved, 1<<30/ring.RecordBytes/uint64(shards(reserved)))
+	reserved_bytes := growRecords(reserved, 1<<30/ring.RecordBytes/int64(shardsOf(reserved)))
+	reserveAll(reserved, 1<<30/ring.RecordBytes/uint64(shardsOf(reserved)))
 	const sieveRecords = 1 << 12
-	sieve_bytes := grow(sieve, sieveRecords)
-	reserve(sieve, sieveRecords)
+	sieve_bytes := growRecords(sieve, sieveRecords)
+	reserveAll(sieve, sieveRecords)
 	// All records are in lap 0, in which the lap mark of a finished record is set. Every second
 	// record has no mark, so it is a hole.
-	for seq := range shards(sieve) * sieveRecords {
+	for seq := range shardsOf(sieve) * sieveRecords {
 		sieve = binary.NativeEndian.AppendUint64(sieve, uint64(seq%2)<<63|uint64(seq))
 		sieve = binary.NativeEndian.AppendUint64(sieve, uint64(seq))
 	}
 	full := v.image("hostile/full", ring.Config{})
 	const fullRecords = 2 << 30 / ring.RecordBytes
-	full_bytes := grow(full, fullRecords)
+	full_bytes := growRecords(full, fullRecords)
 	plain := v.image("hostile/plain", ring.Config{})
-	plain_bytes := grow(plain, 1<<12)
+	plain_bytes := growRecords(plain, 1<<12)
 	loud := map[int]*handlers.Channel{}
 	return map[string]func(i int){
 		"1 GiB reserved and never written, by a dead program": func(i int) {
@@ -282,8 +282,8 @@ func (v *villain) crimes() map[string]func(i int) {
 func beHostile(rings, scratch, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)
-	v := &villain{rings: rings, scratch: scratch, rng: rand.New(rand.NewPCG(1, 2))}
-	crimes := v.crimes()
+	v := &hostileProgram{rings: rings, scratch: scratch, rng: rand.New(rand.NewPCG(1, 2))}
+	crimes := v.kindsOfHarm()
 	for said := false; ; time.Sleep(20 * time.Millisecond) {
 		for _, commit := range crimes {
 			for i := range n {
@@ -314,7 +314,7 @@ func TestBarHostileRings(t *testing.T) {
 	begun := 0
 	run := func(what string, lasts time.Duration) (lost, events uint64, latencies_us []int64) {
 		t.Helper()
-		honest := map[string]*told{}
+		honest := map[string]*toldProcess{}
 		for range programs {
 			name := fmt.Sprintf("honest#%d", begun)
 			begun++

@@ -100,13 +100,13 @@ func (a *Agent) newServer(orders bool) *http.Server {
 }
 
 func newServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: versioned(h), ReadHeaderTimeout: 5 * time.Second,
+	return &http.Server{Handler: withVersion(h), ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 1 << 14}
 }
 
-// versioned puts the version into every answer, and refuses requests of other versions.
-func versioned(h http.Handler) http.Handler {
+// withVersion puts the version into every answer, and refuses requests of other versions.
+func withVersion(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(VersionHeader, strconv.Itoa(ordersVersion))
 		if err := checkVersion(r.Header); err != nil {
@@ -151,14 +151,14 @@ func (a *Agent) mux(orders bool) *http.ServeMux {
 	mux.HandleFunc("POST "+PathSnapshot, func(w http.ResponseWriter, r *http.Request) {
 		channels, records, err := a.Snapshot(r.URL.Query().Get("channels"))
 		if err != nil {
-			refuse(w, err)
+			refuseWith(w, err)
 			return
 		}
 		answer(w, SnapshotAnswer{channels, records})
 	})
 	mux.HandleFunc("POST "+PathFlush, func(w http.ResponseWriter, _ *http.Request) {
 		if err := a.Flush(); err != nil {
-			refuse(w, err)
+			refuseWith(w, err)
 			return
 		}
 		answer(w, struct{}{})
@@ -170,7 +170,7 @@ func (a *Agent) mux(orders bool) *http.ServeMux {
 	} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, _ *http.Request) {
 			if err := order(); err != nil {
-				refuse(w, err)
+				refuseWith(w, err)
 				return
 			}
 			answer(w, a.CaptureStatus())
@@ -180,7 +180,7 @@ func (a *Agent) mux(orders bool) *http.ServeMux {
 		return func(w http.ResponseWriter, r *http.Request) {
 			s, err := do(r.URL.Query().Get("name"))
 			if err != nil {
-				refuse(w, err)
+				refuseWith(w, err)
 				return
 			}
 			directory := filepath.Join(a.c.State, a.runPath(s.Name))
@@ -202,8 +202,8 @@ func answer(w http.ResponseWriter, v any) {
 	w.Write(append(text, '\n'))
 }
 
-// refuse answers with the text of an error.
-func refuse(w http.ResponseWriter, err error) {
+// refuseWith answers with the text of an error.
+func refuseWith(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	switch {
 	case errors.Is(err, ErrNoRun):

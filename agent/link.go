@@ -34,7 +34,7 @@ func (a *Agent) connect() error {
 	}
 	config := *a.c.Server
 	config.Handle, config.OpenRun = a.Handle, a.run
-	config.Facts, config.Heats = a.facts, a.heats
+	config.Facts, config.Heats = a.nodeFacts, a.hotness
 	config.ReadFile = a.readOwn
 	config.Register.Capabilities = slices.Clone(capabilities)
 	link, err := tscclient.Connect(a.c.Client, config)
@@ -83,7 +83,7 @@ func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, e
 	case *control.Table:
 		matched, err := a.SetTable(m.Text, m.Generation)
 		if err != nil {
-			return &control.TableState{Generation: a.generation(), Error: cut(err)}, nil
+			return &control.TableState{Generation: a.generation(), Error: shortenError(err)}, nil
 		}
 		state := &control.TableState{Generation: m.Generation, Matched: matched}
 		for _, n := range matched {
@@ -134,7 +134,7 @@ func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, e
 		channels, records, err := a.Snapshot(m.Channels)
 		s := &control.SnapshotState{Channels: channels, Records: records}
 		if err != nil {
-			s.Error = cut(err)
+			s.Error = shortenError(err)
 		}
 		return s, nil
 	}
@@ -147,14 +147,14 @@ func (a *Agent) generation() uint64 {
 	return a.table.Generation
 }
 
-// cut returns the text of an error, shortened so that it fits into a message.
-func cut(err error) string {
+// shortenError returns the text of an error, shortened so that it fits into a message.
+func shortenError(err error) string {
 	return control.Cut(err.Error())
 }
 
 // refusal returns the answer to an order that failed.
 func refusal(err error) *control.Refusal {
-	r := &control.Refusal{Code: control.Failed, Text: cut(err)}
+	r := &control.Refusal{Code: control.Failed, Text: shortenError(err)}
 	switch {
 	case errors.Is(err, ErrNoRun), errors.Is(err, fs.ErrNotExist):
 		r.Code = control.NotFound

@@ -168,7 +168,7 @@ func TestClaimsAreKept(t *testing.T) {
 		Offset_ns: -5, RootDelay_ns: 10, RootDispersion_ns: 20, Frequency_ppt: -7, Skew_ppt: 8,
 		Stratum: 2, ReferenceID: 9,
 	}
-	newTestPoller := func() *poller {
+	newTestPoller := func() *chronyPoller {
 		p := newPoller("somewhere", "n", func() string {
 			return "e7"
 		}, func(err error) { t.Error(err) })
@@ -184,7 +184,7 @@ func TestClaimsAreKept(t *testing.T) {
 	for range claimsHeld + 3 {
 		p.poll(t.Context())
 	}
-	if err := p.leave(); err != nil {
+	if err := p.leaveBaseline(); err != nil {
 		t.Fatal(err)
 	}
 	p = newTestPoller()
@@ -197,7 +197,7 @@ func TestClaimsAreKept(t *testing.T) {
 	if s := p.Status(); s.Bounded || s.Error != "gone" {
 		t.Errorf("%+v", s)
 	}
-	if err := p.close(); err != nil {
+	if err := p.closeBaseline(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -311,26 +311,26 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 }
 
 func TestStateMovesOn(t *testing.T) {
-	s := state{Logs: "a"}
+	s := agentState{Logs: "a"}
 	for _, to := range []string{"b", "c", "b", "b", "d"} {
-		s = s.to(to, func(string) bool { return true })
+		s = s.movedTo(to, func(string) bool { return true })
 	}
 	if s.Logs != "d" || !slices.Equal(s.Before, []string{"b", "c", "a"}) {
 		t.Errorf("%+v", s)
 	}
 	for _, to := range strings.Split("efghijklmnop", "") {
-		s = s.to(to, func(string) bool { return true })
+		s = s.movedTo(to, func(string) bool { return true })
 	}
 	// While the agent cannot move logs, any existing directory may still have a log to be
 	// continued.
 	if len(s.Before) != 15 || s.Before[0] != "o" || s.Before[14] != "a" {
 		t.Errorf("%+v", s)
 	}
-	s = s.to("q", func(logs string) bool { return logs != "c" })
+	s = s.movedTo("q", func(logs string) bool { return logs != "c" })
 	if len(s.Before) != 15 || s.Before[0] != "p" || slices.Contains(s.Before, "c") {
 		t.Errorf("%+v", s)
 	}
-	if s = s.moved(); len(s.Before) != keptBefore || s.Before[0] != "p" {
+	if s = s.afterMove(); len(s.Before) != keptBefore || s.Before[0] != "p" {
 		t.Errorf("%+v", s)
 	}
 	dir := t.TempDir()

@@ -14,22 +14,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// The type places says in which pod, container or unit of systemd a process that logs runs. The
+// processPlaces says in which pod, container or unit of systemd a process that logs runs. The
 // answer is only for display, because it relies on the process id that a program wrote into its
 // ring.
-type places struct {
+type processPlaces struct {
 	proc string // the directory of processes
 	mu   sync.Mutex
 	pods blackbox.PodNames
 }
 
-func newPlaces(proc string) *places {
-	return &places{proc: proc, pods: blackbox.PodNames{Dir: blackbox.PodLogs}}
+func newPlaces(proc string) *processPlaces {
+	return &processPlaces{proc: proc, pods: blackbox.PodNames{Dir: blackbox.PodLogs}}
 }
 
-// of returns where a process runs, or "" if that cannot be found out: the process has ended, or it
-// is in a container whose processes the agent does not see.
-func (p *places) of(pidNamespace uint64, processID int) string {
+// placeOf returns where a process runs, or "" if that cannot be found out: the process has ended,
+// or it is in a container whose processes the agent does not see.
+func (p *processPlaces) placeOf(pidNamespace uint64, processID int) string {
 	dir := p.find(pidNamespace, strconv.Itoa(processID))
 	if dir == "" {
 		return ""
@@ -49,7 +49,7 @@ func (p *places) of(pidNamespace uint64, processID int) string {
 
 // find returns the directory of a process, which may have another number in its namespace than
 // here.
-func (p *places) find(namespace uint64, id string) string {
+func (p *processPlaces) find(namespace uint64, id string) string {
 	inside := func(dir string) bool {
 		var st unix.Stat_t
 		return unix.Stat(filepath.Join(dir, "ns/pid"), &st) == nil && st.Ino == namespace

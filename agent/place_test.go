@@ -47,10 +47,10 @@ func TestPlaces(t *testing.T) {
 			if test.logs != "" {
 				write(t, filepath.Join(p.pods.Dir, test.logs, "log"), "")
 			}
-			if got := p.of(0, 7); got != test.want {
+			if got := p.placeOf(0, 7); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
-			if got := p.of(0, 8); got != "" {
+			if got := p.placeOf(0, 8); got != "" {
 				t.Errorf("%q of a process that does not exist", got)
 			}
 		})
@@ -82,22 +82,22 @@ func TestPlaceOfAProcessInAnotherNamespace(t *testing.T) {
 	for id, want := range map[int]string{
 		1: "unit p41.service", 7: "unit p42.service", 9: "", 41: "",
 	} {
-		if got := p.of(st.Ino, id); got != want {
+		if got := p.placeOf(st.Ino, id); got != want {
 			t.Errorf("process %d: %q, want %q", id, got, want)
 		}
 	}
-	if got := p.of(st.Ino+1_000_000, 7); got != "" {
+	if got := p.placeOf(st.Ino+1_000_000, 7); got != "" {
 		t.Errorf("%q in a namespace that nobody sees", got)
 	}
 }
 
-// The type places can read the files of the real kernel.
+// The type processPlaces can read the files of the real kernel.
 func TestPlaceOfThisProcess(t *testing.T) {
 	p := newPlaces("/proc")
 	if dir := p.find(0, strconv.Itoa(os.Getpid())); dir == "" {
 		t.Error("not found")
 	}
-	_ = p.of(0, os.Getpid())
+	_ = p.placeOf(0, os.Getpid())
 }
 
 func write(t *testing.T, path, text string) {

@@ -122,22 +122,22 @@ func beAgent(rings, state, point, count string) {
 	select {}
 }
 
-// scene is a directory of rings, with the programs and agents that use it.
-type scene struct {
+// testScene is a directory of rings, with the programs and agents that use it.
+type testScene struct {
 	*testimony.Stage
 	t     testing.TB
 	state string
 }
 
-func newScene(t testing.TB) *scene {
+func newScene(t testing.TB) *testScene {
 	t.Helper()
-	return &scene{
+	return &testScene{
 		Stage: testimony.NewStage(t, roleVariable), t: t,
 		state: filepath.Join(t.TempDir(), "state"),
 	}
 }
 
-func (s *scene) startAgent(point string, n int) *exec.Cmd {
+func (s *testScene) startAgent(point string, n int) *exec.Cmd {
 	return s.Start("agent", s.Rings, s.state, point, strconv.Itoa(n))
 }
 
@@ -172,7 +172,7 @@ func logsOf(t testing.TB, state string) map[string][]logstore.Segment {
 
 // end drains what the programs have left. It returns how many records are in the logs, and an error
 // for each wrong log.
-func (s *scene) end() (records uint64, wrong []error) {
+func (s *testScene) end() (records uint64, wrong []error) {
 	s.t.Helper()
 	a, err := Start(Config{Node: "node-1", Rings: s.Rings, State: s.state, Chrony: ChronyOff})
 	if err != nil {
@@ -191,7 +191,8 @@ func (s *scene) end() (records uint64, wrong []error) {
 	}
 	logs := logsOf(s.t, s.state)
 	s.Each(func(said *testimony.Testimony) {
-		for i, check := range []func(*testimony.Testimony, account) error{checkOne, checkShared} {
+		for i, check := range []func(*testimony.Testimony, logContent) error{checkOne,
+			checkShared} {
 			k, err := read(logs[said.Incarnation(i)])
 			if err == nil {
 				err = check(said, k)

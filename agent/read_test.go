@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// account is the content of a log.
-type account struct {
+// logContent is the content of a log.
+type logContent struct {
 	events uint64
 	ids    map[int][]uint64 // by shard, in the order of the log
 	drops  map[logstore.Reason]uint64
@@ -20,8 +20,8 @@ type account struct {
 }
 
 // read reads a log, which must be undamaged and sealed.
-func read(segments []logstore.Segment) (account, error) {
-	k := account{
+func read(segments []logstore.Segment) (logContent, error) {
+	k := logContent{
 		ids: map[int][]uint64{}, drops: map[logstore.Reason]uint64{}, at: map[uint64]uint64{},
 	}
 	if len(segments) == 0 {
@@ -58,7 +58,7 @@ func read(segments []logstore.Segment) (account, error) {
 // checkOne compares the log of a channel with what its only writer did. The ids count up from 0.
 // Ids may be missing only before a row at which the log reports drops, and exactly as many as it
 // reports. If the program was killed during a call, that call may have left one more event or drop.
-func checkOne(said *testimony.Testimony, k account) error {
+func checkOne(said *testimony.Testimony, k logContent) error {
 	for reason, n := range k.drops {
 		if reason != logstore.RingFull {
 			return fmt.Errorf("%d rows are missing: %s", n, reason)
@@ -80,7 +80,7 @@ func checkOne(said *testimony.Testimony, k account) error {
 
 // checkShared compares the log of a channel with many writers with what the writers did. Each id
 // must be there once, and the ids of one writer must increase in each shard.
-func checkShared(said *testimony.Testimony, k account) error {
+func checkShared(said *testimony.Testimony, k logContent) error {
 	seen := map[uint64]bool{}
 	for shard, ids := range k.ids {
 		var next [sharedWriters]uint64

@@ -97,13 +97,13 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 	if err := a.moveLogs("", ""); err != nil {
 		return RunState{}, fmt.Errorf("close run %q on %s: %w", name, a.c.Node, err)
 	}
-	if err := a.chrony.close(); err != nil {
+	if err := a.chrony.closeBaseline(); err != nil {
 		missing = append(missing, err.Error())
 	}
 	state := a.runState(name, true)
 	state.Missing = append(state.Missing, missing...)
 	if logged, err := a.logged(name); err == nil {
-		state.Missing = append(state.Missing, elsewhere(a.c.Rings, logged, ownerOf)...)
+		state.Missing = append(state.Missing, searchElsewhere(a.c.Rings, logged, ownerOf)...)
 	}
 	return state, nil
 }
@@ -117,9 +117,9 @@ func (a *Agent) moveLogs(run, logs string) error {
 	next := a.state
 	if run == "" {
 		next.Spans++
-		logs = span(next.Spans)
+		logs = spanDirectory(next.Spans)
 	}
-	next = next.to(logs, func(logs string) bool {
+	next = next.movedTo(logs, func(logs string) bool {
 		_, err := os.Lstat(filepath.Join(a.c.State, logs))
 		return !errors.Is(err, fs.ErrNotExist)
 	})
@@ -136,13 +136,13 @@ func (a *Agent) moveLogs(run, logs string) error {
 		return err
 	}
 	a.mu.Lock()
-	a.state = a.state.moved() // the next change writes this state to the file
+	a.state = a.state.afterMove() // the next change writes this state to the file
 	a.mu.Unlock()
 	return nil
 }
 
 // now returns the present state.
-func (a *Agent) now() state {
+func (a *Agent) now() agentState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state
@@ -264,7 +264,7 @@ func (a *Agent) removeOld(folder string) error {
 		info, err := e.Info()
 		if dir := filepath.Join(folder, e.Name()); err == nil && e.IsDir() && dir != state.Logs {
 			all = append(all, old{
-				filepath.Join(parent, e.Name()), state.begun(dir), info.ModTime(),
+				filepath.Join(parent, e.Name()), state.begunIndex(dir), info.ModTime(),
 			})
 		}
 	}

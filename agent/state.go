@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// state is what an agent must know about the agents that ran before it. All paths are relative to
-// Config.State.
-type state struct {
+// agentState is what an agent must know about the agents that ran before it. All paths are relative
+// to Config.State.
+type agentState struct {
 	Version int    `json:"version"` // 0 in old files, which have no version
 	Logs    string `json:"logs"`    // the directory to which the agent writes logs
 	// Before lists earlier directories with logs that the agent may have to continue, the latest
@@ -30,9 +30,9 @@ type state struct {
 	Saw   uint64    `json:"table_generation"` // generation of the server's table in table.yaml
 }
 
-// begun returns the index in Begun of dir, or of a directory below dir. It returns -1 if dir is
-// from an agent that did not note the order.
-func (s state) begun(dir string) int {
+// begunIndex returns the index in Begun of dir, or of a directory below dir. It returns -1 if dir
+// is from an agent that did not note the order.
+func (s agentState) begunIndex(dir string) int {
 	return slices.IndexFunc(s.Begun, func(logs string) bool {
 		return logs == dir || strings.HasPrefix(logs, dir+string(filepath.Separator))
 	})
@@ -58,8 +58,8 @@ const (
 // keeps.
 const maxStateBytes = 16 << 20
 
-func readState(dir string) (state, error) {
-	s := state{Logs: span(0)}
+func readState(dir string) (agentState, error) {
+	s := agentState{Logs: spanDirectory(0)}
 	text, err := plainfile.ReadOwn(filepath.Join(dir, stateFile), maxStateBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -70,7 +70,8 @@ func readState(dir string) (state, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return s, fmt.Errorf("read the state of the agent before this one from %q: %w: remove "+
 			"the file if it is damaged: the agent then writes new logs, in %q",
-			filepath.Join(dir, stateFile), err, span(0))
+			filepath.Join(dir, stateFile), err,
+			spanDirectory(0))
 	}
 	if s.Version > stateVersion {
 		return s, fmt.Errorf("read the state of the agent before this one from %q: version %d: "+
@@ -87,12 +88,12 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
-// span returns the directory of logs for the n-th time without a run. Each such time has its own
-// directory.
-func span(n int) string { return filepath.Join(logsFolder, fmt.Sprintf("%06d", n)) }
+// spanDirectory returns the directory of logs for the n-th time without a run. Each such time has
+// its own directory.
+func spanDirectory(n int) string { return filepath.Join(logsFolder, fmt.Sprintf("%06d", n)) }
 
 // write replaces the state file as a whole. If the agent dies during the call, the old file stays.
-func (s state) write(dir string) error {
+func (s agentState) write(dir string) error {
 	s.Version = stateVersion
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
@@ -101,9 +102,9 @@ func (s state) write(dir string) error {
 	return plainfile.Replace(filepath.Join(dir, stateFile), append(text, '\n'))
 }
 
-// The method to returns the state after the agent begins to write logs to another directory. The
-// function there reports whether a directory still exists.
-func (s state) to(logs string, there func(logs string) bool) state {
+// movedTo returns the state after the agent begins to write logs to another directory. The function
+// there reports whether a directory still exists.
+func (s agentState) movedTo(logs string, there func(logs string) bool) agentState {
 	if logs == s.Logs {
 		return s
 	}
@@ -116,8 +117,8 @@ func (s state) to(logs string, there func(logs string) bool) state {
 	return s
 }
 
-// moved returns the state after the agent has moved every log to the present directory.
-func (s state) moved() state {
+// afterMove returns the state after the agent has moved every log to the present directory.
+func (s agentState) afterMove() agentState {
 	s.Before = s.Before[:min(len(s.Before), keptBefore)]
 	return s
 }

@@ -72,7 +72,7 @@ func (w *watch) now(a *Agent) (order uint64, arrived time.Time, limit int, more 
 func (a *Agent) sendSamples() {
 	ticker := time.NewTicker(samplePeriod)
 	defer ticker.Stop()
-	s := sampler{depth: firstDepth}
+	s := sampleMaker{depth: firstDepth}
 	for {
 		order, arrived, limit, more := a.watch.now(a)
 		if !more {
@@ -102,15 +102,15 @@ func (a *Agent) tellSample(m *control.Sample) {
 	_ = link.Tell(ctx, m)
 }
 
-// sampler makes Samples of the events that pass the drainer. Only one goroutine may use it.
-type sampler struct {
+// sampleMaker makes Samples of the events that pass the drainer. Only one goroutine may use it.
+type sampleMaker struct {
 	stream control.Sample // the fields that all Samples of the stream share
 	depth  int            // the least depth of the sampled ids
 }
 
 // begin begins a stream of Samples. The agent calls it after the first order, and after the node's
 // counter was interrupted.
-func (s *sampler) begin(a *Agent, epoch string) {
+func (s *sampleMaker) begin(a *Agent, epoch string) {
 	a.drainer.SampleFrom(s.depth)
 	now := a.c.Client.Counter()
 	s.stream = control.Sample{
@@ -120,7 +120,7 @@ func (s *sampler) begin(a *Agent, epoch string) {
 }
 
 // next returns the next Sample. limit is the largest number of events that it may contain.
-func (s *sampler) next(a *Agent, order uint64, arrived time.Time, limit int) *control.Sample {
+func (s *sampleMaker) next(a *Agent, order uint64, arrived time.Time, limit int) *control.Sample {
 	now, counter := time.Now(), a.c.Client.Counter()
 	of := a.drainer.Sample()
 	s.stream.Number++
@@ -173,7 +173,7 @@ func channelsOf(rings []drain.SampledChannel, epoch string) []control.SampledCha
 			at[k] = i
 			channels = append(channels, control.SampledChannel{
 				Name: r.Channel.String(), Handler: r.Settings.String(),
-				Keeps:        keeps(r.Settings.Kind, r.Policy),
+				Keeps:        keepsWhich(r.Settings.Kind, r.Policy),
 				Slack_cycles: r.Stamp.OrderingSlack_cycles(),
 			})
 		}
@@ -193,9 +193,9 @@ func channelsOf(rings []drain.SampledChannel, epoch string) []control.SampledCha
 	return channels
 }
 
-// keeps says whether all, some or none of the events of a channel with this handler and policy get
-// into logs.
-func keeps(kind channel.Kind, policy channel.Policy) string {
+// keepsWhich says whether all, some or none of the events of a channel with this handler and policy
+// get into logs.
+func keepsWhich(kind channel.Kind, policy channel.Policy) string {
 	switch {
 	case policy == channel.Overwrite: // its events stay in the ring
 		return control.KeepsNone
@@ -209,7 +209,7 @@ func keeps(kind channel.Kind, policy channel.Policy) string {
 
 // adjust limits the events of a Sample. If there are too many, it leaves only those whose ids have
 // a greater depth. If there are few, the least depth in the next Sample is one less.
-func (s *sampler) adjust(a *Agent, m *control.Sample, events, limit int) {
+func (s *sampleMaker) adjust(a *Agent, m *control.Sample, events, limit int) {
 	before := s.depth
 	if events < limit/3 && s.depth > 0 {
 		s.depth--

@@ -85,7 +85,7 @@ func TestChannelsOfASample(t *testing.T) {
 func TestSampleKeepsItsLimit(t *testing.T) {
 	a := startTest(t, Config{})
 	const limit = 100
-	s := sampler{depth: 3}
+	s := sampleMaker{depth: 3}
 	fill := func(events int) *control.Sample {
 		m := &control.Sample{Bits: s.depth, Channels: make([]control.SampledChannel, 2)}
 		n := 0

@@ -146,7 +146,7 @@ func agentRow(ctx context.Context, o AgentOptions, name string) (row AgentRow, e
 	for _, n := range logged {
 		row.Events += n
 	}
-	row.Lost, row.LogBytes, err = lost(ctx, filepath.Join(state, "logs", "000000"), logged)
+	row.Lost, row.LogBytes, err = countLost(ctx, filepath.Join(state, "logs", "000000"), logged)
 	return row, err
 }
 
@@ -177,7 +177,7 @@ func oneProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 	if err != nil {
 		return nil, err
 	}
-	unpin, err := pin(own[len(own)-1])
+	unpin, err := pinToCore(own[len(own)-1])
 	if err != nil {
 		return nil, err
 	}
@@ -310,8 +310,9 @@ func noProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 	return nil, nil
 }
 
-// lost reads all logs and counts missing events: each channel logged the ids 0, 1, 2 and so on.
-func lost(ctx context.Context, dir string,
+// countLost reads all logs and counts missing events: each channel logged the ids 0, 1, 2 and so
+// on.
+func countLost(ctx context.Context, dir string,
 	logged map[string]uint64) (n uint64, bytes int64, err error) {
 	segments, err := logstore.Segments(dir)
 	if err != nil {

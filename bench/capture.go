@@ -78,7 +78,7 @@ type captureBench struct {
 	o     CaptureOptions
 	dir   string
 	drain *drain.Drainer
-	talk  *talker
+	talk  *talkerProcess
 }
 
 // Capture measures a capture. It needs root.

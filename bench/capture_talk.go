@@ -18,24 +18,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A talker starts the process that exchanges messages, and sends orders to it. This is a separate
-// process, because a capture does not see the calls of its own process.
-type talker struct {
+// talkerProcess starts the process that exchanges messages, and sends orders to it. This is a
+// separate process, because a capture does not see the calls of its own process.
+type talkerProcess struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *json.Decoder
 }
 
-func startTalker(ctx context.Context, command []string) (*talker, error) {
+func startTalker(ctx context.Context, command []string) (*talkerProcess, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	in, out, err := startPiped(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return &talker{cmd, in, json.NewDecoder(out)}, nil
+	return &talkerProcess{cmd, in, json.NewDecoder(out)}, nil
 }
 
-func (t *talker) ask(o talkOrder) (r talkReport, err error) {
+func (t *talkerProcess) ask(o talkOrder) (r talkReport, err error) {
 	if err := json.NewEncoder(t.in).Encode(o); err != nil {
 		return r, err
 	}
@@ -48,7 +48,7 @@ func (t *talker) ask(o talkOrder) (r talkReport, err error) {
 	return r, nil
 }
 
-func (t *talker) close() {
+func (t *talkerProcess) close() {
 	t.in.Close()
 	t.cmd.Wait()
 }
@@ -90,8 +90,8 @@ func (o talkOrder) obey() (r talkReport, err error) {
 	return r, fmt.Errorf("order %q is not known", o.Do)
 }
 
-// connection returns the two ends of a TCP connection over loopback.
-func connection() (client, server int, err error) {
+// loopbackPair returns the two ends of a TCP connection over loopback.
+func loopbackPair() (client, server int, err error) {
 	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, 0, err
@@ -123,7 +123,7 @@ const talkSize = 64 // bytes of a message
 func (o talkOrder) pingPong() (r talkReport, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	client, server, err := connection()
+	client, server, err := loopbackPair()
 	if err != nil {
 		return r, err
 	}
@@ -131,7 +131,7 @@ func (o talkOrder) pingPong() (r talkReport, err error) {
 	defer unix.Close(server)
 	b := make([]byte, talkSize)
 	const batch = 64
-	var m meter
+	var m callMeter
 	for began := time.Now(); time.Since(began) < o.For; {
 		if err := m.begin(); err != nil {
 			return r, err
@@ -158,20 +158,20 @@ func (o talkOrder) pingPong() (r talkReport, err error) {
 	return r, nil
 }
 
-// A meter measures the processor time of calls on this thread. It measures short groups of calls
+// callMeter measures the processor time of calls on this thread. It measures short groups of calls
 // (pieces), so that most pieces are not interrupted.
-type meter struct {
+type callMeter struct {
 	pieces []float64 // ns of a call
 	before time.Duration
 }
 
-func (m *meter) begin() (err error) {
+func (m *callMeter) begin() (err error) {
 	m.before, err = threadTime()
 	return err
 }
 
 // The method end ends a piece, which consisted of the given number of calls.
-func (m *meter) end(calls int) error {
+func (m *callMeter) end(calls int) error {
 	now, err := threadTime()
 	m.pieces = append(m.pieces, float64(now-m.before)/float64(calls))
 	return err
@@ -183,7 +183,7 @@ func (m *meter) end(calls int) error {
 func (o talkOrder) flood() (r talkReport, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	client, server, err := connection()
+	client, server, err := loopbackPair()
 	if err != nil {
 		return r, err
 	}
@@ -191,7 +191,7 @@ func (o talkOrder) flood() (r talkReport, err error) {
 	defer unix.Close(server)
 	const many, rounds = 32, 6
 	b, all := make([]byte, talkSize), make([]byte, many*talkSize)
-	var m meter
+	var m callMeter
 	for began := time.Now(); time.Since(began) < o.For; {
 		calls := 0
 		if err := m.begin(); err != nil {
@@ -221,16 +221,17 @@ func (o talkOrder) flood() (r talkReport, err error) {
 	return r, nil
 }
 
-// conversations is the number of threads that converse at the same time.
-const conversations = 4
+// conversationThreads is the number of threads that converse at the same time.
+const conversationThreads = 4
 
 // converse sends messages of random sizes over some connections, in both directions. Each message
 // is received by one call.
 func (o talkOrder) converse() (r talkReport, err error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	each := max(o.Messages/conversations/4, 1) // messages in each direction; a message is two calls
-	for range conversations {
+	// messages in each direction; a message is two calls
+	each := max(o.Messages/conversationThreads/4, 1)
+	for range conversationThreads {
 		all.Go(func() {
 			streams, talkErr := conversation(each)
 			mu.Lock()
@@ -239,12 +240,12 @@ func (o talkOrder) converse() (r talkReport, err error) {
 		})
 	}
 	all.Wait()
-	r.Calls = uint64(4 * each * conversations)
+	r.Calls = uint64(4 * each * conversationThreads)
 	return r, err
 }
 
 func conversation(each int) ([]talkStream, error) {
-	client, server, err := connection()
+	client, server, err := loopbackPair()
 	if err != nil {
 		return nil, err
 	}

@@ -58,8 +58,8 @@ func TestBarChains(t *testing.T) {
 		}
 	}
 	regions := map[string]string{
-		"amd64": goRegions(t) + region(t, "C: id, buffered", compiledC(t, "gcc")),
-		"arm64": region(t, "C: id, buffered", compiledC(t, "aarch64-linux-gnu-gcc")),
+		"amd64": goRegions(t) + callRegions(t, "C: id, buffered", compiledC(t, "gcc")),
+		"arm64": callRegions(t, "C: id, buffered", compiledC(t, "aarch64-linux-gnu-gcc")),
 	}
 	// The go command reuses an old result if no file changed that the test has read.
 	if _, err := os.ReadFile("../sdk/c/include/cloudprofiler.h"); err != nil {
@@ -85,7 +85,7 @@ func TestBarChains(t *testing.T) {
 				continue
 			}
 			for i, limit := range strings.Split(limits, " | ")[:len(cells)] {
-				if n := above(t, cells[i], limit); n > 0 {
+				if n := countAbove(t, cells[i], limit); n > 0 {
 					t.Errorf("%s on %s: %s, limit %s", row, cpus[i], cells[i], limit)
 					bar.Figure += float64(n)
 				}
@@ -96,9 +96,9 @@ func TestBarChains(t *testing.T) {
 	proof.Check(t, bar)
 }
 
-// The function above counts how many numbers of a cell are larger than the corresponding numbers of
-// another cell.
-func above(t *testing.T, cell, limit string) (n int) {
+// countAbove counts how many numbers of a cell are larger than the corresponding numbers of another
+// cell.
+func countAbove(t *testing.T, cell, limit string) (n int) {
 	t.Helper()
 	numbers := func(s string) (v [3]int) {
 		if _, err := fmt.Sscanf(s, "%d + %d, %d", &v[0], &v[1], &v[2]); err != nil {
@@ -178,9 +178,9 @@ func judgeChains(t *testing.T, arch, cpu, regions string) map[string]string {
 // precedes the reading on arm64.
 var reading = regexp.MustCompile(`^(rdtscp?|isb|mrs\s.*)$`)
 
-// region returns the instructions of one call as regions for llvm-mca: what stands before the
+// callRegions returns the instructions of one call as regions for llvm-mca: what stands before the
 // reading of the counter, and what stands after it.
-func region(t *testing.T, row string, instructions []string) string {
+func callRegions(t *testing.T, row string, instructions []string) string {
 	t.Helper()
 	parts := [2][]string{}
 	after := 0
@@ -221,24 +221,24 @@ func goRegions(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path, err := follow(string(out), c.jumps)
+		path, err := instructionsOf(string(out), c.jumps)
 		if err != nil {
 			t.Fatalf("%s: %v: has the assembly of the log call changed?", c.row, err)
 		}
-		text += region(t, c.row, path)
+		text += callRegions(t, c.row, path)
 	}
 	return text
 }
 
-// disassembled matches an instruction, and the target if it is a jump. llvm-objdump prints "lock"
-// on a line of its own.
-var disassembled = regexp.MustCompile(`(?m)^ *([0-9a-f]+):\s+(?:lock\n\s+.*:\s+)?((j?)[a-z].*)$`)
+// asmPattern matches an instruction, and the target if it is a jump. llvm-objdump prints
+// "lock" on a line of its own.
+var asmPattern = regexp.MustCompile(`(?m)^ *([0-9a-f]+):\s+(?:lock\n\s+.*:\s+)?((j?)[a-z].*)$`)
 
-// follow returns the instructions of a function from its start to its return.
-func follow(disassembly, jumps string) ([]string, error) {
+// instructionsOf returns the instructions of a function from its start to its return.
+func instructionsOf(disassembly, jumps string) ([]string, error) {
 	var all [][]string
 	at := map[string]int{}
-	for _, m := range disassembled.FindAllStringSubmatch(disassembly, -1) {
+	for _, m := range asmPattern.FindAllStringSubmatch(disassembly, -1) {
 		if strings.Contains(m[0], "lock\n") {
 			m[2] = "lock " + m[2]
 		}

@@ -29,9 +29,9 @@ const (
 	coldWorkBytes = 64 << 20 // more than fits into a core's caches
 )
 
-// cold measures a log call that records an id and, at the same place in the program, a bare reading
-// of the counter.
-func cold(ctx context.Context, dir string) ([]ColdRow, error) {
+// measureCold measures a log call that records an id and, at the same place in the program, a bare
+// reading of the counter.
+func measureCold(ctx context.Context, dir string) ([]ColdRow, error) {
 	options := handlers.Options{Handler: "id", Policy: "overwrite", Dir: dir}
 	c, err := handlers.Open("bench#0/cold", options)
 	if err != nil {
@@ -87,14 +87,14 @@ func cold(ctx context.Context, dir string) ([]ColdRow, error) {
 		}
 		rows = append(rows, ColdRow{
 			Name: row.name, P50_ns: ns(50), P99_ns: ns(99), Calls: coldCalls,
-			Middle_ns: (middle(sorted) - middle(cycles[0])) * nsPerCycle,
+			Middle_ns: (middleMean(sorted) - middleMean(cycles[0])) * nsPerCycle,
 		})
 	}
 	return rows, nil
 }
 
-// middle returns the mean of the middle half of sorted values.
-func middle(sorted []uint64) float64 {
+// middleMean returns the mean of the middle half of sorted values.
+func middleMean(sorted []uint64) float64 {
 	half := sorted[len(sorted)/4 : len(sorted)*3/4]
 	sum := uint64(0)
 	for _, v := range half {

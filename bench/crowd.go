@@ -20,10 +20,10 @@ const crowdedBy = 1.25
 // millisecond.
 const crowdAdditions = 200_000
 
-// The function additions does n loops of six simple operations that do not wait for each other.
+// runAdditions does n loops of six simple operations that do not wait for each other.
 //
-//go:noinline
-func additions(n uint64) uint64 {
+// go:noinline
+func runAdditions(n uint64) uint64 {
 	var a, b, c, d, e, f uint64
 	for i := range n {
 		a += i
@@ -38,7 +38,7 @@ func additions(n uint64) uint64 {
 
 // measureCrowd times one round of additions.
 func measureCrowd() float64 {
-	return nsPerCall(crowdAdditions, func(n uint64) { runtime.KeepAlive(additions(n)) })
+	return nsPerCall(crowdAdditions, func(n uint64) { runtime.KeepAlive(runAdditions(n)) })
 }
 
 // turn is one measurement of a row.
@@ -48,10 +48,10 @@ type turn struct {
 	crowd float64 // time of one round of additions in the same turn, in units of the base
 }
 
-// quietest returns how long additions take in the quietest turns. It ignores the twentieth of the
-// turns in which they take the least time, because an interruption of the base makes a few turns
-// look quieter than they are.
-func quietest(all []turn) float64 {
+// quietestTime returns how long additions take in the quietest turns. It ignores the twentieth of
+// the turns in which they take the least time, because an interruption of the base makes a few
+// turns look quieter than they are.
+func quietestTime(all []turn) float64 {
 	if len(all) == 0 {
 		return 0
 	}
@@ -63,9 +63,9 @@ func quietest(all []turn) float64 {
 	return crowds[len(crowds)/20]
 }
 
-// The function repetitions takes the turns that were not crowded, in their order. It puts every
-// eight of them together as a repetition, and returns the median of each repetition.
-func repetitions(all []turn, quiet float64) (ratios, ns []float64) {
+// quietRepetitions takes the turns that were not crowded, in their order. It puts every eight of
+// them together as a repetition, and returns the median of each repetition.
+func quietRepetitions(all []turn, quiet float64) (ratios, ns []float64) {
 	var ratio, took samples
 	for _, t := range all {
 		if t.crowd > crowdedBy*quiet {
@@ -73,7 +73,7 @@ func repetitions(all []turn, quiet float64) (ratios, ns []float64) {
 		}
 		ratio.add(t.ratio)
 		took.add(t.ns)
-		if len(ratio.turns) == turns {
+		if len(ratio.turns) == turnsPerRepetition {
 			ratio.endRepetition(true)
 			took.endRepetition(true)
 		}

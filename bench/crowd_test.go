@@ -25,10 +25,10 @@ func TestRepetitionsLeaveOutCrowdedTurns(t *testing.T) {
 			}
 			all = append(all, one)
 		}
-		ratios, ns := repetitions(all, quietest(all))
-		want, least := 1.05, (alone+10)/turns
+		ratios, ns := quietRepetitions(all, quietestTime(all))
+		want, least := 1.05, (alone+10)/turnsPerRepetition
 		if share == 1 { // then no quiet turn shows the difference
-			want, least = 1.4, 990/turns
+			want, least = 1.4, 990/turnsPerRepetition
 		}
 		if len(ratios) < least-1 || len(ns) != len(ratios) ||
 			slices.Min(ratios) != want || slices.Max(ratios) != want {
@@ -36,7 +36,7 @@ func TestRepetitionsLeaveOutCrowdedTurns(t *testing.T) {
 				100*share, len(ratios), least, want, ratios)
 		}
 	}
-	if ratios, _ := repetitions(nil, quietest(nil)); len(ratios) > 0 {
+	if ratios, _ := quietRepetitions(nil, quietestTime(nil)); len(ratios) > 0 {
 		t.Error(ratios)
 	}
 }
@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 	row := func(base string, crowds ...float64) *logRun {
 		r := &logRun{LogRow: LogRow{Base: base}}
 		for _, c := range crowds {
-			for range turns {
+			for range turnsPerRepetition {
 				r.all = append(r.all, turn{ratio: c, ns: 1, crowd: c})
 			}
 		}

@@ -138,7 +138,7 @@ func genTurn(ctx context.Context, r *GenRow, dir string, tuples int) (genMeasure
 		program, absent := buildPushPull(ctx, dir)
 		r.Absent = absent
 		return func(ctx context.Context, r *GenRow, tuples int) error {
-			return single(ctx, r, program, tuples)
+			return measureSingle(ctx, r, program, tuples)
 		}, nil
 	case "batched":
 		return batched, nil
@@ -155,7 +155,7 @@ func genTurn(ctx context.Context, r *GenRow, dir string, tuples int) (genMeasure
 			return onSchedule(ctx, r, tuples, own)
 		}, nil
 	case "factory":
-		return factory, nil
+		return measureFactory, nil
 	}
 	return nil, fmt.Errorf("unknown row %q, want one of %q", r.Name, GenRows)
 }
@@ -186,8 +186,8 @@ const singleBatch = 64
 // tupleBody is a body of 265 bytes: with its length and id, a tuple has 277 bytes.
 const tupleBody = 265
 
-// single runs the C loop, this product, and the C loop again.
-func single(ctx context.Context, r *GenRow, program string, tuples int) error {
+// measureSingle runs the C loop, this product, and the C loop again.
+func measureSingle(ctx context.Context, r *GenRow, program string, tuples int) error {
 	c := func() (rate float64, err error) {
 		out, err := exec.CommandContext(ctx, program, fmt.Sprint(tuples)).Output()
 		if err != nil {
@@ -252,11 +252,11 @@ func (g genRun) wrong() uint64 {
 	return wrong
 }
 
-// A receive receives tuples until they end.
-type receive func(context.Context) (generator.ReceiverResult, error)
+// tupleReceiver receives tuples until they end.
+type tupleReceiver func(context.Context) (generator.ReceiverResult, error)
 
 // checkOnly makes a receiver that only checks tuples.
-func checkOnly(o generator.ReceiverOptions) (receive, error) {
+func checkOnly(o generator.ReceiverOptions) (tupleReceiver, error) {
 	receiver, err := generator.NewReceiver(o)
 	if err != nil {
 		return nil, err
@@ -267,12 +267,13 @@ func checkOnly(o generator.ReceiverOptions) (receive, error) {
 // overZeroMQ sends over one connection within this process, to a receiver that only checks.
 func overZeroMQ(ctx context.Context, o generator.SenderOptions,
 	push generator.PushOptions) (genRun, error) {
-	return connected(ctx, o, push, checkOnly)
+	return sendConnected(ctx, o, push, checkOnly)
 }
 
-// connected sends over one connection within this process, to the receiver that newReceiver makes.
-func connected(ctx context.Context, o generator.SenderOptions, push generator.PushOptions,
-	newReceiver func(generator.ReceiverOptions) (receive, error)) (run genRun, err error) {
+// sendConnected sends over one connection within this process, to the receiver that newReceiver
+// makes.
+func sendConnected(ctx context.Context, o generator.SenderOptions, push generator.PushOptions,
+	newReceiver func(generator.ReceiverOptions) (tupleReceiver, error)) (run genRun, err error) {
 	ctx, end := context.WithCancel(ctx)
 	pull, err := generator.NewPull("tcp://127.0.0.1:*",
 		generator.PullOptions{HighWater: push.HighWater})

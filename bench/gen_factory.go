@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/generator"
 )
 
-// advertisement is what the factory's tuples decode to.
-type advertisement struct {
+// decodedTuple is what the factory's tuples decode to.
+type decodedTuple struct {
 	User  string `json:"user_id"`
 	Page  string `json:"page_id"`
 	Ad    string `json:"ad_id"`
@@ -21,12 +21,12 @@ type advertisement struct {
 	Pad   string `json:"pad"`
 }
 
-// factory sends the same tuples over ZeroMQ twice. In the first run the consumer decodes the tuples
-// itself. In the second run it takes decoded objects from the factory. The base is the processor
-// time that the consumer's thread spends on decoding a tuple in the first run, without the time
-// for receiving it. The figure is all of the thread's processor time for a tuple in the second run,
-// divided by the base.
-func factory(ctx context.Context, r *GenRow, tuples int) error {
+// measureFactory sends the same tuples over ZeroMQ twice. In the first run the consumer decodes the
+// tuples itself. In the second run it takes decoded objects from the factory. The base is the
+// processor time that the consumer's thread spends on decoding a tuple in the first run, without
+// the time for receiving it. The figure is all of the thread's processor time for a tuple in the
+// second run, divided by the base.
+func measureFactory(ctx context.Context, r *GenRow, tuples int) error {
 	n := tuples / 8 // decoding is the slow part
 	inline, received, err := decodeInline(ctx, n)
 	if err != nil {
@@ -44,11 +44,11 @@ func factory(ctx context.Context, r *GenRow, tuples int) error {
 	return nil
 }
 
-var decode = generator.JSON[advertisement]()
+var decode = generator.JSON[decodedTuple]()
 
-// clicks returns 1 if the event is a click, and 0 if not. The consumers add this up, so that they
-// read each decoded object.
-func clicks(a *advertisement) int {
+// countClick returns 1 if the event is a click, and 0 if not. The consumers add this up, so that
+// they read each decoded object.
+func countClick(a *decodedTuple) int {
 	if a.Event == "click" {
 		return 1
 	}
@@ -60,7 +60,7 @@ func decodeInline(ctx context.Context, n int) (ns float64, run genRun, err error
 	var failed error
 	objects, found := 0, 0
 	run, err = overZeroMQTo(ctx, n,
-		func(o generator.ReceiverOptions) (receive, error) {
+		func(o generator.ReceiverOptions) (tupleReceiver, error) {
 			o.Handle = func(_ int, b *generator.Bucket) {
 				runtime.LockOSThread() // the connection's goroutine ends with the run
 				before, err := threadTime()
@@ -69,7 +69,7 @@ func decodeInline(ctx context.Context, n int) (ns float64, run genRun, err error
 					a, err := decode(t.Body)
 					if err == nil {
 						objects++
-						found += clicks(&a)
+						found += countClick(&a)
 					}
 				}
 				after, err := threadTime()
@@ -92,9 +92,9 @@ func decodeInFactory(ctx context.Context, n int) (ns float64, run genRun, err er
 	consumed := make(chan error, 1)
 	var spent time.Duration
 	run, err = overZeroMQTo(ctx, n,
-		func(o generator.ReceiverOptions) (receive, error) {
+		func(o generator.ReceiverOptions) (tupleReceiver, error) {
 			f, err := generator.NewFactory(
-				generator.FactoryOptions[advertisement]{Receiver: o, Decode: decode})
+				generator.FactoryOptions[decodedTuple]{Receiver: o, Decode: decode})
 			if err != nil {
 				return nil, err
 			}
@@ -109,7 +109,7 @@ func decodeInFactory(ctx context.Context, n int) (ns float64, run genRun, err er
 					if !ok {
 						break
 					}
-					found += clicks(&object.Value)
+					found += countClick(&object.Value)
 				}
 				after, failed := threadTime()
 				spent = after - before
@@ -134,7 +134,7 @@ func decodeInFactory(ctx context.Context, n int) (ns float64, run genRun, err er
 
 // overZeroMQTo sends n tuples flat out to the receiver that newReceiver makes.
 func overZeroMQTo(ctx context.Context, n int,
-	newReceiver func(generator.ReceiverOptions) (receive, error)) (genRun, error) {
+	newReceiver func(generator.ReceiverOptions) (tupleReceiver, error)) (genRun, error) {
 	o := generator.SenderOptions{FlatOut: time.Minute, Limit: uint64(n), Batch: 64}
-	return connected(ctx, o, generator.PushOptions{Batch: 64, HighWater: 20}, newReceiver)
+	return sendConnected(ctx, o, generator.PushOptions{Batch: 64, HighWater: 20}, newReceiver)
 }

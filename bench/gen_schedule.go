@@ -88,10 +88,10 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 const maxLoop_percent = 0.25
 
 // mayRealtime reports whether this process may give threads priority over all others.
-func mayRealtime() bool { return onOwnThread(func() error { return realtime(0) }) == nil }
+func mayRealtime() bool { return onOwnThread(func() error { return setRealtime(0) }) == nil }
 
-// realtime gives a thread priority over all others, as a sender with Realtime does.
-func realtime(thread int) error {
+// setRealtime gives a thread priority over all others, as a sender with Realtime does.
+func setRealtime(thread int) error {
 	attr := unix.SchedAttr{
 		Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_FIFO,
 		Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
@@ -124,7 +124,7 @@ func lateLoop(core []int, first bool) (share float64, err error) {
 			return err
 		}
 		if first {
-			if err := realtime(0); err != nil {
+			if err := setRealtime(0); err != nil {
 				return err
 			}
 		}

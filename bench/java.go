@@ -91,7 +91,7 @@ func Java(ctx context.Context, o JavaOptions) (JavaResult, error) {
 	if err != nil {
 		return result, err
 	}
-	unpin, err := pin(own[len(own)-1]) // processes inherit this thread's core
+	unpin, err := pinToCore(own[len(own)-1]) // processes inherit this thread's core
 	if err != nil {
 		return result, err
 	}
@@ -142,7 +142,7 @@ func measureJava(ctx context.Context, o JavaOptions, rows []*javaRun) error {
 	for all := 0; all == 0 || time.Now().Before(deadline); all++ {
 		fewest := 0
 		for i, r := range rows {
-			r.Ratios, r.NS = repetitions(r.all, quietest(r.all))
+			r.Ratios, r.NS = quietRepetitions(r.all, quietestTime(r.all))
 			if n := len(r.Ratios); i == 0 || n < fewest {
 				fewest = n
 			}
@@ -153,7 +153,7 @@ func measureJava(ctx context.Context, o JavaOptions, rows []*javaRun) error {
 		if o.Progress != nil {
 			o.Progress(fewest)
 		}
-		for range turns {
+		for range turnsPerRepetition {
 			for _, r := range rows {
 				if err := errors.Join(ctx.Err(), r.turn()); err != nil {
 					return fmt.Errorf("measure Java %d, %s: %w", r.Release, r.Call, err)
@@ -162,7 +162,7 @@ func measureJava(ctx context.Context, o JavaOptions, rows []*javaRun) error {
 		}
 	}
 	for _, r := range rows {
-		r.Ratios, r.NS = repetitions(r.all, quietest(r.all))
+		r.Ratios, r.NS = quietRepetitions(r.all, quietestTime(r.all))
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func measureJava(ctx context.Context, o JavaOptions, rows []*javaRun) error {
 // javaRun is a row while it is measured.
 type javaRun struct {
 	JavaRow
-	program, base *taker
+	program, base *turnTaker
 	all           []turn
 	base_ns       []float64
 }
@@ -196,14 +196,14 @@ func (r *javaRun) turn() error {
 	return nil
 }
 
-// taker is a program that takes a turn when it is told to.
-type taker struct {
+// turnTaker is a program that takes a turn when it is told to.
+type turnTaker struct {
 	cmd     *exec.Cmd
 	orders  io.WriteCloser
 	answers *bufio.Scanner
 }
 
-func startTaker(ctx context.Context, cmd *exec.Cmd, rings string) (*taker, error) {
+func startTaker(ctx context.Context, cmd *exec.Cmd, rings string) (*turnTaker, error) {
 	cmd.Env = append(os.Environ(), ring.DirectoryVariable+"="+rings)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -212,11 +212,11 @@ func startTaker(ctx context.Context, cmd *exec.Cmd, rings string) (*taker, error
 	if err != nil {
 		return nil, err
 	}
-	return &taker{cmd, orders, bufio.NewScanner(answers)}, nil
+	return &turnTaker{cmd, orders, bufio.NewScanner(answers)}, nil
 }
 
 // take tells the program to take a turn, and returns its figure.
-func (p *taker) take(order string) (float64, error) {
+func (p *turnTaker) take(order string) (float64, error) {
 	if _, err := fmt.Fprintln(p.orders, order); err != nil {
 		return 0, err
 	}
@@ -227,7 +227,7 @@ func (p *taker) take(order string) (float64, error) {
 }
 
 // end ends the program, which reads the end of its orders.
-func (p *taker) end() {
+func (p *turnTaker) end() {
 	p.orders.Close()
 	if p.cmd.Wait() != nil {
 		p.cmd.Process.Kill()

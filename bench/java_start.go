@@ -19,8 +19,8 @@ type AgentStart struct {
 	Added_ms []float64
 }
 
-// starts is the number of pairs of starts, one with the agent and one without.
-const starts = 11
+// startPairs is the number of pairs of starts, one with the agent and one without.
+const startPairs = 11
 
 // startAgent measures the agent's start. If Maven did not build the agent, it measures nothing.
 func (r *JavaResult) startAgent(ctx context.Context, kit *jvm.Kit, rings string) error {
@@ -35,12 +35,12 @@ func (r *JavaResult) startAgent(ctx context.Context, kit *jvm.Kit, rings string)
 	r.Agent_bytes = info.Size()
 	for _, java := range kit.Javas {
 		row := AgentStart{Release: java.Release}
-		for range starts {
-			alone, err := lasts(ctx, kit.Start(java), rings)
+		for range startPairs {
+			alone, err := commandTime(ctx, kit.Start(java), rings)
 			if err != nil {
 				return fmt.Errorf("start Java %d: %w", java.Release, err)
 			}
-			with, err := lasts(ctx, kit.Start(java, "-javaagent:"+jar), rings)
+			with, err := commandTime(ctx, kit.Start(java, "-javaagent:"+jar), rings)
 			if err != nil {
 				return fmt.Errorf("start Java %d with the agent: %w", java.Release, err)
 			}
@@ -51,8 +51,8 @@ func (r *JavaResult) startAgent(ctx context.Context, kit *jvm.Kit, rings string)
 	return nil
 }
 
-// lasts returns how long a command takes.
-func lasts(ctx context.Context, cmd *exec.Cmd, rings string) (time.Duration, error) {
+// commandTime returns how long a command takes.
+func commandTime(ctx context.Context, cmd *exec.Cmd, rings string) (time.Duration, error) {
 	cmd.Env = append(os.Environ(), ring.DirectoryVariable+"="+rings)
 	began := time.Now()
 	out, err := cmd.CombinedOutput()

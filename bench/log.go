@@ -55,9 +55,9 @@ type logCase struct {
 	calls   uint64 // calls of each writer in a turn; they take a few milliseconds
 }
 
-// turns is the number of turns in a repetition. In a turn every row is measured once, between two
-// measurements of its base.
-const turns = 8
+// turnsPerRepetition is the number of turns in a repetition. In a turn every row is measured once,
+// between two measurements of its base.
+const turnsPerRepetition = 8
 
 var logCases = []logCase{
 	{name: "null", options: handlers.Options{Handler: "null"}, calls: 2_000_000},
@@ -90,7 +90,7 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 		return LogResult{}, err
 	}
 	home := own[len(own)-1]
-	unpin, err := pin(home)
+	unpin, err := pinToCore(home)
 	if err != nil {
 		return LogResult{}, err
 	}
@@ -119,7 +119,7 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 		if err != nil {
 			return result, err
 		}
-		for range turns {
+		for range turnsPerRepetition {
 			if err := ctx.Err(); err != nil {
 				return result, err
 			}
@@ -150,7 +150,7 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 		}
 		result.Rows = append(result.Rows, row.LogRow)
 	}
-	if result.Cold, err = cold(ctx, o.Dir); err != nil {
+	if result.Cold, err = measureCold(ctx, o.Dir); err != nil {
 		return result, fmt.Errorf("measure cold calls: %w", err)
 	}
 	return result, nil
@@ -164,11 +164,11 @@ func judge(rows []*logRun) int {
 	}
 	quiet := map[string]float64{}
 	for base, all := range byBase {
-		quiet[base] = quietest(all)
+		quiet[base] = quietestTime(all)
 	}
 	counted := -1
 	for _, r := range rows {
-		r.Ratios, r.NS = repetitions(r.all, quiet[r.Base])
+		r.Ratios, r.NS = quietRepetitions(r.all, quiet[r.Base])
 		if n := len(r.Ratios); r.Absent == "" && (counted < 0 || n < counted) {
 			counted = n
 		}
@@ -373,7 +373,7 @@ func newOtherWriter(c *handlers.Channel, core int) (*otherWriter, error) {
 	w.stopped.Add(1)
 	go func() {
 		defer w.stopped.Done()
-		unpin, err := pin(core)
+		unpin, err := pinToCore(core)
 		ready <- err
 		if err != nil {
 			return

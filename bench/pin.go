@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pin keeps this goroutine on one core until the returned function is called.
-func pin(core int) (unpin func(), err error) {
+// pinToCore keeps this goroutine on one core until the returned function is called.
+func pinToCore(core int) (unpin func(), err error) {
 	runtime.LockOSThread()
 	var before, set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {

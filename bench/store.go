@@ -94,7 +94,7 @@ func Store(ctx context.Context, o StoreOptions) (StoreResult, error) {
 		return result, nil
 	}
 	var err error
-	if result.Sustained, err = sustained(ctx, o); err != nil {
+	if result.Sustained, err = logSustained(ctx, o); err != nil {
 		return result, fmt.Errorf("measure sustained logging: %w", err)
 	}
 	return result, nil
@@ -105,7 +105,7 @@ func storeRows(ctx context.Context, o StoreOptions, result *StoreResult) error {
 	if err != nil {
 		return err
 	}
-	unpin, err := pin(own[len(own)-1])
+	unpin, err := pinToCore(own[len(own)-1])
 	if err != nil {
 		return err
 	}
@@ -323,8 +323,8 @@ func threadTime() (time.Duration, error) {
 // after each turn the bare instruction, the base of the ratio, is measured for two milliseconds.
 const sustainedTurn = time.Second
 
-// sustained logs at full speed on one core while its own drainer writes to disk on another core.
-func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error) {
+// logSustained logs at full speed on one core while its own drainer writes to disk on another core.
+func logSustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error) {
 	own, err := host.AllowedCores()
 	if err != nil {
 		return row, err
@@ -360,7 +360,7 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 	}
 	defer c.Close()
 	row.Buffer = o.Buffer
-	unpin, err := pin(own[len(own)-1])
+	unpin, err := pinToCore(own[len(own)-1])
 	if err != nil {
 		return row, err
 	}

@@ -37,7 +37,7 @@ func TestSustainedKeepsEveryEvent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	row, err := sustained(context.Background(),
+	row, err := logSustained(context.Background(),
 		StoreOptions{Sustained: time.Second, Limit: time.Second, Dir: t.TempDir(),
 			Logs: t.TempDir()})
 	if err != nil {

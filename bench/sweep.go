@@ -98,7 +98,7 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	}
 	o.Progress("registering")
 	began := time.Now()
-	if err := register(ctx, link, workers, len(fleet)+len(alone)); err != nil {
+	if err := registerClients(ctx, link, workers, len(fleet)+len(alone)); err != nil {
 		return r, err
 	}
 	peak := watchMemory(ctx, server.cmd.Process.Pid)
@@ -200,8 +200,10 @@ func startClients(ctx context.Context, o SweepOptions, server string, names []st
 	return workers, nil
 }
 
-// register tells the workers to register their clients, and waits until the server knows all.
-func register(ctx context.Context, link *control.Client, workers []*worker, clients int) error {
+// registerClients tells the workers to register their clients, and waits until the server knows
+// all.
+func registerClients(ctx context.Context, link *control.Client, workers []*worker,
+	clients int) error {
 	began := time.Now()
 	for _, w := range workers {
 		if err := w.in.Encode(true); err != nil {

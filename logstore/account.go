@@ -98,8 +98,8 @@ func (r *Report) damage(e *CorruptionError) {
 	}
 }
 
-// stream identifies the rows of one kind in one shard. Each stream has its own sequence numbers.
-type stream struct {
+// rowStream identifies the rows of one kind in one shard. Each stream has its own sequence numbers.
+type rowStream struct {
 	kind  Kind
 	shard int
 }
@@ -114,11 +114,11 @@ type streamState struct {
 	dropped map[Reason]uint64
 }
 
-// tracker follows the sequence numbers of all streams through one or more files.
-type tracker map[stream]*streamState
+// streamTracker follows the sequence numbers of all streams through one or more files.
+type streamTracker map[rowStream]*streamState
 
-func (t tracker) of(kind Kind, shard int) *streamState {
-	key := stream{kind, shard}
+func (t streamTracker) of(kind Kind, shard int) *streamState {
+	key := rowStream{kind, shard}
 	s := t[key]
 	if s == nil {
 		s = &streamState{}
@@ -127,40 +127,40 @@ func (t tracker) of(kind Kind, shard int) *streamState {
 	return s
 }
 
-// The method begin notes at which sequence numbers a file begins, according to the file's header.
-// All rows with lower numbers must be in earlier files.
-func (t tracker) begin(places []Place) {
+// noteBegin notes at which sequence numbers a file begins, according to the file's header. All rows
+// with lower numbers must be in earlier files.
+func (t streamTracker) noteBegin(places []Place) {
 	for _, p := range places {
-		t.known(p.Kind, p.Shard, p.Next)
+		t.noteKnown(p.Kind, p.Shard, p.Next)
 	}
 }
 
 // skipTo notes at which sequence numbers the account begins. Earlier rows are not reported as
 // missing.
-func (t tracker) skipTo(places []Place) {
+func (t streamTracker) skipTo(places []Place) {
 	for _, p := range places {
 		s := t.of(p.Kind, p.Shard)
 		s.from, s.next, s.end = max(s.from, p.Next), max(s.next, p.Next), max(s.end, p.Next)
 	}
 }
 
-// The method known notes that all rows with sequence numbers below next were written.
-func (t tracker) known(kind Kind, shard int, next uint64) {
+// noteKnown notes that all rows with sequence numbers below next were written.
+func (t streamTracker) noteKnown(kind Kind, shard int, next uint64) {
 	s := t.of(kind, shard)
 	s.end = max(s.end, next)
 }
 
-// The method accept notes that a block with these rows was read. It returns the range of rows that
-// no earlier block contained. No writer causes several such ranges. If there are several
-// nevertheless, the method accept returns the first.
-func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
+// noteBlock notes that a block with these rows was read. It returns the range of rows that no
+// earlier block contained. No writer causes several such ranges. If there are several nevertheless,
+// the method noteBlock returns the first.
+func (t streamTracker) noteBlock(kind Kind, shard int, first uint64, rows int) Range {
 	s := t.of(kind, shard)
 	read := Range{max(first, s.from), first + uint64(rows)}
 	if read.From >= read.To {
 		return Range{}
 	}
 	if read.From < s.next || len(s.covered) > 0 && read.From != s.next {
-		pieces := without([]Range{read}, s.covered)
+		pieces := uncoveredParts([]Range{read}, s.covered)
 		if len(pieces) == 0 {
 			return Range{}
 		}
@@ -193,8 +193,8 @@ func insertRange(ranges []Range, r Range) []Range {
 	return ranges
 }
 
-// The method account notes the rows that the given Drops declare missing.
-func (t tracker) account(shard int, drops []Drop) {
+// noteMissing notes the rows that the given Drops declare missing.
+func (t streamTracker) noteMissing(shard int, drops []Drop) {
 	for _, d := range drops {
 		if d.Of == 0 || d.Of >= kinds || d.Count == 0 || d.At+d.Count < d.At {
 			continue
@@ -212,7 +212,7 @@ func (t tracker) account(shard int, drops []Drop) {
 }
 
 // pass advances a stream past the next rows if the given Drops declare these rows missing.
-func (t tracker) pass(shard int, drops []Drop) {
+func (t streamTracker) pass(shard int, drops []Drop) {
 	for _, d := range drops {
 		if d.Of == 0 || d.Of >= kinds || d.At+d.Count < d.At || !Reason(d.Reason).InSequence() {
 			continue
@@ -224,9 +224,9 @@ func (t tracker) pass(shard int, drops []Drop) {
 	}
 }
 
-// The method wrote notes that the file contains a block. The sequence numbers of the block's rows
-// are below the argument to. If the block's kind is Drops, drops is its content.
-func (t tracker) wrote(kind Kind, shard int, to uint64, drops []Drop) {
+// noteWritten notes that the file contains a block. The sequence numbers of the block's rows are
+// below the argument to. If the block's kind is Drops, drops is its content.
+func (t streamTracker) noteWritten(kind Kind, shard int, to uint64, drops []Drop) {
 	s := t.of(kind, shard)
 	s.next = max(s.next, to)
 	s.end = max(s.end, s.next)
@@ -234,10 +234,11 @@ func (t tracker) wrote(kind Kind, shard int, to uint64, drops []Drop) {
 }
 
 // report returns the accounts of all streams.
-func (t tracker) report() []Account {
+func (t streamTracker) report() []Account {
 	var all []Account
 	for key, s := range t {
-		missing := without([]Range{{s.from, s.end}}, append(slices.Clone(s.absent), s.covered...))
+		missing := uncoveredParts([]Range{{s.from, s.end}}, append(slices.Clone(s.absent),
+			s.covered...))
 		all = append(all, Account{
 			Kind: key.kind, Shard: key.shard, Rows: s.rows, Next: s.end, Missing: missing,
 			Dropped: maps.Clone(s.dropped),
@@ -249,9 +250,9 @@ func (t tracker) report() []Account {
 	return all
 }
 
-// without returns those parts of ranges that no range in others covers. ranges must be sorted and
-// disjoint.
-func without(ranges, others []Range) []Range {
+// uncoveredParts returns those parts of ranges that no range in others covers. ranges must be
+// sorted and disjoint.
+func uncoveredParts(ranges, others []Range) []Range {
 	others = slices.Clone(others)
 	slices.SortFunc(others, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
 	var left []Range
@@ -274,8 +275,8 @@ func without(ranges, others []Range) []Range {
 	return left
 }
 
-// places lists the next sequence number of each stream.
-func (t tracker) places() []Place {
+// nextNumbers lists the next sequence number of each stream.
+func (t streamTracker) nextNumbers() []Place {
 	var all []Place
 	for key, s := range t {
 		if s.end > 0 {

@@ -26,7 +26,8 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	}
 	n := len(values)
 	start, size := len(dst), packedSize(n, width)
-	dst = grow(dst, size+8) // the loop writes whole words, and the last may reach beyond the end
+	// the loop writes whole words, and the last may reach beyond the end
+	dst = extendBytes(dst, size+8)
 	out := dst[start : start+size+8]
 	mask := uint64(1)<<width - 1
 	w := uint(width)
@@ -72,8 +73,8 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	return dst[:start+size]
 }
 
-// grow returns b extended by n bytes of arbitrary content.
-func grow(b []byte, n int) []byte {
+// extendBytes returns b extended by n bytes of arbitrary content.
+func extendBytes(b []byte, n int) []byte {
 	if cap(b)-len(b) < n {
 		bigger := make([]byte, len(b), 2*cap(b)+n)
 		copy(bigger, b)
@@ -91,7 +92,7 @@ func packSymbols(dst, symbols []byte, width int) []byte {
 	per := 8 / width
 	whole := len(symbols) / per
 	start := len(dst)
-	dst = grow(dst, whole)
+	dst = extendBytes(dst, whole)
 	out := dst[start:]
 	switch width {
 	case 4:
@@ -156,8 +157,8 @@ func unpackSymbols(symbols, packed []byte, width int) {
 	}
 }
 
-// unpack reverses appendPacked. packed must have the length that packedSize returns.
-func unpack(values []uint64, packed []byte, base uint64, width int) {
+// unpackBits reverses appendPacked. packed must have the length that packedSize returns.
+func unpackBits(values []uint64, packed []byte, base uint64, width int) {
 	if width == 0 {
 		for i := range values {
 			values[i] = base
@@ -173,9 +174,9 @@ func unpack(values []uint64, packed []byte, base uint64, width int) {
 	}
 }
 
-// join makes each value from its high part, which is a symbol, and its packed low part. There must
-// be a symbol for each value, and packed must have the length that packedSize returns.
-func join(values []uint64, symbols, packed []byte, base uint64, width int) {
+// joinParts makes each value from its high part, which is a symbol, and its packed low part. There
+// must be a symbol for each value, and packed must have the length that packedSize returns.
+func joinParts(values []uint64, symbols, packed []byte, base uint64, width int) {
 	symbols = symbols[:len(values)]
 	if width == 0 {
 		for i, h := range symbols {

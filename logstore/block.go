@@ -253,7 +253,7 @@ func (e *encoder) appendBlock(dst []byte, b *Block, quantum_cycles uint64) []byt
 		h.coding = payloadHurried
 	}
 	start := len(dst)
-	dst = grow(dst, blockHeaderSize)
+	dst = extendBytes(dst, blockHeaderSize)
 	payload := len(dst)
 	if b.Plain {
 		h.lo, h.hi = counterRange(kind, words)
@@ -262,7 +262,7 @@ func (e *encoder) appendBlock(dst []byte, b *Block, quantum_cycles uint64) []byt
 	}
 	if b.Plain || len(dst)-payload >= 8*len(words) {
 		h.coding = payloadPlain
-		dst = grow(dst[:payload], 8*len(words))
+		dst = extendBytes(dst[:payload], 8*len(words))
 		out := dst[payload:]
 		for i, w := range words {
 			binary.LittleEndian.PutUint64(out[8*i:], w)

@@ -71,7 +71,7 @@ func CheckChain(segments []Segment) ([]Break, error) {
 		}
 		switch part := l.header.Part; {
 		case i > 0:
-			breaks = append(breaks, between(before, l)...)
+			breaks = append(breaks, wrongBetween(before, l)...)
 		case l.known && part != UnknownPart && part < s.Number:
 			breaks = append(breaks, Break{From: part, To: s.Number})
 		}
@@ -137,8 +137,8 @@ func readLink(s Segment) (link, error) {
 	return l, err
 }
 
-// between returns what is wrong between two segments that follow each other in the list.
-func between(a, b link) []Break {
+// wrongBetween returns what is wrong between two segments that follow each other in the list.
+func wrongBetween(a, b link) []Break {
 	next := a.Number + 1
 	switch {
 	case b.Number == next:

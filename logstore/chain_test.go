@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// chained is a log that the test opens again and again, and the log's directory.
-type chained struct {
+// chainedLog is a log that the test opens again and again, and the log's directory.
+type chainedLog struct {
 	*Log
 	t   *testing.T
 	dir string
 }
 
-func (c *chained) open() {
+func (c *chainedLog) open() {
 	c.t.Helper()
 	l, err := OpenLog(nil, c.dir, sampleHeader(c.t), 0)
 	if err != nil {
@@ -25,13 +25,13 @@ func (c *chained) open() {
 	c.Log = l
 }
 
-func chain(t *testing.T) *chained {
-	c := &chained{t: t, dir: t.TempDir()}
+func chain(t *testing.T) *chainedLog {
+	c := &chainedLog{t: t, dir: t.TempDir()}
 	c.open()
 	return c
 }
 
-func (c *chained) must(err error) {
+func (c *chainedLog) must(err error) {
 	c.t.Helper()
 	if err != nil {
 		c.t.Fatal(err)
@@ -39,14 +39,14 @@ func (c *chained) must(err error) {
 }
 
 // row appends one row.
-func (c *chained) row() {
+func (c *chainedLog) row() {
 	c.t.Helper()
 	b := &Block{Incarnation: sampleIncarnation, First: c.Next(Events, 0), Events: make([]Event, 1)}
 	c.must(c.Append(b))
 }
 
 // segments returns the segments in a directory.
-func (c *chained) segments(dir string) []Segment {
+func (c *chainedLog) segments(dir string) []Segment {
 	c.t.Helper()
 	segments, err := Segments(dir)
 	c.must(err)
@@ -54,7 +54,7 @@ func (c *chained) segments(dir string) []Segment {
 }
 
 // report returns the report on the log in a directory.
-func (c *chained) report(dir string) Report {
+func (c *chainedLog) report(dir string) Report {
 	c.t.Helper()
 	r := ReadLog(c.segments(dir))
 	if _, _, err := drainBlocks(r.Next); err != nil {
@@ -68,11 +68,11 @@ func (c *chained) report(dir string) Report {
 // whatever else it does first.
 func TestDeathBetweenSegments(t *testing.T) {
 	away := t.TempDir()
-	for name, act := range map[string]func(c *chained){
-		"append": func(c *chained) { c.row(); c.must(c.Seal()) },
-		"seal":   func(c *chained) { c.must(c.Seal()) },
-		"move":   func(c *chained) { c.must(c.Move(away)) },
-		"enter":  func(c *chained) { c.must(c.Enter("later", 1, 1, 2)); c.must(c.Seal()) },
+	for name, act := range map[string]func(c *chainedLog){
+		"append": func(c *chainedLog) { c.row(); c.must(c.Seal()) },
+		"seal":   func(c *chainedLog) { c.must(c.Seal()) },
+		"move":   func(c *chainedLog) { c.must(c.Move(away)) },
+		"enter":  func(c *chainedLog) { c.must(c.Enter("later", 1, 1, 2)); c.must(c.Seal()) },
 	} {
 		c := chain(t)
 		c.row()
@@ -169,7 +169,7 @@ func TestSegmentsListedBeforeTheNext(t *testing.T) {
 // number of the log's first segment.
 func TestOldLogGoesOn(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
-		c := &chained{t: t, dir: t.TempDir()}
+		c := &chainedLog{t: t, dir: t.TempDir()}
 		data, err := os.ReadFile(filepath.Join("testdata", "v1-compressed.cplog"))
 		c.must(err)
 		if !sealed {

@@ -91,7 +91,7 @@ type columnEncoder struct {
 	bases      []uint64
 	symbols    []byte
 	packed     []byte
-	merged     merged
+	merged     mergedColumn
 	exceptions [exceptionDepth + 1][]uint64
 	sample     [sampleSize]uint64
 }
@@ -119,7 +119,7 @@ func (e *columnEncoder) appendCounters(dst []byte, column columnView,
 // appendValues appends a column of any values. It chooses the kind of column that is smallest for a
 // sample of the values.
 func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
-	if step, steady := steady(column); steady {
+	if step, steady := isSteady(column); steady {
 		dst = append(dst, columnDelta)
 		dst = binary.LittleEndian.AppendUint64(dst, column.first())
 		dst = append(dst, 1, numbersConstant)
@@ -340,9 +340,9 @@ func frameCount(n, phase int) int {
 	return count + (n+frameLength-1)/frameLength
 }
 
-// steady reports whether all differences between neighboring values of a column are equal. It
+// isSteady reports whether all differences between neighboring values of a column are equal. It
 // returns false for a column of fewer than two values.
-func steady(column columnView) (step uint64, yes bool) {
+func isSteady(column columnView) (step uint64, yes bool) {
 	if column.rows < 2 {
 		return 0, false
 	}

@@ -115,7 +115,7 @@ func (d *columnDecoder) frames(to columnView, kind byte, src []byte) (_ []byte, 
 	}
 	phase := int(src[0])
 	if kind == columnShuffled {
-		src, err = shuffled(d.makeValues(to.rows), phase, src[1:])
+		src, err = decodeShuffled(d.makeValues(to.rows), phase, src[1:])
 	} else {
 		src, err = d.numbers(d.makeValues(to.rows), src[1:], 0)
 	}
@@ -234,7 +234,7 @@ func (d *columnDecoder) split(values []uint64, src []byte, depth int) ([]byte, e
 		if escapes > 0 {
 			return nil, columnError("%d exceptions without symbols", escapes)
 		}
-		unpack(values, lowBits, base, low)
+		unpackBits(values, lowBits, base, low)
 		return src, nil
 	case 1, 2, 4, 8:
 	default:
@@ -244,7 +244,7 @@ func (d *columnDecoder) split(values []uint64, src []byte, depth int) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	join(values, d.symbols, lowBits, base, low)
+	joinParts(values, d.symbols, lowBits, base, low)
 	if escapes == 0 {
 		return src, nil
 	}

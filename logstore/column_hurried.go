@@ -40,7 +40,7 @@ func (e *columnEncoder) appendHurried(dst []byte, column columnView) []byte {
 	case e.incompressible(column):
 		dst = append(dst, columnPlain, numbersWhole)
 		start := len(dst)
-		dst = grow(dst, 8*column.rows)
+		dst = extendBytes(dst, 8*column.rows)
 		out, words := dst[start:], column.words
 		for at := 0; len(out) >= 8; out = out[8:] {
 			binary.LittleEndian.PutUint64(out, words[at])

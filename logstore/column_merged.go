@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// merged is a column of values, split by their sources. A source is a node and instance that makes
-// tuple ids (sourceShift in column.go).
-type merged struct {
+// mergedColumn is a column of values, split by their sources. A source is a node and instance that
+// makes tuple ids (sourceShift in column.go).
+type mergedColumn struct {
 	slots   [1024]uint16 // hash table: a source's index + 1, at its hash or the next free slot
 	last    []uint64     // last value of each source
 	before  []uint64     // an invented value before each source's first one: see take
@@ -18,7 +18,7 @@ type merged struct {
 
 // split splits a column by source. If there is only one source, or too many, splitting is useless,
 // and split returns false.
-func (m *merged) split(values []uint64) bool {
+func (m *mergedColumn) split(values []uint64) bool {
 	clear(m.slots[:])
 	m.last, m.before = m.last[:0], m.before[:0]
 	m.sources = slices.Grow(m.sources[:0], len(values))[:len(values)]
@@ -51,7 +51,7 @@ func (m *merged) split(values []uint64) bool {
 }
 
 // cost_bits returns the average number of bits that the source of a value takes.
-func (m *merged) cost_bits() float64 {
+func (m *mergedColumn) cost_bits() float64 {
 	var count [maxSources]float64
 	for _, s := range m.sources {
 		count[s]++

@@ -56,7 +56,7 @@ func constant(numbers []uint64) bool {
 func appendWhole(dst []byte, numbers []uint64) []byte {
 	dst = append(dst, numbersWhole)
 	start := len(dst)
-	dst = grow(dst, 8*len(numbers))
+	dst = extendBytes(dst, 8*len(numbers))
 	out := dst[start:]
 	for i, v := range numbers {
 		binary.LittleEndian.PutUint64(out[8*i:], v)

@@ -44,7 +44,7 @@ func appendShuffled(dst []byte, rest []uint64, phase int) (out []byte, yes bool)
 	size := shuffledSize(len(rest), phase)
 	out = append(dst, columnShuffled, byte(phase))
 	start := len(out)
-	out = grow(out, size+8) // whole words are written, and the last may reach beyond the end
+	out = extendBytes(out, size+8) // whole words are written, and the last may reach beyond the end
 	to := out[start:]
 	var word uint64
 	var used, at uint
@@ -86,9 +86,9 @@ func appendShuffled(dst []byte, rest []uint64, phase int) (out []byte, yes bool)
 	return out[:start+size], true
 }
 
-// shuffled decodes the choices of shuffled frames, and stores in values the distances from the
-// bases of the frames. It returns the bytes after the choices.
-func shuffled(values []uint64, phase int, src []byte) ([]byte, error) {
+// decodeShuffled decodes the choices of shuffled frames, and stores in values the distances from
+// the bases of the frames. It returns the bytes after the choices.
+func decodeShuffled(values []uint64, phase int, src []byte) ([]byte, error) {
 	size := shuffledSize(len(values), phase)
 	if len(src) < size {
 		return nil, columnError("%d bytes for %d shuffled values", len(src), len(values))

@@ -29,7 +29,7 @@ var corruptions = []struct {
 	{
 		name: "torn_block", unsealed: true,
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return data[:(blocks[5].from+blocks[5].to)/2]
 		},
 		lost: []int{5, 6, 7, 8, 9, 10, 11, 12, 13}, why: ErrTorn,
@@ -38,7 +38,7 @@ var corruptions = []struct {
 	{
 		name: "torn_header_of_a_block", unsealed: true,
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return data[:blocks[5].from+20]
 		},
 		lost: []int{5, 6, 7, 8, 9, 10, 11, 12, 13}, why: ErrTorn,
@@ -46,7 +46,7 @@ var corruptions = []struct {
 	{
 		name: "torn_in_the_index",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, _, tail := spans(t, data)
+			_, _, tail := blockSpans(t, data)
 			return data[:tail.from+(tail.to-tail.from)/2]
 		},
 		why: ErrTorn,
@@ -59,7 +59,7 @@ var corruptions = []struct {
 	{
 		name: "bad_checksum",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			data[blocks[3].to-2] ^= 1
 			return data
 		},
@@ -68,7 +68,7 @@ var corruptions = []struct {
 	{
 		name: "bad_header_of_a_block",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			data[blocks[3].from+9] ^= 0x10
 			return data
 		},
@@ -79,7 +79,7 @@ var corruptions = []struct {
 		// blocks that lie in the claimed payload must not be lost.
 		name: "lying_length",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			h := headerAt(t, data[blocks[3].from:])
 			h.length = min(h.length+200, 8*h.rows*h.kind.columns()-1)
 			return replaceHeader(data, blocks[3], h)
@@ -89,7 +89,7 @@ var corruptions = []struct {
 	{
 		name: "lying_length_beyond_the_end",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			h := headerAt(t, data[blocks[3].from:])
 			h.kind, h.rows, h.length = NTPs, MaxRows, 80*MaxRows-1
 			return replaceHeader(data, blocks[3], h)
@@ -99,7 +99,7 @@ var corruptions = []struct {
 	{
 		name: "lying_row_count",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			h := headerAt(t, data[blocks[3].from:])
 			h.rows -= 10
 			return replaceHeader(data, blocks[3], h)
@@ -139,7 +139,7 @@ var corruptions = []struct {
 	{
 		name: "headless",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return data[blocks[0].from:]
 		},
 		fails: ErrNotLog,
@@ -147,21 +147,21 @@ var corruptions = []struct {
 	{
 		name: "duplicate_block", unsealed: true,
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return insert(data, blocks[8].to, data[blocks[3].from:blocks[3].to])
 		},
 	},
 	{
 		name: "duplicate_block_in_a_sealed_file",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return insert(data, blocks[8].to, data[blocks[3].from:blocks[3].to])
 		},
 	},
 	{
 		name: "foreign_incarnation", unsealed: true,
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			foreign := Block{
 				Incarnation: Incarnation{9}, First: 1000, Events: []Event{{1, 2}, {3, 4}},
 			}
@@ -172,7 +172,7 @@ var corruptions = []struct {
 	{
 		name: "zeros_in_the_middle", unsealed: true,
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			clear(data[blocks[3].from:blocks[4].to])
 			return data
 		},
@@ -188,7 +188,7 @@ var corruptions = []struct {
 	{
 		name: "block_cut_out",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return slices.Delete(data, blocks[3].from, blocks[3].to)
 		},
 		lost: []int{3}, why: ErrIndex, missing: map[int]Range{0: {300, 500}},
@@ -196,7 +196,7 @@ var corruptions = []struct {
 	{
 		name: "last_block_cut_out", // a stream's last block: only the index shows the loss
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return slices.Delete(data, blocks[9].from, blocks[9].to)
 		},
 		lost: []int{9}, why: ErrIndex, missing: map[int]Range{5: {120, 200}},
@@ -219,7 +219,7 @@ var corruptions = []struct {
 		// whole block, but has skipped another block.
 		name: "lying_length_that_leads_to_a_block", unsealed: true,
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			h := headerAt(t, data[blocks[3].from:])
 			h.kind, h.rows = NTPs, 300
 			h.length = blocks[5].to - blocks[3].from - blockHeaderSize
@@ -230,7 +230,7 @@ var corruptions = []struct {
 	{
 		name: "bytes_cut_out_of_a_payload",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return slices.Delete(data, blocks[3].to-50, blocks[3].to-20)
 		},
 		lost: []int{3}, why: ErrChecksum, missing: map[int]Range{0: {300, 500}},
@@ -238,7 +238,7 @@ var corruptions = []struct {
 	{
 		name: "bytes_put_in",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return insert(data, blocks[3].from, []byte("what is this?\n"))
 		},
 		why: ErrBytes,
@@ -246,7 +246,7 @@ var corruptions = []struct {
 	{
 		name: "written_on_when_sealed",
 		damage: func(t testing.TB, data []byte) []byte {
-			_, blocks, _ := spans(t, data)
+			_, blocks, _ := blockSpans(t, data)
 			return append(data, data[blocks[2].from:blocks[2].to]...)
 		},
 	},
@@ -274,7 +274,7 @@ func withHeader(data []byte, from, to string) []byte {
 }
 
 func swapBlocks(t testing.TB, data []byte, i, j int) []byte {
-	_, blocks, _ := spans(t, data)
+	_, blocks, _ := blockSpans(t, data)
 	a, b := blocks[i], blocks[j]
 	return slices.Concat(data[:a.from], data[b.from:b.to], data[a.to:b.from], data[a.from:a.to],
 		data[b.to:])
@@ -320,7 +320,7 @@ func TestCorruption(t *testing.T) {
 					}
 					return
 				}
-				diffRows(t, rows, survivors(t, blocks, c.lost...))
+				diffRows(t, rows, survivingRows(t, blocks, c.lost...))
 				// A File is read by its index, and a resumed file by its headers. So both notice
 				// less damage than a reader that reads everything.
 				if c.why != nil && name != "file" && name != "resume" {

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// harm is the directory of a run's logs, which a test damages in some way.
-type harm struct {
+// damagedDirectory is the directory of a run's logs, which a test damages in some way.
+type damagedDirectory struct {
 	t     *testing.T
 	rng   *rand.Rand
 	dir   string
@@ -22,58 +22,63 @@ type harm struct {
 	files []string
 }
 
-func (h *harm) check(err error) {
+func (h *damagedDirectory) check(err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-func (h *harm) read(path string) []byte {
+func (h *damagedDirectory) read(path string) []byte {
 	data, err := os.ReadFile(path)
 	h.check(err)
 	return data
 }
 
-func (h *harm) write(path string, data []byte) { h.check(os.WriteFile(path, data, 0o600)) }
+func (h *damagedDirectory) write(path string, data []byte) {
+	h.check(os.WriteFile(path, data, 0o600))
+}
 
-// any returns a random file of the damaged log.
-func (h *harm) any() string { return h.files[h.rng.IntN(len(h.files))] }
+// randomFile returns a random file of the damaged log.
+func (h *damagedDirectory) randomFile() string { return h.files[h.rng.IntN(len(h.files))] }
 
-// change rewrites a file.
-func (h *harm) change(with func(data []byte) []byte) {
-	path := h.any()
+// rewriteFile rewrites a file.
+func (h *damagedDirectory) rewriteFile(with func(data []byte) []byte) {
+	path := h.randomFile()
 	h.write(path, with(h.read(path)))
 }
 
-// swap exchanges the names of two files.
-func (h *harm) swap(a, b string) {
+// swapNames exchanges the names of two files.
+func (h *damagedDirectory) swapNames(a, b string) {
 	x, y := h.read(a), h.read(b)
 	h.write(a, y)
 	h.write(b, x)
 }
 
-// elsewhere returns a random log file from h.other, the directory of another run.
-func (h *harm) elsewhere() string {
+// fileOfOtherRun returns a random log file from h.other, the directory of another run.
+func (h *damagedDirectory) fileOfOtherRun() string {
 	segments, err := Segments(h.other)
 	h.check(err)
 	return segments[h.rng.IntN(len(segments))].Path
 }
 
-// numbered returns the name of the damaged log's segment with the given number, whether or not that
-// file exists.
-func (h *harm) numbered(number int) string {
+// segmentName returns the name of the damaged log's segment with the given number, whether or not
+// that file exists.
+func (h *damagedDirectory) segmentName(number int) string {
 	s, _ := ParseSegment(h.files[0])
 	return filepath.Join(h.dir, SegmentName(s.Channel, s.Incarnation, number))
 }
 
 // harms are ways to damage a log.
-var harms = map[string]func(h *harm){
-	"bit flip": func(h *harm) {
-		h.change(func(b []byte) []byte { b[h.rng.IntN(len(b))] ^= 1 << h.rng.IntN(8); return b })
+var harms = map[string]func(h *damagedDirectory){
+	"bit flip": func(h *damagedDirectory) {
+		h.rewriteFile(func(b []byte) []byte {
+			b[h.rng.IntN(len(b))] ^= 1 << h.rng.IntN(8)
+			return b
+		})
 	},
-	"bytes overwritten": func(h *harm) {
-		h.change(func(b []byte) []byte {
+	"bytes overwritten": func(h *damagedDirectory) {
+		h.rewriteFile(func(b []byte) []byte {
 			at := h.rng.IntN(len(b))
 			for i := at; i < min(len(b), at+1+h.rng.IntN(500)); i++ {
 				b[i] = byte(h.rng.Uint32())
@@ -81,12 +86,12 @@ var harms = map[string]func(h *harm){
 			return b
 		})
 	},
-	"cut": func(h *harm) {
-		h.change(func(b []byte) []byte { return b[:h.rng.IntN(len(b))] })
+	"cut": func(h *damagedDirectory) {
+		h.rewriteFile(func(b []byte) []byte { return b[:h.rng.IntN(len(b))] })
 	},
-	"cut between blocks": func(h *harm) {
-		h.change(func(b []byte) []byte {
-			header, blocks, _ := spans(h.t, b)
+	"cut between blocks": func(h *damagedDirectory) {
+		h.rewriteFile(func(b []byte) []byte {
+			header, blocks, _ := blockSpans(h.t, b)
 			cuts := []int{header.to}
 			for _, s := range blocks {
 				cuts = append(cuts, s.to)
@@ -94,21 +99,21 @@ var harms = map[string]func(h *harm){
 			return b[:cuts[h.rng.IntN(len(cuts))]]
 		})
 	},
-	"insertion": func(h *harm) {
-		h.change(func(b []byte) []byte {
+	"insertion": func(h *damagedDirectory) {
+		h.rewriteFile(func(b []byte) []byte {
 			return slices.Insert(b, h.rng.IntN(len(b)), make([]byte, 1+h.rng.IntN(300))...)
 		})
 	},
-	"copy": func(h *harm) {
-		h.change(func(b []byte) []byte {
+	"copy": func(h *damagedDirectory) {
+		h.rewriteFile(func(b []byte) []byte {
 			from := h.rng.IntN(len(b))
 			to := from + h.rng.IntN(len(b)-from)
 			return slices.Insert(b, h.rng.IntN(len(b)), slices.Clone(b[from:to])...)
 		})
 	},
-	"block left out": func(h *harm) {
-		h.change(func(b []byte) []byte {
-			_, blocks, _ := spans(h.t, b)
+	"block left out": func(h *damagedDirectory) {
+		h.rewriteFile(func(b []byte) []byte {
+			_, blocks, _ := blockSpans(h.t, b)
 			if len(blocks) == 0 {
 				return b
 			}
@@ -116,39 +121,51 @@ var harms = map[string]func(h *harm){
 			return slices.Delete(b, s.from, s.to)
 		})
 	},
-	"first segment removed": func(h *harm) { h.check(os.Remove(h.files[0])) },
-	"last segment removed":  func(h *harm) { h.check(os.Remove(h.files[len(h.files)-1])) },
-	"any segment removed":   func(h *harm) { h.check(os.Remove(h.any())) },
-	"some segments removed": func(h *harm) {
+	"first segment removed": func(h *damagedDirectory) { h.check(os.Remove(h.files[0])) },
+	"last segment removed": func(h *damagedDirectory) {
+		h.check(os.Remove(h.files[len(h.files)-1]))
+	},
+	"any segment removed": func(h *damagedDirectory) { h.check(os.Remove(h.randomFile())) },
+	"some segments removed": func(h *damagedDirectory) {
 		for _, f := range h.files {
 			if h.rng.IntN(2) == 0 {
 				h.check(os.Remove(f))
 			}
 		}
 	},
-	"log removed": func(h *harm) {
+	"log removed": func(h *damagedDirectory) {
 		for _, f := range h.files {
 			h.check(os.Remove(f))
 		}
 	},
-	"swapped with another log's": func(h *harm) {
+	"swapped with another log's": func(h *damagedDirectory) {
 		segments, err := Segments(h.dir)
 		h.check(err)
-		h.swap(h.any(), segments[h.rng.IntN(len(segments))].Path)
+		h.swapNames(h.randomFile(), segments[h.rng.IntN(len(segments))].Path)
 	},
-	"swapped with another run's":  func(h *harm) { h.swap(h.any(), h.elsewhere()) },
-	"replaced by another run's":   func(h *harm) { h.write(h.any(), h.read(h.elsewhere())) },
-	"swapped within the log":      func(h *harm) { h.swap(h.any(), h.any()) },
-	"duplicated under its number": func(h *harm) { h.write(h.any(), h.read(h.any())) },
-	"duplicated under a new number": func(h *harm) {
-		h.write(h.numbered(len(h.files)+h.rng.IntN(20)), h.read(h.any()))
+	"swapped with another run's": func(h *damagedDirectory) {
+		h.swapNames(h.randomFile(), h.fileOfOtherRun())
 	},
-	"another run's added": func(h *harm) {
-		from := h.elsewhere()
+	"replaced by another run's": func(h *damagedDirectory) {
+		h.write(h.randomFile(), h.read(h.fileOfOtherRun()))
+	},
+	"swapped within the log": func(h *damagedDirectory) {
+		h.swapNames(h.randomFile(), h.randomFile())
+	},
+	"duplicated under its number": func(h *damagedDirectory) {
+		h.write(h.randomFile(), h.read(h.randomFile()))
+	},
+	"duplicated under a new number": func(h *damagedDirectory) {
+		h.write(h.segmentName(len(h.files)+h.rng.IntN(20)), h.read(h.randomFile()))
+	},
+	"another run's added": func(h *damagedDirectory) {
+		from := h.fileOfOtherRun()
 		h.write(filepath.Join(h.dir, filepath.Base(from)), h.read(from))
 	},
-	"renamed": func(h *harm) { h.check(os.Rename(h.any(), h.numbered(20+h.rng.IntN(20)))) },
-	"emptied": func(h *harm) { h.write(h.any(), nil) },
+	"renamed": func(h *damagedDirectory) {
+		h.check(os.Rename(h.randomFile(), h.segmentName(20+h.rng.IntN(20))))
+	},
+	"emptied": func(h *damagedDirectory) { h.write(h.randomFile(), nil) },
 }
 
 // damagedLogs writes two logs of random length. Each log extends over several runs: it begins in
@@ -269,7 +286,7 @@ func damageLog(t *testing.T, rng *rand.Rand, name string) (unnoticed string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harm{t: t, rng: rng, dir: dirs[which], other: dirs[(which+1+rng.IntN(2))%3]}
+	h := &damagedDirectory{t: t, rng: rng, dir: dirs[which], other: dirs[(which+1+rng.IntN(2))%3]}
 	read := func() (map[rowKey]rowValue, Report) {
 		segments, err := Segments(h.dir)
 		if err != nil {

@@ -125,17 +125,17 @@ func (f *File) readIndex() bool {
 	if !ok {
 		return false
 	}
-	t := tracker{}
+	t := streamTracker{}
 	for _, entry := range entries {
-		t.known(Kind(entry.Kind), int(entry.Shard), entry.First+entry.Count)
+		t.noteKnown(Kind(entry.Kind), int(entry.Shard), entry.First+entry.Count)
 	}
-	f.entries, f.places, f.then = entries, t.places(), e.then
+	f.entries, f.places, f.then = entries, t.nextNumbers(), e.then
 	return true
 }
 
 // readIndexBack reads the index backwards from its last block. The first row of each index block
 // gives the place of the previous index block.
-func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
+func (f *File) readIndexBack(e endFrame, limit uint64) ([]indexEntry, bool) {
 	if e.rows == 0 {
 		return nil, e.offset == limit
 	}
@@ -154,7 +154,7 @@ func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
 			}
 			rows = rows[1:]
 		}
-		if (left > 0) != (Kind(before.Kind) == index) || !believable(rows, from, at) {
+		if (left > 0) != (Kind(before.Kind) == index) || !areBelievable(rows, from, at) {
 			return nil, false
 		}
 		blocks = append(blocks, rows)
@@ -165,11 +165,11 @@ func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
 }
 
 // readIndexOn reads the index of a file of version 1, in which the index blocks follow each other.
-func (f *File) readIndexOn(e end, limit uint64) (entries []indexEntry, ok bool) {
+func (f *File) readIndexOn(e endFrame, limit uint64) (entries []indexEntry, ok bool) {
 	from := uint64(f.header.headerLength)
 	for at := e.offset; at < limit; {
 		rows, to, ok := f.readIndexBlock(at, limit)
-		if !ok || !believable(rows, from, e.offset) {
+		if !ok || !areBelievable(rows, from, e.offset) {
 			return nil, false
 		}
 		last := rows[len(rows)-1]
@@ -201,10 +201,10 @@ func (f *File) readIndexBlock(at, limit uint64) (rows []indexEntry, to uint64, o
 	return c.block.index, to, err == nil
 }
 
-// believable reports whether the entries describe blocks of rows that follow each other between two
-// offsets. So a false index cannot make a reader take memory for more blocks than fit into the
+// areBelievable reports whether the entries describe blocks of rows that follow each other between
+// two offsets. So a false index cannot make a reader take memory for more blocks than fit into the
 // file.
-func believable(entries []indexEntry, from, to uint64) bool {
+func areBelievable(entries []indexEntry, from, to uint64) bool {
 	for _, e := range entries {
 		if !e.ofRows() || e.Offset < from || e.Offset+e.Length > to {
 			return false
@@ -219,7 +219,7 @@ func believable(entries []indexEntry, from, to uint64) bool {
 func (f *File) scan() error {
 	f.indexBy = byHeaders
 	offset, last := f.header.headerLength, f.header.headerLength
-	t := tracker{}
+	t := streamTracker{}
 	buffer := make([]byte, blockHeaderSize)
 	for offset < f.size {
 		b := buffer[:min(int64(len(buffer)), f.size-offset)]
@@ -233,12 +233,12 @@ func (f *File) scan() error {
 		}
 		if entry := entryOf(&h, offset); h.kind == index {
 			f.indexes = append(f.indexes, entry)
-		} else if fresh := t.accept(h.kind, h.shard, h.first, h.rows); fresh.From < fresh.To {
+		} else if fresh := t.noteBlock(h.kind, h.shard, h.first, h.rows); fresh.From < fresh.To {
 			f.entries = append(f.entries, entry)
 		}
 		last, offset = offset, next
 	}
-	f.places = t.places()
+	f.places = t.nextNumbers()
 	return nil
 }
 
@@ -249,9 +249,9 @@ func (f *File) search(offset int64) error {
 	behind := func(e indexEntry) bool { return int64(e.Offset) >= offset }
 	f.entries = slices.DeleteFunc(f.entries, behind)
 	f.indexes = slices.DeleteFunc(f.indexes, behind)
-	t := tracker{}
+	t := streamTracker{}
 	for _, e := range f.entries {
-		t.accept(Kind(e.Kind), int(e.Shard), e.First, int(e.Count))
+		t.noteBlock(Kind(e.Kind), int(e.Shard), e.First, int(e.Count))
 	}
 	r := newReader(io.NewSectionReader(f.from, offset, f.size-offset), f.name)
 	r.header = f.header
@@ -261,7 +261,7 @@ func (f *File) search(offset int64) error {
 	if err := EachBlock(r.Next, nil); err != nil {
 		return err
 	}
-	f.places = t.places()
+	f.places = t.nextNumbers()
 	f.sealed, f.then = r.ended, r.then
 	return nil
 }
@@ -270,9 +270,9 @@ func (f *File) search(offset int64) error {
 // file.
 func (f *File) lastEntries() []indexEntry {
 	var last []indexEntry
-	seen := map[stream]bool{}
+	seen := map[rowStream]bool{}
 	for _, e := range slices.Backward(f.entries) {
-		if of := (stream{Kind(e.Kind), int(e.Shard)}); !seen[of] {
+		if of := (rowStream{Kind(e.Kind), int(e.Shard)}); !seen[of] {
 			seen[of] = true
 			last = append(last, e)
 		}
@@ -284,7 +284,7 @@ func (f *File) lastEntries() []indexEntry {
 // Between returns a cursor over the blocks that have rows with counters from lo to hi, and over all
 // blocks of kinds without counters. The blocks may also contain rows outside the range.
 func (f *File) Between(lo, hi uint64) *Cursor {
-	return &Cursor{file: f, lo: lo, hi: hi, tracker: tracker{}}
+	return &Cursor{file: f, lo: lo, hi: hi, tracker: streamTracker{}}
 }
 
 // All returns a cursor over all blocks.
@@ -337,7 +337,7 @@ type Cursor struct {
 	buffer  []byte
 	decoder decoder
 	block   Block
-	tracker tracker
+	tracker streamTracker
 }
 
 // Next returns the next block, which is valid until the next call. A *CorruptionError reports
@@ -386,7 +386,7 @@ func (c *Cursor) read(e indexEntry) (*Block, error) {
 	if err := c.decoder.block(&c.block, &h, payload); err != nil {
 		return nil, c.damage(e, fmt.Errorf("%w: %w", ErrPayload, err))
 	}
-	fresh := c.tracker.accept(h.kind, h.shard, h.first, h.rows)
+	fresh := c.tracker.noteBlock(h.kind, h.shard, h.first, h.rows)
 	if fresh.From == fresh.To {
 		return nil, nil
 	}
@@ -446,12 +446,12 @@ func (c *Cursor) readAt(b []byte, offset int64) (whole bool, err error) {
 // Continues lists, for each kind and shard, the sequence number that follows the file's last row.
 // Here, a row that a Drop declares missing counts as a row of the file, too.
 func (f *File) Continues() ([]Place, error) {
-	t := tracker{}
+	t := streamTracker{}
 	t.skipTo(f.header.Continues)
 	t.skipTo(f.places)
 	err := EachBlock(f.Of(Drops).Next, func(b *Block) error {
 		t.pass(b.Shard, b.Drops)
 		return nil
 	})
-	return t.places(), err
+	return t.nextNumbers(), err
 }

@@ -30,9 +30,9 @@ func TestSeekReadsLittle(t *testing.T) {
 		blocks = 4000
 	}
 	// The blocks of this log are small, so their headers are a larger share of the file. Without an
-	// index, seek reads all headers.
+	// index, seekInLog reads all headers.
 	for sealed, limit := range map[bool]float64{true: 0.02, false: 0.07} {
-		if share, _ := seek(t, 1024, blocks, sealed); share > limit {
+		if share, _ := seekInLog(t, 1024, blocks, sealed); share > limit {
 			t.Errorf("sealed %v: read %.2f %% of the file for 1 %% of the counters", sealed,
 				100*share)
 		}
@@ -49,7 +49,7 @@ func TestBarSeek(t *testing.T) {
 	}
 	var bars []proof.Bar
 	for _, sealed := range []bool{true, false} {
-		share, bytes := seek(t, MaxRows, blocks, sealed)
+		share, bytes := seekInLog(t, MaxRows, blocks, sealed)
 		if size == proof.Full && bytes < 1<<30 {
 			t.Errorf("log of %d bytes is no gigabyte", bytes)
 		}
@@ -62,9 +62,9 @@ func TestBarSeek(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// seek writes a log, and decodes 1 % of its rows: those with counters in a certain range. It
+// seekInLog writes a log, and decodes 1 % of its rows: those with counters in a certain range. It
 // returns the length of the log, and which share of it was read.
-func seek(t *testing.T, rows, blocks int, sealed bool) (share float64, bytes int64) {
+func seekInLog(t *testing.T, rows, blocks int, sealed bool) (share float64, bytes int64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
 	w, err := Create(nil, path, sampleHeader(t))

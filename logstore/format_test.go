@@ -214,9 +214,9 @@ func TestExactBytes(t *testing.T) {
 			01 0100000000000000 00 08 00 00 00020406080a0c0e10121416181a1c1e202224
 			01 0700000000000000 01 00 0100000000000000`},
 		{"shuffled frames", shuffled, `04 02 0130080100 00000000000000`},
-		{"end of version 1", (&end{offset: 0x0102030405, rows: 3}).append(nil), `
+		{"end of version 1", (&endFrame{offset: 0x0102030405, rows: 3}).append(nil), `
 			f5435045 4e440d0a 0504030201000000 0300000000000000 00000000 4acd695a`},
-		{"end", (&end{offset: 0x0102030405, rows: 3, then: Moved}).append(nil), `
+		{"end", (&endFrame{offset: 0x0102030405, rows: 3, then: Moved}).append(nil), `
 			f5435045 4e440d0a 0504030201000000 0300000000000000 02000000 cbee0ee5`},
 	} {
 		want := strings.Join(strings.Fields(c.want), "")

@@ -21,14 +21,14 @@ const (
 // frameMagic is the beginning of every frame.
 var frameMagic = []byte(blockMagic[:3])
 
-// end is the last frame of a sealed file.
-type end struct {
+// endFrame is the last frame of a sealed file.
+type endFrame struct {
 	offset uint64 // offset of the index's last block; in version 1, of its first block
 	rows   uint64 // number of rows in the index
 	then   End
 }
 
-func (e *end) append(dst []byte) []byte {
+func (e *endFrame) append(dst []byte) []byte {
 	start := len(dst)
 	dst = append(dst, endMagic...)
 	dst = binary.LittleEndian.AppendUint64(dst, e.offset)
@@ -39,12 +39,12 @@ func (e *end) append(dst []byte) []byte {
 
 // parseEnd parses an end in the first 32 bytes of b. If no end begins there, parseEnd returns
 // false.
-func parseEnd(b []byte) (end, bool) {
+func parseEnd(b []byte) (endFrame, bool) {
 	if len(b) < endSize || !bytes.HasPrefix(b, []byte(endMagic)) {
-		return end{}, false
+		return endFrame{}, false
 	}
 	then := End(min(binary.LittleEndian.Uint32(b[24:]), uint32(ends)))
-	return end{
+	return endFrame{
 		offset: binary.LittleEndian.Uint64(b[8:]), rows: binary.LittleEndian.Uint64(b[16:]),
 		then: then,
 	}, then < ends && checksum(b[:28]) == binary.LittleEndian.Uint32(b[28:])
@@ -60,8 +60,8 @@ func startsFrame(b []byte) bool {
 	return false
 }
 
-// window is the part of a file that is in a reader's buffer.
-type window struct {
+// fileWindow is the part of a file that is in a reader's buffer.
+type fileWindow struct {
 	from   io.Reader
 	buffer []byte
 	start  int   // index in buffer of the first byte that was not consumed
@@ -70,7 +70,7 @@ type window struct {
 }
 
 // ahead returns the next n bytes without consuming them. If fewer are left, it returns these.
-func (w *window) ahead(n int) []byte {
+func (w *fileWindow) ahead(n int) []byte {
 	for len(w.buffer)-w.start < n && w.err == nil {
 		if w.start > 0 && cap(w.buffer)-w.start < n {
 			w.buffer = w.buffer[:copy(w.buffer, w.buffer[w.start:])]
@@ -89,9 +89,9 @@ func (w *window) ahead(n int) []byte {
 }
 
 // available returns all bytes that were read but not consumed.
-func (w *window) available() []byte { return w.buffer[w.start:] }
+func (w *fileWindow) available() []byte { return w.buffer[w.start:] }
 
-func (w *window) consume(n int) {
+func (w *fileWindow) consume(n int) {
 	w.start += n
 	w.offset += int64(n)
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// The function edit changes a file as damage does. Each six bytes of the script are one edit: what
-// to do, where (two bytes), length (two bytes), and a byte value. overwritten lists the places of
-// the edits. moved is true if an edit inserted or removed bytes, so that later bytes moved.
-func edit(data, script []byte) (edited []byte, overwritten []span, moved bool) {
+// editFile changes a file as damage does. Each six bytes of the script are one edit: what to do,
+// where (two bytes), length (two bytes), and a byte value. overwritten lists the places of the
+// edits. moved is true if an edit inserted or removed bytes, so that later bytes moved.
+func editFile(data, script []byte) (edited []byte, overwritten []span, moved bool) {
 	data = slices.Clone(data)
 	for ; len(script) >= 6 && len(data) > 0; script = script[6:] {
 		at := (int(script[1])<<8 | int(script[2])) % len(data)
@@ -56,7 +56,7 @@ func FuzzDamagedLog(f *testing.F) {
 	var samples []sample
 	for _, seal := range []bool{true, false} {
 		data := writeLog(f, sampleHeader(f), blocks, seal)
-		_, places, _ := spans(f, data)
+		_, places, _ := blockSpans(f, data)
 		samples = append(samples, sample{data, places})
 	}
 	for which := range samples {
@@ -66,7 +66,7 @@ func FuzzDamagedLog(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, script []byte) {
 		s := samples[int(which)%len(samples)]
-		data, overwritten, moved := edit(s.data, script)
+		data, overwritten, moved := editFile(s.data, script)
 		for _, name := range []string{"stream", "file"} {
 			rows, damage, err := readers[name](t, data)
 			if err != nil {
@@ -112,7 +112,7 @@ func FuzzAnyBytes(f *testing.F) {
 	f.Add(data)
 	f.Add(data[len(data)/2:])
 	// Add a file in which two blocks have changed places.
-	_, places, _ := spans(f, data)
+	_, places, _ := blockSpans(f, data)
 	a, b := places[1], places[3]
 	f.Add(slices.Concat(data[:a.from], data[b.from:b.to], data[a.to:b.from], data[a.from:a.to],
 		data[b.to:]))

@@ -185,7 +185,7 @@ func TestIndexInACircle(t *testing.T) {
 		entry.Kind, entry.Count = uint64(index), 1
 		b := Block{Incarnation: sampleIncarnation, Plain: true, index: []indexEntry{entry}}
 		data := new(encoder).appendBlock(slices.Clone(header), &b, 1)
-		data = (&end{offset: at, rows: 1 << 40, then: Ended}).append(data)
+		data = (&endFrame{offset: at, rows: 1 << 40, then: Ended}).append(data)
 		f, err := NewFile(bytes.NewReader(data), int64(len(data)), "log")
 		if err != nil || f.indexBy == byEnd || f.Blocks() != 0 {
 			t.Errorf("%s: %+v, error %v", name, f, err)

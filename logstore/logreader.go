@@ -18,7 +18,7 @@ type LogReader struct {
 	file     *os.File
 	reader   *Reader
 	header   Header
-	tracker  tracker
+	tracker  streamTracker
 	report   Report
 	next     int
 }
@@ -26,13 +26,13 @@ type LogReader struct {
 // ReadLog begins to read a log. The list must contain all segments of the log in one directory, in
 // order. The caller closes the reader.
 func ReadLog(segments []Segment) *LogReader {
-	return &LogReader{segments: segments, whole: true, tracker: tracker{}}
+	return &LogReader{segments: segments, whole: true, tracker: streamTracker{}}
 }
 
 // ReadSegments begins to read some of a log's segments. Unlike ReadLog, it does not report the
 // other segments as missing. CheckChain checks the whole log.
 func ReadSegments(segments []Segment) *LogReader {
-	return &LogReader{segments: segments, tracker: tracker{}}
+	return &LogReader{segments: segments, tracker: streamTracker{}}
 }
 
 // Header returns the header of the segment from which the last block came.
@@ -132,7 +132,7 @@ func (l *LogReader) open() error {
 	if l.next == 1 && !(l.whole && r.header.Part == 0) {
 		l.tracker.skipTo(r.header.Continues)
 	}
-	l.tracker.begin(r.header.Continues)
+	l.tracker.noteBegin(r.header.Continues)
 	r.tracker = l.tracker
 	return nil
 }

@@ -17,10 +17,10 @@ type Reader struct {
 	name    string
 	header  Header
 	guess   bool // the header could not be read, so the first block gives the incarnation
-	window  window
+	window  fileWindow
 	decoder decoder
 	block   Block
-	tracker tracker
+	tracker streamTracker
 	report  Report
 
 	indexed   uint64     // number of rows of the index read so far
@@ -50,7 +50,7 @@ func NewReader(from io.Reader, name string) (*Reader, error) {
 }
 
 func newReader(from io.Reader, name string) *Reader {
-	return &Reader{name: name, window: window{from: from}, tracker: tracker{}}
+	return &Reader{name: name, window: fileWindow{from: from}, tracker: streamTracker{}}
 }
 
 // readHeader reads the header and consumes it.
@@ -130,7 +130,7 @@ func (r *Reader) readBlock(h *blockHeader) (*Block, error) {
 			why = ErrTorn
 		}
 		if h.kind != index && (r.guess || h.incarnation == r.header.Incarnation) {
-			r.tracker.known(h.kind, h.shard, h.first+uint64(h.rows))
+			r.tracker.noteKnown(h.kind, h.shard, h.first+uint64(h.rows))
 		}
 		return nil, r.damage(r.skipDamaged(size, short), why)
 	}
@@ -148,7 +148,7 @@ func (r *Reader) readBlock(h *blockHeader) (*Block, error) {
 	if r.block.clear(); skim {
 		r.block.Incarnation, r.block.Shard, r.block.First = h.incarnation, h.shard, h.first
 	} else if err := r.decoder.block(&r.block, h, b[blockHeaderSize:]); err != nil {
-		r.tracker.known(h.kind, h.shard, h.first+uint64(h.rows))
+		r.tracker.noteKnown(h.kind, h.shard, h.first+uint64(h.rows))
 		return nil, r.damageAt(offset, int64(size), fmt.Errorf("%w: %w", ErrPayload, err))
 	}
 	entry := entryOf(h, offset)
@@ -156,7 +156,7 @@ func (r *Reader) readBlock(h *blockHeader) (*Block, error) {
 		r.readIndex(entry, r.block.index)
 		return nil, nil
 	}
-	fresh := r.tracker.accept(h.kind, h.shard, h.first, h.rows)
+	fresh := r.tracker.noteBlock(h.kind, h.shard, h.first, h.rows)
 	if fresh.From == fresh.To {
 		r.report.Duplicates++
 		return nil, nil
@@ -172,7 +172,7 @@ func (r *Reader) readBlock(h *blockHeader) (*Block, error) {
 		r.block.keep(fresh)
 	}
 	r.report.Blocks++
-	r.tracker.account(h.shard, r.block.Drops)
+	r.tracker.noteMissing(h.shard, r.block.Drops)
 	return &r.block, nil
 }
 
@@ -192,13 +192,13 @@ func (r *Reader) readIndex(block indexEntry, rows []indexEntry) {
 	for _, e := range rows {
 		r.listed += e.hash()
 		if e.ofRows() {
-			r.tracker.known(Kind(e.Kind), int(e.Shard), e.First+e.Count)
+			r.tracker.noteKnown(Kind(e.Kind), int(e.Shard), e.First+e.Count)
 		}
 	}
 }
 
 // readEnd reads the end of a sealed file, and compares the index with the blocks.
-func (r *Reader) readEnd(e *end) error {
+func (r *Reader) readEnd(e *endFrame) error {
 	offset := r.window.offset
 	r.window.consume(endSize)
 	r.ended, r.then = true, e.then

@@ -162,8 +162,8 @@ func drainBlocks(next func() (*Block, error)) (map[rowKey]rowValue, []error, err
 // span is the place of a block in a file.
 type span struct{ from, to int }
 
-// spans returns the places of the header, of each block of rows, and of the rest.
-func spans(t testing.TB, data []byte) (header span, blocks []span, tail span) {
+// blockSpans returns the places of the header, of each block of rows, and of the rest.
+func blockSpans(t testing.TB, data []byte) (header span, blocks []span, tail span) {
 	t.Helper()
 	f, err := NewFile(bytes.NewReader(data), int64(len(data)), "log")
 	if err != nil {
@@ -178,8 +178,8 @@ func spans(t testing.TB, data []byte) (header span, blocks []span, tail span) {
 	return header, blocks, span{at, len(data)}
 }
 
-// survivors returns the rows of all blocks except those in lost.
-func survivors(t testing.TB, blocks []*Block, lost ...int) map[rowKey]rowValue {
+// survivingRows returns the rows of all blocks except those in lost.
+func survivingRows(t testing.TB, blocks []*Block, lost ...int) map[rowKey]rowValue {
 	t.Helper()
 	var left []*Block
 	for i, b := range blocks {
@@ -293,7 +293,7 @@ func TestRowsBeforeTheSegmentAreNotReadAgain(t *testing.T) {
 func TestAnyFlippedBit(t *testing.T) {
 	blocks := sampleBlocks()
 	whole := writeLog(t, sampleHeader(t), blocks, true)
-	header, places, _ := spans(t, whole)
+	header, places, _ := blockSpans(t, whole)
 	step := 5 // 5 and 8 have no common factor, so the test flips every bit position
 	step *= seed.Share()
 	if testing.Short() {
@@ -308,7 +308,7 @@ func TestAnyFlippedBit(t *testing.T) {
 				lost = append(lost, i)
 			}
 		}
-		want := survivors(t, blocks, lost...)
+		want := survivingRows(t, blocks, lost...)
 		for _, name := range []string{"stream", "file"} {
 			rows, _, err := readers[name](t, data)
 			if at < header.to {

@@ -105,25 +105,25 @@ func TestResumeReadsLittle(t *testing.T) {
 }
 
 // nextOf reads a whole log and returns where it continues.
-func nextOf(t *testing.T, data []byte) map[stream]uint64 {
+func nextOf(t *testing.T, data []byte) map[rowStream]uint64 {
 	r, err := NewReader(bytes.NewReader(data), "log")
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := tracker{}
+	whole := streamTracker{}
 	whole.skipTo(r.header.Continues)
 	for {
 		b, err := r.Next()
 		if b != nil {
-			whole.wrote(b.Kind(), b.Shard, b.First+uint64(b.Len()), b.Drops)
+			whole.noteWritten(b.Kind(), b.Shard, b.First+uint64(b.Len()), b.Drops)
 		} else if _, damaged := err.(*CorruptionError); !damaged {
 			return whole.nexts()
 		}
 	}
 }
 
-func (t tracker) nexts() map[stream]uint64 {
-	all := map[stream]uint64{}
+func (t streamTracker) nexts() map[rowStream]uint64 {
+	all := map[rowStream]uint64{}
 	for key, s := range t {
 		if s.next > 0 {
 			all[key] = s.next
@@ -140,7 +140,7 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 	for range max(100, 600/seed.Share()) {
 		blocks := randomBlocks(rng)
 		data := writeLog(t, sampleHeader(t), blocks, rng.IntN(8) == 0)
-		header, places, _ := spans(t, data)
+		header, places, _ := blockSpans(t, data)
 		damaged := rng.IntN(2) == 0
 		if rng.IntN(3) > 0 {
 			whole := data
@@ -201,7 +201,7 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 // randomBlocks returns blocks that a drainer could have written.
 func randomBlocks(rng *rand.Rand) []*Block {
 	var blocks []*Block
-	t := tracker{}
+	t := streamTracker{}
 	for range 1 + rng.IntN(25) {
 		b := &Block{Incarnation: sampleIncarnation, Shard: rng.IntN(3), Plain: rng.IntN(2) == 0}
 		switch rng.IntN(4) {
@@ -221,7 +221,7 @@ func randomBlocks(rng *rand.Rand) []*Block {
 			b.Samples = []Sample{{Counter: rng.Uint64(), Count: rng.Uint64()}}
 		}
 		b.First = t.of(b.Kind(), b.Shard).next
-		t.wrote(b.Kind(), b.Shard, b.First+uint64(b.Len()), b.Drops)
+		t.noteWritten(b.Kind(), b.Shard, b.First+uint64(b.Len()), b.Drops)
 		blocks = append(blocks, b)
 	}
 	return blocks

@@ -54,7 +54,7 @@ type Writer struct {
 	index   []indexEntry
 	indexed uint64     // number of rows of the index that are in the file
 	last    indexEntry // entry of the index block that contains the last of these rows
-	tracker tracker
+	tracker streamTracker
 	sealed  bool
 	print   Fingerprint // fingerprint of the file, once it is sealed
 }
@@ -109,7 +109,8 @@ func create(fsys FileSystem, path string, h Header) (*Writer, error) {
 
 func newWriter(fsys FileSystem, path string, file WriterFile, h Header) *Writer {
 	w := &Writer{
-		fs: fsys, path: path, file: file, header: h, offset: h.headerLength, tracker: tracker{},
+		fs: fsys, path: path, file: file, header: h, offset: h.headerLength,
+		tracker: streamTracker{},
 	}
 	w.tracker.skipTo(h.Continues)
 	return w
@@ -176,7 +177,7 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 				drops = b.Drops
 			}
 		}
-		w.tracker.wrote(Kind(e.Kind), int(e.Shard), e.First+e.Count, drops)
+		w.tracker.noteWritten(Kind(e.Kind), int(e.Shard), e.First+e.Count, drops)
 		w.offset = max(w.offset, int64(e.Offset+e.Length))
 	}
 	if w.offset < st.Size() {
@@ -243,14 +244,14 @@ func (w *Writer) Size() int64 { return w.offset }
 // number of every row in this file and in the files before it, and of every row that a Drop
 // declares missing.
 func (w *Writer) Next(kind Kind, shard int) uint64 {
-	if s := w.tracker[stream{kind, shard}]; s != nil {
+	if s := w.tracker[rowStream{kind, shard}]; s != nil {
 		return s.next
 	}
 	return 0
 }
 
 // Continues lists the sequence numbers at which the next segment begins.
-func (w *Writer) Continues() []Place { return w.tracker.places() }
+func (w *Writer) Continues() []Place { return w.tracker.nextNumbers() }
 
 // Append writes a block. The block's incarnation must be the file's, and its first row must not be
 // before Next. After an error no part of the block is in the log, and the caller may call Append
@@ -304,7 +305,7 @@ func (w *Writer) append(b *Block) error {
 	h, _ := parseBlockHeader(e.buffer)
 	w.index = append(w.index, entryOf(&h, w.offset))
 	w.offset += int64(len(e.buffer))
-	w.tracker.wrote(b.Kind(), b.Shard, b.First+uint64(b.Len()), b.Drops)
+	w.tracker.noteWritten(b.Kind(), b.Shard, b.First+uint64(b.Len()), b.Drops)
 	return nil
 }
 
@@ -386,7 +387,7 @@ func (w *Writer) SealAs(then End) error {
 	encoder := encoders.Get().(*encoder)
 	defer encoders.Put(encoder)
 	b := encoder.buffer[:0]
-	e := end{offset: uint64(w.offset), then: then}
+	e := endFrame{offset: uint64(w.offset), then: then}
 	if w.header.version == 1 {
 		e.then = Unsaid
 		b, e.rows = w.appendOldIndex(encoder, b)

@@ -29,11 +29,11 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// quick is a session that is over soon: ten trains a second.
-var quick = Setting{Wander: 1 * tscratio.PPM, Shape: vnode.Sine, Exchanges: 3, PerSecond: 10}
+// quickSession is a session that is over soon: ten trains a second.
+var quickSession = Setting{Wander: 1 * tscratio.PPM, Shape: vnode.Sine, Exchanges: 3, PerSecond: 10}
 
 // thisMachine examines the machine once, because it takes a second.
-var thisMachine = sync.OnceValues(examine)
+var thisMachine = sync.OnceValues(examineCounter)
 
 func machine(t *testing.T) Machine {
 	t.Helper()
@@ -79,7 +79,7 @@ func checkRows(t *testing.T, rows []Row, sessions int) {
 
 func TestBoundsOverLoopback(t *testing.T) {
 	result := measure(t, Options{
-		Loopback: true, Lasting: 1500 * time.Millisecond, Settings: []Setting{quick},
+		Loopback: true, Lasting: 1500 * time.Millisecond, Settings: []Setting{quickSession},
 		Repetitions: 1, WithPaper: !testing.Short() && seed.Share() == 1,
 	})
 	checkRows(t, result.Rows, 1)
@@ -104,7 +104,7 @@ func TestBoundsOverLoopback(t *testing.T) {
 
 func TestPrivilegedBoundsBetweenNamespaces(t *testing.T) {
 	privileged.Need(t)
-	settings := []Setting{quick, quick, quick}
+	settings := []Setting{quickSession, quickSession, quickSession}
 	settings[1].Load, settings[2].Spin = true, true
 	result := measure(t, Options{Lasting: 1500 * time.Millisecond, Settings: settings})
 	checkRows(t, result.Rows, 3)
@@ -118,7 +118,7 @@ func TestPrivilegedBoundsBetweenNamespaces(t *testing.T) {
 func TestLimitLeavesPartsOut(t *testing.T) {
 	result := measure(t, Options{
 		Loopback: true, Lasting: time.Second, Limit: time.Nanosecond,
-		Settings: []Setting{quick, quick},
+		Settings: []Setting{quickSession, quickSession},
 	})
 	if len(result.Left) != 3 || len(result.Rows) != 0 {
 		t.Errorf("left %q, %d rows", result.Left, len(result.Rows))
@@ -127,7 +127,7 @@ func TestLimitLeavesPartsOut(t *testing.T) {
 
 func TestEndedByContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	o := Options{Loopback: true, Lasting: time.Hour, Settings: []Setting{quick},
+	o := Options{Loopback: true, Lasting: time.Hour, Settings: []Setting{quickSession},
 		Progress: func(_, _ int, _ string, elapsed time.Duration) {
 			if elapsed > 0 {
 				cancel()
@@ -148,7 +148,7 @@ func TestFalseBoundsAreCounted(t *testing.T) {
 	}
 	defer l.close()
 	r := seed.Random(t)
-	s, err := l.run(t.Context(), r, quick, 1200*time.Millisecond, nil)
+	s, err := l.run(t.Context(), r, quickSession, 1200*time.Millisecond, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err
 				TrueWander: s.trueWander(), Trains: len(s.trains), Failed: s.failed,
 				LoadGbit: s.loadBits / 1e9,
 			}
-			var ask query
+			var ask randomQuery
 			switch b {
 			case Windowed:
 				ask = s.anywhere(relations)
@@ -187,7 +187,7 @@ func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err
 // paper relates the two nodes of a session by the paper's method.
 func (s *session) paper(stamps Stamps) (tscratio.PaperRelation, error) {
 	n := min(anchorTrains, len(s.trains)/3)
-	best := func(trains []timed) (es []tscratio.Exchange) {
+	best := func(trains []timedTrain) (es []tscratio.Exchange) {
 		for _, t := range trains {
 			es = append(es, train(t.Train, stamps).Exchanges...)
 		}
@@ -199,7 +199,7 @@ func (s *session) paper(stamps Stamps) (tscratio.PaperRelation, error) {
 // byPaper returns a query of the paper's relation, which translates from B to A. The query is for
 // moments after the session's first ten trains and before its last ten, because the paper's line
 // goes through an exchange of either group.
-func (s *session) byPaper(p tscratio.PaperRelation) query {
+func (s *session) byPaper(p tscratio.PaperRelation) randomQuery {
 	n := min(anchorTrains, len(s.trains)/3)
 	first, last := s.trains[n-1].after, s.trains[len(s.trains)-n].before
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
@@ -235,12 +235,12 @@ func (s *session) series(stamps Stamps, into *tscratio.Relation,
 	return out, nil
 }
 
-// A query computes the interval for a random moment, and returns the interval and the truth.
-type query func(r *rand.Rand) (got tscratio.Interval, truth uint64, err error)
+// randomQuery computes the interval for a random moment, and returns the interval and the truth.
+type randomQuery func(r *rand.Rand) (got tscratio.Interval, truth uint64, err error)
 
 // anywhere returns a query of a session's relations. The query is for moments between the session's
 // first and its last train.
-func (s *session) anywhere(into [2]*tscratio.Relation) query {
+func (s *session) anywhere(into [2]*tscratio.Relation) randomQuery {
 	first, last := s.trains[0].after, s.trains[len(s.trains)-1].before
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
 		moment := s.machine.reading(first + r.Uint64N(last-first))
@@ -297,7 +297,7 @@ func (m Machine) reading(count uint64) uint64 { return count - count%m.Quantum_c
 // by itself. The query takes the rate from the windowed relation. This is allowed because within a
 // train, an error of the rate moves readings by less than a cycle.
 func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
-	rates *tscratio.Relation) query {
+	rates *tscratio.Relation) randomQuery {
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
 		t := s.trains[r.IntN(len(s.trains))]
 		moment := s.machine.reading(t.before + r.Uint64N(t.after-t.before))
@@ -306,7 +306,7 @@ func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
 		if err != nil {
 			return tscratio.Interval{}, 0, err
 		}
-		v := view{y: y, rate: rate, a: p.A, b: p.B}
+		v := constraintView{y: y, rate: rate, a: p.A, b: p.B}
 		es := train(t.Train, stamps).Exchanges
 		got := tscratio.Interval{}
 		for i, e := range es {
@@ -323,9 +323,9 @@ func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
 	}
 }
 
-// view computes what constraints say about A's counter at the moment at which B's counter shows y.
-// The exchanges of these constraints are near that moment.
-type view struct {
+// constraintView computes what constraints say about A's counter at the moment at which B's counter
+// shows y. The exchanges of these constraints are near that moment.
+type constraintView struct {
 	y    uint64
 	rate tscratio.RateInterval
 	a, b tscratio.Node
@@ -333,13 +333,13 @@ type view struct {
 
 // lower returns the smallest reading of A that a constraint allows when B shows y. The method upper
 // returns the largest.
-func (v view) lower(c tscratio.Constraint) uint64 {
+func (v constraintView) lower(c tscratio.Constraint) uint64 {
 	at := c.B + v.b.Quantum_cycles + v.b.CoreSlack_cycles
 	return c.A - v.a.CoreSlack_cycles - v.a.Quantum_cycles +
 		uint64(int64(math.Floor(v.least(int64(v.y-at)))))
 }
 
-func (v view) upper(c tscratio.Constraint) uint64 {
+func (v constraintView) upper(c tscratio.Constraint) uint64 {
 	at := c.B - v.b.CoreSlack_cycles
 	return c.A + v.a.CoreSlack_cycles + v.a.Quantum_cycles +
 		uint64(int64(math.Ceil(-v.least(-int64(v.y+v.b.Quantum_cycles-at)))))
@@ -347,7 +347,7 @@ func (v view) upper(c tscratio.Constraint) uint64 {
 
 // least returns the smallest product of d and any rate within the limits of v.rate. d is a distance
 // within a train, which is below 2⁴⁰ cycles.
-func (v view) least(d int64) float64 {
+func (v constraintView) least(d int64) float64 {
 	return min(float64(d)*v.rate.Lo.Float(), float64(d)*v.rate.Hi.Float())
 }
 

@@ -46,7 +46,7 @@ const (
 )
 
 // paper measures one row.
-func (l *lab) paper(ctx context.Context, r *rand.Rand, row *PaperRow, queries int) (err error) {
+func (l *twoEnds) paper(ctx context.Context, r *rand.Rand, row *PaperRow, queries int) (err error) {
 	s := Setting{
 		Shape: vnode.Steady, Spin: row.Spin, Load: row.Load, Exchanges: paperExchanges,
 		PerSecond: 1,
@@ -123,7 +123,7 @@ func (p *prober) insist(ctx context.Context) (t minrtt.Train, err error) {
 }
 
 // compare evaluates both methods at random moments in the pause.
-func (l *lab) compare(r *rand.Rand, row *PaperRow, queries int, nodes [2]vnode.Config,
+func (l *twoEnds) compare(r *rand.Rand, row *PaperRow, queries int, nodes [2]vnode.Config,
 	truths [2]*vnode.Truth, periods [2][2]minrtt.Train, between [2]uint64) error {
 	all := &session{machine: l.machine, nodes: nodes}
 	pair, err := all.pair(User)

@@ -20,18 +20,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// role is what a peer process does.
-type role string
+// peerRole is what a peer process does.
+type peerRole string
 
 const (
-	answerProbes role = "answer probes"
-	takeLoad     role = "take load"
-	makeLoad     role = "make load"
+	answerProbes peerRole = "answer probes"
+	takeLoad     peerRole = "take load"
+	makeLoad     peerRole = "make load"
 )
 
 // order says what a peer process should do. It is one JSON object on the process's standard input.
 type order struct {
-	Do        role           `json:"do"`
+	Do        peerRole       `json:"do"`
 	At        netip.AddrPort `json:"at"` // where to listen; for makeLoad, where to send
 	Node      vnode.Config   `json:"node"`
 	Quantum   uint64         `json:"quantum_cycles"` // quantum of the machine's counter
@@ -67,9 +67,9 @@ func Peer(ctx context.Context, in io.Reader, out io.Writer) error {
 	case answerProbes:
 		r.CPU, err = answer(ctx, o, say)
 	case takeLoad:
-		r.Bytes, err = take(ctx, o.At, say)
+		r.Bytes, err = countBytes(ctx, o.At, say)
 	case makeLoad:
-		err = load(ctx, o.At, say)
+		err = fillConnection(ctx, o.At, say)
 	default:
 		err = fmt.Errorf("unknown role %q", o.Do)
 	}
@@ -125,8 +125,9 @@ func listen(o order, counter func() uint64) (minrtt.Transport, netip.AddrPort, e
 	return u, u.LocalAddr(), nil
 }
 
-// The function take counts the bytes that arrive on one TCP connection.
-func take(ctx context.Context, at netip.AddrPort, say func(netip.AddrPort) error) (int64, error) {
+// countBytes counts the bytes that arrive on one TCP connection.
+func countBytes(ctx context.Context, at netip.AddrPort, say func(netip.AddrPort) error) (int64,
+	error) {
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
 		return 0, err
@@ -151,8 +152,8 @@ type (
 	readerOnly struct{ io.Reader }
 )
 
-// load writes to one TCP connection as fast as the connection accepts data.
-func load(ctx context.Context, to netip.AddrPort, say func(netip.AddrPort) error) error {
+// fillConnection writes to one TCP connection as fast as the connection accepts data.
+func fillConnection(ctx context.Context, to netip.AddrPort, say func(netip.AddrPort) error) error {
 	c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(to))
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func load(ctx context.Context, to netip.AddrPort, say func(netip.AddrPort) error
 var PeerArguments = []string{"probe-peer"}
 
 // start starts a peer process at an end of the lab.
-func (l *lab) start(end int, o order) (*running, error) {
+func (l *twoEnds) start(end int, o order) (*runningPeer, error) {
 	o.Quantum, o.Cores = l.machine.Quantum_cycles, l.machine.Cores
 	cmd, err := reexec.Command(PeerArguments...)
 	if err != nil {
@@ -190,7 +191,7 @@ func (l *lab) start(end int, o order) (*running, error) {
 	if err := l.at(end, cmd.Start); err != nil {
 		return nil, fmt.Errorf("start process to %s: %w", o.Do, err)
 	}
-	r := &running{cmd: cmd, stdin: stdin, out: json.NewDecoder(stdout)}
+	r := &runningPeer{cmd: cmd, stdin: stdin, out: json.NewDecoder(stdout)}
 	if err = json.NewEncoder(stdin).Encode(o); err == nil {
 		err = r.out.Decode(&r.address)
 	}

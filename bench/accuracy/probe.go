@@ -100,7 +100,7 @@ func (s Setting) String() string {
 // Probe measures what the options ask for. If a measurement fails, the result contains what was
 // measured before.
 func Probe(ctx context.Context, o Options) (result Result, err error) {
-	machine, err := examine()
+	machine, err := examineCounter()
 	if err != nil {
 		return result, err
 	}
@@ -175,8 +175,8 @@ func probe(ctx context.Context, o Options, machine Machine) (result Result, err 
 }
 
 // session runs a session and adds its measurements to the result.
-func (l *lab) session(ctx context.Context, r *rand.Rand, setting Setting, o Options, result *Result,
-	progress func(time.Duration)) error {
+func (l *twoEnds) session(ctx context.Context, r *rand.Rand, setting Setting, o Options,
+	result *Result, progress func(time.Duration)) error {
 	s, err := l.run(ctx, r, setting, o.Lasting, progress)
 	if err != nil {
 		return err

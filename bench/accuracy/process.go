@@ -14,21 +14,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// running is a peer process.
-type running struct {
+// runningPeer is a peer process.
+type runningPeer struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
 	out     *json.Decoder
 	address netip.AddrPort // where it listens
 }
 
-// settle is how long a process may take to end.
-const settle = 5 * time.Second
+// settleTime is how long a process may take to end.
+const settleTime = 5 * time.Second
 
 // stop ends the process and returns its report.
-func (r *running) stop() (report, error) {
+func (r *runningPeer) stop() (report, error) {
 	var got report
-	timer := time.AfterFunc(settle, func() { _ = r.cmd.Process.Kill() })
+	timer := time.AfterFunc(settleTime, func() { _ = r.cmd.Process.Kill() })
 	defer timer.Stop()
 	err := r.stdin.Close()
 	err = errors.Join(err, r.out.Decode(&got)) // before Wait, which closes the pipe

@@ -41,7 +41,7 @@ const (
 )
 
 // roundTrips adds a repetition to the result.
-func (l *lab) roundTrips(ctx context.Context, to *RoundTrips) error {
+func (l *twoEnds) roundTrips(ctx context.Context, to *RoundTrips) error {
 	cpus, err := host.AllowedCores()
 	if err != nil {
 		return err
@@ -70,9 +70,9 @@ func (l *lab) roundTrips(ctx context.Context, to *RoundTrips) error {
 	return nil
 }
 
-// on runs f on a CPU. The returned function calls the function stop, waits for f to end, and
+// runOnCPU runs f on a CPU. The returned function calls the function stop, waits for f to end, and
 // returns the error.
-func on(cpu int, stop func(), f func()) (wait func() error) {
+func runOnCPU(cpu int, stop func(), f func()) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- host.OnCore(cpu, f) }()
 	return func() error {
@@ -82,7 +82,7 @@ func on(cpu int, stop func(), f func()) (wait func() error) {
 }
 
 // spinning returns the round trips of trains whose ends spin, in cycles.
-func (l *lab) spinning(ctx context.Context, answererCPU int) (cycles []float64, err error) {
+func (l *twoEnds) spinning(ctx context.Context, answererCPU int) (cycles []float64, err error) {
 	config := minrtt.UDPConfig{
 		Counter: asm.Counter, Spin: 100 * time.Millisecond, UserStampsOnly: true,
 	}
@@ -97,7 +97,7 @@ func (l *lab) spinning(ctx context.Context, answererCPU int) (cycles []float64, 
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	wait := on(answererCPU, func() { _ = listener.Close() },
+	wait := runOnCPU(answererCPU, func() { _ = listener.Close() },
 		func() { _ = a.Serve(context.Background()) })
 	defer func() { err = errors.Join(err, wait()) }()
 	if err := l.at(0, func() (err error) {
@@ -128,7 +128,7 @@ func (l *lab) spinning(ctx context.Context, answererCPU int) (cycles []float64, 
 }
 
 // sockets opens two sockets, the first connected to the second.
-func (l *lab) sockets() (fds [2]int, err error) {
+func (l *twoEnds) sockets() (fds [2]int, err error) {
 	fds = [2]int{-1, -1}
 	var address unix.Sockaddr
 	for _, end := range []int{1, 0} {
@@ -166,14 +166,14 @@ func closeSockets(fds [2]int) {
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // pingPong returns the round trips of the bare ping-pong, in cycles.
-func (l *lab) pingPong(answererCPU int) (cycles []float64, err error) {
+func (l *twoEnds) pingPong(answererCPU int) (cycles []float64, err error) {
 	fds, err := l.sockets()
 	if err != nil {
 		return nil, err
 	}
 	defer closeSockets(fds)
 	var stop atomic.Bool
-	wait := on(answererCPU, func() { stop.Store(true) }, func() {
+	wait := runOnCPU(answererCPU, func() { stop.Store(true) }, func() {
 		b := make([]byte, packetLength)
 		from, length := new(unix.RawSockaddrAny), new(uint32)
 		for i := 1; !stop.Load(); i++ {

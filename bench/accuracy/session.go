@@ -27,15 +27,15 @@ type Setting struct {
 }
 
 const (
-	// spin is how long an end polls after a packet: longer than any pause within a train.
-	spin = 2 * time.Millisecond
+	// spinTime is how long an end polls after a packet: longer than any pause within a train.
+	spinTime = 2 * time.Millisecond
 
-	// patience is how long to wait for an answer. Packets are lost only while the link is loaded.
-	patience = 100 * time.Millisecond
+	// answerWait is how long to wait for an answer. Packets are lost only while the link is loaded.
+	answerWait = 100 * time.Millisecond
 
 	// A train ends if this many answers in a row are missing. On a busy machine the other end may
 	// wait for a core much longer than patience.
-	attempts = 50
+	lostInARow = 50
 )
 
 // session is the result of trains between two virtual nodes. Node A belongs to the prober.
@@ -44,7 +44,7 @@ type session struct {
 	machine Machine
 	nodes   [2]vnode.Config
 	truths  [2]*vnode.Truth
-	trains  []timed
+	trains  []timedTrain
 	failed  int // trains without a result
 
 	cpu      [2]time.Duration // processor time of the prober's thread, and of the answerer's
@@ -52,14 +52,14 @@ type session struct {
 	loadBits float64 // load that arrived, in bits a second
 }
 
-// timed is a train, and the machine's counter before and after it.
-type timed struct {
+// timedTrain is a train, and the machine's counter before and after it.
+type timedTrain struct {
 	minrtt.Train
 	before, after uint64
 }
 
 // configs makes the two nodes of a session.
-func (l *lab) configs(r *rand.Rand, s Setting) (nodes [2]vnode.Config, err error) {
+func (l *twoEnds) configs(r *rand.Rand, s Setting) (nodes [2]vnode.Config, err error) {
 	now := virtual.Physical{
 		Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: l.machine.Hz,
 	}
@@ -76,7 +76,7 @@ func (l *lab) configs(r *rand.Rand, s Setting) (nodes [2]vnode.Config, err error
 type prober struct {
 	*minrtt.Prober
 	transport minrtt.Transport
-	peer      *running
+	peer      *runningPeer
 }
 
 func (p *prober) close() (report, error) {
@@ -88,13 +88,13 @@ func (p *prober) close() (report, error) {
 // prober starts an answerer at one end, with the clocks of the node there. Then it opens a prober
 // at the other end, and connects the prober to the answerer. The argument from is the number of the
 // prober's end.
-func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*prober, error) {
+func (l *twoEnds) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*prober, error) {
 	to := 1 - from
 	o := order{
 		Do: answerProbes, At: netip.AddrPortFrom(l.addr(to), 0), Node: nodes[to], ZeroMQ: zeroMQ,
 	}
 	if s.Spin {
-		o.Spin = spin
+		o.Spin = spinTime
 	}
 	peer, err := l.start(to, o)
 	if err != nil {
@@ -126,7 +126,7 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 		return fail(err)
 	}
 	config := minrtt.DefaultConfig()
-	config.Exchanges, config.Timeout, config.Attempts = s.Exchanges, patience, attempts
+	config.Exchanges, config.Timeout, config.Attempts = s.Exchanges, answerWait, lostInARow
 	// Each reading may be wrong by the core slack plus the quantum. So if one reading is less than
 	// twice that above another, it may still have been taken first.
 	quantum := max(l.quantum(nodes[0]), l.quantum(nodes[1]))
@@ -137,13 +137,13 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 	return p, nil
 }
 
-func (l *lab) quantum(c vnode.Config) uint64 {
+func (l *twoEnds) quantum(c vnode.Config) uint64 {
 	return virtual.Quantum_cycles(c.Counter, l.machine.Quantum_cycles)
 }
 
 // load saturates the link. The returned function ends the load, and returns how many bits a second
 // arrived.
-func (l *lab) load() (stop func() (float64, error), err error) {
+func (l *twoEnds) load() (stop func() (float64, error), err error) {
 	sink, err := l.start(1, order{Do: takeLoad, At: netip.AddrPortFrom(l.addr(1), 0)})
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (l *lab) load() (stop func() (float64, error), err error) {
 }
 
 // run runs trains for the given time.
-func (l *lab) run(ctx context.Context, r *rand.Rand, s Setting, lasting time.Duration,
+func (l *twoEnds) run(ctx context.Context, r *rand.Rand, s Setting, lasting time.Duration,
 	progress func(time.Duration)) (*session, error) {
 	result := &session{Setting: s, machine: l.machine}
 	var err error
@@ -216,7 +216,7 @@ func (s *session) trainsAt(ctx context.Context, p *prober, lasting time.Duration
 			s.failed++
 			last = err
 		default:
-			s.trains = append(s.trains, timed{train, before, asm.Counter()})
+			s.trains = append(s.trains, timedTrain{train, before, asm.Counter()})
 		}
 		if progress != nil {
 			progress(time.Since(begun))

@@ -30,8 +30,8 @@ func (m Machine) Micros(cycles float64) float64 { return cycles / float64(m.Hz) 
 // leaves unknown widens every bound.
 const slackTime = 5 * time.Second
 
-// examine measures the machine's counter. It takes about a second on an idle machine.
-func examine() (Machine, error) {
+// examineCounter measures the machine's counter. It takes about a second on an idle machine.
+func examineCounter() (Machine, error) {
 	r := host.Examine(host.SystemOptions())
 	switch {
 	case r.Quantum == nil || r.Slack == nil || r.Frequency == nil:
@@ -60,8 +60,8 @@ func examine() (Machine, error) {
 	}, nil
 }
 
-// lab has the two ends and their shared state. One goroutine may use it.
-type lab struct {
+// twoEnds has the two ends and their shared state. One goroutine may use it.
+type twoEnds struct {
 	machine Machine
 	pair    *netns.Pair // nil: both ends are on the loopback interface
 	clock   minrtt.Clock
@@ -69,8 +69,8 @@ type lab struct {
 }
 
 // newLab makes two namespaces, or uses the loopback interface.
-func newLab(machine Machine, loopback bool) (*lab, error) {
-	l := &lab{machine: machine}
+func newLab(machine Machine, loopback bool) (*twoEnds, error) {
+	l := &twoEnds{machine: machine}
 	var err error
 	notice, err := minrtt.OpenStepNotice()
 	if err != nil {
@@ -87,7 +87,7 @@ func newLab(machine Machine, loopback bool) (*lab, error) {
 	return l, nil
 }
 
-func (l *lab) close() error {
+func (l *twoEnds) close() error {
 	if l.pair != nil {
 		l.pair.Close()
 	}
@@ -95,14 +95,14 @@ func (l *lab) close() error {
 }
 
 // at runs f at an end, 0 or 1.
-func (l *lab) at(end int, f func() error) error {
+func (l *twoEnds) at(end int, f func() error) error {
 	if l.pair == nil {
 		return f()
 	}
 	return l.pair.Do(end, f)
 }
 
-func (l *lab) addr(end int) netip.Addr {
+func (l *twoEnds) addr(end int) netip.Addr {
 	if l.pair == nil {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}

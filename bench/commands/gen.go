@@ -135,7 +135,7 @@ func genBars(rows []bench.GenRow) []proof.Bar {
 	for _, row := range rows {
 		bar := genLimits[row.Name]
 		bar.Name = row.Name
-		bars = append(bars, counted(bar, row.Figures, row.Disturbed, row.Absent))
+		bars = append(bars, barOf(bar, row.Figures, row.Disturbed, row.Absent))
 		if row.Absent != "" {
 			continue
 		}
@@ -176,7 +176,7 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 			median(row.Rates), row.Wrong, row.Disturbed, sign, bar.Limit, bar.Verdict())
 	}
 	for _, row := range rows {
-		if late, loop := beside(row); len(row.Beside) > 0 {
+		if late, loop := medianShares(row); len(row.Beside) > 0 {
 			fmt.Fprintf(w, "\nschedule: in all %d repetitions, counted or not: "+
 				"%.2f %% late or not sent; a loop that sends nothing would have been late for "+
 				"%.2f %% on the same core beside them\n", len(row.Beside), late, loop)
@@ -197,10 +197,10 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 	return nil
 }
 
-// beside returns two medians over all repetitions, in percent. The first is the share of tuples
-// that were late. The second is the share that would have been late if a loop that sends nothing
-// had followed the schedule, on the same core, right before and after the repetition.
-func beside(row bench.GenRow) (late, loop float64) {
+// medianShares returns two medians over all repetitions, in percent. The first is the share of
+// tuples that were late. The second is the share that would have been late if a loop that sends
+// nothing had followed the schedule, on the same core, right before and after the repetition.
+func medianShares(row bench.GenRow) (late, loop float64) {
 	var lates, loops []float64
 	for _, b := range row.Beside {
 		lates, loops = append(lates, b.Late_percent), append(loops, b.Loop_percent)
@@ -243,7 +243,7 @@ func printGenJSON(w io.Writer, rows []bench.GenRow) error {
 			Name: row.Name, Unit: limit.Unit, Limit: limit.Limit, Wrong: row.Wrong,
 			Reps: len(row.Figures), Disturbed: row.Disturbed, Absent: row.Absent,
 		}
-		if late, loop := beside(row); len(row.Beside) > 0 {
+		if late, loop := medianShares(row); len(row.Beside) > 0 {
 			line.AllLate, line.LoopLate = &late, &loop
 		}
 		if len(row.Figures) > 0 {

@@ -80,7 +80,7 @@ Exit code 3: fewer than 5 repetitions counted, or a Java is missing.`,
 
 func runBenchJava(ctx context.Context, flags benchJavaFlags, given func(string) bool,
 	stdout, stderr io.Writer) error {
-	if err := size(&flags.repetitions, &flags.limit, given); err != nil {
+	if err := checkSize(&flags.repetitions, &flags.limit, given); err != nil {
 		return err
 	}
 	line := command.NewProgress(stderr)
@@ -116,19 +116,19 @@ func javaBars(result bench.JavaResult) (bars []proof.Bar) {
 			bar := proof.Bar{Name: javaName(release, row.Call), Timing: true}
 			if limit := recordLimits[row.Call]; limit > 0 {
 				bar.Limit, bar.Unit = limit, "ns a record"
-				bars = append(bars, counted(bar, row.NS, 0, ""))
+				bars = append(bars, barOf(bar, row.NS, 0, ""))
 				continue
 			}
 			if row.Call != "log" {
 				bar.Limit, bar.Unit = javaOffLimit, "ns"
-				bars = append(bars, counted(bar, row.NS, 0, ""))
+				bars = append(bars, barOf(bar, row.NS, 0, ""))
 				continue
 			}
 			bar.Limit, bar.Unit = javaLogLimit, "× C"
 			if release == 17 {
 				bar.Limit = java17LogLimit
 			}
-			bars = append(bars, counted(bar, row.Ratios, 0, ""), proof.Bar{
+			bars = append(bars, barOf(bar, row.Ratios, 0, ""), proof.Bar{
 				Name:   javaName(release, "allocated"),
 				Figure: row.AllocatedPerLog, Unit: "bytes a call"})
 		}
@@ -150,7 +150,7 @@ func javaAgentBars(result bench.JavaResult) (bars []proof.Bar) {
 		size.Timing = true
 	}
 	for _, s := range result.Starts {
-		bars = append(bars, counted(proof.Bar{Name: javaName(s.Release, "agent start"),
+		bars = append(bars, barOf(proof.Bar{Name: javaName(s.Release, "agent start"),
 			Limit: agentStartLimit, Unit: "ms", Timing: true}, s.Added_ms, 0, ""))
 	}
 	return append(bars, size)

@@ -91,7 +91,7 @@ Exit code 3: fewer than 5 repetitions counted, or a row could not be measured he
 
 func runBenchLog(ctx context.Context, flags benchLogFlags, given func(string) bool,
 	stdout, stderr io.Writer) error {
-	if err := size(&flags.repetitions, &flags.limit, given); err != nil {
+	if err := checkSize(&flags.repetitions, &flags.limit, given); err != nil {
 		return err
 	}
 	line := command.NewProgress(stderr)
@@ -133,7 +133,7 @@ func logBars(result bench.LogResult) []proof.Bar {
 		bar := proof.Bar{
 			Name: row.Name, Limit: logLimit(row.Name), Unit: "× bare " + row.Base, Timing: true,
 		}
-		bars = append(bars, counted(bar, row.Ratios, result.Disturbed, row.Absent))
+		bars = append(bars, barOf(bar, row.Ratios, result.Disturbed, row.Absent))
 		if row.Dropped > 0 {
 			bars = append(bars, proof.Bar{
 				Name:   row.Name + " dropped",

@@ -230,8 +230,8 @@ func schedule(s accuracy.Setting) string {
 	return "trains"
 }
 
-// The function usual reports whether the bars apply to sessions with this setting.
-func usual(s accuracy.Setting) bool { return !s.Spin && s.Exchanges > 1 }
+// barsApply reports whether the bars apply to sessions with this setting.
+func barsApply(s accuracy.Setting) bool { return !s.Spin && s.Exchanges > 1 }
 
 // probeBars compares the figures with their limits. If loopback is not empty, it is the reason why
 // the bars of two namespaces cannot be measured.
@@ -258,7 +258,7 @@ func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 				if row.Verdict != tscratio.Consistent {
 					suspect++
 				}
-				if usual(row.Setting) && row.Name() == "windowed-kernel" {
+				if barsApply(row.Setting) && row.Name() == "windowed-kernel" {
 					halves = append(halves, accuracy.Median(row.HalfWidths_us))
 				}
 			}
@@ -286,7 +286,7 @@ func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 	cost := proof.Bar{Limit: coreLimit, Unit: "% of a core", Timing: true}
 	var probers, answerers []float64
 	for _, c := range result.Costs {
-		if usual(c.Setting) && !c.Load {
+		if barsApply(c.Setting) && !c.Load {
 			probers, answerers = append(probers, 100*c.Prober), append(answerers, 100*c.Answerer)
 		}
 	}

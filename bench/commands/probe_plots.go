@@ -50,7 +50,7 @@ func colorOf(s accuracy.Stamps) plot.Color {
 
 // The function shown reports whether the plots show a session. They show only sessions with trains
 // of several exchanges, with ends that sleep while they wait, and with rates that follow a sine.
-func shown(s accuracy.Setting) bool { return usual(s) && s.Shape == vnode.Sine }
+func shown(s accuracy.Setting) bool { return barsApply(s) && s.Shape == vnode.Sine }
 
 // boundOverTime shows the windowed bound around the truth, session by session.
 func boundOverTime(result accuracy.Result) plot.Figure {
@@ -103,7 +103,7 @@ func halfWidths(result accuracy.Result) plot.Figure {
 			if row.Stamps == accuracy.User && row.Wander.PPM() != 1 {
 				continue // the wander is too small to show next to the delay
 			}
-			series := shares(row.HalfWidths_us)
+			series := distributionLine(row.HalfWidths_us)
 			series.Name = fmt.Sprintf("windowed, %s stamps, w = %v", row.Stamps, row.Wander)
 			series.Color = colorOf(row.Stamps)
 			if row.Stamps == accuracy.Kernel && row.Wander.PPM() == 1 {
@@ -113,7 +113,7 @@ func halfWidths(result accuracy.Result) plot.Figure {
 		}
 		for _, p := range result.Papers {
 			if p.Load == loaded && p.Transport == "zmq" {
-				series := shares(p.Paper_us)
+				series := distributionLine(p.Paper_us)
 				series.Name, series.Color = "the paper's, over ZeroMQ, w = 0", plot.Red
 				panel.Series = append(panel.Series, series)
 			}
@@ -125,8 +125,9 @@ func halfWidths(result accuracy.Result) plot.Figure {
 	return figure
 }
 
-// shares returns the line of a distribution: for each value, the share of the values below it.
-func shares(values []float64) plot.Series {
+// distributionLine returns the line of a distribution: for each value, the share of the values
+// below it.
+func distributionLine(values []float64) plot.Series {
 	series := plot.Series{Kind: plot.Line}
 	for share := 0; share <= 100; share++ {
 		series.X = append(series.X, accuracy.Quantile(values, float64(share)/100))

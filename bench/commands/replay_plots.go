@@ -18,7 +18,7 @@ func writeReplayPlots(dir string, line *replayLine) error {
 	}
 	for name, figure := range map[string]plot.Figure{
 		"replay-offsets.svg": offsetsHeld(line),
-		"replay-regions.svg": feasible(line),
+		"replay-regions.svg": plotFeasible(line),
 	} {
 		figure.Notes = append(figure.Notes, "made by: cp-bench replay --plots "+filepath.Base(dir))
 		if err := command.Draw(filepath.Join(dir, name), figure.WriteSVG); err != nil {
@@ -59,9 +59,9 @@ func settingText(s bench.ClockSetting) string {
 		"from each process", s.Processes, s.Skew_us, s.Epoch_us, s.Delay_us, s.Rate_hz)
 }
 
-// The function feasible shows for which rates and delays replay clocks are feasible: a point for
-// each rate and delay, and a line between the feasible and the other points.
-func feasible(line *replayLine) plot.Figure {
+// plotFeasible shows for which rates and delays replay clocks are feasible: a point for each rate
+// and delay, and a line between the feasible and the other points.
+func plotFeasible(line *replayLine) plot.Figure {
 	f := plot.Figure{
 		Title: "Where replay clocks are feasible",
 		Subtitle: fmt.Sprintf("Feasible: a stamp holds at most %d processes on average. Clocks "+
@@ -82,7 +82,7 @@ func feasible(line *replayLine) plot.Figure {
 				}
 				s.X, s.Y = append(s.X, rate), append(s.Y, delay)
 			}
-			if at, ok := boundary(r.Rates_hz, r.Offsets[i]); ok {
+			if at, ok := boundaryRate(r.Rates_hz, r.Offsets[i]); ok {
 				series[2].X, series[2].Y = append(series[2].X, at), append(series[2].Y, delay)
 			}
 		}
@@ -96,9 +96,9 @@ func feasible(line *replayLine) plot.Figure {
 	return f
 }
 
-// boundary returns the rate at which the offsets exceed replayBudget. Between two measured rates,
-// it interpolates on a logarithmic scale.
-func boundary(rates, offsets []float64) (at float64, ok bool) {
+// boundaryRate returns the rate at which the offsets exceed replayBudget. Between two measured
+// rates, it interpolates on a logarithmic scale.
+func boundaryRate(rates, offsets []float64) (at float64, ok bool) {
 	for k := 1; k < len(rates); k++ {
 		if a, b := offsets[k-1], offsets[k]; a <= replayBudget && b > replayBudget {
 			share := (replayBudget - a) / (b - a)

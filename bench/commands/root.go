@@ -58,9 +58,9 @@ const smallLimit = 20 * time.Second
 // minCounted is the smallest number of valid repetitions by which a bar is judged.
 const minCounted = 5
 
-// size checks the number of repetitions. Where the user gave no number or no limit, it sets them to
-// what the wanted size of the proof needs.
-func size(repetitions *int, limit *time.Duration, given func(flag string) bool) error {
+// checkSize checks the number of repetitions. Where the user gave no number or no limit, it sets
+// them to what the wanted size of the proof needs.
+func checkSize(repetitions *int, limit *time.Duration, given func(flag string) bool) error {
 	if *repetitions < minCounted {
 		return command.Usagef("--repetitions %d: a figure needs %d or more", *repetitions,
 			minCounted)
@@ -78,9 +78,9 @@ func size(repetitions *int, limit *time.Duration, given func(flag string) bool) 
 	return nil
 }
 
-// The function counted returns the bar with the figure that follows from a row's repetitions, or
-// with the reason why there is none.
-func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string) proof.Bar {
+// barOf returns the bar with the figure that follows from a row's repetitions, or with the reason
+// why there is none.
+func barOf(bar proof.Bar, repetitions []float64, disturbed int, absent string) proof.Bar {
 	switch {
 	case absent != "":
 		bar.Absent = absent

@@ -41,8 +41,8 @@ func newBenchSimRun() *cobra.Command {
 	}
 }
 
-// simulated runs one simulation in a process of its own.
-func simulated(ctx context.Context, o simulate.Order) (r simulate.Result, err error) {
+// runSimulated runs one simulation in a process of its own.
+func runSimulated(ctx context.Context, o simulate.Order) (r simulate.Result, err error) {
 	order, err := json.Marshal(o)
 	if err != nil {
 		return r, err
@@ -146,7 +146,7 @@ func (b *simBench) run(experiment, configuration string, nodes, workers int,
 	for k, v := range set {
 		all[k] = v
 	}
-	r, err := simulated(b.ctx, simulate.Order{Configuration: configuration, Set: all,
+	r, err := runSimulated(b.ctx, simulate.Order{Configuration: configuration, Set: all,
 		Workers: workers})
 	if err != nil {
 		return nil, r, err

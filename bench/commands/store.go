@@ -151,22 +151,22 @@ func storeBars(result bench.StoreResult, withSustained bool) []proof.Bar {
 		limit := speedLimit(row.Name)
 		speed := proof.Bar{Limit: hurriedSpeed, AtLeast: true, Unit: "GB/s", Timing: true}
 		speed.Name = row.Name + " hurried"
-		bars = append(bars, counted(speed, row.Hurried, 0, ""))
+		bars = append(bars, barOf(speed, row.Hurried, 0, ""))
 		if limit == 0 {
 			continue
 		}
 		speed.Limit = limit
 		speed.Name = row.Name + " encode"
-		bars = append(bars, counted(speed, row.Encode, 0, ""))
+		bars = append(bars, barOf(speed, row.Encode, 0, ""))
 		speed.Name = row.Name + " decode"
-		bars = append(bars, counted(speed, row.Decode, 0, ""))
+		bars = append(bars, barOf(speed, row.Decode, 0, ""))
 	}
 	if !withSustained {
 		return bars
 	}
 	s := result.Sustained
 	bar := proof.Bar{Name: "sustained", Limit: sustainedLimit, Unit: "× bare rdtscp", Timing: true}
-	bar = counted(bar, s.Ratios, s.Disturbed, "")
+	bar = barOf(bar, s.Ratios, s.Disturbed, "")
 	if s.Events == 0 {
 		bar.Absent = "this process may use 1 core"
 		return append(bars, bar)

@@ -14,11 +14,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
 
-// A tape records everything that a node received for the graph since it was born. If the tape is
+// nodeTape records everything that a node received for the graph since it was born. If the tape is
 // played to a new node, this node does the same work. So the tape shows the CPU time of a node that
 // has a machine of its own. In a simulation of thousands of nodes, the time of each node is longer,
 // because the caches are full of other nodes' data.
-type tape struct {
+type nodeTape struct {
 	config overlay.Config // without Transport and Random
 	seed   uint64
 	born   time.Duration
@@ -38,10 +38,10 @@ type input struct {
 	message []byte
 }
 
-// tapes is about how many nodes of a large fleet have a tape.
-const tapes = 20
+// nodesWithTape is about how many nodes of a large fleet have a tape.
+const nodesWithTape = 20
 
-func (w *world) tapesOf() (all []*tape) {
+func (w *world) tapesOf() (all []*nodeTape) {
 	for _, n := range w.nodes {
 		if n.tape != nil {
 			all = append(all, n.tape)
@@ -66,10 +66,10 @@ func (n *node) record(from overlay.Name, m overlay.Message) error {
 	return nil
 }
 
-// sink counts and encodes what a node sends.
-type sink struct{ sent int }
+// sendCounter counts and encodes what a node sends.
+type sendCounter struct{ sent int }
 
-func (s *sink) Send(_ overlay.Name, m overlay.Message) {
+func (s *sendCounter) Send(_ overlay.Name, m overlay.Message) {
 	if _, err := wire.Encode(nil, m); err == nil {
 		s.sent++
 	}
@@ -77,8 +77,8 @@ func (s *sink) Send(_ overlay.Name, m overlay.Message) {
 
 // play plays a tape to a new node. It returns the CPU time of the tape's measured part. This
 // includes decoding and encoding messages.
-func (t *tape) play() (time.Duration, error) {
-	s := &sink{}
+func (t *nodeTape) play() (time.Duration, error) {
+	s := &sendCounter{}
 	config := t.config
 	config.Transport, config.Random = s, rand.New(rand.NewPCG(t.seed, 0))
 	n, err := overlay.New(config)
@@ -130,16 +130,16 @@ func threadTime() (time.Duration, error) {
 
 // playAll plays the tapes of several sets in turns, many times. For each set, it returns the CPU
 // time of one node in a second: the mean of the medians of the nodes.
-func playAll(sets ...[]*tape) ([]time.Duration, error) {
+func playAll(sets ...[]*nodeTape) ([]time.Duration, error) {
 	const rounds = 15
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	took := map[*tape][]time.Duration{}
+	took := map[*nodeTape][]time.Duration{}
 	for range rounds {
-		for i := range tapes {
+		for i := range nodesWithTape {
 			for _, set := range sets {
-				for k := i; k < len(set); k += tapes {
+				for k := i; k < len(set); k += nodesWithTape {
 					d, err := set[k].play()
 					if err != nil {
 						return nil, err
@@ -156,7 +156,8 @@ func playAll(sets ...[]*tape) ([]time.Duration, error) {
 			slices.Sort(took[t])
 			means[i] += took[t][rounds/2]
 		}
-		means[i] = time.Duration(means[i].Seconds() / quiet.Seconds() / float64(max(1, len(set))) *
+		means[i] = time.Duration(means[i].Seconds() / quietTime.Seconds() / float64(max(1,
+			len(set))) *
 			float64(time.Second))
 	}
 	return means, nil

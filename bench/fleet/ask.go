@@ -13,7 +13,7 @@ import (
 // The method ask compares the intervals of random pairs with the truth, at random moments at which
 // both nodes lived. It also notes three median bounds: of these pairs, of pairs of neighbours, and
 // of pairs between which tuples travel. It leaves out nodes that lie.
-func (w *world) ask(ctx context.Context, r *Result, closure *tscratio.Closure, all pairs,
+func (w *world) ask(ctx context.Context, r *Result, closure *tscratio.Closure, all pairMeasurements,
 	say func(string, ...any)) error {
 	honest := slices.DeleteFunc(slices.Clone(w.nodes), func(n *node) bool { return n.lies != nil })
 	var random, edges, talks []uint64

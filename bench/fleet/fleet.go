@@ -78,7 +78,7 @@ const SmallNodes = 10
 // Run simulates a fleet.
 func Run(ctx context.Context, o Options) (r Result, err error) {
 	w := &world{r: rand.New(rand.NewPCG(o.Seed, 0)), o: o, byName: map[overlay.Name]*node{},
-		tapeEvery: max(1, o.Nodes/tapes)}
+		tapeEvery: max(1, o.Nodes/nodesWithTape)}
 	say := func(format string, args ...any) {
 		if o.Progress != nil {
 			o.Progress(fmt.Sprintf(format, args...))
@@ -106,13 +106,13 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 			return r, err
 		}
 	}
-	all := pairs{}
+	all := pairMeasurements{}
 	if err := w.measure(ctx, &r, all); err != nil {
 		return r, err
 	}
 	r.Irregular, r.Measured = w.irregular(), len(all)
 	say("%d pairs are related", len(all))
-	closure, err := tscratio.NewClosure(relate(all), tscratio.ThirdAgreed)
+	closure, err := tscratio.NewClosure(relatePairs(all), tscratio.ThirdAgreed)
 	if err != nil {
 		return r, err
 	}
@@ -146,7 +146,7 @@ func (r *Result) costs(w *world, say func(string, ...any)) error {
 
 // measure lets the nodes measure each other, while nodes die and join, until the time is over and
 // the graph has healed.
-func (w *world) measure(ctx context.Context, r *Result, all pairs) error {
+func (w *world) measure(ctx context.Context, r *Result, all pairMeasurements) error {
 	from, o := w.from, &w.o
 	var failed error
 	begin := func(n *node) {
@@ -196,21 +196,21 @@ func (w *world) measure(ctx context.Context, r *Result, all pairs) error {
 	return nil
 }
 
-// The type cost says how much a node sends for the graph in a second, and how much CPU time it uses
-// for the graph.
-type cost struct {
+// graphCost says how much a node sends for the graph in a second, and how much CPU time it uses for
+// the graph.
+type graphCost struct {
 	messages, bytes float64
 	cpu             time.Duration
-	tapes           []*tape // of some of the nodes
+	tapes           []*nodeTape // of some of the nodes
 }
 
-// quiet is how long costOf counts.
-const quiet = time.Minute
+// quietTime is how long costOf counts.
+const quietTime = time.Minute
 
 // costOf measures the costs of a node in fleets that it simulates side by side. It first waits
 // until the traffic that joining nodes cause is over. Then it counts for a time that is a multiple
 // of all the periods at which nodes send. The CPU time includes what the simulation itself needs.
-func costOf(fleets []*world) (c cost, err error) {
+func costOf(fleets []*world) (c graphCost, err error) {
 	const settle, step = 40 * time.Second, 10 * time.Millisecond
 	for _, w := range fleets {
 		w.run(settle)
@@ -225,7 +225,7 @@ func costOf(fleets []*world) (c cost, err error) {
 			t.from, t.sent = w.now, 0
 		}
 	}
-	for range quiet / step {
+	for range quietTime / step {
 		for _, w := range fleets {
 			w.run(step)
 		}
@@ -243,7 +243,7 @@ func costOf(fleets []*world) (c cost, err error) {
 			n.tape = nil // it ends here
 		}
 	}
-	all := quiet.Seconds() * float64(nodes)
+	all := quietTime.Seconds() * float64(nodes)
 	c.messages, c.bytes = c.messages/all, c.bytes/all
 	c.cpu = time.Duration(float64(ended-began) / all)
 	return c, err
@@ -251,18 +251,18 @@ func costOf(fleets []*world) (c cost, err error) {
 
 // smallCost returns the cost in small fleets, which together have as many nodes as the large fleet.
 // So the simulation of a node has as many cache misses as in the large fleet.
-func smallCost(o Options) (cost, error) {
+func smallCost(o Options) (graphCost, error) {
 	var fleets []*world
 	for i := range max(1, o.Nodes/SmallNodes) {
 		small := o
 		small.Nodes = SmallNodes
 		w := &world{r: rand.New(rand.NewPCG(o.Seed, 1+uint64(i))), o: small,
 			byName: map[overlay.Name]*node{}}
-		if i < tapes/SmallNodes {
+		if i < nodesWithTape/SmallNodes {
 			w.tapeEvery = 1
 		}
 		if err := w.grow(); err != nil {
-			return cost{}, err
+			return graphCost{}, err
 		}
 		fleets = append(fleets, w)
 	}

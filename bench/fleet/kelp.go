@@ -80,7 +80,7 @@ func Kelp(ctx context.Context, o KelpOptions) (all []KelpCell, err error) {
 		}
 		say("nodes search for facts")
 		outs := w.outs()
-		all = append(all, coverages(w.r, outs)...)
+		all = append(all, compareCoverage(w.r, outs)...)
 		all = append(all, searchLengths(w.r, outs, o.Searches)...)
 		found, err := w.productSearches(o.Searches)
 		if err != nil {

@@ -20,20 +20,20 @@ const (
 // When an item is taken from the queue, its rank says how old it is among the items in the queue:
 // it is 1 for the oldest, and near 0 for the newest. The struct ranks sums up the ranks of the
 // items that were taken.
-type ranks struct {
+type itemRanks struct {
 	ages         []int // of the items that nobody has taken
 	made, taken  int
 	sum          float64
 	fifth, tenth int // among the oldest fifth and tenth
 }
 
-func (r *ranks) put() int {
+func (r *itemRanks) put() int {
 	r.ages = append(r.ages, r.made)
 	r.made++
 	return r.made - 1
 }
 
-func (r *ranks) take(item int) error {
+func (r *itemRanks) take(item int) error {
 	at, ok := slices.BinarySearch(r.ages, item)
 	if !ok {
 		return fmt.Errorf("take from a queue: item %d is taken twice", item)
@@ -61,7 +61,7 @@ func (w *world) queue(ctx context.Context, periods int) (all []KelpCell, err err
 		takers = append(takers, w.nodes[w.r.IntN(len(w.nodes))])
 	}
 	backlog := periods / 12
-	var r ranks
+	var r itemRanks
 	empty := 0
 	put := func(n *node) error {
 		defer n.watch()
@@ -131,7 +131,7 @@ func (w *world) queue(ctx context.Context, periods int) (all []KelpCell, err err
 
 // The method figures returns the mean rank, and the shares of the taken items that were among the
 // oldest fifth and the oldest tenth. All three are from 0 to 1.
-func (r *ranks) figures() [3]float64 {
+func (r *itemRanks) figures() [3]float64 {
 	n := float64(max(1, r.taken))
 	return [3]float64{r.sum / n, float64(r.fifth) / n, float64(r.tenth) / n}
 }

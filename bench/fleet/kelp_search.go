@@ -15,13 +15,13 @@ const (
 	thesisSearchDegree = 7
 )
 
-// spread says how far a node's facts spread. A node that has them is said to hold a hint. The hints
-// reach all nodes that are at most levels edges away, and then some random neighbours of each node
-// that is levels edges away.
-type spread struct{ levels, some int }
+// factSpread says how far a node's facts spread. A node that has them is said to hold a hint. The
+// hints reach all nodes that are at most levels edges away, and then some random neighbours of each
+// node that is levels edges away.
+type factSpread struct{ levels, some int }
 
 // hints returns the number of nodes that hold a node's hint, if the hint reaches no node twice.
-func (s spread) hints() float64 {
+func (s factSpread) hints() float64 {
 	sum, level := 0., 1.
 	for range s.levels + 1 {
 		sum += level
@@ -32,27 +32,27 @@ func (s spread) hints() float64 {
 
 // fresh returns the number of hints at a walk's present node that the walk's previous node did not
 // hold. The two nodes are neighbours, so they hold some of the same hints.
-func (s spread) fresh() float64 {
+func (s factSpread) fresh() float64 {
 	if s.levels == 0 {
 		return s.hints()
 	}
-	return s.hints() - spread{s.levels - 1, s.some}.hints()
+	return s.hints() - factSpread{s.levels - 1, s.some}.hints()
 }
 
-func (s spread) String() string {
+func (s factSpread) String() string {
 	return fmt.Sprintf("(%d,%d) %.1f %%", s.levels, s.some, 100*s.hints()/thesisSearchNodes)
 }
 
 // The method length returns the mean number of nodes that a search visits, if the given share of
 // all nodes has the fact. The thesis' model, 1/P, assumes that all hints of each visited node are
 // fresh.
-func (s spread) length(share float64) (model, thesis float64) {
+func (s factSpread) length(share float64) (model, thesis float64) {
 	first := 1 - math.Pow(1-share, s.hints())
 	later := 1 - math.Pow(1-share, s.fresh())
 	return 1 + (1-first)/later, 1 / first
 }
 
-var thesisSpreads = []spread{{0, 0}, {1, 0}, {2, 0}, {2, 1}, {2, 3}, {2, 5}, {3, 0}}
+var thesisSpreads = []factSpread{{0, 0}, {1, 0}, {2, 0}, {2, 1}, {2, 3}, {2, 5}, {3, 0}}
 
 // thesisShares are the shares of nodes with a fact, and the thesis' table 6.2: the nodes that a
 // search visits for each spread.
@@ -69,7 +69,7 @@ var thesisShares = []struct {
 }
 
 // spreadHints returns the nodes whose hints each node holds.
-func (s spread) spreadHints(r *rand.Rand, outs [][]int32) [][]int32 {
+func (s factSpread) spreadHints(r *rand.Rand, outs [][]int32) [][]int32 {
 	held := make([][]int32, len(outs))
 	seen := make([]int, len(outs)) // by node: 1 + the owner that it saw last
 	for owner := range outs {
@@ -100,9 +100,9 @@ func (s spread) spreadHints(r *rand.Rand, outs [][]int32) [][]int32 {
 	return held
 }
 
-// coverages compares the share of nodes that hold a hint with the model. In the model, hints go to
-// random nodes. A hint that reaches the same node a second time does not count again.
-func coverages(r *rand.Rand, outs [][]int32) (all []KelpCell) {
+// compareCoverage compares the share of nodes that hold a hint with the model. In the model, hints
+// go to random nodes. A hint that reaches the same node a second time does not count again.
+func compareCoverage(r *rand.Rand, outs [][]int32) (all []KelpCell) {
 	for _, s := range thesisSpreads {
 		count := 0
 		for _, hints := range s.spreadHints(r, outs) {

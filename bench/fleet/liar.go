@@ -8,25 +8,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// manner is the way in which a liar's stamps are false. Every liar also shortens the time that
+// lieManner is the way in which a liar's stamps are false. Every liar also shortens the time that
 // packets were on their way. So relations with the liar seem narrow, and paths through it seem
 // good.
-type manner uint8
+type lieManner uint8
 
 const (
-	toEach   manner = iota // each peer hears of another false counter
-	twoFaces               // half of the peers hear of one counter, and the other half of another
-	drifting               // each peer hears of a counter that is too fast or too slow
-	erratic                // each stamp is wrong by another amount
-	alike                  // all peers hear of the same false counter, which harms only the liar
+	toEach       lieManner = iota // each peer hears of another false counter
+	twoFaces                      // half of the peers hear of one counter, the others of another
+	driftingLies                  // each peer hears of a counter that is too fast or too slow
+	erraticLies                   // each stamp is wrong by another amount
+	equalLies                     // all peers hear of one false counter: only the liar is harmed
 	manners
 )
 
-// liar describes the lies of a node. The sizes of lies differ by several powers of ten: large lies
-// contradict what other nodes report, and small lies harm nobody, so lies of every size must be
-// tried.
-type liar struct {
-	manner  manner
+// nodeLies describes the lies of a node. The sizes of lies differ by several powers of ten: large
+// lies contradict what other nodes report, and small lies harm nobody, so lies of every size must
+// be tried.
+type nodeLies struct {
+	manner  lieManner
 	off     float64       // how far the counter is moved, in cycles
 	shorter time.Duration // how much faster a packet seems than it was
 	seed    uint64
@@ -34,9 +34,9 @@ type liar struct {
 
 // Packets take at least leastDelay. If a liar made them seem faster than light, its relations would
 // be refused. The largest offset is a millisecond: larger ones are noticed in the same way.
-func newLiar(r *rand.Rand) *liar {
+func newLiar(r *rand.Rand) *nodeLies {
 	const smallest, decades = 0.5e-6 * physical_hz, 3.3
-	return &liar{manner: manner(r.IntN(int(manners))),
+	return &nodeLies{manner: lieManner(r.IntN(int(manners))),
 		off:     smallest * math.Pow(10, decades*r.Float64()),
 		shorter: time.Duration(r.Int64N(int64(leastDelay))), seed: r.Uint64()}
 }
@@ -44,7 +44,7 @@ func newLiar(r *rand.Rand) *liar {
 // falsify returns a stamp as the liar reports it to a peer. The argument leaves is true if the liar
 // sends the packet, and false if it receives it. The argument since is the time since the
 // measurements began.
-func (l *liar) falsify(stamp uint64, peer int, leaves bool, since time.Duration,
+func (l *nodeLies) falsify(stamp uint64, peer int, leaves bool, since time.Duration,
 	random *rand.Rand) uint64 {
 	r := rand.New(rand.NewPCG(l.seed, uint64(peer)))
 	off := l.off
@@ -53,9 +53,9 @@ func (l *liar) falsify(stamp uint64, peer int, leaves bool, since time.Duration,
 		off *= 2*r.Float64() - 1
 	case twoFaces:
 		off *= float64(2*r.IntN(2) - 1)
-	case drifting: // at most 20 ppm, so that each peer hears something plausible
+	case driftingLies: // at most 20 ppm, so that each peer hears something plausible
 		off = (2*r.Float64() - 1) * 20e-6 * physical_hz * since.Seconds()
-	case erratic:
+	case erraticLies:
 		off *= 2*random.Float64() - 1
 	}
 	shorter := int64(l.shorter.Seconds() * physical_hz)

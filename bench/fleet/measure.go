@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	physical_hz = 2_600_000_000
-	origin      = 1 << 40 // the physical counter at the beginning of the simulated time
+	physical_hz  = 2_600_000_000
+	startReading = 1 << 40 // the physical counter at the beginning of the simulated time
 )
 
 func physical(t time.Duration) uint64 {
-	return origin + uint64(t)*(physical_hz/1_000_000)/1000
+	return startReading + uint64(t)*(physical_hz/1_000_000)/1000
 }
 
 // clock is a node's virtual counter, and the truth about it.
@@ -25,7 +25,7 @@ type clock struct {
 	described tscratio.Node
 	counter   *vnode.Counter
 	truth     *vnode.Truth
-	lies      *liar // nil: the node reports the truth
+	lies      *nodeLies // nil: the node reports the truth
 }
 
 // The method start makes the node's counter, whose rate wanders from now on until the end of the
@@ -53,34 +53,34 @@ func (n *node) start(w *world) error {
 	return nil
 }
 
-// The type pairs has the measurements of each pair of nodes. The key consists of the indices of the
-// two nodes, the smaller first.
-type pairs map[[2]int]*tscratio.Pair
+// pairMeasurements has the measurements of each pair of nodes. The key consists of the indices of
+// the two nodes, the smaller first.
+type pairMeasurements map[[2]int]*tscratio.Pair
 
-// The constant exchanges is the number of exchanges of a train. It is the same as in the product
-// while a run is open.
-const exchanges = 5
+// trainExchanges is the number of exchanges of a train. It is the same as in the product while a
+// run is open.
+const trainExchanges = 5
 
 // trainPackets and trainBytes are what a train costs. In addition to its exchanges, a train has an
 // exchange to warm up and one that closes it. A packet has 92 bytes, or 296 in the last exchange,
 // and 28 bytes of headers.
 const (
-	trainPackets = 2 * (exchanges + 2)
-	trainBytes   = 2 * ((exchanges+1)*(92+28) + 296 + 28)
+	trainPackets = 2 * (trainExchanges + 2)
+	trainBytes   = 2 * ((trainExchanges+1)*(92+28) + 296 + 28)
 )
 
 // leastDelay is the smallest delay of a packet.
 const leastDelay = 20 * time.Microsecond
 
-// delay returns how long a packet takes.
-func delay(r *rand.Rand) time.Duration {
+// packetDelay returns how long a packet takes.
+func packetDelay(r *rand.Rand) time.Duration {
 	return leastDelay + time.Duration(r.ExpFloat64()*10_000)
 }
 
 // The method train lets a node run a train with a peer, and adds the train to the argument all. A
 // packet takes leastDelay, and in addition a random time of 10 µs on average. If one of the nodes
 // lies, its stamps may be refused. This is not an error.
-func (w *world) train(from, to *node, all pairs) error {
+func (w *world) train(from, to *node, all pairMeasurements) error {
 	if w.apart(from, to) {
 		return nil
 	}
@@ -100,14 +100,14 @@ func (w *world) train(from, to *node, all pairs) error {
 	}
 	t := tscratio.Train{By: by}
 	at := w.now
-	for range exchanges {
+	for range trainExchanges {
 		var e tscratio.Exchange
 		e.Sent = from.report(at, to, true)
-		at += delay(w.r)
+		at += packetDelay(w.r)
 		e.Received = to.report(at, from, false)
 		at += 3 * time.Microsecond
 		e.Answered = to.report(at, from, true)
-		at += delay(w.r)
+		at += packetDelay(w.r)
 		e.Returned = from.report(at, to, false)
 		at += 2 * time.Microsecond
 		if w.r.Float64() >= w.o.Loss {
@@ -126,7 +126,7 @@ func (w *world) train(from, to *node, all pairs) error {
 // probe makes a node run a train with one of its peers after the other, one train every trainEvery,
 // until the node is dead. Its peers are its neighbours in the graph and the nodes to which its
 // tuples travel.
-func (n *node) probe(all pairs, failed func(error)) {
+func (n *node) probe(all pairMeasurements, failed func(error)) {
 	w := n.w
 	if n.graph == nil || w.measured {
 		return
@@ -156,9 +156,9 @@ func (n *node) probe(all pairs, failed func(error)) {
 // trainEvery is the time between two trains of a node: the default budget of a client.
 const trainEvery = 500 * time.Millisecond
 
-// relate evaluates pairs in both directions. It leaves out pairs that cannot be evaluated, such as
-// those with too few constraints.
-func relate(all pairs) (relations []*tscratio.Relation) {
+// relatePairs evaluates pairs in both directions. It leaves out pairs that cannot be evaluated,
+// such as those with too few constraints.
+func relatePairs(all pairMeasurements) (relations []*tscratio.Relation) {
 	for _, p := range all {
 		p.Prune()
 		var both []*tscratio.Relation

@@ -14,10 +14,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// member is a simulated node of a real server. It answers as tscclient does. Its counter is a
-// linear function of the time, and packets take a random time.
-type member struct {
-	w          *watched
+// simulatedMember is a simulated node of a real server. It answers as tscclient does. Its counter
+// is a linear function of the time, and packets take a random time.
+type simulatedMember struct {
+	w          *watchedServer
 	name       string
 	index      int
 	link       *link
@@ -39,8 +39,8 @@ type member struct {
 
 // join registers a node. It returns how long it took until the node had a secret for probes, its
 // part in the graph and, while a run is open, an order to probe.
-func (w *watched) join(ctx context.Context, i int) (time.Duration, error) {
-	m := &member{w: w, name: w.nodeName(i), index: i, neighbours: w.neighboursOf(i),
+func (w *watchedServer) join(ctx context.Context, i int) (time.Duration, error) {
+	m := &simulatedMember{w: w, name: w.nodeName(i), index: i, neighbours: w.neighboursOf(i),
 		r: rand.New(rand.NewPCG(w.o.Seed, 3+uint64(i))), secret: make(chan struct{}),
 		graph: make(chan struct{}), probes: make(chan struct{})}
 	ip := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
@@ -106,7 +106,7 @@ func (w *watched) join(ctx context.Context, i int) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-func (m *member) close() {
+func (m *simulatedMember) close() {
 	m.mu.Lock()
 	m.closed = true
 	if m.beat != nil {
@@ -116,28 +116,30 @@ func (m *member) close() {
 	m.link.close()
 }
 
-func (m *member) described() tscratio.Node {
+func (m *simulatedMember) described() tscratio.Node {
 	return tscratio.Node{Name: m.name, Epoch: "1", Nominal_hz: physical_hz, Quantum_cycles: 1,
 		CoreSlack_cycles: 30}
 }
 
 // counter returns the reading of a node's counter.
-func (w *watched) counter(i int, at time.Duration) uint64 {
+func (w *watchedServer) counter(i int, at time.Duration) uint64 {
 	drift := float64((i*7919)%101-50) * 1e-6
-	return uint64(origin+i<<20) + uint64(at.Seconds()*physical_hz*(1+drift))
+	return uint64(startReading+i<<20) + uint64(at.Seconds()*physical_hz*(1+drift))
 }
 
 // The method now returns the simulated time of the fleet. It passes more slowly than real time if
 // ServerOptions.Slower is above 1.
-func (w *watched) now() time.Duration { return time.Since(w.began) / time.Duration(w.o.Slower) }
+func (w *watchedServer) now() time.Duration {
+	return time.Since(w.began) / time.Duration(w.o.Slower)
+}
 
 // send sends a message. If the node is closing, or the server is away, the message is lost.
-func (m *member) send(request uint64, message control.Message) {
+func (m *simulatedMember) send(request uint64, message control.Message) {
 	_ = m.link.send(request, message)
 }
 
 // run answers the server until the node is closed.
-func (m *member) run() {
+func (m *simulatedMember) run() {
 	for {
 		in, err := m.link.receive()
 		if err != nil {
@@ -148,7 +150,7 @@ func (m *member) run() {
 }
 
 // onBeat sends what a node sends on its own.
-func (m *member) onBeat() {
+func (m *simulatedMember) onBeat() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -167,17 +169,17 @@ func (m *member) onBeat() {
 }
 
 // reportOwn reports the trains that a real node would have run since the last report.
-func (m *member) reportOwn() {
+func (m *simulatedMember) reportOwn() {
 	for range m.heartbeat / time.Duration(m.w.o.Slower) / trainEvery {
 		peer := m.neighbours[m.turn%len(m.neighbours)]
 		m.turn++
 		m.report++
-		m.send(0, m.trains(m.r, peer, m.report, 1, exchanges))
+		m.send(0, m.trains(m.r, peer, m.report, 1, trainExchanges))
 	}
 }
 
 // The method trains invents trains with a peer, and returns a report in which they have just ended.
-func (m *member) trains(r *rand.Rand, peer string, number uint64, trains, exchanges int,
+func (m *simulatedMember) trains(r *rand.Rand, peer string, number uint64, trains, exchanges int,
 ) *control.Trains {
 	out := &control.Trains{Report: number, Peer: peer, PeerEpoch: "1", Epoch: "1"}
 	var to int
@@ -189,11 +191,11 @@ func (m *member) trains(r *rand.Rand, peer string, number uint64, trains, exchan
 		t := control.Train{KernelStamps: uint64(4 * exchanges)}
 		for range exchanges {
 			e := tscratio.Exchange{Sent: read(m.index)}
-			at += delay(r)
+			at += packetDelay(r)
 			e.Received = read(to)
 			at += 3 * time.Microsecond
 			e.Answered = read(to)
-			at += delay(r)
+			at += packetDelay(r)
 			e.Returned = read(m.index)
 			at += 2 * time.Microsecond
 			t.Exchanges = append(t.Exchanges, e)
@@ -203,8 +205,8 @@ func (m *member) trains(r *rand.Rand, peer string, number uint64, trains, exchan
 	return out
 }
 
-// got closes a channel once.
-func got(c chan struct{}) {
+// closeOnce closes a channel once.
+func closeOnce(c chan struct{}) {
 	select {
 	case <-c:
 	default:
@@ -212,7 +214,7 @@ func got(c chan struct{}) {
 	}
 }
 
-func (m *member) receive(in control.Incoming) {
+func (m *simulatedMember) receive(in control.Incoming) {
 	switch o := in.Message.(type) {
 	case *control.LoadRequest:
 		time.AfterFunc(time.Duration(o.Over_ns), func() {
@@ -220,18 +222,18 @@ func (m *member) receive(in control.Incoming) {
 		})
 	case *control.ProbeSecrets:
 		m.send(in.Request, &control.Done{})
-		got(m.secret)
+		closeOnce(m.secret)
 	case *control.Graph:
 		m.send(in.Request, &control.Done{})
 		m.send(0, &control.Neighbours{Names: m.neighbours})
-		got(m.graph)
+		closeOnce(m.graph)
 	case *control.Probing:
 		m.send(in.Request, &control.Done{})
 		m.mu.Lock()
 		m.probing = len(o.Targets) > 0 || o.Neighbours
 		m.mu.Unlock()
 		if m.probing {
-			got(m.probes)
+			closeOnce(m.probes)
 		}
 	case *control.Probe:
 		m.mu.Lock()

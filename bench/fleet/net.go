@@ -69,7 +69,7 @@ type node struct {
 	index int
 	name  overlay.Name
 	graph *overlay.Node // nil once the node is dead
-	tape  *tape         // nil: nothing is recorded
+	tape  *nodeTape     // nil: nothing is recorded
 	wake  time.Duration // when the graph's next Tick comes; -1: never
 
 	clock
@@ -152,7 +152,7 @@ func (w *world) join() error {
 	seed := w.r.Uint64()
 	config := overlay.Config{Name: n.name, Degree: w.o.Degree, Contacts: contacts}
 	if w.tapeEvery > 0 && i%w.tapeEvery == 0 && !w.measuring {
-		n.tape = &tape{config: config, seed: seed, born: w.now}
+		n.tape = &nodeTape{config: config, seed: seed, born: w.now}
 	}
 	config.Transport, config.Random = n, rand.New(rand.NewPCG(seed, 0))
 	n.graph, err = overlay.New(config)

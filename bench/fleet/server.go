@@ -78,7 +78,7 @@ func Watch(ctx context.Context, o ServerOptions) (r ServerResult, err error) {
 		return r, err
 	}
 	defer os.RemoveAll(dir)
-	w := &watched{o: o, dir: dir, r: rand.New(rand.NewPCG(o.Seed, 1)), began: time.Now()}
+	w := &watchedServer{o: o, dir: dir, r: rand.New(rand.NewPCG(o.Seed, 1)), began: time.Now()}
 	o.Progress("making keys")
 	if err := w.makeKeys(); err != nil {
 		return r, err
@@ -92,8 +92,8 @@ func Watch(ctx context.Context, o ServerOptions) (r ServerResult, err error) {
 	return r, err
 }
 
-// watched is a server in another process and its simulated nodes.
-type watched struct {
+// watchedServer is a server in another process and its simulated nodes.
+type watchedServer struct {
 	o       ServerOptions
 	dir     string
 	r       *rand.Rand
@@ -110,9 +110,9 @@ type watched struct {
 
 const adminName, serverName = "admin", "server"
 
-func (w *watched) nodeName(i int) string { return fmt.Sprintf("n%05d", i) }
+func (w *watchedServer) nodeName(i int) string { return fmt.Sprintf("n%05d", i) }
 
-func (w *watched) makeKeys() error {
+func (w *watchedServer) makeKeys() error {
 	w.keys = map[string]control.Key{}
 	clients := filepath.Join(w.dir, "clients")
 	if err := os.MkdirAll(clients, 0o700); err != nil {
@@ -141,7 +141,7 @@ func (w *watched) makeKeys() error {
 }
 
 // start starts the server and connects to it.
-func (w *watched) start(ctx context.Context) (err error) {
+func (w *watchedServer) start(ctx context.Context) (err error) {
 	if w.cmd, err = w.o.Command(); err != nil {
 		return err
 	}
@@ -172,17 +172,17 @@ func (w *watched) start(ctx context.Context) (err error) {
 	return nil
 }
 
-func (w *watched) dial(name string) (*control.Client, error) {
+func (w *watchedServer) dial(name string) (*control.Client, error) {
 	key := w.keys[name]
 	return control.Dial(control.ClientConfig{
 		Server: w.address, Key: &key, Public: w.keys[serverName].Public})
 }
 
-func (w *watched) stop() {
+func (w *watchedServer) stop() {
 	if w.asker != nil {
 		w.asker.Close()
 	}
-	w.members.Range(func(_, m any) bool { m.(*member).close(); return true })
+	w.members.Range(func(_, m any) bool { m.(*simulatedMember).close(); return true })
 	w.end.Close()
 	kill := time.AfterFunc(20*time.Second, func() { w.cmd.Process.Kill() })
 	w.cmd.Wait()
@@ -249,7 +249,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // The method watch lets nodes join, waits for their first sweep, and notes what the server uses.
-func (w *watched) watch(ctx context.Context, r *ServerResult) (peak int64, err error) {
+func (w *watchedServer) watch(ctx context.Context, r *ServerResult) (peak int64, err error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var watcher sync.WaitGroup
@@ -312,7 +312,7 @@ func (w *watched) watch(ctx context.Context, r *ServerResult) (peak int64, err e
 }
 
 // askPairs asks for random pairs, one after the other.
-func (w *watched) askPairs(ctx context.Context, r *ServerResult) error {
+func (w *watchedServer) askPairs(ctx context.Context, r *ServerResult) error {
 	const questions = 1000
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -355,7 +355,7 @@ func (w *watched) askPairs(ctx context.Context, r *ServerResult) error {
 }
 
 // evaluate asks for a pair and waits, however long the server takes to evaluate the fleet.
-func (w *watched) evaluate(ctx context.Context) error {
+func (w *watchedServer) evaluate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Second)
 	defer cancel()
 	return w.asker.Ask(ctx, coordinator.AskPair, coordinator.PairRequest{From: w.nodeName(0),
@@ -364,7 +364,7 @@ func (w *watched) evaluate(ctx context.Context) error {
 
 // askNothing asks a question that the server refuses at once, and notes how long the answer takes:
 // the time that a busy machine and the connection need for any question.
-func (w *watched) askNothing(ctx context.Context, took *[]time.Duration) error {
+func (w *watchedServer) askNothing(ctx context.Context, took *[]time.Duration) error {
 	name := w.nodeName(0)
 	began := time.Now()
 	err := w.asker.Ask(ctx, coordinator.AskPair, coordinator.PairRequest{From: name, Into: name},
@@ -385,7 +385,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // The method until waits until the function done returns true.
-func (w *watched) until(ctx context.Context, what string, done func() (bool, error)) error {
+func (w *watchedServer) until(ctx context.Context, what string, done func() (bool, error)) error {
 	limit := 5 * time.Minute * time.Duration(w.o.Slower)
 	for began := time.Now(); time.Since(began) < limit; {
 		if ok, err := done(); ok || err != nil {
@@ -398,7 +398,7 @@ func (w *watched) until(ctx context.Context, what string, done func() (bool, err
 	return fmt.Errorf("wait for %s: it took more than %v", what, limit)
 }
 
-func (w *watched) startRun(ctx context.Context) error {
+func (w *watchedServer) startRun(ctx context.Context) error {
 	var s *coordinator.RunStatus
 	request := coordinator.RunRequest{Name: "fleet"}
 	if err := w.asker.Ask(ctx, coordinator.AskStartRun, request, &s); err != nil {
@@ -410,7 +410,7 @@ func (w *watched) startRun(ctx context.Context) error {
 	})
 }
 
-func (w *watched) stopRun(ctx context.Context) (s *coordinator.RunStatus, err error) {
+func (w *watchedServer) stopRun(ctx context.Context) (s *coordinator.RunStatus, err error) {
 	if err := w.asker.Ask(ctx, coordinator.AskStopRun, nil, &s); err != nil {
 		return nil, err
 	}
@@ -421,7 +421,7 @@ func (w *watched) stopRun(ctx context.Context) (s *coordinator.RunStatus, err er
 }
 
 // cores returns how many cores the server used on average during work.
-func (w *watched) cores(ctx context.Context, work func() error) (float64, error) {
+func (w *watchedServer) cores(ctx context.Context, work func() error) (float64, error) {
 	before, err := cpuOf(w.cmd.Process.Pid)
 	if err != nil {
 		return 0, err
@@ -459,7 +459,7 @@ func cpuOf(pid int) (time.Duration, error) {
 }
 
 // joinAll lets all nodes join, a few dozen at the same time.
-func (w *watched) joinAll(ctx context.Context) error {
+func (w *watchedServer) joinAll(ctx context.Context) error {
 	var joining sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
@@ -487,7 +487,7 @@ func (w *watched) joinAll(ctx context.Context) error {
 
 // neighboursOf returns the nodes that a node measures. They are at the same random distances from
 // every node. So each node is measured by as many nodes as it measures.
-func (w *watched) neighboursOf(i int) (names []string) {
+func (w *watchedServer) neighboursOf(i int) (names []string) {
 	r := rand.New(rand.NewPCG(w.o.Seed, 2))
 	var steps []int
 	for len(steps) < w.o.Degree {

@@ -44,7 +44,7 @@ func completeRuns(most int, offer func(typed string) []string) cobra.CompletionF
 func LocalRuns() (names []string) {
 	entries, _ := os.ReadDir(RunsDir())
 	for _, e := range entries {
-		if runs.CheckName(e.Name()) == nil && begun(filepath.Join(RunsDir(), e.Name())) {
+		if runs.CheckName(e.Name()) == nil && runExists(filepath.Join(RunsDir(), e.Name())) {
 			names = append(names, e.Name())
 		}
 	}

@@ -12,8 +12,8 @@ import (
 func Man(root *cobra.Command, section int, version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %s %d \"\" \"%s\" \"Cloudprofiler\"\n",
-		roff(strings.ToUpper(root.Name())), section, roff(version))
-	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(root.Name()), roff(root.Short))
+		escapeRoff(strings.ToUpper(root.Name())), section, escapeRoff(version))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", escapeRoff(root.Name()), escapeRoff(root.Short))
 	b.WriteString(".SH SYNOPSIS\n")
 	manUse(&b, root)
 	b.WriteString(".SH DESCRIPTION\n")
@@ -22,7 +22,7 @@ func Man(root *cobra.Command, section int, version string) string {
 	if subs := manCommands(root); len(subs) > 0 {
 		b.WriteString(".SH COMMANDS\n")
 		for _, cmd := range subs {
-			fmt.Fprintf(&b, ".SS %s\n", roff(cmd.CommandPath()))
+			fmt.Fprintf(&b, ".SS %s\n", escapeRoff(cmd.CommandPath()))
 			manUse(&b, cmd)
 			b.WriteString(".PP\n")
 			manText(&b, cmp.Or(cmd.Long, cmd.Short+"."))
@@ -30,7 +30,7 @@ func Man(root *cobra.Command, section int, version string) string {
 		}
 	}
 	if root.Example != "" {
-		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(root.Example))
+		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", escapeRoff(root.Example))
 	}
 	b.WriteString(".SH SEE ALSO\nThe pages in /usr/share/doc/cloudprofiler/docs.\n")
 	return b.String()
@@ -55,7 +55,7 @@ func manUse(b *strings.Builder, cmd *cobra.Command) {
 	if cmd.HasAvailableSubCommands() {
 		use += " COMMAND"
 	}
-	fmt.Fprintf(b, ".B %s\n", roff(use))
+	fmt.Fprintf(b, ".B %s\n", escapeRoff(use))
 	if cmd.HasAvailableFlags() {
 		b.WriteString("[options]\n")
 	}
@@ -69,22 +69,22 @@ func manText(b *strings.Builder, text string) {
 			b.WriteString(".PP\n")
 		}
 		if strings.HasPrefix(paragraph, " ") || strings.HasPrefix(paragraph, "\t") {
-			fmt.Fprintf(b, ".nf\n%s\n.fi\n", roff(paragraph))
+			fmt.Fprintf(b, ".nf\n%s\n.fi\n", escapeRoff(paragraph))
 			continue
 		}
-		b.WriteString(roff(paragraph) + "\n")
+		b.WriteString(escapeRoff(paragraph) + "\n")
 	}
 }
 
 func manFlags(b *strings.Builder, heading string, cmd *cobra.Command) {
 	if usages := cmd.Flags().FlagUsagesWrapped(80); usages != "" {
-		fmt.Fprintf(b, "%s.nf\n%s.fi\n", heading, roff(usages))
+		fmt.Fprintf(b, "%s.nf\n%s.fi\n", heading, escapeRoff(usages))
 	}
 }
 
-// roff escapes what roff would interpret: backslashes, hyphens, and a dot or quote at the beginning
-// of a line.
-func roff(text string) string {
+// escapeRoff escapes what roff would interpret: backslashes, hyphens, and a dot or quote at the
+// beginning of a line.
+func escapeRoff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -9,18 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// plain is the writer for all output of cprof. Names, errors and descriptions come from nodes,
-// programs and files that may be hostile. A terminal would obey some characters instead of showing
-// them. So plain writes these characters as text. For example, ESC becomes \u001b, which JSON reads
-// as the same character. Newlines and tabs pass unchanged. If a write ends in the middle of a
-// character, plain holds back the beginning of the character. So the caller must close a plain at
-// the end.
-type plain struct {
+// plainWriter is the writer for all output of cprof. Names, errors and descriptions come from
+// nodes, programs and files that may be hostile. A terminal would obey some characters instead of
+// showing them. So plain writes these characters as text. For example, ESC becomes \u001b, which
+// JSON reads as the same character. Newlines and tabs pass unchanged. If a write ends in the middle
+// of a character, plainWriter holds back the beginning of the character. So the caller must close a
+// plain at the end.
+type plainWriter struct {
 	to   io.Writer
 	rest []byte // the incomplete character at the end of the last Write
 }
 
-func (p *plain) Write(b []byte) (int, error) {
+func (p *plainWriter) Write(b []byte) (int, error) {
 	n := len(b)
 	if len(p.rest) > 0 {
 		b = append(p.rest, b...)
@@ -58,7 +58,7 @@ func (p *plain) Write(b []byte) (int, error) {
 }
 
 // Close writes the incomplete character, if there is one.
-func (p *plain) Close() error {
+func (p *plainWriter) Close() error {
 	if len(p.rest) == 0 {
 		return nil
 	}
@@ -75,7 +75,7 @@ func commands(r rune) bool {
 
 // FileOf returns the file to which a writer writes, if there is one.
 func FileOf(w io.Writer) (*os.File, bool) {
-	if p, ok := w.(*plain); ok {
+	if p, ok := w.(*plainWriter); ok {
 		w = p.to
 	}
 	file, ok := w.(*os.File)
@@ -87,7 +87,7 @@ func FileOf(w io.Writer) (*os.File, bool) {
 // command's own writer.
 func Plain(text string) string {
 	var b strings.Builder
-	p := &plain{to: &b}
+	p := &plainWriter{to: &b}
 	_, _ = p.Write([]byte(text)) // writing to a Builder cannot fail
 	_ = p.Close()
 	return b.String()

@@ -30,7 +30,7 @@ func TestPlainShowsWhatCommandsATerminal(t *testing.T) {
 	} {
 		for _, step := range []int{len(text), 1, 2, 3} { // the text in pieces of any size
 			var out bytes.Buffer
-			p := &plain{to: &out}
+			p := &plainWriter{to: &out}
 			for b := []byte(text); len(b) > 0; {
 				n, err := p.Write(b[:min(step, len(b))])
 				if err != nil || n != min(step, len(b)) {

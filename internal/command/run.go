@@ -35,7 +35,7 @@ func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(for
 // Run runs root with args and returns the exit code. args is the command line without the program's
 // name. If ctx is cancelled, the subcommand ends early, as failed.
 func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.Writer) int {
-	stdout, stderr := &plain{to: out}, &plain{to: errs}
+	stdout, stderr := &plainWriter{to: out}, &plainWriter{to: errs}
 	defer stderr.Close()
 	defer stdout.Close()
 	root.SetArgs(args)

@@ -18,11 +18,11 @@ func RunsDir() string { return cmp.Or(os.Getenv("CLOUDPROFILER_RUNS"), "runs") }
 // opens the directory. The caller closes the run.
 func OpenRun(run string) (*runs.Directory, error) {
 	dir, err := runs.Open(run)
-	if err == nil || runs.CheckName(run) != nil || begun(run) {
+	if err == nil || runs.CheckName(run) != nil || runExists(run) {
 		return dir, err
 	}
 	named := filepath.Join(RunsDir(), run)
-	if dir, err := runs.Open(named); err == nil || begun(named) {
+	if dir, err := runs.Open(named); err == nil || runExists(named) {
 		return dir, err
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -33,9 +33,9 @@ func OpenRun(run string) (*runs.Directory, error) {
 		fs.ErrNotExist)
 }
 
-// begun reports whether a run exists at a path, complete or incomplete. If one exists, the error of
-// opening the path says what is wrong with the run.
-func begun(path string) bool {
+// runExists reports whether a run exists at a path, complete or incomplete. If one exists, the
+// error of opening the path says what is wrong with the run.
+func runExists(path string) bool {
 	for _, sign := range []string{path + ".part", filepath.Join(path, "run.yaml")} {
 		if _, err := os.Lstat(sign); err == nil {
 			return true

@@ -48,7 +48,7 @@ func TestFurtherClocks(t *testing.T) {
 			"/dev/ptp1, the host's clock by VMClock. No"},
 		"nothing": {map[string]string{sources: "tsc hpet acpi_pm\n"}, software, "none: "},
 	} {
-		m, files := fit(), fstest.MapFS{}
+		m, files := faultlessMachine(), fstest.MapFS{}
 		for name, text := range test.files {
 			files[name] = &fstest.MapFile{Data: []byte(text)}
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ntp"
 )
 
-// fit returns a machine without any fault.
-func fit() Machine {
+// faultlessMachine returns a machine without any fault.
+func faultlessMachine() Machine {
 	return Machine{
 		Root: fstest.MapFS{
 			"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": {Data: []byte("performance\n")},
@@ -151,7 +151,7 @@ func TestExamine(t *testing.T) {
 		}, "frequency scaling", host.Warning, "performance on 1, powersave on 1 cores"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := fit()
+			m := faultlessMachine()
 			tc.change(&m)
 			for _, f := range Examine(m) {
 				want := host.Fit
@@ -174,7 +174,7 @@ func TestExamine(t *testing.T) {
 
 // If the directory of rings does not exist, the nearest existing directory above it is examined.
 func TestSharedMemoryOfADirectoryToBe(t *testing.T) {
-	m := fit()
+	m := faultlessMachine()
 	m.Rings = "/dev/shm/not/there"
 	var asked []string
 	m.Filesystem = func(path string) (Filesystem, error) {
@@ -205,7 +205,7 @@ func TestSystem(t *testing.T) {
 
 func TestChronyClaims(t *testing.T) {
 	const want = "claims to be within 1.501 ms of UTC, at stratum 3, following 192.0.2.9"
-	if f := fit().chrony(); f.Verdict != host.Fit || f.Detail != want {
+	if f := faultlessMachine().chrony(); f.Verdict != host.Fit || f.Detail != want {
 		t.Errorf("%+v, want %q", f, want)
 	}
 }

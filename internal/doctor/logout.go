@@ -58,7 +58,7 @@ func (m Machine) removesIPC() bool {
 	removes := true // logind's default
 	for _, dir := range dirs {
 		if text, err := fs.ReadFile(m.Root, path.Join(dir, "logind.conf")); err == nil {
-			removes = setting(string(text), "RemoveIPC", removes)
+			removes = lastSetting(string(text), "RemoveIPC", removes)
 			break
 		}
 	}
@@ -71,15 +71,15 @@ func (m Machine) removesIPC() bool {
 	}
 	for _, base := range slices.Sorted(maps.Keys(dropIns)) {
 		if text, err := fs.ReadFile(m.Root, dropIns[base]); err == nil {
-			removes = setting(string(text), "RemoveIPC", removes)
+			removes = lastSetting(string(text), "RemoveIPC", removes)
 		}
 	}
 	return removes
 }
 
-// setting returns the value that the last line with this key gives. If no line has the key, it
+// lastSetting returns the value that the last line with this key gives. If no line has the key, it
 // returns the argument was.
-func setting(text, key string, was bool) bool {
+func lastSetting(text, key string, was bool) bool {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 		if !ok || strings.TrimSpace(name) != key {

@@ -58,7 +58,7 @@ func TestLogout(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := fit()
+			m := faultlessMachine()
 			root := fstest.MapFS{}
 			for path, text := range tc.files {
 				root[path] = &fstest.MapFile{Data: []byte(text)}

@@ -25,7 +25,7 @@ const (
 	aroundBlock = 8 // bytes of a block's length and checksum
 
 	// FlushMuch writes waiting bytes only if there are at least this many.
-	much = 1 << 20
+	flushBytes = 1 << 20
 
 	// maxBlock is the greatest length of a block's content.
 	maxBlock = 1 << 28
@@ -144,7 +144,7 @@ func (j *Journal) Flush() error {
 		return fmt.Errorf("append to journal %q: %w", j.file.Name(), err)
 	}
 	j.size += int64(len(j.open))
-	if j.open = j.open[:0]; cap(j.open) > 2*much {
+	if j.open = j.open[:0]; cap(j.open) > 2*flushBytes {
 		j.open = nil
 	}
 	return nil
@@ -161,7 +161,7 @@ func (j *Journal) Block(at int64) ([]byte, error) {
 
 // FlushMuch calls Flush if the appended blocks take much memory.
 func (j *Journal) FlushMuch() error {
-	if len(j.open) < much {
+	if len(j.open) < flushBytes {
 		return nil
 	}
 	return j.Flush()

@@ -21,8 +21,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// collectors are the flags of the five collectors.
-var collectors = []string{"UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"}
+// collectorFlags are the flags of the five collectors.
+var collectorFlags = []string{"UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC",
+	"UseShenandoahGC"}
 
 // From the beginning of main to its end, the agent logs every pause that is in the JVM's own log,
 // with the same times. The JVM's log gives times of CLOCK_MONOTONIC. To compare them with the
@@ -30,7 +31,7 @@ var collectors = []string{"UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "
 func TestBarJavaPauses(t *testing.T) {
 	seconds, chosen := 1.5, []string{"UseG1GC", "UseZGC"}
 	if proof.Begin(t) == proof.Full {
-		seconds, chosen = 15, collectors
+		seconds, chosen = 15, collectorFlags
 	}
 	dir := t.TempDir()
 	kit, err := Build(dir)

@@ -16,9 +16,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long Main waits for goroutines to end. The goroutines of a NATS server run for a
-// while after the server reports that it is closed. Main waits that long only if there is a leak.
-const patience = 20 * time.Second
+// longestWait is how long Main waits for goroutines to end. The goroutines of a NATS server run for
+// a while after the server reports that it is closed. Main waits that long only if there is a leak.
+const longestWait = 20 * time.Second
 
 // Main runs the tests and returns the exit code of the process. If all tests pass but leave
 // something behind, the code is 1.
@@ -28,7 +28,7 @@ func Main(m *testing.M) int {
 	if f := flag.Lookup("test.fuzz"); code != 0 || f != nil && f.Value.String() != "" {
 		return code // a failed test may leave things, and fuzzing ends at any moment
 	}
-	if err := before.left(patience); err != nil {
+	if err := before.left(longestWait); err != nil {
 		fmt.Fprintf(os.Stderr, "--- FAIL: tests left behind: %v\n", err)
 		return 1
 	}
@@ -42,7 +42,7 @@ type process struct {
 }
 
 func look() process {
-	return process{descriptors: descriptors(), goroutines: goleak.IgnoreCurrent()}
+	return process{descriptors: openDescriptors(), goroutines: goleak.IgnoreCurrent()}
 }
 
 // The method left waits until the process has nothing that it did not have before. If the process
@@ -51,8 +51,8 @@ func (before process) left(wait time.Duration) error {
 	var err error
 	for end := time.Now().Add(wait); ; time.Sleep(10 * time.Millisecond) {
 		err = errors.Join(goleak.Find(before.goroutines),
-			more("descriptors", before.descriptors, descriptors()),
-			more("mappings", nil, mappings()))
+			more("descriptors", before.descriptors, openDescriptors()),
+			more("mappings", nil, removedMappings()))
 		if err == nil || time.Now().After(end) {
 			return err
 		}
@@ -74,10 +74,10 @@ func more(what string, before, after []string) error {
 // closedRings is the file that backs the closed rings of a process. It stays open.
 const closedRings = "/memfd:cloudprofiler-closed"
 
-// descriptors returns what the descriptors of this process refer to. It leaves out what the runtime
-// and libraries may open at any time: the poller, events, random numbers, and the limits of the
-// process's group.
-func descriptors() []string {
+// openDescriptors returns what the descriptors of this process refer to. It leaves out what the
+// runtime and libraries may open at any time: the poller, events, random numbers, and the limits of
+// the process's group.
+func openDescriptors() []string {
 	const directory = "/proc/self/fd"
 	entries, err := os.ReadDir(directory)
 	if err != nil {
@@ -99,9 +99,9 @@ func descriptors() []string {
 	return open
 }
 
-// mappings returns the mapped files of this process that no longer exist. Each test's directory is
-// removed after the test. So if a test left a file mapped, that file is in the list.
-func mappings() []string {
+// removedMappings returns the mapped files of this process that no longer exist. Each test's
+// directory is removed after the test. So if a test left a file mapped, that file is in the list.
+func removedMappings() []string {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return nil

@@ -58,8 +58,8 @@ func addBridge(name string) error {
 	return ask(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
 }
 
-// enslave makes a link a port of a bridge.
-func enslave(index, bridge int) error {
+// addPort makes a link a port of a bridge.
+func addPort(index, bridge int) error {
 	return ask(unix.RTM_NEWLINK, 0, attribute(linkPart(index, 0, 0), unix.IFLA_MASTER,
 		native.AppendUint32(nil, uint32(bridge))))
 }

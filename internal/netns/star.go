@@ -119,18 +119,18 @@ func (s *Star) setUp() error {
 		}
 		err = s.Do(Hub, func() error {
 			defer end.Close()
-			if err := addVeth(port(i), link, int(end.Fd())); err != nil {
+			if err := addVeth(portName(i), link, int(end.Fd())); err != nil {
 				return fmt.Errorf("add veth: %w", err)
 			}
 			b, err := net.InterfaceByName(bridge)
 			if err != nil {
 				return err
 			}
-			p, err := net.InterfaceByName(port(i))
+			p, err := net.InterfaceByName(portName(i))
 			if err != nil {
 				return err
 			}
-			if err := enslave(p.Index, b.Index); err != nil {
+			if err := addPort(p.Index, b.Index); err != nil {
 				return fmt.Errorf("add port: %w", err)
 			}
 			return setUp(p.Index)
@@ -186,8 +186,8 @@ func (s *Star) introduce() error {
 	return nil
 }
 
-// port returns the name that the link of an end has in the hub.
-func port(end int) string { return fmt.Sprintf("port%d", end) }
+// portName returns the name that the link of an end has in the hub.
+func portName(end int) string { return fmt.Sprintf("port%d", end) }
 
 // Do runs f on a thread in the namespace of an end, or of the hub, as Pair.Do does.
 func (s *Star) Do(end int, f func() error) error {
@@ -209,7 +209,7 @@ func (s *Star) Addr(end int) netip.Addr {
 // packets are lost without an error.
 func (s *Star) Cut(end int, cut bool) error {
 	return s.Do(Hub, func() error {
-		p, err := net.InterfaceByName(port(end))
+		p, err := net.InterfaceByName(portName(end))
 		if err != nil {
 			return err
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// arrivals returns a function that sends packets from an end and reports whether one arrives at end
-// 2.
-func arrivals(t *testing.T, s *Star) (arrives func(from int, limit time.Duration) bool) {
+// arrivalCheck returns a function that sends packets from an end and reports whether one arrives at
+// end 2.
+func arrivalCheck(t *testing.T, s *Star) (arrives func(from int, limit time.Duration) bool) {
 	t.Helper()
 	var listener net.PacketConn
 	if err := s.Do(2, func() (err error) {
@@ -47,7 +47,7 @@ func TestPrivilegedMesh(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	arrives := arrivals(t, s)
+	arrives := arrivalCheck(t, s)
 	for _, from := range []int{Hub, 0, 1, 3} {
 		if !arrives(from, 5*time.Second) {
 			t.Errorf("nothing comes from %d", from)
@@ -73,7 +73,7 @@ func TestPrivilegedStar(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	arrives := arrivals(t, s)
+	arrives := arrivalCheck(t, s)
 	for _, from := range []int{Hub, 0, 1} {
 		if !arrives(from, 5*time.Second) {
 			t.Errorf("nothing comes from %d", from)

@@ -33,7 +33,7 @@ func Clocks() (clocks []Clock, left []string) {
 			fmt.Sprintf("the kernel counts with %q, which is the counter itself, scaled", source)
 	}
 	clocks = append(clocks, raw)
-	if steered, why := steering(); steered {
+	if steered, why := clockIsSteered(); steered {
 		clocks = append(clocks, Clock{Name: "CLOCK_REALTIME", Kind: Steered, Step_ns: step_ns,
 			Read: reader(unix.CLOCK_REALTIME), Why: why})
 	} else {
@@ -63,8 +63,9 @@ func reader(clock int32) func() (int64, error) {
 	}
 }
 
-// steering reports whether something steers CLOCK_REALTIME, and what this means for a comparison.
-func steering() (bool, string) {
+// clockIsSteered reports whether something steers CLOCK_REALTIME, and what this means for a
+// comparison.
+func clockIsSteered() (bool, string) {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
 	switch {

@@ -72,9 +72,9 @@ type Result struct {
 	Err        error   // reason why there is no result
 }
 
-// tries is how often each look reads the clock. Something may interrupt a reading, so the look
-// keeps the reading that took the least time.
-const tries = 12
+// readingTries is how often each look reads the clock. Something may interrupt a reading, so the
+// look keeps the reading that took the least time.
+const readingTries = 12
 
 // Measure compares the counter with the clocks, for the time Span. If looked is not nil, Measure
 // calls it after each look.
@@ -93,7 +93,7 @@ func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, o
 			CoreSlack_cycles: o.Slack}
 		clock := tscratio.Node{Name: c.Name, Nominal_hz: 1e9, Quantum_cycles: max(1, c.Step_ns)}
 		var err error
-		if pairs[i], err = tscratio.NewPair(counter, clock, assumptions(o.Window)); err != nil {
+		if pairs[i], err = tscratio.NewPair(counter, clock, noAssumptions(o.Window)); err != nil {
 			return nil, fmt.Errorf("measure wander against %q: %w", c.Name, err)
 		}
 	}
@@ -126,9 +126,9 @@ func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, o
 	return results, nil
 }
 
-// assumptions returns assumptions for a pair that computes no bounds. The pair only shows which
+// noAssumptions returns assumptions for a pair that computes no bounds. The pair only shows which
 // wander its constraints refute.
-func assumptions(window time.Duration) tscratio.Assumptions {
+func noAssumptions(window time.Duration) tscratio.Assumptions {
 	return tscratio.Assumptions{Wander: 0, Window: window, ExtrapolationLimit: window,
 		MaxWander: 1000 * tscratio.PPM}
 }
@@ -138,7 +138,7 @@ func assumptions(window time.Duration) tscratio.Assumptions {
 func look(o Options, c Clock, pair *tscratio.Pair) (width_cycles uint64, err error) {
 	var open, closed uint64
 	var at int64
-	for try := range tries {
+	for try := range readingTries {
 		first := o.Open()
 		ns, err := c.Read()
 		if err != nil {

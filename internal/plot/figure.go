@@ -132,7 +132,7 @@ func (p Panel) axes(xTicks, yTicks int) (x, y scale, ok bool) {
 
 // takes reports whether the axis can show a value.
 func (a Axis) takes(v float64) bool {
-	if !(math.Abs(v) <= most) || a.Log && v < least {
+	if !(math.Abs(v) <= largestValue) || a.Log && v < smallestDifference {
 		return false
 	}
 	return !a.fixed() || a.From <= v && v <= a.To
@@ -140,12 +140,13 @@ func (a Axis) takes(v float64) bool {
 
 // A value above most is a gap, and a difference below least is not shown. So all arithmetic on
 // values stays finite.
-const most, least = 1e30, 1e-30
+const largestValue, smallestDifference = 1e30, 1e-30
 
 // fixed reports whether From and To are valid and so determine the axis.
 func (a Axis) fixed() bool {
-	return math.Abs(a.From) <= most && math.Abs(a.To) <= most && a.To-a.From >= least &&
-		!(a.Log && a.From < least)
+	return math.Abs(a.From) <= largestValue && math.Abs(a.To) <= largestValue &&
+		a.To-a.From >= smallestDifference &&
+		!(a.Log && a.From < smallestDifference)
 }
 
 // A span is the smallest interval that contains the added values.

@@ -29,10 +29,10 @@ func newScale(a Axis, values span, wanted int, round bool) scale {
 	if a.Log {
 		return logScale(values, wanted)
 	}
-	if size := max(math.Abs(values.lo), math.Abs(values.hi)); values.hi-values.lo < max(least,
-		size*1e-12) {
+	if size := max(math.Abs(values.lo),
+		math.Abs(values.hi)); values.hi-values.lo < max(smallestDifference, size*1e-12) {
 		pad := size * 0.1
-		if a.Whole || size < least {
+		if a.Whole || size < smallestDifference {
 			pad = max(1, pad)
 		}
 		if !(a.Zero && values.lo >= 0) {

@@ -13,8 +13,8 @@ import (
 // These are sizes in pixels. An image can be scaled to any size.
 const (
 	imageWidth  = 760
-	left        = 72 // from the image's left side to the axes: space for the labels of y
-	right       = 20
+	leftMargin  = 72 // from the image's left side to the axes: space for the labels of y
+	rightMargin = 20
 	panelHeight = 220
 	textSize    = 12
 )
@@ -82,7 +82,7 @@ func (f Figure) svg() []byte {
 		`width="%d" height="%d" role="img" aria-labelledby="t d">`,
 		imageWidth, height, imageWidth, height)
 	out.printf("\n<title id=\"t\">%s</title>\n<desc id=\"d\">%s</desc>\n<style>%s</style>\n",
-		escape(f.Title), escape(f.describe()), style)
+		escapeXML(f.Title), escapeXML(f.describe()), style)
 	out.printf("<rect class=\"bg\" width=\"%d\" height=\"%d\"/>\n", imageWidth, height)
 	out.Write(body.Bytes())
 	out.printf("</svg>\n")
@@ -114,11 +114,11 @@ type canvas struct{ bytes.Buffer }
 func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(&c.Buffer, format, args...) }
 
 func (c *canvas) text(s, class, anchor string, x, y float64) {
-	c.printf(`<text class="%s" x="%s" y="%s"`, class, px(x), px(y))
+	c.printf(`<text class="%s" x="%s" y="%s"`, class, formatPixels(x), formatPixels(y))
 	if anchor != "" {
 		c.printf(` text-anchor="%s"`, anchor)
 	}
-	c.printf(">%s</text>\n", escape(s))
+	c.printf(">%s</text>\n", escapeXML(s))
 }
 
 // paragraph writes a text in lines that fit the image, and returns the y of the next line.
@@ -129,7 +129,7 @@ func (c *canvas) paragraph(s, class string, x, y, lineHeight float64) float64 {
 	}
 	var line string
 	for _, word := range strings.Fields(s) {
-		if line != "" && textWidth(line+" "+word, size) > imageWidth-x-right {
+		if line != "" && textWidth(line+" "+word, size) > imageWidth-x-rightMargin {
 			c.text(line, class, "", x, y+lineHeight*0.8)
 			y, line = y+lineHeight, ""
 		}
@@ -158,7 +158,7 @@ type frame struct {
 	width, height float64
 }
 
-func (f frame) px(v float64) float64 { return left + f.x.place(v)*f.width }
+func (f frame) px(v float64) float64 { return leftMargin + f.x.place(v)*f.width }
 func (f frame) py(v float64) float64 { return f.top + (1-f.y.place(v))*f.height }
 
 func (c *canvas) panel(p Panel, y float64) float64 {
@@ -172,13 +172,13 @@ func (c *canvas) panel(p Panel, y float64) float64 {
 		c.text(label, "dim", "", 16, y+12)
 		y += 26
 	}
-	f := frame{top: y, width: imageWidth - left - right, height: panelHeight}
+	f := frame{top: y, width: imageWidth - leftMargin - rightMargin, height: panelHeight}
 	var ok bool
 	f.x, f.y, ok = p.axes(8, 5)
 	if !ok {
 		c.printf("<rect class=\"axis\" x=\"%d\" y=\"%s\" width=\"%s\" height=\"%d\"/>\n",
-			left, px(y), px(f.width), 60)
-		c.text("nothing to show", "dim", "middle", left+f.width/2, y+34)
+			leftMargin, formatPixels(y), formatPixels(f.width), 60)
+		c.text("nothing to show", "dim", "middle", leftMargin+f.width/2, y+34)
 		return y + 80
 	}
 	c.grid(f)
@@ -186,10 +186,10 @@ func (c *canvas) panel(p Panel, y float64) float64 {
 		c.series(f, p, s)
 	}
 	bottom := f.top + f.height
-	c.printf("<path class=\"axis\" d=\"M%d %sV%sH%s\"/>\n", left, px(f.top), px(bottom),
-		px(left+f.width))
+	c.printf("<path class=\"axis\" d=\"M%d %sV%sH%s\"/>\n", leftMargin, formatPixels(f.top),
+		formatPixels(bottom), formatPixels(leftMargin+f.width))
 	if label := p.X.title(); label != "" {
-		c.text(label, "dim", "middle", left+f.width/2, bottom+36)
+		c.text(label, "dim", "middle", leftMargin+f.width/2, bottom+36)
 		return bottom + 56
 	}
 	return bottom + 36
@@ -199,12 +199,13 @@ func (c *canvas) grid(f frame) {
 	bottom := f.top + f.height
 	for _, t := range f.y.ticks {
 		y := f.top + (1-t.at)*f.height
-		c.printf("<path class=\"grid\" d=\"M%d %sH%s\"/>\n", left, px(y), px(left+f.width))
-		c.text(t.label, "dim", "end", left-8, y+4)
+		c.printf("<path class=\"grid\" d=\"M%d %sH%s\"/>\n", leftMargin, formatPixels(y),
+			formatPixels(leftMargin+f.width))
+		c.text(t.label, "dim", "end", leftMargin-8, y+4)
 	}
 	for _, t := range f.x.ticks {
-		x := left + t.at*f.width
-		c.printf("<path class=\"axis\" d=\"M%s %sv5\"/>\n", px(x), px(bottom))
+		x := leftMargin + t.at*f.width
+		c.printf("<path class=\"axis\" d=\"M%s %sv5\"/>\n", formatPixels(x), formatPixels(bottom))
 		c.text(t.label, "dim", "middle", min(x, imageWidth-textWidth(t.label, textSize)/2-2),
 			bottom+19)
 	}
@@ -220,23 +221,23 @@ func (c *canvas) legend(series []Series, y float64) float64 {
 			continue
 		}
 		width := 36 + textWidth(s.Name, textSize)
-		if lines == 0 || x+width > imageWidth-right && x > 16 {
+		if lines == 0 || x+width > imageWidth-rightMargin && x > 16 {
 			x, lines = 16, lines+1
 		}
 		middle := y + float64(lines-1)*18 + 8
 		switch s.Kind {
 		case Line:
-			c.printf("<path class=\"line c%d\"%s d=\"M%s %sh22\"/>\n", s.Color, dash(s), px(x),
-				px(middle))
+			c.printf("<path class=\"line c%d\"%s d=\"M%s %sh22\"/>\n", s.Color, dash(s),
+				formatPixels(x), formatPixels(middle))
 		case Band:
 			c.printf("<rect class=\"band c%d f%d\" x=\"%s\" y=\"%s\" width=\"22\" "+
-				"height=\"10\"/>\n", s.Color, s.Color, px(x), px(middle-5))
+				"height=\"10\"/>\n", s.Color, s.Color, formatPixels(x), formatPixels(middle-5))
 		case Points:
 			c.printf("<path class=\"point c%d\" d=\"%s\"/>\n",
-				s.Color, marker(s.Color, x+11, middle))
+				s.Color, markerPath(s.Color, x+11, middle))
 		case Rule:
 			c.printf("<path class=\"rule c%d\" d=\"M%s %sv14\"/>\n",
-				s.Color, px(x+11), px(middle-7))
+				s.Color, formatPixels(x+11), formatPixels(middle-7))
 		}
 		c.text(s.Name, "", "", x+28, middle+4)
 		x += width + 12
@@ -271,7 +272,7 @@ func (c *canvas) series(f frame, p Panel, s Series) {
 			at := [2]int{int(x), int(y)}
 			if !seen[at] {
 				seen[at] = true
-				d.WriteString(marker(s.Color, x, y))
+				d.WriteString(markerPath(s.Color, x, y))
 			}
 		}
 		if d.Len() > 0 {
@@ -282,8 +283,8 @@ func (c *canvas) series(f frame, p Panel, s Series) {
 		for _, v := range s.X {
 			if x := f.px(v); p.X.takes(v) && !(math.Abs(x-last) < 1) {
 				last = x
-				c.printf("<path class=\"rule c%d\" d=\"M%s %sv%s\"/>\n", s.Color, px(x), px(f.top),
-					px(f.height))
+				c.printf("<path class=\"rule c%d\" d=\"M%s %sv%s\"/>\n", s.Color, formatPixels(x),
+					formatPixels(f.top), formatPixels(f.height))
 			}
 		}
 	}
@@ -300,9 +301,10 @@ func (c *canvas) line(f frame, p Panel, s Series) {
 			if i == 0 {
 				command = "M"
 			}
-			d.WriteString(command + px(at.x) + " " + px(at.first))
+			d.WriteString(command + formatPixels(at.x) + " " + formatPixels(at.first))
 			if at.lo != at.hi {
-				d.WriteString("V" + px(at.lo) + "V" + px(at.hi) + "V" + px(at.last))
+				d.WriteString("V" + formatPixels(at.lo) + "V" + formatPixels(at.hi) + "V" +
+					formatPixels(at.last))
 			}
 		}
 		if len(path) == 1 && path[0].lo == path[0].hi {
@@ -324,10 +326,10 @@ func (c *canvas) band(f frame, p Panel, s Series) {
 			if i == 0 {
 				command = "M"
 			}
-			d.WriteString(command + px(at.x) + " " + px(at.lo))
+			d.WriteString(command + formatPixels(at.x) + " " + formatPixels(at.lo))
 		}
 		for i := len(path) - 1; i >= 0; i-- {
-			d.WriteString("L" + px(path[i].x) + " " + px(path[i].hi))
+			d.WriteString("L" + formatPixels(path[i].x) + " " + formatPixels(path[i].hi))
 		}
 		c.printf("<path class=\"band c%d f%d\" d=\"%sZ\"/>\n", s.Color, s.Color, d.String())
 	}
@@ -375,31 +377,32 @@ func byPixel(run []int, at func(i int) (x, lo, hi float64)) []column {
 	return path
 }
 
-// marker returns an SVG path. Each color has a shape of its own.
-func marker(color Color, x, y float64) string {
+// markerPath returns an SVG path. Each color has a shape of its own.
+func markerPath(color Color, x, y float64) string {
 	switch color {
 	case Orange:
-		return fmt.Sprintf("M%s %sl4 4m0-4l-4 4", px(x-2), px(y-2))
+		return fmt.Sprintf("M%s %sl4 4m0-4l-4 4", formatPixels(x-2), formatPixels(y-2))
 	case Green:
-		return fmt.Sprintf("M%s %sl2.4 4.2h-4.8z", px(x), px(y-2.6))
+		return fmt.Sprintf("M%s %sl2.4 4.2h-4.8z", formatPixels(x), formatPixels(y-2.6))
 	case Purple:
-		return fmt.Sprintf("M%s %sh4v4h-4z", px(x-2), px(y-2))
+		return fmt.Sprintf("M%s %sh4v4h-4z", formatPixels(x-2), formatPixels(y-2))
 	case Red:
-		return fmt.Sprintf("M%s %sl3 3l-3 3l-3-3z", px(x), px(y-3))
+		return fmt.Sprintf("M%s %sl3 3l-3 3l-3-3z", formatPixels(x), formatPixels(y-3))
 	case Sky:
-		return fmt.Sprintf("M%s %sh4m-2-2v4", px(x-2), px(y))
+		return fmt.Sprintf("M%s %sh4m-2-2v4", formatPixels(x-2), formatPixels(y))
 	}
-	return fmt.Sprintf("M%s %sa1.8 1.8 0 1 0 3.6 0a1.8 1.8 0 1 0-3.6 0z", px(x-1.8), px(y))
+	return fmt.Sprintf("M%s %sa1.8 1.8 0 1 0 3.6 0a1.8 1.8 0 1 0-3.6 0z", formatPixels(x-1.8),
+		formatPixels(y))
 }
 
-// px formats a coordinate, rounded to a tenth of a pixel.
-func px(v float64) string {
+// formatPixels formats a coordinate, rounded to a tenth of a pixel.
+func formatPixels(v float64) string {
 	text := strconv.FormatFloat(v, 'f', 1, 64)
 	return strings.TrimSuffix(strings.Replace(text, "-0.0", "0.0", 1), ".0")
 }
 
-// escape makes any text valid in XML. XML allows no control characters, not even escaped ones.
-func escape(s string) string {
+// escapeXML makes any text valid in XML. XML allows no control characters, not even escaped ones.
+func escapeXML(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == utf8.RuneError || r == 0xFFFE || r == 0xFFFF {
 			return ' '

@@ -13,8 +13,8 @@ const (
 	leastWidth = 40
 )
 
-// symbols are the characters of the series, by color. A band is shaded.
-var symbols = [colors + 1]rune{' ', '•', 'x', '▴', '▫', '+', '◆', '·'}
+// seriesSymbols are the characters of the series, by color. A band is shaded.
+var seriesSymbols = [colors + 1]rune{' ', '•', 'x', '▴', '▫', '+', '◆', '·'}
 
 // WriteText writes the figure as text for a terminal with the given number of columns, at least 40.
 func (f Figure) WriteText(w io.Writer, columns int) error {
@@ -184,7 +184,7 @@ func symbol(s Series) rune {
 	case Rule:
 		return '┊'
 	}
-	return symbols[s.Color]
+	return seriesSymbols[s.Color]
 }
 
 func pad(s string, width int) string {

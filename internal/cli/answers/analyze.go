@@ -223,7 +223,7 @@ func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	if err != nil {
 		return nil, err
 	}
-	return answer, answered(answer, dir, &o.Filter)
+	return answer, needAnswer(answer, dir, &o.Filter)
 }
 
 // Analyze prints what "cprof analyze" prints about a run. If program is not empty, it prints only

@@ -173,8 +173,8 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// unwrapped joins the lines of a text.
-func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
+// joinLines joins the lines of a text.
+func joinLines(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // If a flag names something that the run does not have, the answer says so, and covers the rest. If
 // nothing of the run is chosen, there is no answer.
@@ -213,7 +213,7 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d: %s", name, code, test.code, stderr)
 		}
 		for _, say := range test.say {
-			if !strings.Contains(unwrapped(out+stderr), strings.TrimSpace(say)) {
+			if !strings.Contains(joinLines(out+stderr), strings.TrimSpace(say)) {
 				t.Errorf("%s: %q is not in\n%s%s", name, say, out, stderr)
 			}
 		}
@@ -223,7 +223,7 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 	}
 	// A reason that many results share is printed once, with an example.
 	_, out, _ := cprof("analyze", run, "--wander", "900ppm")
-	if text := unwrapped(out); strings.Count(text, "how long that took is not known") != 1 ||
+	if text := joinLines(out); strings.Count(text, "how long that took is not known") != 1 ||
 		!strings.Contains(text, "tuples pass 4 pairs of points whose nodes are not related, such "+
 			"as sink/recv and worker/recv") ||
 		strings.Count(text, "at that time") != 1 {
@@ -244,7 +244,7 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 	}
 	code, out, stderr := cprof("analyze", run, "--wander", "900ppm")
 	if code != 3 || !strings.Contains(out, "no answer in time") ||
-		!strings.Contains(unwrapped(out), "wander above w_max") {
+		!strings.Contains(joinLines(out), "wander above w_max") {
 		t.Errorf("a relation refused of which a part is missing: exit code %d, %s\n%s",
 			code, stderr, out)
 	}

@@ -65,15 +65,15 @@ func quoted(names []string) string {
 var errOnlyMessages = errors.New("no program logged tuples, only captured messages are there: " +
 	"cprof analyze shows them")
 
-// answered fails if an answer is about nothing: no tuple was chosen, or no log could be read.
-func answered(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) error {
+// needAnswer fails if an answer is about nothing: no tuple was chosen, or no log could be read.
+func needAnswer(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) error {
 	if a.Work.Tuples > 0 || a.Length != nil || len(a.Counters) > 0 {
 		return nil
 	}
 	switch flags := flagsOf(chosen); {
 	case flags != "":
 		return fmt.Errorf("run %q: it has no tuple for %s: %s", dir.Run.Name, flags,
-			extent(a, dir, chosen))
+			listChoices(a, dir, chosen))
 	case len(a.Channels) == 0 && slices.Contains(dir.Channels(), blackbox.Channel):
 		return fmt.Errorf("run %q: %w", dir.Run.Name, errOnlyMessages)
 	case len(a.Channels) == 0:
@@ -116,8 +116,8 @@ func flagsOf(f *analysis.Filter) string {
 
 func utcText(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
-// The function extent lists, for each flag that was given, what the user can choose in this run.
-func extent(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) string {
+// listChoices lists, for each flag that was given, what the user can choose in this run.
+func listChoices(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) string {
 	var has []string
 	if len(chosen.Nodes) > 0 {
 		has = append(has, "it has the nodes "+strings.Join(command.NodesOf(dir), ", "))

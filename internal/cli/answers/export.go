@@ -119,7 +119,7 @@ func checkExport(cmd *cobra.Command, flags *analyzeFlags, which *pathFlags, want
 			otlp, otlp, otlp)
 	case hasOtherScheme(otlp):
 		return command.Usagef("--otlp %q: give the address of a receiver with http:// or "+
-			"https://, or a file as ./NAME", redacted(otlp))
+			"https://, or a file as ./NAME", withoutPassword(otlp))
 	case o.Changed("slowest") && flags.slowest == 0:
 		return command.Usagef("--slowest 0: give 1 or more")
 	case !asPaths && which.changed(cmd) != "":
@@ -155,7 +155,7 @@ func exportFiles(cmd *cobra.Command, dir *runs.Directory, path string, o analysi
 	if err != nil {
 		return err
 	}
-	err = answered(answer, dir, &o.Filter)
+	err = needAnswer(answer, dir, &o.Filter)
 	if err != nil && !errors.Is(err, errOnlyMessages) {
 		return fmt.Errorf("%w: the files have no rows", err)
 	}
@@ -184,7 +184,7 @@ func exportOTLP(cmd *cobra.Command, dir *runs.Directory, path string, o analysis
 		if spans, answer, err = export.OTLP(cmd.Context(), dir, o, write); err != nil {
 			return err
 		}
-		if err = answered(answer, dir, &o.Filter); errors.Is(err, errOnlyMessages) {
+		if err = needAnswer(answer, dir, &o.Filter); errors.Is(err, errOnlyMessages) {
 			return nil
 		}
 		return err
@@ -196,8 +196,8 @@ func exportOTLP(cmd *cobra.Command, dir *runs.Directory, path string, o analysis
 	if spans.Messages != "" {
 		of += " and of " + spans.Messages
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d spans of %s, in cycles of node %s\n", redacted(to),
-		spans.Spans, of, answer.Reference.Node)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d spans of %s, in cycles of node %s\n",
+		withoutPassword(to), spans.Spans, of, answer.Reference.Node)
 	if spans.Lacking > 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), "%d durations are left out: they have no place on the "+
 			"counter of %s\n", spans.Lacking, answer.Reference.Node)
@@ -247,8 +247,8 @@ func hasOtherScheme(name string) bool {
 	return found && !strings.Contains(scheme, "/") && scheme != "http" && scheme != "https"
 }
 
-// redacted returns an address without its password.
-func redacted(address string) string {
+// withoutPassword returns an address without its password.
+func withoutPassword(address string) string {
 	if u, err := url.Parse(address); err == nil && u.User != nil {
 		return u.Redacted()
 	}

@@ -53,8 +53,8 @@ func exportPaths(cmd *cobra.Command, dir *runs.Directory, o analysis.Options, wh
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s: %d spans of %s, in cycles of node %s\n", redacted(otlp), spans.Spans,
-		spans.Tuples, answer.Reference.Node)
+	fmt.Fprintf(stdout, "%s: %d spans of %s, in cycles of node %s\n", withoutPassword(otlp),
+		spans.Spans, spans.Tuples, answer.Reference.Node)
 	if spans.Lacking > 0 {
 		fmt.Fprintf(stdout, "%d calls are left out: they have no place on the counter of %s\n",
 			spans.Lacking, answer.Reference.Node)

@@ -98,7 +98,7 @@ func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64))
 			return unix.Mkfifo(path, 0o600)
 		},
 		"samples without end": func(run string) error {
-			return fill(logOf(run, "A", "rate"), blocks, func(n uint64) logstore.Block {
+			return rewriteLog(logOf(run, "A", "rate"), blocks, func(n uint64) logstore.Block {
 				rows := make([]logstore.Sample, logstore.MaxRows)
 				for i := range rows {
 					rows[i] = logstore.Sample{Counter: 1<<60 + n + uint64(i), Count: n + uint64(i)}
@@ -107,7 +107,7 @@ func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64))
 			})
 		},
 		"claims without end": func(run string) error {
-			return fill(filepath.Join(run, runs.BaselinePath("A")), blocks,
+			return rewriteLog(filepath.Join(run, runs.BaselinePath("A")), blocks,
 				func(n uint64) logstore.Block {
 					rows := make([]logstore.NTP, logstore.MaxRows)
 					for i := range rows {
@@ -118,26 +118,28 @@ func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64))
 				})
 		},
 		"one id without end": func(run string) error {
-			return fill(logOf(run, "B", "worker#0~send"), blocks, func(n uint64) logstore.Block {
-				rows := make([]logstore.Event, logstore.MaxRows)
-				for i := range rows {
-					rows[i] = logstore.Event{Counter: 1<<60 + n + uint64(i), ID: 1 << 41}
-				}
-				return logstore.Block{Events: rows}
-			})
+			return rewriteLog(logOf(run, "B", "worker#0~send"), blocks,
+				func(n uint64) logstore.Block {
+					rows := make([]logstore.Event, logstore.MaxRows)
+					for i := range rows {
+						rows[i] = logstore.Event{Counter: 1<<60 + n + uint64(i), ID: 1 << 41}
+					}
+					return logstore.Block{Events: rows}
+				})
 		},
 		"ids without end": func(run string) error {
-			return fill(logOf(run, "B", "worker#0~send"), blocks, func(n uint64) logstore.Block {
-				rows := make([]logstore.Event, logstore.MaxRows)
-				for i := range rows {
-					rows[i] = logstore.Event{Counter: 1<<60 + n + uint64(i),
-						ID: (n + uint64(i)) * 0x9e3779b97f4a7c15}
-				}
-				return logstore.Block{Events: rows}
-			})
+			return rewriteLog(logOf(run, "B", "worker#0~send"), blocks,
+				func(n uint64) logstore.Block {
+					rows := make([]logstore.Event, logstore.MaxRows)
+					for i := range rows {
+						rows[i] = logstore.Event{Counter: 1<<60 + n + uint64(i),
+							ID: (n + uint64(i)) * 0x9e3779b97f4a7c15}
+					}
+					return logstore.Block{Events: rows}
+				})
 		},
 		"links without end": func(run string) error {
-			return fill(logOf(run, "B", "window"), blocks, func(n uint64) logstore.Block {
+			return rewriteLog(logOf(run, "B", "window"), blocks, func(n uint64) logstore.Block {
 				rows := make([]logstore.Link, logstore.MaxRows)
 				for i := range rows {
 					rows[i] = logstore.Link{Parent: 1 << 41, Child: n + uint64(i)}
@@ -183,9 +185,9 @@ func logOf(run, node, name string) string {
 	return ""
 }
 
-// fill writes a log again with the given number of blocks. The argument n of block is the number of
-// its first row.
-func fill(path string, blocks uint64, block func(n uint64) logstore.Block) error {
+// rewriteLog writes a log again with the given number of blocks. The argument n of block is the
+// number of its first row.
+func rewriteLog(path string, blocks uint64, block func(n uint64) logstore.Block) error {
 	f, err := logstore.OpenFile(path)
 	if err != nil {
 		return fmt.Errorf("fill %q: %w", path, err)

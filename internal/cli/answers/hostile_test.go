@@ -26,16 +26,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// harm says what was changed in a run.
-type harm struct {
+// changedPart says what was changed in a run.
+type changedPart struct {
 	run  int    // index of the run in the result of hostileRuns
 	node string // the only node with changed logs; empty: several nodes have some
 	yaml bool   // run.yaml was changed
 }
 
 // harmed returns a run with something changed.
-func (m mutator) harmed(all []runFiles) (runFiles, harm) {
-	h := harm{run: m.IntN(len(all))}
+func (m mutator) harmed(all []runFiles) (runFiles, changedPart) {
+	h := changedPart{run: m.IntN(len(all))}
 	f := make(runFiles, len(all[h.run]))
 	for name, data := range all[h.run] {
 		f[name] = data
@@ -61,8 +61,8 @@ func (m mutator) harmed(all []runFiles) (runFiles, harm) {
 	return f, h
 }
 
-// trial runs all questions about changed runs.
-type trial struct {
+// hostileTrial runs all questions about changed runs.
+type hostileTrial struct {
 	dir  string
 	all  []runFiles
 	base map[string]*analysis.Answer // answers about unchanged runs, by run and options
@@ -76,13 +76,13 @@ type trialSums struct {
 	Compared int
 }
 
-func newTrial(dir string) (*trial, error) {
+func newTrial(dir string) (*hostileTrial, error) {
 	all, err := hostileRuns(dir)
-	return &trial{dir: dir, all: all, base: map[string]*analysis.Answer{}}, err
+	return &hostileTrial{dir: dir, all: all, base: map[string]*analysis.Answer{}}, err
 }
 
 // options returns options for a question about a run with this harm.
-func (m mutator) options(h harm) analysis.Options {
+func (m mutator) options(h changedPart) analysis.Options {
 	o := analysis.Options{Workers: 1 + m.IntN(2), Memory_bytes: 1 << 20}
 	if m.once(2) {
 		o.Memory_bytes = 16 << 20
@@ -117,7 +117,7 @@ func (m mutator) options(h harm) analysis.Options {
 }
 
 // answer returns the answer about an unchanged run.
-func (t *trial) answer(run int, o analysis.Options) (*analysis.Answer, error) {
+func (t *hostileTrial) answer(run int, o analysis.Options) (*analysis.Answer, error) {
 	key := fmt.Sprint(run, o.Reference, len(o.Edges), o.OnlyEdges)
 	if a := t.base[key]; a != nil {
 		return a, nil
@@ -134,7 +134,7 @@ func (t *trial) answer(run int, o analysis.Options) (*analysis.Answer, error) {
 }
 
 // try changes a run and runs all questions about it.
-func (t *trial) try(number uint64) error {
+func (t *hostileTrial) try(number uint64) error {
 	m := mutator{rand.New(rand.NewPCG(number, 0)), t.dir}
 	files, h := m.harmed(t.all)
 	path := filepath.Join(t.dir, "harmed")
@@ -205,7 +205,7 @@ func (t *trial) try(number uint64) error {
 
 // refused returns an error unless err is a justified refusal of the run. Only a changed run.yaml
 // justifies a refusal: without run.yaml nothing is known of the run.
-func (t *trial) refused(h harm, err error) error {
+func (t *hostileTrial) refused(h changedPart, err error) error {
 	if !h.yaml {
 		return fmt.Errorf("what is left was not answered: %w", err)
 	}
@@ -247,7 +247,8 @@ func showAll(a *analysis.Answer, dir *runs.Directory) error {
 
 // intact compares two answers about the nodes with unchanged logs: the answer about the changed run
 // and the answer about the unchanged run.
-func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path string) error {
+func (t *hostileTrial) intact(a *analysis.Answer, o analysis.Options, h changedPart,
+	path string) error {
 	if h.node == "" || !o.OnlyEdges || o.Reference == "" || o.Filter.To_cycles != 0 ||
 		o.Filter.To_utc_ns != 0 || o.Wander != 0 || o.ThirdNodes != tscratio.ThirdAgreed {
 		return nil
@@ -359,7 +360,7 @@ func each(path string, seen map[uint64]bool) bool {
 }
 
 // salvage runs salvage on the changed logs, and reads the results.
-func (t *trial) salvage(files runFiles, h harm) error {
+func (t *hostileTrial) salvage(files runFiles, h changedPart) error {
 	for name, data := range files {
 		if !strings.HasPrefix(name, "logs/") || path.Base(name) == logstore.ManifestName ||
 			bytes.Equal(data, t.all[h.run][name]) {
@@ -385,7 +386,7 @@ func (t *trial) salvage(files runFiles, h harm) error {
 }
 
 // commands runs the commands as people do, and checks their exit codes.
-func (t *trial) commands(m mutator, path string, h harm) error {
+func (t *hostileTrial) commands(m mutator, path string, h changedPart) error {
 	whole := filepath.Join(t.dir, []string{"whole", "broken"}[h.run])
 	for _, args := range [][]string{
 		{"analyze", path}, {"analyze", path, "--json"}, {"analyze", path, "--csv"},

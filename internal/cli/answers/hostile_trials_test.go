@@ -51,8 +51,8 @@ func TestTrial(t *testing.T) {
 	fmt.Printf("sums %s\n", sums)
 }
 
-// trials has the outcomes of many trials. Several goroutines may use it.
-type trials struct {
+// trialOutcomes has the outcomes of many trials. Several goroutines may use it.
+type trialOutcomes struct {
 	mu sync.Mutex
 	trialSums
 	panics, hangs, wrong int
@@ -65,9 +65,9 @@ const patience = 5 * time.Minute
 
 // tryMany runs n trials, from number first on, in other processes. If a trial ends its process,
 // tryMany goes on with the next trial.
-func tryMany(t *testing.T, first, n uint64) *trials {
+func tryMany(t *testing.T, first, n uint64) *trialOutcomes {
 	t.Helper()
-	all := new(trials)
+	all := new(trialOutcomes)
 	const each = 500 // trials in one process; few, so that its memory does not grow
 	var next atomic.Uint64
 	var group sync.WaitGroup
@@ -89,7 +89,7 @@ func tryMany(t *testing.T, first, n uint64) *trials {
 }
 
 // process runs trials in one process. It returns the number after the last trial that was run.
-func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
+func (all *trialOutcomes) process(t *testing.T, first, n uint64) (next uint64) {
 	t.Helper()
 	cmd, err := reexec.Command("-test.run=^TestTrial$", "-test.timeout=0")
 	if err != nil {
@@ -150,7 +150,7 @@ func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
 }
 
 // The method say counts a failure. For the first few failures, it also keeps how to repeat them.
-func (all *trials) say(count *int, number uint64, what string) {
+func (all *trialOutcomes) say(count *int, number uint64, what string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	*count++
@@ -160,7 +160,7 @@ func (all *trials) say(count *int, number uint64, what string) {
 }
 
 // tell fails the test with what went wrong.
-func (all *trials) tell(t *testing.T) {
+func (all *trialOutcomes) tell(t *testing.T) {
 	t.Helper()
 	for _, text := range all.says {
 		t.Error(text)

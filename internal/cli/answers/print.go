@@ -14,14 +14,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The function halves returns the middle of an interval, and half of its width, which is the bound.
-func halves(i analysis.Interval) (middle int64, bound uint64) {
+// middleAndBound returns the middle of an interval, and half of its width, which is the bound.
+func middleAndBound(i analysis.Interval) (middle int64, bound uint64) {
 	width := uint64(i.Hi_cycles) - uint64(i.Lo_cycles)
 	return i.Lo_cycles + int64(width/2), width/2 + width&1
 }
 
 func cyclesText(i analysis.Interval) string {
-	middle, bound := halves(i)
+	middle, bound := middleAndBound(i)
 	return fmt.Sprintf("%d ± %d", middle, bound)
 }
 
@@ -39,9 +39,9 @@ func printCycles(out io.Writer, a *analysis.Answer) {
 		printFolded(out, "", 2, fmt.Sprintf("%s of nodes related, median bound from %d cycles "+
 			"(%s, %s) to %d (%s, %s), %s", command.Plural(len(a.Pairs), "pair"),
 			best.Bound_cycles, best.A,
-			best.B, worst.Bound_cycles, worst.A, worst.B, assumed(a)))
+			best.B, worst.Bound_cycles, worst.A, worst.B, describeAssumptions(a)))
 	}
-	for _, text := range vouched(a) {
+	for _, text := range describeClaims(a) {
 		printFolded(out, "", 2, text)
 	}
 	for _, n := range a.Nodes {
@@ -70,8 +70,8 @@ func narrowestAndWidest(a *analysis.Answer) (best, worst *analysis.Pair) {
 	return best, worst
 }
 
-// assumed says what the bounds assume, and whether the data contradict it.
-func assumed(a *analysis.Answer) string {
+// describeAssumptions says what the bounds assume, and whether the data contradict it.
+func describeAssumptions(a *analysis.Answer) string {
 	suspect, declared := 0, 0.0
 	for i := range a.Pairs {
 		if a.Pairs[i].Verdict != "consistent" {
@@ -87,9 +87,9 @@ func assumed(a *analysis.Answer) string {
 	return text + "the data contradict it for " + command.Plural(suspect, "pair")
 }
 
-// The function vouched says which bounds rest on claims of an operator that the data do not prove:
-// on a clock that nodes share, or on stamps of a network interface.
-func vouched(a *analysis.Answer) (texts []string) {
+// describeClaims says which bounds rest on claims of an operator that the data do not prove: on a
+// clock that nodes share, or on stamps of a network interface.
+func describeClaims(a *analysis.Answer) (texts []string) {
 	for _, n := range a.Nodes {
 		if what := n.Facts["shared_clock"]; what != "" {
 			texts = append(texts, "bounds of "+n.Name+" also rest on a clock: "+what)
@@ -168,7 +168,7 @@ func printLength(out io.Writer, a *analysis.Answer) {
 		until = "the last poison"
 	}
 	text := fmt.Sprintf("run length, from the first tuple (%s) to %s (%s): %s; %d tuples", l.From,
-		until, l.To, amount(a, l.Interval), l.Tuples)
+		until, l.To, formatAmount(a, l.Interval), l.Tuples)
 	if l.Verdict == tscratio.Suspect.String() {
 		text += ", suspect"
 	}
@@ -300,7 +300,7 @@ func printSlowest(out io.Writer, a *analysis.Answer) {
 			}
 			fmt.Fprintf(out, "\nslowest tuples%s, with the time since the event before\n", made)
 		}
-		fmt.Fprintf(out, "  %d: %s%s\n", way.ID, amount(a, way.Total),
+		fmt.Fprintf(out, "  %d: %s%s\n", way.ID, formatAmount(a, way.Total),
 			suspectText(slices.ContainsFunc(way.Passed,
 				func(p analysis.Passed) bool { return p.Verdict == tscratio.Suspect.String() })))
 		var text strings.Builder
@@ -308,7 +308,7 @@ func printSlowest(out io.Writer, a *analysis.Answer) {
 			if k > 0 {
 				since := "?"
 				if p.Since != nil {
-					since = amount(a, *p.Since)
+					since = formatAmount(a, *p.Since)
 				}
 				fmt.Fprintf(&text, " → (%s) ", since)
 			}

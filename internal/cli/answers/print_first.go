@@ -118,14 +118,14 @@ func PrintPaths(out io.Writer, a *analysis.Answer) {
 			l := &a.Spans[ranked.Span]
 			p50, _ := l.All.Percentiles.At(50)
 			text := spanName(l)
-			if past(a, l) {
+			if skipsPoints(a, l) {
 				text += pastWords
 			}
 			text += ": "
 			if share, ok := shareOf(a, path, l); ok {
 				text += share + " %, "
 			}
-			text += "median " + amount(a, p50)
+			text += "median " + formatAmount(a, p50)
 			if tuples := l.Described(); tuples != "" {
 				text += " of " + tuples
 			}
@@ -161,8 +161,8 @@ func tuplesOf(path *analysis.Path) string {
 	return text
 }
 
-// amount prints a duration in seconds, or in cycles if the frequency is not known.
-func amount(a *analysis.Answer, i analysis.Interval) string {
+// formatAmount prints a duration in seconds, or in cycles if the frequency is not known.
+func formatAmount(a *analysis.Answer, i analysis.Interval) string {
 	if text := a.Reference.Seconds(i); text != "" {
 		return text
 	}
@@ -188,7 +188,7 @@ func printCertainty(out io.Writer, a *analysis.Answer) {
 				boundText(a, worst.Bound_cycles), worst.A, worst.B,
 				command.Plural(len(a.Pairs), "pair"))
 		}
-		lines = append(append(lines, text, assumed(a)), vouched(a)...)
+		lines = append(append(lines, text, describeAssumptions(a)), describeClaims(a)...)
 	}
 	if r := &a.Reference; r.FrequencyLo_hz > 0 && !r.Measured() {
 		lines = append(lines, "seconds are nominal: nobody measured the frequency of "+r.Node)
@@ -218,8 +218,8 @@ func printAdvice(out io.Writer, a *analysis.Answer, run string) {
 	printList(out, "look at next", advice(a, run))
 }
 
-// advised is the largest number of things to look at that an answer names.
-const advised = 3
+// maxAdvice is the largest number of things to look at that an answer names.
+const maxAdvice = 3
 
 // advice names what to look at next, most important first.
 func advice(a *analysis.Answer, run string) (lines []string) {
@@ -265,7 +265,7 @@ func advice(a *analysis.Answer, run string) (lines []string) {
 			channelsOf(l.From), channelsOf(l.To)))
 		break
 	}
-	lines = lines[:min(len(lines), advised)]
+	lines = lines[:min(len(lines), maxAdvice)]
 	// a command on a line of its own can be copied
 	return append(lines, "when it was slow: cprof report "+run,
 		"all figures: cprof analyze "+run+" -v")

@@ -17,10 +17,11 @@ func printPauses(out io.Writer, a *analysis.Answer) {
 	for i := range a.JVMs {
 		j := &a.JVMs[i]
 		text := fmt.Sprintf("%s on %s: %d pauses, together %s, %s of that until all threads had "+
-			"stopped", j.Name, j.Node, j.Pauses, amount(a, j.Total), amount(a, j.Reaching))
+			"stopped", j.Name, j.Node, j.Pauses, formatAmount(a, j.Total),
+			formatAmount(a, j.Reaching))
 		if len(j.Kinds) > 0 {
 			text += fmt.Sprintf("; most of it %s, %d times, at most %s", j.Kinds[0].Name,
-				j.Kinds[0].Count, amount(a, j.Kinds[0].Longest))
+				j.Kinds[0].Count, formatAmount(a, j.Kinds[0].Longest))
 		}
 		printFolded(out, "  ", 4, text)
 	}

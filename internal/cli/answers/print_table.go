@@ -48,7 +48,7 @@ func printTable(out io.Writer, a *analysis.Answer) {
 	}
 	var groups []group
 	var all []tableRow
-	for _, g := range grouped(a) {
+	for _, g := range groupSpans(a) {
 		next := group{title: "other spans"}
 		if g.path != nil {
 			next.title = tuplesOf(g.path)
@@ -89,9 +89,9 @@ type spanGroup struct {
 	spans []*analysis.Span
 }
 
-// The function grouped orders all spans for the table. In each path, the spans from end to end come
-// first, then the others in the path's order: by share, or by median if no share is known.
-func grouped(a *analysis.Answer) (groups []spanGroup) {
+// groupSpans orders all spans for the table. In each path, the spans from end to end come first,
+// then the others in the path's order: by share, or by median if no share is known.
+func groupSpans(a *analysis.Answer) (groups []spanGroup) {
 	listed := map[*analysis.Span]bool{}
 	for i := range a.Paths {
 		g := spanGroup{path: &a.Paths[i]}
@@ -132,7 +132,7 @@ func rowOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span,
 		r.remark = fmt.Sprintf("past %s, whose logs do not have every tuple: %s",
 			strings.Join(l.Past, ", "), r.remark)
 	}
-	if past(a, l) {
+	if skipsPoints(a, l) {
 		r.name += pastWords
 	}
 	switch d := &l.All; {
@@ -171,18 +171,18 @@ func shareOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span) (text st
 		}
 	}
 	whole := l.Origin == "" && l.Kind != "gap" && slices.Contains(path.From, l.From) &&
-		slices.Contains(path.To, l.To) && !past(a, l)
+		slices.Contains(path.To, l.To) && !skipsPoints(a, l)
 	return "100", whole
 }
 
-// pastWords follows the name of a span for which past returns true. Without it, the span's name
-// would be that of the row from end to end.
+// pastWords follows the name of a span for which skipsPoints returns true. Without it, the span's
+// name would be that of the row from end to end.
 const pastWords = ", direct"
 
-// The function past reports whether a span skips other points of its path. This is so if other
-// tuples passed further points between the span's ends. Then the table also has a row from end to
-// end, which describes all of these tuples.
-func past(a *analysis.Answer, l *analysis.Span) bool {
+// skipsPoints reports whether a span skips other points of its path. This is so if other tuples
+// passed further points between the span's ends. Then the table also has a row from end to end,
+// which describes all of these tuples.
+func skipsPoints(a *analysis.Answer, l *analysis.Span) bool {
 	if l.Kind == "end-to-end" || l.Kind == "waiting" || l.Kind == "gap" {
 		return false
 	}

@@ -241,7 +241,7 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 			return err
 		}
 	}
-	if ro.Messages, err = captured(dir); err != nil {
+	if ro.Messages, err = capturedMessages(dir); err != nil {
 		return err
 	}
 	run, err := replay.Open(dir, ro)
@@ -269,10 +269,10 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	return nil
 }
 
-// captured returns the captured messages of a run of which both ends are known. Everything that a
-// node logged before its sending call began is before everything that the other node logged after
-// its receiving call ended.
-func captured(dir *runs.Directory) (all []replay.Message, err error) {
+// capturedMessages returns the captured messages of a run of which both ends are known. Everything
+// that a node logged before its sending call began is before everything that the other node logged
+// after its receiving call ended.
+func capturedMessages(dir *runs.Directory) (all []replay.Message, err error) {
 	_, err = messages.Of(dir, messages.Options{
 		Each: func(m *messages.Timed) error {
 			s, r := m.Send, m.Receive

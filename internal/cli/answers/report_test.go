@@ -16,8 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// reported runs cprof report with these arguments, and returns its exit code.
-func reported(ctx context.Context, out, errs io.Writer, args ...string) (code int) {
+// runReport runs cprof report with these arguments, and returns its exit code.
+func runReport(ctx context.Context, out, errs io.Writer, args ...string) (code int) {
 	root := commandtest.Root(Commands())
 	return command.Run(ctx, root, append([]string{"report"}, args...), out, errs)
 }
@@ -44,7 +44,7 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			if code := reported(context.Background(), &out, &errs, c.args...); code != c.code {
+			if code := runReport(context.Background(), &out, &errs, c.args...); code != c.code {
 				t.Fatalf("exit code %d, want %d: %s", code, c.code, &errs)
 			}
 			if !strings.Contains(out.String(), c.output) {
@@ -76,7 +76,7 @@ func TestReportOfRunWithoutLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	if code := reported(context.Background(), &out, &errs, run); code != 1 ||
+	if code := runReport(context.Background(), &out, &errs, run); code != 1 ||
 		!strings.Contains(errs.String(), `run "chain": it has no log of its nodes A, B`) {
 		t.Errorf("exit code %d, want 1: %s", code, &errs)
 	}
@@ -98,7 +98,7 @@ func TestReportKeepsTheOldPage(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	var out, errs bytes.Buffer
-	if code := reported(ctx, &out, &errs, filepath.Join(parent, "chain")); code != 1 {
+	if code := runReport(ctx, &out, &errs, filepath.Join(parent, "chain")); code != 1 {
 		t.Errorf("exit code %d, want 1: %s", code, &out)
 	}
 	if text, err := os.ReadFile(old); err != nil || string(text) != "old" {

@@ -44,8 +44,8 @@ func sampledRun(t *testing.T, change func([]simrun.Channel)) *runs.Directory {
 	return dir
 }
 
-// sample makes a channel keep one tuple in 16, by its id.
-func sample(c *simrun.Channel) {
+// sampleChannel makes a channel keep one tuple in 16, by its id.
+func sampleChannel(c *simrun.Channel) {
 	c.Handler = "xoy x=1 y=16"
 	c.Records = slices.DeleteFunc(c.Records, func(r simrun.Record) bool { return r.ID%16 > 0 })
 }
@@ -62,7 +62,7 @@ func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 			"slowest spans by share of the end-to-end time, for 1600 tuples, from source/send\n",
 			"\n  surely        source/send → worker/recv: 58",
 		}, []string{"1600 tuples", ""}},
-		"one point samples": {func(c []simrun.Channel) { sample(&c[1]) }, []string{
+		"one point samples": {func(c []simrun.Channel) { sampleChannel(&c[1]) }, []string{
 			"slowest spans by share of the end-to-end time, for 1600 tuples, from source/send\n",
 			"\n  perhaps       source/send → worker/recv: 50±48 %, median 223",
 			" of 100 sampled tuples\n",
@@ -75,7 +75,7 @@ func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 			"worker/recv keeps only xoy x=1 y=16"}},
 		"all points sample": {func(c []simrun.Channel) {
 			for i := range c {
-				sample(&c[i])
+				sampleChannel(&c[i])
 			}
 		}, []string{
 			"slowest spans by share of the end-to-end time, for 100 sampled tuples, from source",

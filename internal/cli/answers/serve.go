@@ -149,7 +149,7 @@ func prepare(ctx context.Context, path string, o analysis.Options,
 		Work:     analysis.Work{Tuples: x.Meta.Tuples},
 		Channels: make([]analysis.Channel, len(x.Meta.Channels)),
 	}
-	if err := answered(about, dir, &o.Filter); err != nil {
+	if err := needAnswer(about, dir, &o.Filter); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil

@@ -28,9 +28,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// served runs the command until the test ends. It returns the command's address, its standard
-// error, and a function that stops it.
-func served(t *testing.T, paths ...string) (url string, stderr *bytes.Buffer, stop func() error) {
+// serveUntilEnd runs the command until the test ends. It returns the command's address, its
+// standard error, and a function that stops it.
+func serveUntilEnd(t *testing.T, paths ...string) (url string, stderr *bytes.Buffer,
+	stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
@@ -68,7 +69,7 @@ func get(t testing.TB, url string) string {
 func TestServe(t *testing.T) {
 	run := aRun(t, "served")
 	other := aRun(t, "other")
-	url, stderr, stop := served(t, run, other)
+	url, stderr, stop := serveUntilEnd(t, run, other)
 	if page := get(t, url+"/"); !strings.Contains(page, "connect-src 'self'") {
 		t.Error("the page may connect to anything")
 	}
@@ -93,7 +94,7 @@ func TestServe(t *testing.T) {
 	if n := strings.Count(stderr.String(), "the index is made"); n != 2 {
 		t.Errorf("said %q", stderr)
 	}
-	_, stderr, stop = served(t, run, other)
+	_, stderr, stop = serveUntilEnd(t, run, other)
 	if err := stop(); err != nil || stderr.Len() > 0 {
 		t.Errorf("the second time: %v, said %q", err, stderr)
 	}
@@ -104,7 +105,7 @@ func TestServeSuspect(t *testing.T) {
 	if err := simrun.Suspect(seed.Random(t), parent, "suspect"); err != nil {
 		t.Fatal(err)
 	}
-	url, _, stop := served(t, filepath.Join(parent, "suspect"))
+	url, _, stop := serveUntilEnd(t, filepath.Join(parent, "suspect"))
 	for _, what := range []string{"latency?", "spread?", "queue?", "longest?", "lanes?lanes=0,1&"} {
 		if got := get(t, url+"/runs/0/"+what+"span=0"); !strings.Contains(got, `"suspect":`) ||
 			strings.Contains(got, `"suspect":0`) {
@@ -118,7 +119,7 @@ func TestServeSuspect(t *testing.T) {
 
 func TestServeRefuses(t *testing.T) {
 	run := aRun(t, "refused")
-	url, _, _ := served(t, run)
+	url, _, _ := serveUntilEnd(t, run)
 	taken := strings.TrimPrefix(url, "http://")
 	for _, c := range []struct {
 		args []string
@@ -206,7 +207,7 @@ func TestBarServe(t *testing.T) {
 	})}
 	t.Logf("indexed %d tuples in %v", tuples, time.Since(begun))
 	bars = append(bars, peak("served", func() {
-		bars = append(bars, explored(t, strings.TrimSuffix(url, "/\n"), tuples)...)
+		bars = append(bars, explorePage(t, strings.TrimSuffix(url, "/\n"), tuples)...)
 	}))
 	in.Close()
 	if err := process.Wait(); err != nil {
@@ -216,9 +217,9 @@ func TestBarServe(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// explored does what a reader does with the page of a run of simrun.Chain: it opens the page,
+// explorePage does what a reader does with the page of a run of simrun.Chain: it opens the page,
 // zooms, and searches. A view is all that the page asks for at one time.
-func explored(t *testing.T, url string, tuples int) []proof.Bar {
+func explorePage(t *testing.T, url string, tuples int) []proof.Bar {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 2))
 	view := func(from, to int64) float64 {
 		begun := time.Now()

@@ -106,8 +106,8 @@ func (f *channelFlags) options() *handlers.Options {
 	return &handlers.Options{Dir: f.dir, Policy: "drop", Buffer: "16MiB"}
 }
 
-// endpoints checks the addresses that a user gives.
-func endpoints(flag string, list []string) error {
+// checkEndpoints checks the addresses that a user gives.
+func checkEndpoints(flag string, list []string) error {
 	for _, e := range list {
 		if transport, rest, ok := strings.Cut(e, "://"); !ok || rest == "" ||
 			transport != "tcp" && transport != "ipc" {
@@ -139,9 +139,9 @@ func (n *noticeWriter) show(format string, args ...any) {
 	n.line.Show(format, args...)
 }
 
-// marked returns an error if a run has marks, so the command does not end as if its numbers could
-// be trusted without reading the marks.
-func marked(marks []generator.Marked) error {
+// marksError returns an error if a run has marks, so the command does not end as if its numbers
+// could be trusted without reading the marks.
+func marksError(marks []generator.Marked) error {
 	if len(marks) == 0 {
 		return nil
 	}
@@ -159,8 +159,9 @@ func printMarks(w io.Writer, marks []generator.Marked) {
 	}
 }
 
-// every starts to call show a few times a second. The calls end when the caller calls stop.
-func every(show func()) (stop func()) {
+// showRepeatedly starts to call show a few times a second. The calls end when the caller calls
+// stop.
+func showRepeatedly(show func()) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -120,12 +120,12 @@ func TestGenSendSaysThatARateCannotBeReached(t *testing.T) {
 
 func TestMarkedNumbersEndWithThree(t *testing.T) {
 	err :=
-		marked([]generator.Marked{{Mark: generator.Lost, Count: 7,
+		marksError([]generator.Marked{{Mark: generator.Lost, Count: 7,
 			Text: "7 tuples did not arrive"}})
 	if err == nil || !strings.Contains(err.Error(), "lost (7)") {
 		t.Errorf("%v", err)
 	}
-	if marked(nil) != nil {
+	if marksError(nil) != nil {
 		t.Error("clean numbers are marked")
 	}
 }
@@ -199,7 +199,7 @@ func TestGenSearchOverZeroMQ(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- echo(t, pull, back) }()
+	go func() { ended <- echoEngine(t, pull, back) }()
 	code, out, errs := cprof("gen", "search", "--to", in, "--back", back, "--start", "1000",
 		"--highest", "1000", "--confirm", "1", "--trial", "1s", "--warm-up", "10ms", "--drain",
 		"5s", "--no-curve", "--json")
@@ -223,9 +223,9 @@ func TestGenSearchOverZeroMQ(t *testing.T) {
 	}
 }
 
-// echo is an engine that does nothing: it sends back what it receives, until the end. Its first
-// answer has an id that no tuple has.
-func echo(t *testing.T, pull *generator.Pull, back string) error {
+// echoEngine is an engine that does nothing: it sends back what it receives, until the end. Its
+// first answer has an id that no tuple has.
+func echoEngine(t *testing.T, pull *generator.Pull, back string) error {
 	defer pull.Close()
 	push, err := generator.NewPush(t.Context(), back,
 		generator.PushOptions{Patience: 30 * time.Second})

@@ -59,16 +59,16 @@ func plotSearch(w io.Writer, in io.Reader, svg bool) error {
 	return searchFigure(r).WriteText(w, 100)
 }
 
-// beyond is the highest rate in the figure, as a multiple of the sustained rate. A search begins
-// far above the sustained rate, and showing all of it would leave no space for what matters.
-const beyond = 1.5
+// highestShown is the highest rate in the figure, as a multiple of the sustained rate. A search
+// begins far above the sustained rate, and showing all of it would leave no space for what matters.
+const highestShown = 1.5
 
 // searchFigure returns a figure with latency over load above, and the engine's throughput below. If
 // several trials have one rate, the figure shows their medians.
 func searchFigure(r generator.SearchResult) plot.Figure {
 	edge, out := math.Inf(1), 0
 	if r.Sustained > 0 {
-		edge = beyond * r.Sustained
+		edge = highestShown * r.Sustained
 	}
 	ms := func(of func(generator.Trial) time.Duration) func(generator.Trial) float64 {
 		return func(t generator.Trial) float64 { return float64(of(t)) / 1e6 }
@@ -124,7 +124,7 @@ func searchFigure(r generator.SearchResult) plot.Figure {
 	if out > 0 {
 		f.Notes = append(f.Notes,
 			fmt.Sprintf("not drawn: %d trials at more than %.1f times what is sustained",
-				out, beyond))
+				out, highestShown))
 	}
 	if r.Stalls.Count > 0 {
 		f.Notes = append(f.Notes, r.Stalls.String())

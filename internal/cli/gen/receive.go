@@ -91,7 +91,7 @@ func portsFrom(at string, n int) ([]string, error) {
 }
 
 func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io.Writer) error {
-	if err := endpoints("at", []string{flags.at}); err != nil {
+	if err := checkEndpoints("at", []string{flags.at}); err != nil {
 		return err
 	}
 	if flags.connections < 1 || flags.connections > 256 {
@@ -124,7 +124,7 @@ func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io
 		}
 		return asUsage(err)
 	}
-	stop := every(func() { notices.show("%d tuples received", received()) })
+	stop := showRepeatedly(func() { notices.show("%d tuples received", received()) })
 	r, err := receive(ctx)
 	stop()
 	notices.line.Done()
@@ -133,7 +133,7 @@ func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io
 	} else {
 		printReceive(stdout, r, flags.decode != "none")
 	}
-	return cmp.Or(err, marked(r.Marks))
+	return cmp.Or(err, marksError(r.Marks))
 }
 
 // receiverFor makes a receiver. If the flags ask to decode tuples, it makes a factory instead,

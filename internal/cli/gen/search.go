@@ -170,7 +170,7 @@ func (f *genSearchFlags) check() error {
 	if (len(f.to) == 0) != (len(f.back) == 0) {
 		return command.Usagef("--to needs --back: where the engine sends what it has finished")
 	}
-	return cmp.Or(endpoints("to", f.to), endpoints("back", f.back))
+	return cmp.Or(checkEndpoints("to", f.to), checkEndpoints("back", f.back))
 }
 
 // print prints and draws the result. It returns an error unless the search found the engine's own
@@ -197,7 +197,7 @@ func (f *genSearchFlags) print(stdout io.Writer, r generator.SearchResult) error
 		return fmt.Errorf("the rate was confirmed %d of %d times: %w", r.Confirmed, r.Wanted,
 			command.ErrPartial)
 	}
-	return marked(r.Marks)
+	return marksError(r.Marks)
 }
 
 // listenBack receives the tuples that an engine sends back, and passes their ids to the search.

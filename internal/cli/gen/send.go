@@ -127,7 +127,7 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 	if len(flags.to) == 0 {
 		return command.Usagef("--to is missing: the address of the receiver")
 	}
-	if err := endpoints("to", flags.to); err != nil {
+	if err := checkEndpoints("to", flags.to); err != nil {
 		return err
 	}
 	if flags.threads == 0 {
@@ -188,7 +188,9 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 		}
 	}
 	stop :=
-		every(func() { notices.show("%d of %.0f tuples sent", sender.Sent(), schedule.Tuples()) })
+		showRepeatedly(func() {
+			notices.show("%d of %.0f tuples sent", sender.Sent(), schedule.Tuples())
+		})
 	r, err := sender.Run(ctx)
 	stop()
 	notices.line.Done()
@@ -197,7 +199,7 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 	} else {
 		printSend(stdout, schedule, r)
 	}
-	return cmp.Or(err, marked(r.Marks))
+	return cmp.Or(err, marksError(r.Marks))
 }
 
 func printSend(w io.Writer, schedule generator.Schedule, r generator.SenderResult) {

@@ -139,7 +139,7 @@ func (c *checkLine) fill(l aLog, r logstore.Report) {
 	for _, b := range r.Chain {
 		c.Lacks = append(c.Lacks, b.String())
 	}
-	c.Rows, c.Missing, c.Dropped = totals(r)
+	c.Rows, c.Missing, c.Dropped = totalRows(r)
 	for _, d := range r.Damage {
 		c.Damage = append(c.Damage, d.Error())
 	}

@@ -69,7 +69,7 @@ func findLogs(paths []string) ([]aLog, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find logs: %w", err)
 		}
-		departed, err := departures(path)
+		departed, err := listDepartures(path)
 		if err != nil {
 			return nil, fmt.Errorf("find logs: %w", err)
 		}
@@ -110,7 +110,7 @@ func logsBelow(path string) (logs []aLog, err error) {
 			return err
 		}
 		segments, err := logstore.Segments(dir)
-		departed, err2 := departures(dir)
+		departed, err2 := listDepartures(dir)
 		if err := errors.Join(err, err2); err != nil || len(segments)+len(departed) == 0 {
 			return err
 		}
@@ -135,9 +135,9 @@ func logsBelow(path string) (logs []aLog, err error) {
 	return logs, nil
 }
 
-// departures lists how the files of a directory differ from its manifest. If there is no manifest,
-// the function departures returns nothing.
-func departures(dir string) ([]logstore.Departure, error) {
+// listDepartures lists how the files of a directory differ from its manifest. If there is no
+// manifest, the function listDepartures returns nothing.
+func listDepartures(dir string) ([]logstore.Departure, error) {
 	manifest, err := logstore.ReadManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -199,9 +199,9 @@ func (l aLog) bytes() (n int64) {
 	return n
 }
 
-// totals returns how many rows of all kinds were read, how many are missing, and how many were
+// totalRows returns how many rows of all kinds were read, how many are missing, and how many were
 // dropped.
-func totals(r logstore.Report) (rows, missing, dropped uint64) {
+func totalRows(r logstore.Report) (rows, missing, dropped uint64) {
 	for i := range r.Rows {
 		rows += r.Rows[i].Rows
 		missing += r.Rows[i].MissingRows()

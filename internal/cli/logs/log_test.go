@@ -28,8 +28,8 @@ func sampleBytes(t *testing.T) []byte {
 	return b
 }
 
-// damaged writes the bytes of a damaged log to a file, and returns the file's path.
-func damaged(t *testing.T, b []byte) string {
+// writeDamaged writes the bytes of a damaged log to a file, and returns the file's path.
+func writeDamaged(t *testing.T, b []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.cplog")
 	if err := os.WriteFile(path, b, 0o600); err != nil {
@@ -38,9 +38,9 @@ func damaged(t *testing.T, b []byte) string {
 	return path
 }
 
-// declared returns a copy of a log. Its header is undamaged, but declares another version and
+// declareVersion returns a copy of a log. Its header is undamaged, but declares another version and
 // format.
-func declared(t *testing.T, log []byte, versionAndFormat string) []byte {
+func declareVersion(t *testing.T, log []byte, versionAndFormat string) []byte {
 	t.Helper()
 	head, rest, found := bytes.Cut(log, []byte("crc32c "))
 	if !found || !bytes.HasPrefix(head, []byte("cloudprofiler-log 1 compressed\n")) {
@@ -76,10 +76,10 @@ func TestLogCheckSaysWhatIsWrong(t *testing.T) {
 			"lost its beginning"}},
 		"another file": {[]byte("#!/bin/sh\necho hello\n"), 1, []string{"cannot be read",
 			"not a log"}},
-		"of a later time": {declared(t, sample, "9 compressed"), 1, []string{"cannot be read",
+		"of a later time": {declareVersion(t, sample, "9 compressed"), 1, []string{"cannot be read",
 			"unknown log version", "9", "it is whole"}},
-		"of a format that is gone": {declared(t, sample, "1 ascii"), 1, []string{"cannot be read",
-			`format "ascii"`, "use the cprof that wrote it"}},
+		"of a format that is gone": {declareVersion(t, sample, "1 ascii"), 1,
+			[]string{"cannot be read", `format "ascii"`, "use the cprof that wrote it"}},
 		"a block repeated": {slices.Concat(sample, sample[len(sample)/2:]), 3,
 			[]string{"damage: "}},
 		"junk in the midst": {slices.Concat(sample[:len(sample)/2], []byte("junk"),
@@ -87,7 +87,7 @@ func TestLogCheckSaysWhatIsWrong(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			path := damaged(t, test.bytes)
+			path := writeDamaged(t, test.bytes)
 			code, out, errs := cprof("log", "check", path)
 			if code != test.code {
 				t.Errorf("exit code %d, want %d\n%s%s", code, test.code, out, errs)
@@ -128,7 +128,7 @@ func TestLogDump(t *testing.T) {
 		row["channel"] != "map#3/start" {
 		t.Errorf("exit code %d, %v, %v\n%s%s", code, err, row, out, errs)
 	}
-	if code, _, errs := cprof("log", "dump", damaged(t, sampleBytes(t)[:9000])); code != 3 ||
+	if code, _, errs := cprof("log", "dump", writeDamaged(t, sampleBytes(t)[:9000])); code != 3 ||
 		!strings.Contains(errs, "cprof log check") {
 		t.Errorf("torn: %d %s", code, errs)
 	}
@@ -144,7 +144,7 @@ func TestLogDump(t *testing.T) {
 
 func TestLogSalvage(t *testing.T) {
 	dir := t.TempDir()
-	torn := damaged(t, sampleBytes(t)[:9000])
+	torn := writeDamaged(t, sampleBytes(t)[:9000])
 	to := filepath.Join(dir, "whole.cplog")
 	code, out, errs := cprof("log", "salvage", torn, to)
 	if code != 3 || !strings.Contains(out, "rows to "+to) {
@@ -153,13 +153,14 @@ func TestLogSalvage(t *testing.T) {
 	if code, out, _ := cprof("log", "check", to); code != 0 {
 		t.Errorf("what was salvaged is not whole: %s", out)
 	}
-	if code, _, errs := cprof("log", "salvage", damaged(t, []byte("hello")), to+"2"); code != 1 ||
+	if code, _, errs := cprof("log", "salvage", writeDamaged(t, []byte("hello")),
+		to+"2"); code != 1 ||
 		!strings.Contains(errs, "not a log") {
 		t.Errorf("no log: %d %s", code, errs)
 	}
 	headless := sampleBytes(t)
 	headless[40] ^= 0x10
-	if code, out, errs := cprof("log", "salvage", damaged(t, headless), to+"3"); code != 3 ||
+	if code, out, errs := cprof("log", "salvage", writeDamaged(t, headless), to+"3"); code != 3 ||
 		!strings.Contains(out, "3,617 rows") || !strings.Contains(errs, "no row of its blocks") {
 		t.Errorf("a damaged header: %d %s%s", code, out, errs)
 	}
@@ -259,7 +260,7 @@ func TestLogStat(t *testing.T) {
 		!strings.Contains(out, "2 of 3 blocks are packed and not compressed") {
 		t.Errorf("%d %s", code, out)
 	}
-	torn := damaged(t, sampleBytes(t)[:9000])
+	torn := writeDamaged(t, sampleBytes(t)[:9000])
 	code, out, errs := cprof("log", "stat", torn)
 	if code != 3 || !strings.Contains(out, "NOT WHOLE: 700 rows missing") ||
 		!strings.Contains(errs, "cprof log check") {

@@ -43,7 +43,7 @@ func salvageLog(w io.Writer, from, to string) error {
 	if err != nil {
 		return err
 	}
-	rows, missing, _ := totals(report)
+	rows, missing, _ := totalRows(report)
 	fmt.Fprintf(w, "%s rows to %s\n", command.Thousands(rows), to)
 	printDamage(w, "  ", report)
 	switch {

@@ -132,7 +132,7 @@ func statLog(l aLog) (statLine, error) {
 	s.Channel, s.Handler, s.Node, s.Blocks = h.Channel.String(), h.Settings.String(), h.Node,
 		report.Blocks
 	s.Whole = l.whole(report)
-	_, s.Missing, s.Dropped = totals(report)
+	_, s.Missing, s.Dropped = totalRows(report)
 	if s.Rows > 0 {
 		s.BytesPerRow = float64(s.Bytes) / float64(s.Rows)
 	}

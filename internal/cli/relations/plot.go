@@ -104,7 +104,7 @@ func (s *summary) figure() plot.Figure {
 			half.add(at_s(y), math.NaN(), math.NaN())
 			continue
 		}
-		h := us(r.Into, float64(at.Width())/2)
+		h := toMicroseconds(r.Into, float64(at.Width())/2)
 		half.add(at_s(y), h, h)
 		band.add(at_s(y), -h, h)
 	}
@@ -134,8 +134,8 @@ func (s *summary) figure() plot.Figure {
 		Title: fmt.Sprintf("%s in cycles of %s: %s", r.From.Name, r.Into.Name, r.Verdict),
 		Subtitle: fmt.Sprintf("bound ± %s (median), computed with a wander of %.3g ppm, %s; %d "+
 			"trains, %d constraints",
-			microseconds(quantile(s.halves_us, 0.5)), r.Wander.PPM(), refuted(r.Least), s.trains,
-			s.kept),
+			formatMicroseconds(quantile(s.halves_us, 0.5)), r.Wander.PPM(),
+			describeRefuted(r.Least), s.trains, s.kept),
 		Panels: panels, Notes: notes,
 	}
 }
@@ -168,7 +168,8 @@ func (s *summary) brokenFigure() plot.Figure {
 				series = &upper
 			}
 			off := float64(int64(c.A-beginA)) - slope*float64(int64(c.B-beginB))
-			series.X, series.Y = append(series.X, at_s(c.B)), append(series.Y, us(a, off))
+			series.X, series.Y = append(series.X, at_s(c.B)),
+				append(series.Y, toMicroseconds(a, off))
 		}
 	}
 	panel := plot.Panel{
@@ -240,7 +241,7 @@ func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float6
 				continue
 			}
 			series.X = append(series.X, at_s(y))
-			series.Y = append(series.Y, us(r.Into, float64(int64(x-at.Mid()))))
+			series.Y = append(series.Y, toMicroseconds(r.Into, float64(int64(x-at.Mid()))))
 		}
 	}
 	// A packet that arrives late proves little. If the axis showed all such packets, the others

@@ -339,7 +339,8 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 		if now := time.Now(); now.Sub(judged) > time.Second {
 			judged = now
 			if r, err := pair.Relate(tscratio.SideA, assumptions.Wander); err == nil {
-				bound = microseconds(quantile(summarize(pair, r, nil).halves_us, 0.5)) + ", " +
+				bound = formatMicroseconds(quantile(summarize(pair, r, nil).halves_us,
+					0.5)) + ", " +
 					r.Verdict.String()
 			}
 		}

@@ -106,7 +106,7 @@ func relationRemedy(err error) string {
 
 // relate computes the relation of a pair as the flags demand.
 func (f *relationFlags) relate(pair *tscratio.Pair) (*tscratio.Relation, error) {
-	into, err := side(pair, f.into, tscratio.SideA, "--into")
+	into, err := sideOf(pair, f.into, tscratio.SideA, "--into")
 	if err != nil {
 		return nil, err
 	}
@@ -141,9 +141,9 @@ func explainRelate(err error, w, most tscratio.Wander) error {
 	return err
 }
 
-// side returns the side (A or B) of the pair's node that has the given name. If the name is empty,
-// it returns the parameter other.
-func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (tscratio.Side,
+// sideOf returns the side (A or B) of the pair's node that has the given name. If the name is
+// empty, it returns the parameter other.
+func sideOf(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (tscratio.Side,
 	error) {
 	switch name {
 	case "":
@@ -157,9 +157,9 @@ func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (t
 		pair.B.Name)
 }
 
-// us converts a bound in cycles of a node to microseconds, rounded up. It uses the node's nominal
-// rate, because a relation contains no measured frequency.
-func us(n tscratio.Node, cycles float64) float64 {
+// toMicroseconds converts a bound in cycles of a node to microseconds, rounded up. It uses the
+// node's nominal rate, because a relation contains no measured frequency.
+func toMicroseconds(n tscratio.Node, cycles float64) float64 {
 	return command.RoundUp(cycles/float64(n.Nominal_hz)*1e6, 6)
 }
 
@@ -212,7 +212,7 @@ func summarize(pair *tscratio.Pair, relation *tscratio.Relation, why error) *sum
 	s.first = first
 	for i := range uint64(boundSamples) {
 		if at, err := relation.Translate(first + (last-first)/boundSamples*i); err == nil {
-			s.halves_us = append(s.halves_us, us(relation.Into, float64(at.Width())/2))
+			s.halves_us = append(s.halves_us, toMicroseconds(relation.Into, float64(at.Width())/2))
 		}
 	}
 	slices.Sort(s.halves_us)

@@ -43,7 +43,7 @@ suspect.`,
 			if err != nil {
 				return err
 			}
-			if _, err := side(pair, flags.into, tscratio.SideA, "--into"); err != nil {
+			if _, err := sideOf(pair, flags.into, tscratio.SideA, "--into"); err != nil {
 				return err
 			}
 			relation, why := flags.relate(pair)
@@ -100,7 +100,7 @@ func (s *summary) print(w io.Writer) error {
 	if r == nil {
 		line("verdict", "none: no bound can be given")
 	} else {
-		line("wander", "computed with %v; %s", r.Wander, refuted(r.Least))
+		line("wander", "computed with %v; %s", r.Wander, describeRefuted(r.Least))
 		line("verdict", "%s", s.verdictText())
 		if lo, hi, ok := s.meanRate(); ok {
 			line("rate", "%.12f ± %.3g ppm cycles of %s per cycle of %s, on the mean",
@@ -108,8 +108,9 @@ func (s *summary) print(w io.Writer) error {
 		}
 		line("bound", "median ± %s, nine tenths within ± %s, largest ± %s, at the "+
 			"nominal rate of %s",
-			microseconds(quantile(s.halves_us, 0.5)), microseconds(quantile(s.halves_us, 0.9)),
-			microseconds(quantile(s.halves_us, 1)),
+			formatMicroseconds(quantile(s.halves_us, 0.5)),
+			formatMicroseconds(quantile(s.halves_us, 0.9)),
+			formatMicroseconds(quantile(s.halves_us, 1)),
 			r.Into.Name)
 		limits := r.Limits()
 		line("translates", "readings of %s from %d to %d, up to %v beyond what was measured",
@@ -121,16 +122,16 @@ func (s *summary) print(w io.Writer) error {
 	return nil
 }
 
-// refuted returns a sentence that says which limits on the wander contradict the data.
-func refuted(least tscratio.Wander) string {
+// describeRefuted returns a sentence that says which limits on the wander contradict the data.
+func describeRefuted(least tscratio.Wander) string {
 	if least == 0 {
 		return "the data refute none"
 	}
 	return fmt.Sprintf("the data refute every one below %.3g ppm", least.PPM())
 }
 
-// microseconds formats a bound with three digits, rounded up.
-func microseconds(v float64) string {
+// formatMicroseconds formats a bound with three digits, rounded up.
+func formatMicroseconds(v float64) string {
 	digits := 3
 	for limit := 1.0; v >= limit && digits > 0; limit *= 10 {
 		digits--

@@ -40,7 +40,7 @@ the relation is suspect.`,
 			if err != nil {
 				return err
 			}
-			source, err := side(pair, from, tscratio.SideB, "--from")
+			source, err := sideOf(pair, from, tscratio.SideB, "--from")
 			if err != nil {
 				return err
 			}
@@ -145,7 +145,7 @@ func (t *translator) one(text string) (ok bool, err error) {
 		at, problem = t.cursor.Translate(y)
 	}
 	if problem == nil {
-		half := us(r.Into, float64(at.Width())/2)
+		half := toMicroseconds(r.Into, float64(at.Width())/2)
 		line.Lo, line.Hi, line.Bound_us, line.Verdict = decimal(at.Lo), decimal(at.Hi), &half,
 			r.Verdict.String()
 	} else {
@@ -164,7 +164,7 @@ func (t *translator) one(text string) (ok bool, err error) {
 		_, err = fmt.Fprintf(t.out, "%s of %s is in [%d, %d] of %s: %d ± %d cycles, ± %s at its "+
 			"nominal rate%s\n",
 			text, r.From.Name, at.Lo, at.Hi, r.Into.Name, at.Mid(), at.HalfWidth(),
-			microseconds(*line.Bound_us), mark)
+			formatMicroseconds(*line.Bound_us), mark)
 	}
 	return problem == nil, err
 }
