@@ -58,7 +58,7 @@ func (n *Node) tickFacts() {
 
 func (n *Node) spread(m Hint) {
 	for _, o := range n.outs {
-		if o.until == 0 {
+		if o.unsettled().until == 0 {
 			n.send(o.peer, m)
 		}
 	}

@@ -86,12 +86,13 @@ func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 	if in == n.self || n.out(in) != nil {
 		return nil
 	}
-	if slices.ContainsFunc(n.outs, func(o *out) bool { return o.next == in }) {
+	if slices.ContainsFunc(n.outs, func(o *out) bool { return o.unsettled().next == in }) {
 		return nil // another deal makes an edge to the same node
 	}
 	var all []*out
 	for _, o := range n.outs {
-		if o.next == "" && o.until == 0 && o.tries <= 1 && o.peer != origin &&
+		p := o.unsettled()
+		if p.next == "" && p.until == 0 && o.tries <= 1 && o.peer != origin &&
 			!slices.Contains(outs, o.peer) {
 			all = append(all, o)
 		}
@@ -105,7 +106,7 @@ func (n *Node) splice(s Seek) bool {
 	if o == nil {
 		return false
 	}
-	o.next = s.Origin
+	o.lead(s.Origin)
 	n.grant(o, s.Origin, Grant{Walk: s.ID, Take: true}, granted{o: o, to: s.Origin})
 	return true
 }
@@ -117,7 +118,7 @@ func (n *Node) trade(s Seek) bool {
 	if o == nil {
 		return false
 	}
-	o.next = s.Give
+	o.lead(s.Give)
 	n.grant(o, s.Origin, Grant{Walk: s.ID, Give: true}, granted{o: o, to: s.Origin, late: true})
 	return true
 }
@@ -138,7 +139,7 @@ func (g granted) proceed(n *Node, ok bool) {
 	case ok:
 		n.handOver(g.o, g.to, 0)
 	default:
-		g.o.next = ""
+		g.o.lead("")
 		if g.with != "" {
 			n.send(g.with, Drop{})
 		}
@@ -166,7 +167,7 @@ func (n *Node) joinIn(s Seek, w want) bool {
 	if o == nil {
 		return false
 	}
-	o.next = w.who
+	o.lead(w.who)
 	n.offer(w.who, w.walk, joiningIn{joining{o, s, w.who, w.walk}})
 	return true
 }
@@ -184,7 +185,7 @@ type joining struct {
 func (j joining) agreed(n *Node, ok bool) bool {
 	n.forget(j.walk)
 	if !ok {
-		j.o.next = ""
+		j.o.lead("")
 		n.goOn(j.s)
 	}
 	return ok
@@ -206,7 +207,7 @@ func (n *Node) joinOut(s Seek, w want) bool {
 	if o == nil {
 		return false
 	}
-	o.next = s.Origin
+	o.lead(s.Origin)
 	n.grant(o, w.who, Grant{Walk: w.walk}, joiningOut{joining{o, s, w.who, w.walk}})
 	return true
 }
@@ -231,7 +232,7 @@ func (j joinedOut) proceed(n *Node, ok bool) {
 	if ok {
 		n.handOver(j.o, j.who, 0)
 	} else {
-		j.o.next = ""
+		j.o.lead("")
 		n.revoke(j.who, j.o.peer)
 	}
 }
@@ -267,12 +268,12 @@ func (h handed) proceed(n *Node, ok bool) {
 	if !ok {
 		n.revoke(h.to, h.promised)
 	}
-	n.redirect(h.o, h.o.next, n.newFlag(false), h.until)
+	n.redirect(h.o, h.o.unsettled().next, n.newFlag(false), h.until)
 }
 
 // redirect changes where an edge of this node leads.
 func (n *Node) redirect(o *out, next Name, f flag, until Time) {
-	o.next = ""
+	o.lead("")
 	kept := slices.Contains(n.outs, o) // false if its end became silent in the meantime
 	switch {
 	case n.out(next) != nil:
@@ -315,7 +316,7 @@ func (n *Node) onGrant(from Name, m Grant) {
 	}
 	n.addOut(m.Out, n.newFlag(s.restarted), n.now+GrantLife)
 	if m.Out != from {
-		n.outs[len(n.outs)-1].promisedBy = from
+		n.outs[len(n.outs)-1].promised(from)
 	}
 	n.answer(a, true)
 }
@@ -324,11 +325,11 @@ func (n *Node) onGrant(from Name, m Grant) {
 // edge leads. Then it redirects the offered edge to the node next.
 func (n *Node) giveFor(a answered, s *seek, next Name) {
 	o := n.out(s.give)
-	if o == nil || o.next != "" {
+	if o == nil || o.unsettled().next != "" {
 		n.answer(a, false)
 		return
 	}
-	o.next = next
+	o.lead(next)
 	id := n.random.Uint64()
 	n.ask(o.peer, id, Handover{ID: id, To: a.from}, AskTries, given{o, a})
 }
@@ -340,8 +341,8 @@ type given struct {
 }
 
 func (g given) proceed(n *Node, _ bool) {
-	n.redirect(g.o, g.o.next, clean, n.now+GrantLife)
-	g.o.promisedBy = g.a.from
+	n.redirect(g.o, g.o.unsettled().next, clean, n.now+GrantLife)
+	g.o.promised(g.a.from)
 	n.answer(g.a, true)
 }
 
@@ -350,8 +351,10 @@ func (n *Node) onRevoke(from Name, m Revoke) {
 	if !ok {
 		return
 	}
-	if o := n.out(m.Out); o != nil && o.promisedBy == from && o.next == "" {
-		n.dropOut(o)
+	if o := n.out(m.Out); o != nil {
+		if p := o.unsettled(); p.promisedBy == from && p.next == "" {
+			n.dropOut(o)
+		}
 	}
 	n.answer(a, true)
 }

@@ -4,7 +4,18 @@ import "slices"
 
 // An out is an outgoing edge. Only the node at its beginning changes it.
 type out struct {
-	peer Name
+	peer  Name
+	open  *open // nil: nothing is open
+	heats *told // the peer's path heats, as it told them; nil: it has told none
+
+	due   Time // time of the next ping
+	seq   uint64
+	tries uint8 // number of pings without an answer
+	flag  flag
+}
+
+// open is what is not settled about an edge. It lies apart, because few edges have it.
+type open struct {
 	next Name // where the edge will lead if a deal about it succeeds; "" without a deal
 
 	// Until this time, the peer may deny that it has the edge, because it may not have heard of the
@@ -13,13 +24,44 @@ type out struct {
 	// promisedBy is the node that granted the edge. That node is blamed if the edge turns out not
 	// to exist.
 	promisedBy Name
+}
 
-	heats *told // the peer's path heats, as it told them; nil: it has told none
+// unsettled returns what is open about the edge.
+func (o *out) unsettled() open {
+	if o.open == nil {
+		return open{}
+	}
+	return *o.open
+}
 
-	due   Time // time of the next ping
-	seq   uint64
-	tries uint8 // number of pings without an answer
-	flag  flag
+// settle replaces what is open about the edge.
+func (o *out) settle(p open) {
+	o.open = nil
+	if p != (open{}) {
+		kept := p // p itself would be allocated each time
+		o.open = &kept
+	}
+}
+
+// lead says where the edge will lead if a deal about it succeeds.
+func (o *out) lead(next Name) {
+	p := o.unsettled()
+	p.next = next
+	o.settle(p)
+}
+
+// promised says who granted the edge.
+func (o *out) promised(by Name) {
+	p := o.unsettled()
+	p.promisedBy = by
+	o.settle(p)
+}
+
+// deny says until when the peer may deny that it has the edge.
+func (o *out) deny(until Time) {
+	p := o.unsettled()
+	p.until = until
+	o.settle(p)
 }
 
 // told is what a peer has said about heat.
@@ -73,7 +115,8 @@ func (n *Node) addOut(peer Name, f flag, until Time) {
 
 // ping sends the first ping of a new edge.
 func (n *Node) ping(o *out, until Time) {
-	o.until, o.tries, o.due = until, 0, n.now
+	o.deny(until)
+	o.tries, o.due = 0, n.now
 	if until > n.now { // another node tells the peer about the edge, so wait before the first ping
 		o.seq, o.due = 0, n.now+PingRetry/2
 		n.wakeAt(o.due)
@@ -136,21 +179,23 @@ func (n *Node) onPong(from Name, m Pong) {
 		n.onAck(from, Ack{ID: m.Seq, OK: m.OK})
 		return
 	}
+	before := o.unsettled()
 	switch {
 	case m.OK:
 		first := n.next == o.due
-		o.until, o.tries, o.promisedBy = 0, 0, ""
+		o.tries = 0
+		o.settle(open{next: before.next})
 		o.due = n.now + PingPeriod*7/8 + Time(n.random.Int64N(int64(PingPeriod/8)))
 		if first { // the node need not wake up to repeat this ping
 			n.next = max(n.deadline(), n.now+1)
 		}
 		n.wakeAt(o.due)
-	case o.next != "" || n.now < o.until:
+	case before.next != "" || n.now < before.until:
 		o.tries = 0 // the peer is alive, and may hear of the edge soon
 	default:
-		if o.promisedBy != "" {
-			n.blame(o.promisedBy, FalsePromise)
-			n.dropIn(o.promisedBy)
+		if by := before.promisedBy; by != "" {
+			n.blame(by, FalsePromise)
+			n.dropIn(by)
 		}
 		n.dropOut(o)
 	}
@@ -195,7 +240,7 @@ func (n *Node) walkTo(avoid Name) Name {
 			continue
 		}
 		some = append(some, o.peer)
-		if o.until == 0 && o.tries <= 1 {
+		if o.unsettled().until == 0 && o.tries <= 1 {
 			sure = append(sure, o.peer)
 		}
 	}

@@ -238,7 +238,7 @@ func (n *Node) hotter(by string) Name {
 	var sum float64
 	path := func(o *out) float64 { return float64(heatOf(by, o.heatsAt(n.now))) }
 	for _, o := range n.outs {
-		if v := heatOf(by, o.heatsAt(n.now)); o.until == 0 && v > own {
+		if v := heatOf(by, o.heatsAt(n.now)); o.unsettled().until == 0 && v > own {
 			all = append(all, o)
 			sum += path(o)
 		}

@@ -262,7 +262,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.Receive(0, "friend", Ping{Seq: 1})
-		n.outs = []*out{{peer: "friend", seq: 5, promisedBy: "other"}}
+		n.outs = []*out{{peer: "friend", seq: 5, open: &open{promisedBy: "other"}}}
 		var got []Fact
 		n.ask("friend", 9, Ping{Seq: 9}, AskTries, gathered{&got})
 		for _, m := range messages {

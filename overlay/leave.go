@@ -41,7 +41,7 @@ func (n *Node) onLeaving(from Name, m Leaving) {
 	if !ok {
 		return
 	}
-	if o := n.out(from); o != nil && o.next == "" {
+	if o := n.out(from); o != nil && o.unsettled().next == "" {
 		if m.Instead.valid() && m.Instead != n.self && n.out(m.Instead) == nil {
 			n.redirect(o, m.Instead, o.flag, n.now+GrantLife)
 		} else {

@@ -110,7 +110,7 @@ func (n *Node) repick() {
 	n.repickAt = n.now + RepickPeriod
 	var again, cut []*out
 	for _, o := range n.outs {
-		if o.next != "" || o.until != 0 {
+		if p := o.unsettled(); p.next != "" || p.until != 0 {
 			continue
 		}
 		switch o.flag {

@@ -115,6 +115,7 @@ func New(c Config) (*Node, error) {
 // begin gives a new node edges that exist already. It spreads the times of their pings at random.
 func (n *Node) begin(outs, ins []Name) {
 	all := make([]out, len(outs)) // side by side in memory
+	n.outs, n.ins = make([]*out, 0, len(outs)), make([]in, 0, len(ins))
 	for i, name := range outs {
 		all[i] = out{peer: name, due: Time(n.random.Int64N(int64(PingPeriod)))}
 		n.outs = append(n.outs, &all[i])
@@ -277,8 +278,9 @@ func choose[T any](r *rand.Rand, all []T) (one T) {
 // Neighbours returns the confirmed neighbours: those to which the node has edges, and those that
 // have edges to it. Each list has Degree names if the graph is whole around the node.
 func (n *Node) Neighbours() (outs, ins []Name) {
+	outs, ins = slices.Grow(outs, len(n.outs)), slices.Grow(ins, len(n.ins))
 	for _, o := range n.outs {
-		if o.until == 0 {
+		if o.unsettled().until == 0 {
 			outs = append(outs, o.peer)
 		}
 	}

@@ -164,7 +164,7 @@ func (f *fleet) missing() int {
 		outs, ins := 0, 0
 		for _, o := range m.node.outs {
 			other := f.byName[o.peer]
-			if o.until == 0 && other.node != nil && other.node.in(m.name) != nil {
+			if o.unsettled().until == 0 && other.node != nil && other.node.in(m.name) != nil {
 				outs++
 			}
 		}

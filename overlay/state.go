@@ -292,10 +292,12 @@ func (n *Node) knowledge(c *coder) {
 }
 
 func (c *coder) edge(o *out) {
+	p := o.unsettled()
 	c.name(&o.peer)
-	c.name(&o.next)
-	c.name(&o.promisedBy)
-	number(c, &o.until)
+	c.name(&p.next)
+	c.name(&p.promisedBy)
+	number(c, &p.until)
+	o.settle(p)
 	number(c, &o.due)
 	c.id(&o.seq)
 	number(c, &o.tries)

@@ -165,7 +165,8 @@ func TestStoredNodesGoOn(t *testing.T) {
 // TestEachStepIsStored stores each kind of step: with an edge that the node has, and with one that
 // it no longer has.
 func TestEachStepIsStored(t *testing.T) {
-	there, gone := &out{peer: "a", next: "b"}, &out{peer: "c", heats: &told{[]Heat{{"h", 7}}, 9}}
+	there := &out{peer: "a", open: &open{next: "b"}}
+	gone := &out{peer: "c", heats: &told{[]Heat{{"h", 7}}, 9}}
 	w := Seek{Origin: "o", ID: 3, Out: true, Outs: []Name{"p"}, Scan: 4, Revisits: 2}
 	for _, s := range []step{nil, taken{"a"}, linked{w}, granted{there, "b", true, "c"},
 		granted{o: gone, to: "b"}, joiningIn{joining{there, w, "q", 8}},
