@@ -191,11 +191,14 @@ func (s *shardAgents) uncountedTrains(n sim.Node) uint64 {
 	return 1 + uint64((now-1-first)/s.f.budget)
 }
 
-// Died adds the trains of a node that died to the trains of its shard.
+// Died adds the trains of a node that died to the trains of its shard. It forgets the rest of the
+// agent's state, because nobody reads it any more. A long simulation has many dead agents.
 func (f *Fleet) Died(n sim.Node) {
 	s := f.shards[n/sim.ShardNodes]
 	s.trains += s.uncountedTrains(n)
 	s.first[n%sim.ShardNodes] = 0
+	s.agents[n%sim.ShardNodes].graph = nil
+	delete(s.kept, n)
 }
 
 // After LeaveTrains, agents run no trains by themselves. Another protocol decides when they run

@@ -195,3 +195,25 @@ func TestTrainsAreCounted(t *testing.T) {
 		t.Errorf("%v, and %v if all agents keep their trains", few, all)
 	}
 }
+
+// TestDeadAgents checks that exactly the living nodes have the state of an agent.
+func TestDeadAgents(t *testing.T) {
+	s := build(t, 1, io.Discard, "network.size", "60", "init.join", "AgentGraph", "GROWN", "0",
+		"CHURN", "0.1", "MEASURED", "5s", "protocol.agents.sample", "1")
+	if err := s.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	f, dead := s.World.Protocol(0).(*Fleet), 0
+	for n := range sim.Node(s.World.Joined()) {
+		up, has, keeps := s.World.Up(n), f.of(n).graph != nil, f.of(n).in.kept[n] != nil
+		if has != up || keeps && !up {
+			t.Errorf("node %d lives: %v; has a graph: %v; keeps trains: %v", n, up, has, keeps)
+		}
+		if !up {
+			dead++
+		}
+	}
+	if dead < 10 {
+		t.Errorf("%d nodes died, want 10 or more", dead)
+	}
+}

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/sim"
@@ -33,6 +34,7 @@ func (g randomGraph) Run(w *sim.World, s *sim.Stream) (bool, error) {
 		}
 	}
 	names := func(all [][]sim.Node, n sim.Node) (names []overlay.Name) {
+		names = slices.Grow(names, len(all))
 		for _, of := range all {
 			names = append(names, g.f.nameOf(of[n]))
 		}
