@@ -149,7 +149,7 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 		dealer.Close()
 		return nil, nil, err
 	}
-	name := fmt.Sprintf("inproc://handshakes-%d", pairs.Add(1))
+	name := fmt.Sprintf("inproc://handshakes-%d", pairCount.Add(1))
 	err = errors.Join(
 		dealer.Monitor(name, zmq4.EVENT_HANDSHAKE_FAILED_AUTH|zmq4.EVENT_DISCONNECTED),
 		monitor.SetLinger(0),
@@ -207,12 +207,12 @@ func (l *Client) Send(ctx context.Context, request uint64, m Message) error {
 	if err != nil {
 		return err
 	}
-	o := outgoing{frames: frames, request: request, sent: make(chan error, 1)}
+	o := outgoingItem{frames: frames, request: request, sent: make(chan error, 1)}
 	o.until, _ = ctx.Deadline()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("send %s to %q: %w", m.Kind(), l.server, err)
 	}
-	if !l.loop.put(o) {
+	if !l.loop.putMessage(o) {
 		return fmt.Errorf("send %s to %q: %w", m.Kind(), l.server, ErrClosed)
 	}
 	select {

@@ -19,18 +19,18 @@ const stuckLimit = time.Second
 const lostPause = 50 * time.Millisecond
 
 // A sending is the state of a client's messages on their way out. Only run's goroutine uses it.
-type sending struct {
-	dealer  int        // the dealer's number in the poller
-	waiting []outgoing // messages that the dealer does not accept yet
-	stuck   time.Time  // since when the dealer has accepted nothing; zero: it accepts messages
-	lost    time.Time  // when the last connection ended
-	refused bool       // the server has just refused this client's key
-	known   bool       // a server with the expected key has refused this client's key
+type sendingState struct {
+	dealer  int            // the dealer's number in the poller
+	waiting []outgoingItem // messages that the dealer does not accept yet
+	stuck   time.Time      // since when the dealer has accepted nothing; zero: it accepts messages
+	lost    time.Time      // when the last connection ended
+	refused bool           // the server has just refused this client's key
+	known   bool           // a server with the expected key has refused this client's key
 }
 
 // run is the only goroutine that uses the dealer.
 func (l *Client) run() {
-	s := sending{dealer: l.loop.poller.Add(l.dealer, zmq4.POLLIN)}
+	s := sendingState{dealer: l.loop.poller.Add(l.dealer, zmq4.POLLIN)}
 	l.loop.poller.Add(l.monitor, zmq4.POLLIN)
 	for closed := false; !closed; {
 		polled, err := l.poll(&s)
@@ -40,16 +40,16 @@ func (l *Client) run() {
 		for _, p := range polled {
 			switch {
 			case p.Socket == l.monitor:
-				l.notice(&s)
+				l.readEvent(&s)
 			case p.Socket == l.dealer && p.Events&zmq4.POLLIN != 0:
 				l.drain()
 			}
 		}
-		var queue []outgoing
-		queue, closed = l.loop.take()
+		var queue []outgoingItem
+		queue, closed = l.loop.takeQueued()
 		before := len(s.waiting) + len(queue)
 		if s.waiting = append(s.waiting, queue...); time.Since(s.lost) > lostPause {
-			s.waiting = l.put(s.waiting)
+			s.waiting = l.putInOrder(s.waiting)
 		}
 		if s.refused { // it is no use to wait longer
 			for _, o := range s.waiting {
@@ -64,14 +64,14 @@ func (l *Client) run() {
 	for _, o := range s.waiting {
 		o.sent <- ErrClosed
 	}
-	l.loop.end()
+	l.loop.endLoop()
 	closeBoth(l.dealer, l.monitor)
 	close(l.done)
 }
 
 // poll waits until a socket is ready. The wait is short if messages wait for the dealer or for a
 // caller of Receive, because run must then look at them again.
-func (l *Client) poll(s *sending) ([]zmq4.Polled, error) {
+func (l *Client) poll(s *sendingState) ([]zmq4.Polled, error) {
 	wait, events := time.Duration(-1), zmq4.POLLIN
 	if len(l.incoming) == cap(l.incoming) {
 		wait, events = time.Millisecond, 0
@@ -83,8 +83,8 @@ func (l *Client) poll(s *sending) ([]zmq4.Polled, error) {
 	return l.loop.poller.Poll(wait)
 }
 
-// notice reads one event of the monitor.
-func (l *Client) notice(s *sending) {
+// readEvent reads one event of the monitor.
+func (l *Client) readEvent(s *sendingState) {
 	switch event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT); {
 	case err != nil:
 	case event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH:
@@ -92,14 +92,14 @@ func (l *Client) notice(s *sending) {
 		s.refused = l.config.Key != nil
 	case event == zmq4.EVENT_DISCONNECTED:
 		s.lost = time.Now()
-		l.lose()
+		l.endLost()
 	}
 }
 
 // isStuck reports whether the dealer has accepted no message for stuckLimit, although some wait.
 // The parameter before is the number of messages that waited before the dealer was last offered
 // them.
-func (s *sending) isStuck(before int) bool {
+func (s *sendingState) isStuck(before int) bool {
 	switch {
 	case len(s.waiting) == 0 || len(s.waiting) < before:
 		s.stuck = time.Time{}
@@ -115,7 +115,7 @@ func (s *sending) isStuck(before int) bool {
 // reconnect replaces the dealer and its monitor. The new dealer expects the next of the keys that
 // the server may have. But if a server that has the present key has refused this client's own key,
 // the new dealer expects the present key again.
-func (l *Client) reconnect(s *sending) {
+func (l *Client) reconnect(s *sendingState) {
 	if !s.known {
 		l.turn++
 	}
@@ -124,7 +124,7 @@ func (l *Client) reconnect(s *sending) {
 	if err != nil {
 		return
 	}
-	l.lose()
+	l.endLost()
 	l.loop.poller.RemoveBySocket(l.dealer)
 	l.loop.poller.RemoveBySocket(l.monitor)
 	closeBoth(l.dealer, l.monitor)
@@ -142,8 +142,8 @@ func closeBoth(dealer, monitor *zmq4.Socket) {
 	monitor.Close()
 }
 
-// put sends messages in order and returns the messages that the dealer does not accept yet.
-func (l *Client) put(queue []outgoing) []outgoing {
+// putInOrder sends messages in order and returns the messages that the dealer does not accept yet.
+func (l *Client) putInOrder(queue []outgoingItem) []outgoingItem {
 	for i, o := range queue {
 		if !o.until.IsZero() && time.Now().After(o.until) {
 			o.sent <- ErrUnreachable
@@ -167,9 +167,10 @@ func (l *Client) put(queue []outgoing) []outgoing {
 	return nil
 }
 
-// lose ends the Calls whose connection has ended. If an answer came before the end, its Call still
-// gets it. But if this goroutine is late, ZeroMQ may drop the answer together with the connection.
-func (l *Client) lose() {
+// endLost ends the Calls whose connection has ended. If an answer came before the end, its Call
+// still gets it. But if this goroutine is late, ZeroMQ may drop the answer together with the
+// connection.
+func (l *Client) endLost() {
 	l.drain()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,11 +192,11 @@ func (l *Client) drain() {
 		if err != nil {
 			_, code := reasonOf(err)
 			m = Refuse(code, err.Error())
-			if l.answered(Incoming{Request: request, Message: m}) {
+			if l.passAnswer(Incoming{Request: request, Message: m}) {
 				continue // the waiting Call gets the error
 			}
 			if encoded, err := encode(m, request, l.speaks); err == nil {
-				l.loop.put(outgoing{
+				l.loop.putMessage(outgoingItem{
 					frames: encoded, request: request,
 					sent: make(chan error, 1), until: time.Now().Add(time.Second),
 				})
@@ -203,15 +204,15 @@ func (l *Client) drain() {
 			continue
 		}
 		in := Incoming{Request: request, Message: m}
-		if !l.answered(in) {
+		if !l.passAnswer(in) {
 			l.incoming <- in
 		}
 	}
 }
 
-// answered passes a message to the Call that waits for it. It returns false if the message answers
-// no Call, so that Receive must return it.
-func (l *Client) answered(in Incoming) bool {
+// passAnswer passes a message to the Call that waits for it. It returns false if the message
+// answers no Call, so that Receive must return it.
+func (l *Client) passAnswer(in Incoming) bool {
 	l.mu.Lock()
 	c := l.asked[in.Request]
 	delete(l.asked, in.Request)

@@ -91,7 +91,7 @@ func encode(m Message, request uint64, speaks Version) ([][]byte, error) {
 		return nil, fmt.Errorf("send %s: %w", m.Kind(), err)
 	}
 	frames := [][]byte{header{speaks, m.Kind(), request}.encode(), body}
-	if b, ok := m.(bulky); ok {
+	if b, ok := m.(bulkMessage); ok {
 		frames = append(frames, b.bulk())
 	}
 	if n := size(frames); n > MaxMessageBytes {
@@ -152,7 +152,7 @@ func decode(frames [][]byte, speaks Version) (Message, uint64, error) {
 	if first := bytes.TrimLeft(frames[1], " \t\r\n"); first[0] != '{' {
 		return malformed(fmt.Errorf("body begins with %q", first[0]))
 	}
-	if b, ok := m.(bulky); ok {
+	if b, ok := m.(bulkMessage); ok {
 		if len(frames) < 3 {
 			return malformed(errors.New("third frame is missing"))
 		}

@@ -449,8 +449,8 @@ func FuzzDecode(f *testing.F) {
 		if !bytes.Equal(x, y) {
 			t.Errorf("%s\nbecomes\n%s", x, y)
 		}
-		one, ok := m.(bulky)
-		if ok && m.Kind() != KindAnswer && !bytes.Equal(one.bulk(), again.(bulky).bulk()) {
+		one, ok := m.(bulkMessage)
+		if ok && m.Kind() != KindAnswer && !bytes.Equal(one.bulk(), again.(bulkMessage).bulk()) {
 			t.Errorf("third frame of %s changes", m.Kind())
 		}
 	})

@@ -19,8 +19,8 @@ type connection struct {
 	remote netip.AddrPort
 }
 
-// note records a peer's connection when the peer's first message arrives.
-func (s *Server) note(peer Peer, public, fd string) {
+// noteConnection records a peer's connection when the peer's first message arrives.
+func (s *Server) noteConnection(peer Peer, public, fd string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.connections[peer]; known {
@@ -51,9 +51,9 @@ func (s *Server) mayEnd(peer Peer, may bool) {
 	}
 }
 
-// ended removes the record of the connection that used the given descriptor. It returns true if the
-// peer was not allowed to end the connection (see mayEnd).
-func (s *Server) ended(fd int) bool {
+// removeEnded removes the record of the connection that used the given descriptor. It returns true
+// if the peer was not allowed to end the connection (see mayEnd).
+func (s *Server) removeEnded(fd int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	peer := s.peers[fd]
@@ -79,16 +79,16 @@ func (s *Server) revoke(key Key) {
 	}
 	s.mu.Unlock()
 	for _, peer := range peers {
-		s.cut(peer)
+		s.cutPeer(peer)
 		s.revoked = append(s.revoked, Incoming{Peer: peer, Key: key, Revoked: true})
 	}
 	s.revoked = append(s.revoked, Incoming{Key: key, Revoked: true})
 }
 
-// cut ends a peer's connection. ZeroMQ has no function for this, so cut shuts down the TCP socket.
-// ZeroMQ then acts as if the peer had closed the connection. If the peer connects again, it must
-// prove its key.
-func (s *Server) cut(peer Peer) {
+// cutPeer ends a peer's connection. ZeroMQ has no function for this, so cut shuts down the TCP
+// socket. ZeroMQ then acts as if the peer had closed the connection. If the peer connects again, it
+// must prove its key.
+func (s *Server) cutPeer(peer Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.connections[peer]

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// revocations returns a fleet and its list of keys, which the test can change. The channel delivers
-// what the fleet's server receives, except registrations and pings.
-func revocations(t *testing.T, names ...string) (
+// revocationFleet returns a fleet and its list of keys, which the test can change. The channel
+// delivers what the fleet's server receives, except registrations and pings.
+func revocationFleet(t *testing.T, names ...string) (
 	f *fleet, list *atomic.Pointer[[]Key], received <-chan Incoming,
 ) {
 	t.Helper()
-	f = &fleet{t: t, key: must(NewKey("server", RoleServer))(t), logged: &logged{}}
+	f = &fleet{t: t, key: must(NewKey("server", RoleServer))(t), logged: &serverLog{}}
 	for _, name := range names {
 		f.clients = append(f.clients, must(NewKey(name, RoleNode))(t))
 		f.listed = append(f.listed, f.clients[len(f.clients)-1].Halved())
@@ -34,7 +34,7 @@ func revocations(t *testing.T, names ...string) (
 	config.Log = slog.New(slog.NewTextHandler(f.logged, nil))
 	f.server = must(Listen(config))(t)
 	t.Cleanup(func() { f.server.Close() })
-	return f, list, f.welcomes()
+	return f, list, f.admitAll()
 }
 
 func (f *fleet) wantRevoked(received <-chan Incoming, key Key) (peer Peer) {
@@ -60,7 +60,7 @@ func (f *fleet) wantRevoked(received <-chan Incoming, key Key) (peer Peer) {
 func TestOnlyNodesThatVanishAreCounted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "admin", "a", "b")
-	others := f.welcomes()
+	others := f.admitAll()
 	admin, a, b := f.dial(0), f.dial(1), f.dial(2)
 	must(a.Register(within(t), node("a")))(t)
 	must(b.Register(within(t), node("b")))(t)
@@ -108,7 +108,7 @@ func (f *fleet) waitForConnections(want int) {
 // other keys stay.
 func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {
 	t.Parallel()
-	f, list, received := revocations(t, "a", "b")
+	f, list, received := revocationFleet(t, "a", "b")
 	a, b := f.dial(0), f.dial(1)
 	must(a.Register(within(t), node("a")))(t)
 	must(b.Register(within(t), node("b")))(t)
@@ -142,7 +142,7 @@ func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {
 // have probe keys.
 func TestAKeyWithoutAConnectionIsRevoked(t *testing.T) {
 	t.Parallel()
-	f, list, received := revocations(t, "a")
+	f, list, received := revocationFleet(t, "a")
 	list.Store(new([]Key))
 	if peer := f.wantRevoked(received, f.clients[0]); peer != "" {
 		t.Errorf("of peer %s", peer)
@@ -180,8 +180,8 @@ func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 	} {
 		listed, err = step.listed, step.err
 		now = now.Add(listEvery)
-		z.look(now)
-		z.look(now.Add(listEvery / 2)) // this call does nothing, because it is too early
+		z.revokeMissing(now)
+		z.revokeMissing(now.Add(listEvery / 2)) // this call does nothing, because it is too early
 		if revoked != step.want {
 			t.Errorf("step %d: revoked %d times, want %d", i, revoked, step.want)
 		}
@@ -190,7 +190,7 @@ func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 	listed, busy = []Key{a}, true
 	for i := range 4 {
 		now = now.Add(listEvery)
-		z.look(now)
+		z.revokeMissing(now)
 		listed, busy = nil, i < 2
 	}
 	if revoked != 4 {
@@ -214,7 +214,7 @@ func TestMessagesOfARevokedKeyAreRefused(t *testing.T) {
 		if listed {
 			s.zap.keys[a.Public] = a.Halved()
 		}
-		s.judge(newGate(time.Now), peer, frames, map[string]string{"User-Id": a.Public})
+		s.judgeMessage(newGate(time.Now), peer, frames, map[string]string{"User-Id": a.Public})
 		if n := len(s.incoming); n == 1 != listed {
 			t.Errorf("listed %v: %d messages came in", listed, n)
 		}
@@ -233,7 +233,7 @@ func TestMessagesOfARevokedKeyAreRefused(t *testing.T) {
 func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")
-	f.welcomes()
+	f.admitAll()
 	next := must(NewKey("server", RoleServer))(t)
 	path := filepath.Join(t.TempDir(), "server.public")
 	put := func(keys ...Key) {
@@ -278,7 +278,7 @@ func TestClientsFindAServerThatIsGivenAnotherKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.server.Close() })
-		f.welcomes()
+		f.admitAll()
 	}
 	before := f.key
 	listen(next)

@@ -44,9 +44,9 @@ const (
 	// connections. flows first cuts the connection with the most bytes.
 	maxPendingAll = 192 << 20
 
-	// lookAt is the number of connections that one call of the method look examines. It is limited,
-	// because each connection takes two system calls. Each call also examines the connections that
-	// had more than 1/64 of maxPending when they were last examined.
+	// lookAt is the number of connections that one call of the method cutExcessive examines. It is
+	// limited, because each connection takes two system calls. Each call also examines the
+	// connections that had more than 1/64 of maxPending when they were last examined.
 	lookAt = 200
 )
 
@@ -66,9 +66,9 @@ func (f *flows) ended(fd int) {
 	delete(f.open, fd)
 }
 
-// took records that a message of some bytes was delivered. The descriptor fd is a text because
-// ZeroMQ returns it as text.
-func (f *flows) took(fd string, bytes int) {
+// noteDelivered records that a message of some bytes was delivered. The descriptor fd is a text
+// because ZeroMQ returns it as text.
+func (f *flows) noteDelivered(fd string, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, err := strconv.Atoi(fd)
@@ -82,10 +82,10 @@ func (f *flows) took(fd string, bytes int) {
 	}
 }
 
-// drained records that ZeroMQ has delivered all complete messages. If a complete message came over
-// a connection since the previous call, the connection's count begins again: all bytes that have
-// arrived on it so far are taken as delivered.
-func (f *flows) drained() {
+// noteDrained records that ZeroMQ has delivered all complete messages. If a complete message came
+// over a connection since the previous call, the connection's count begins again: all bytes that
+// have arrived on it so far are taken as delivered.
+func (f *flows) noteDrained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fd := range f.some {
@@ -93,7 +93,7 @@ func (f *flows) drained() {
 		if flow == nil || flow.taken == 0 {
 			continue
 		}
-		received, err := f.received(fd)
+		received, err := f.receivedBytes(fd)
 		if err != nil {
 			delete(f.open, fd)
 			continue
@@ -103,9 +103,9 @@ func (f *flows) drained() {
 	f.some = f.some[:0]
 }
 
-// received returns the number of bytes that have arrived on a connection. If the descriptor does
-// not (or no longer) belong to a connection of the server, received returns an error.
-func (f *flows) received(fd int) (uint64, error) {
+// receivedBytes returns the number of bytes that have arrived on a connection. If the descriptor
+// does not (or no longer) belong to a connection of the server, receivedBytes returns an error.
+func (f *flows) receivedBytes(fd int) (uint64, error) {
 	own, err := unix.Getsockname(fd)
 	if err != nil {
 		return 0, err
@@ -127,8 +127,8 @@ func (f *flows) received(fd int) (uint64, error) {
 	return info.Bytes_received, nil
 }
 
-// look cuts connections that have too many bytes of unfinished messages.
-func (f *flows) look() {
+// cutExcessive cuts connections that have too many bytes of unfinished messages.
+func (f *flows) cutExcessive() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.blind {
@@ -140,12 +140,12 @@ func (f *flows) look() {
 	some := f.next[:min(lookAt, len(f.next))]
 	f.next = f.next[len(some):]
 	for _, fd := range some {
-		f.examine(fd)
+		f.examineFlow(fd)
 	}
 	pending, all := map[int]uint64{}, uint64(0)
 	for fd, flow := range f.open {
 		if flow.pending > maxPending/64 {
-			f.examine(fd)
+			f.examineFlow(fd)
 		}
 		if all += flow.pending; flow.pending > 0 {
 			pending[fd] = flow.pending
@@ -172,14 +172,14 @@ func (f *flows) look() {
 	}
 }
 
-// examine notes how many bytes of unfinished messages a connection has. If the descriptor no longer
-// belongs to one, examine forgets it.
-func (f *flows) examine(fd int) {
+// examineFlow notes how many bytes of unfinished messages a connection has. If the descriptor no
+// longer belongs to one, examineFlow forgets it.
+func (f *flows) examineFlow(fd int) {
 	flow := f.open[fd]
 	if flow == nil {
 		return
 	}
-	received, err := f.received(fd)
+	received, err := f.receivedBytes(fd)
 	if err != nil {
 		delete(f.open, fd)
 		return

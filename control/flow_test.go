@@ -26,8 +26,8 @@ func dialRaw(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// part returns a frame of ZMTP that announces more frames of the same message.
-func part(bytes int) []byte {
+// partOfMessage returns a frame of ZMTP that announces more frames of the same message.
+func partOfMessage(bytes int) []byte {
 	frame := make([]byte, 9+bytes)
 	frame[0] = 3 // flags: more frames follow, long frame
 	binary.BigEndian.PutUint64(frame[1:], uint64(bytes))
@@ -40,13 +40,13 @@ func TestAMessageWithoutEndIsCut(t *testing.T) {
 	s := must(Listen(ServerConfig{Address: "127.0.0.1:0"}))(t)
 	defer s.Close()
 	f := &fleet{t: t, server: s}
-	f.welcomes()
+	f.admitAll()
 	honest := must(Dial(ClientConfig{Server: s.Address()}))(t)
 	defer honest.Close()
 	must(honest.Register(within(t), node("a")))(t)
 
 	conn := dialRaw(t, s.Address())
-	frame := part(MaxMessageBytes)
+	frame := partOfMessage(MaxMessageBytes)
 	for sent := 0; sent <= maxPending; sent += len(frame) {
 		if _, err := conn.Write(frame); err != nil {
 			t.Fatalf("cut after only %d bytes: %v", sent, err)
@@ -131,7 +131,7 @@ func TestManyMessagesWithoutEndAreCut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flows.look()
+	flows.cutExcessive()
 	for i, fd := range fds {
 		if cut := flows.open[fd] == nil; cut != (sizes[i] == 60<<20) {
 			t.Errorf("the connection that brought %d MiB of 201 in all is cut: %v",
@@ -143,7 +143,7 @@ func TestManyMessagesWithoutEndAreCut(t *testing.T) {
 // A connection may send any number of complete messages.
 func TestManyMessagesAreNotCut(t *testing.T) {
 	f := newFleet(t, "a")
-	others := f.welcomes()
+	others := f.admitAll()
 	a := f.dial(0)
 	must(a.Register(within(t), node("a")))(t)
 	chunk := &Chunk{Path: "x", Size: 1, Data: make([]byte, MaxChunkBytes)}
@@ -157,7 +157,7 @@ func TestManyMessagesAreNotCut(t *testing.T) {
 			t.Fatalf("chunk does not come: %v", f.server.Refused())
 		}
 	}
-	f.server.flows.look()
+	f.server.flows.cutExcessive()
 	if n := f.server.Refused()[ReasonTooLarge]; n > 0 {
 		t.Errorf("%d connections are cut", n)
 	}
@@ -196,7 +196,7 @@ func TestMessagesWaitByTheirBytes(t *testing.T) {
 	}
 	body := must(Encode(&Ping{}, 7))(t)
 	body[0][7] = byte(KindRegister)
-	s := f.raw(0)
+	s := f.rawSocket(0)
 	f.connect(s)
 	send(t, s, body[0], make([]byte, maxSmall+1))
 	f.wantRefused(ReasonTooLarge)

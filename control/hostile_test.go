@@ -12,8 +12,8 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// raw returns a ZeroMQ socket that can send any frames with the key of client i.
-func (f *fleet) raw(i int) *zmq4.Socket {
+// rawSocket returns a ZeroMQ socket that can send any frames with the key of client i.
+func (f *fleet) rawSocket(i int) *zmq4.Socket {
 	f.t.Helper()
 	s := must(must(clients())(f.t).NewSocket(zmq4.DEALER))(f.t)
 	f.t.Cleanup(func() { s.SetLinger(0); s.Close() })
@@ -64,10 +64,10 @@ func wantCode(t *testing.T, m Message, code Code) {
 func TestReplayedRegistrationIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a", "b", "c")
-	f.welcomes()
+	f.admitAll()
 	c := f.dial(2)
 	must(c.Register(within(t), node("c")))(t)
-	s := f.raw(0)
+	s := f.rawSocket(0)
 	f.connect(s)
 	hello := must(Encode(&Hello{Name: "a"}, 1))(t)
 	send(t, s, hello...)
@@ -81,7 +81,7 @@ func TestReplayedRegistrationIsRefused(t *testing.T) {
 	send(t, s, register...) // again on the same connection
 	wantCode(t, receive(t, s), Replayed)
 
-	other := f.raw(1) // another client that overheard the registration
+	other := f.rawSocket(1) // another client that overheard the registration
 	f.connect(other)
 	send(t, other, register...)
 	wantCode(t, receive(t, other), Replayed)
@@ -155,7 +155,7 @@ func TestServerRefusesWhatIsNoMessage(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, "a")
-			s := f.raw(0)
+			s := f.rawSocket(0)
 			f.connect(s)
 			send(t, s, test.frames...)
 			wantCode(t, receive(t, s), test.code)
@@ -167,7 +167,7 @@ func TestServerRefusesWhatIsNoMessage(t *testing.T) {
 func TestServerRefusesRoutingIDsOfAPeersOwn(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")
-	s := f.raw(0)
+	s := f.rawSocket(0)
 	if err := s.SetIdentity("1234"); err != nil {
 		t.Fatal(err)
 	}
@@ -180,10 +180,10 @@ func TestServerRefusesRoutingIDsOfAPeersOwn(t *testing.T) {
 func TestServerCutsGiantMessages(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a", "b")
-	f.welcomes()
+	f.admitAll()
 	b := f.dial(1)
 	must(b.Register(within(t), node("b")))(t)
-	s := f.raw(0)
+	s := f.rawSocket(0)
 	f.connect(s)
 	frames := must(Encode(&Table{}, 1))(t)
 	frames[2] = make([]byte, 100<<20)
@@ -192,7 +192,7 @@ func TestServerCutsGiantMessages(t *testing.T) {
 	f.wantWell(b)
 
 	frames[2] = make([]byte, MaxMessageBytes-4) // each frame is short enough, the message is not
-	other := f.raw(0)
+	other := f.rawSocket(0)
 	f.connect(other)
 	send(t, other, frames...)
 	wantCode(t, receive(t, other), TooLarge)
@@ -204,7 +204,7 @@ func TestServerCutsGiantMessages(t *testing.T) {
 func TestServerCutsDrippingPeers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")
-	f.welcomes()
+	f.admitAll()
 	a := f.dial(0)
 	must(a.Register(within(t), node("a")))(t)
 	greeting := append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1}, "CURVE"...)

@@ -11,28 +11,28 @@ import (
 // have at most three frames. Later versions may have more.
 const maxFrames = 8
 
-// frames reads the frames of a message after the frame with the peer's routing id, which the caller
-// has read. If the message is too long, frames returns its first frame and tooLong, so that decode
-// refuses the message.
-func (s *Server) frames() (frames [][]byte, properties map[string]string, err error) {
+// readFrames reads the frames of a message after the frame with the peer's routing id, which the
+// caller has read. If the message is too long, readFrames returns its first frame and tooLong, so
+// that decode refuses the message.
+func (s *Server) readFrames() (readFrames [][]byte, properties map[string]string, err error) {
 	// Only the frames after the routing id have properties.
 	frame, properties, err := s.router.RecvBytesWithMetadata(
 		zmq4.DONTWAIT, "User-Id", "Peer-Address", fdProperty)
 	bytes := 0
 	for ; err == nil; frame, err = s.router.RecvBytes(zmq4.DONTWAIT) {
-		if bytes += len(frame); bytes <= MaxMessageBytes && len(frames) < maxFrames {
-			frames = append(frames, frame)
+		if bytes += len(frame); bytes <= MaxMessageBytes && len(readFrames) < maxFrames {
+			readFrames = append(readFrames, frame)
 		}
 		var more bool
 		if more, err = s.router.GetRcvmore(); err != nil || !more {
 			break
 		}
 	}
-	s.flows.took(properties[fdProperty], bytes)
-	if bytes > MaxMessageBytes && len(frames) > 0 {
-		frames = [][]byte{frames[0], tooLong}
+	s.flows.noteDelivered(properties[fdProperty], bytes)
+	if bytes > MaxMessageBytes && len(readFrames) > 0 {
+		readFrames = [][]byte{readFrames[0], tooLong}
 	}
-	return frames, properties, err
+	return readFrames, properties, err
 }
 
 // If a message is too long, tooLong replaces all frames after its first one.
@@ -41,8 +41,8 @@ var tooLong = make([]byte, MaxMessageBytes+1)
 // maxSmall is the largest length of a message, except for the kinds for which large returns true.
 const maxSmall = 2 * MaxFactsBytes
 
-// large reports whether messages of this kind may be longer than maxSmall.
-func large(k Kind) bool {
+// mayBeLarge reports whether messages of this kind may be longer than maxSmall.
+func mayBeLarge(k Kind) bool {
 	switch k {
 	case KindTrains, KindRunState, KindFiles, KindChunk, KindAsk:
 		return true
@@ -67,24 +67,24 @@ func (s *Server) refuse(from sender, request uint64, reason Reason, code Code, t
 
 func (s *Server) reply(peer Peer, request uint64, m Message) {
 	if encoded, err := encode(m, request, s.speaks); err == nil {
-		s.put(outgoing{peer: peer, frames: encoded, request: request})
+		s.put(outgoingItem{peer: peer, frames: encoded, request: request})
 	}
 }
 
-// judge passes a message to Receive, or refuses it.
-func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[string]string) {
+// judgeMessage passes a message to Receive, or refuses it.
+func (s *Server) judgeMessage(g *gate, peer Peer, frames [][]byte, properties map[string]string) {
 	from := sender{peer: peer, address: properties["Peer-Address"]}
 	if s.zap != nil {
 		var listed bool
-		if from.key, listed = s.zap.key(properties["User-Id"]); !listed {
+		if from.key, listed = s.zap.keyOf(properties["User-Id"]); !listed {
 			s.refused.add(ReasonKey, "key is not on the list any more",
 				"peer", peer, "address", from.address)
-			s.note(peer, properties["User-Id"], properties[fdProperty])
-			s.cut(peer)
+			s.noteConnection(peer, properties["User-Id"], properties[fdProperty])
+			s.cutPeer(peer)
 			return
 		}
 	}
-	s.note(peer, from.key.Public, properties[fdProperty])
+	s.noteConnection(peer, from.key.Public, properties[fdProperty])
 	// The routing ids that ZeroMQ assigns have five bytes, and the first is 0. A peer that chooses
 	// another id may pretend to be an earlier peer.
 	if len(peer) != 5 || peer[0] != 0 {
@@ -99,7 +99,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	if bytes > maxSmall && len(frames) > 0 { // decode no large message of an unknown peer
 		h, err := decodeHeader(frames[0])
 		if err == nil &&
-			(!large(h.kind) || !from.registered && !(h.kind == KindAsk && from.asks)) {
+			(!mayBeLarge(h.kind) || !from.registered && !(h.kind == KindAsk && from.asks)) {
 			s.refuse(from, h.request, ReasonTooLarge, TooLarge,
 				fmt.Sprintf("%s of %d bytes, more than %d", h.kind, bytes, maxSmall))
 			return
@@ -111,7 +111,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		s.refuse(from, request, reason, code, err.Error())
 		return
 	}
-	if !s.passes(g, from, request, m) {
+	if !s.isForReceive(g, from, request, m) {
 		return
 	}
 	s.queued.Add(int64(bytes))
@@ -121,8 +121,8 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	}
 }
 
-// passes reports whether a message is for Receive. If it is not, passes has answered it.
-func (s *Server) passes(g *gate, from sender, request uint64, m Message) bool {
+// isForReceive reports whether a message is for Receive. If it is not, passes has answered it.
+func (s *Server) isForReceive(g *gate, from sender, request uint64, m Message) bool {
 	switch m := m.(type) {
 	case *Hello:
 		s.reply(from.peer, request, &Challenge{g.challenge(from.peer)})

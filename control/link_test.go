@@ -24,23 +24,23 @@ type fleet struct {
 	key     Key
 	clients []Key
 	listed  []Key
-	logged  *logged
+	logged  *serverLog
 	t       *testing.T
 }
 
-// logged collects what a server has logged.
-type logged struct {
+// serverLog collects what a server has logged.
+type serverLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logged) Write(b []byte) (int, error) {
+func (l *serverLog) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logged) has(text string) bool {
+func (l *serverLog) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.text.String(), text)
@@ -64,7 +64,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 func newFleet(t *testing.T, names ...string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, key: must(NewKey("server", RoleServer))(t), logged: &logged{}}
+	f := &fleet{t: t, key: must(NewKey("server", RoleServer))(t), logged: &serverLog{}}
 	for _, name := range names {
 		role := RoleNode
 		if strings.HasPrefix(name, "admin") {
@@ -96,9 +96,9 @@ func (f *fleet) dial(i int) *Client {
 	return c
 }
 
-// welcomes starts a goroutine that admits every client and answers pings. The channel returns all
+// admitAll starts a goroutine that admits every client and answers pings. The channel returns all
 // other messages.
-func (f *fleet) welcomes() <-chan Incoming {
+func (f *fleet) admitAll() <-chan Incoming {
 	other := make(chan Incoming, 1000)
 	server := f.server // f.server may change later
 	go func() {
@@ -156,7 +156,7 @@ func (f *fleet) wantWell(c *Client) {
 func TestLinkCarriesMessagesBothWays(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a", "b")
-	f.welcomes()
+	f.admitAll()
 	a, b := f.dial(0), f.dial(1)
 	for i, c := range []*Client{a, b} {
 		w := must(c.Register(within(t), node(f.clients[i].Name)))(t)
@@ -233,7 +233,7 @@ func TestLinkWithoutKeysStaysOnThisMachine(t *testing.T) {
 func TestServerLetsOnlyListedKeysIn(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")
-	f.welcomes()
+	f.admitAll()
 	a := f.dial(0)
 	must(a.Register(within(t), node("a")))(t)
 
@@ -271,7 +271,7 @@ func TestClientComesInOnceItsKeyIsListed(t *testing.T) {
 	}))(t)
 	defer s.Close()
 	f := &fleet{t: t, server: s, key: key, clients: []Key{own}}
-	f.welcomes()
+	f.admitAll()
 	c := f.dial(0)
 	// The client learns the reason long before its context ends.
 	_, err := c.Register(within(t), node("a"))
@@ -338,7 +338,7 @@ func TestClientWithoutAKeyIsRefusedByAStranger(t *testing.T) {
 func TestServerTakesQuestionsFromAdminsOnly(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a", "admin")
-	others := f.welcomes()
+	others := f.admitAll()
 	var refused *RefusedError
 	err := f.dial(0).Ask(within(t), "nodes", nil, nil)
 	if !errors.As(err, &refused) || refused.Code != NotAllowed || !errors.Is(err, ErrRefused) {
@@ -392,7 +392,7 @@ func TestVersionsSideBySide(t *testing.T) {
 			config := f.config()
 			config.speaks = test.server
 			f.server = must(Listen(config))(t)
-			f.welcomes()
+			f.admitAll()
 			c := must(Dial(ClientConfig{
 				Server: f.server.Address(), Key: &f.clients[0], Public: f.key.Public,
 				speaks: test.client,
@@ -453,7 +453,7 @@ func TestClientNeverHangs(t *testing.T) {
 func TestClientFindsARestartedServer(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")
-	f.welcomes()
+	f.admitAll()
 	a := f.dial(0)
 	must(a.Register(within(t), node("a")))(t)
 	address := f.server.Address()
@@ -465,7 +465,7 @@ func TestClientFindsARestartedServer(t *testing.T) {
 	config.Address = address
 	f.server = must(Listen(config))(t)
 	t.Cleanup(func() { f.server.Close() })
-	f.welcomes()
+	f.admitAll()
 	// The restart may have lost messages, so the client tries more than once. Then the new server
 	// tells the client to register, and after that the client gets answers.
 	var refused *RefusedError

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// silent starts a goroutine that admits every client and answers nothing else. The channel returns
-// the pings.
-func (f *fleet) silent() <-chan Incoming {
+// admitSilently starts a goroutine that admits every client and answers nothing else. The channel
+// returns the pings.
+func (f *fleet) admitSilently() <-chan Incoming {
 	pings := make(chan Incoming, 100)
 	server := f.server // f.server may change later
 	go func() {
@@ -36,7 +36,7 @@ func (f *fleet) silent() <-chan Incoming {
 func TestCallsEndWithTheirConnection(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")
-	pings := f.silent()
+	pings := f.admitSilently()
 	a := f.dial(0)
 	must(a.Register(within(t), node("a")))(t)
 	const calls = 3
@@ -77,7 +77,7 @@ func TestCallsEndWithTheirConnection(t *testing.T) {
 	config.Address = address
 	f.server = must(Listen(config))(t)
 	t.Cleanup(func() { f.server.Close() })
-	f.silent()
+	f.admitSilently()
 	if err := <-ended; err != nil {
 		t.Errorf("a call that waited for a server: %v", err)
 	}
@@ -103,7 +103,7 @@ func TestAnswersBeforeTheEndCount(t *testing.T) {
 func answerBeforeTheEnd(t *testing.T) error {
 	t.Helper()
 	f := newFleet(t, "a")
-	pings := f.silent()
+	pings := f.admitSilently()
 	a := f.dial(0)
 	must(a.Register(within(t), node("a")))(t)
 	answered := make(chan error, 1)

@@ -9,8 +9,8 @@ type Message interface {
 	check() error // finds invalid content that Go's types allow
 }
 
-// bulky is a message with a third frame, which bulk returns and setBulk decodes.
-type bulky interface {
+// bulkMessage is a message with a third frame, which bulk returns and setBulk decodes.
+type bulkMessage interface {
 	Message
 	bulk() []byte
 	setBulk([]byte) error

@@ -125,7 +125,7 @@ func (s *Server) open(c ServerConfig) (err error) {
 			return
 		}
 		if s.loop != nil {
-			s.loop.end()
+			s.loop.endLoop()
 		}
 		if s.zap != nil {
 			s.zap.close()
@@ -147,7 +147,7 @@ func (s *Server) open(c ServerConfig) (err error) {
 		return err
 	}
 	if c.Key != nil {
-		revoke := func(k Key) bool { return s.loop.put(outgoing{revoked: &k}) }
+		revoke := func(k Key) bool { return s.loop.putMessage(outgoingItem{revoked: &k}) }
 		if s.zap, err = newZap(s.context, c.Clients, revoke, s.refused); err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (s *Server) open(c ServerConfig) (err error) {
 	}
 	s.address = strings.TrimPrefix(endpoint, "tcp://")
 	s.flows = newFlows(portOf(s.address), s.refused)
-	go s.watch(monitor)
+	go s.followEvents(monitor)
 	return nil
 }
 
@@ -221,7 +221,7 @@ func (s *Server) Send(to Peer, request uint64, m Message) error {
 	if err != nil {
 		return err
 	}
-	if !s.loop.put(outgoing{peer: to, frames: frames, request: request}) {
+	if !s.loop.putMessage(outgoingItem{peer: to, frames: frames, request: request}) {
 		return fmt.Errorf("send %s to %s: %w", m.Kind(), to, ErrClosed)
 	}
 	return nil
@@ -267,15 +267,15 @@ func (s *Server) run() {
 		}
 		if now := time.Now(); now.Sub(looked) >= lookEvery {
 			looked = now
-			s.flows.look()
+			s.flows.cutExcessive()
 		}
 		for _, p := range polled {
 			if p.Socket == s.router {
-				s.drain(gate)
+				s.passArrived(gate)
 			}
 		}
-		var queue []outgoing
-		queue, closed = s.loop.take()
+		var queue []outgoingItem
+		queue, closed = s.loop.takeQueued()
 		for _, o := range queue {
 			if o.revoked != nil {
 				s.revoke(*o.revoked)
@@ -288,7 +288,7 @@ func (s *Server) run() {
 			s.revoked = s.revoked[1:]
 		}
 	}
-	s.loop.end()
+	s.loop.endLoop()
 	s.router.Close()
 	<-s.monitor
 	if s.zap != nil {
@@ -298,7 +298,7 @@ func (s *Server) run() {
 	close(s.done)
 }
 
-func (s *Server) put(o outgoing) {
+func (s *Server) put(o outgoingItem) {
 	parts := make([]any, 0, len(o.frames)+1)
 	parts = append(parts, []byte(o.peer))
 	for _, f := range o.frames {
@@ -321,24 +321,25 @@ func (s *Server) full() bool {
 	return len(s.incoming) == cap(s.incoming) || s.queued.Load() >= maxQueued
 }
 
-// drain passes arrived messages on to Receive, while Receive's queue has room.
-func (s *Server) drain(g *gate) {
+// passArrived passes arrived messages on to Receive, while Receive's queue has room.
+func (s *Server) passArrived(g *gate) {
 	for !s.full() {
 		peer, err := s.router.RecvBytes(zmq4.DONTWAIT)
 		if err != nil {
-			s.flows.drained()
+			s.flows.noteDrained()
 			return
 		}
-		frames, properties, err := s.frames()
+		frames, properties, err := s.readFrames()
 		if err != nil {
 			return
 		}
-		s.judge(g, Peer(peer), frames, properties)
+		s.judgeMessage(g, Peer(peer), frames, properties)
 	}
 }
 
-// watch follows ZeroMQ's events. It counts connections that ended and handshakes that failed.
-func (s *Server) watch(monitor *zmq4.Socket) {
+// followEvents follows ZeroMQ's events. It counts connections that ended and handshakes that
+// failed.
+func (s *Server) followEvents(monitor *zmq4.Socket) {
 	defer close(s.monitor)
 	defer monitor.Close()
 	for {
@@ -354,7 +355,7 @@ func (s *Server) watch(monitor *zmq4.Socket) {
 			s.flows.accepted(value)
 		case zmq4.EVENT_DISCONNECTED:
 			s.flows.ended(value)
-			if s.ended(value) {
+			if s.removeEnded(value) {
 				s.refused.add(ReasonDisconnected, "connection ended without a farewell")
 			}
 		case zmq4.EVENT_MONITOR_STOPPED:

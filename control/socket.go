@@ -104,12 +104,12 @@ type loop struct {
 	ringer *zmq4.Socket
 	rung   bool
 	closed bool
-	queue  []outgoing
+	queue  []outgoingItem
 }
 
-// outgoing is what a loop's goroutine must do: send a message or, if revoked is set, end the
+// outgoingItem is what a loop's goroutine must do: send a message or, if revoked is set, end the
 // connections of a key.
-type outgoing struct {
+type outgoingItem struct {
 	peer    Peer // server only
 	frames  [][]byte
 	request uint64
@@ -118,11 +118,11 @@ type outgoing struct {
 	sent    chan error // client only: has room for one error
 }
 
-// pairs counts the pairs of sockets in this process, because each pair needs a name of its own.
-var pairs atomic.Int64
+// pairCount counts the pairs of sockets in this process, because each pair needs a name of its own.
+var pairCount atomic.Int64
 
 func newLoop(ctx *zmq4.Context) (l *loop, err error) {
-	name := fmt.Sprintf("inproc://bell-%d", pairs.Add(1))
+	name := fmt.Sprintf("inproc://bell-%d", pairCount.Add(1))
 	l = &loop{poller: zmq4.NewPoller()}
 	if l.bell, err = ctx.NewSocket(zmq4.PAIR); err != nil {
 		return nil, err
@@ -139,29 +139,30 @@ func newLoop(ctx *zmq4.Context) (l *loop, err error) {
 	return l, nil
 }
 
-// put queues a message and wakes the loop's goroutine. If the loop is closed or the queue is full,
-// put returns false.
-func (l *loop) put(o outgoing) bool {
+// putMessage queues a message and wakes the loop's goroutine. If the loop is closed or the queue is
+// full, put returns false.
+func (l *loop) putMessage(o outgoingItem) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || len(l.queue) >= 100*sendQueue {
 		return false
 	}
 	l.queue = append(l.queue, o)
-	l.ring()
+	l.wakeLoop()
 	return true
 }
 
-// ring wakes the loop's goroutine. The caller must have locked l.mu.
-func (l *loop) ring() {
+// wakeLoop wakes the loop's goroutine. The caller must have locked l.mu.
+func (l *loop) wakeLoop() {
 	if !l.rung && l.ringer != nil {
 		l.rung = true
 		l.ringer.SendBytes(nil, zmq4.DONTWAIT) // it fails only if the owner is being woken already
 	}
 }
 
-// take returns the queued messages. The result closed says that the loop's goroutine must end.
-func (l *loop) take() (queue []outgoing, closed bool) {
+// takeQueued returns the queued messages. The result closed says that the loop's goroutine must
+// end.
+func (l *loop) takeQueued() (queue []outgoingItem, closed bool) {
 	for {
 		if _, err := l.bell.RecvBytes(zmq4.DONTWAIT); err != nil {
 			break
@@ -180,12 +181,12 @@ func (l *loop) close() {
 	if !l.closed {
 		l.closed = true
 		l.rung = false
-		l.ring()
+		l.wakeLoop()
 	}
 }
 
-// end closes the loop's sockets. It is the last call of the loop's goroutine.
-func (l *loop) end() {
+// endLoop closes the loop's sockets. It is the last call of the loop's goroutine.
+func (l *loop) endLoop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true

@@ -69,18 +69,18 @@ func (z *zap) serve(stop chan struct{}) {
 			return
 		default:
 		}
-		z.look(time.Now())
+		z.revokeMissing(time.Now())
 		m, err := z.socket.RecvMessage(0)
 		if err != nil {
 			continue // the wait timed out, or the context ended and stop is closed next
 		}
-		z.socket.SendMessage(z.answer(m))
+		z.socket.SendMessage(z.answerRequest(m))
 	}
 }
 
-// answer returns the reply to a request. The request consists of version, id, domain, address,
-// identity, mechanism and credentials.
-func (z *zap) answer(m []string) []string {
+// answerRequest returns the reply to a request. The request consists of version, id, domain,
+// address, identity, mechanism and credentials.
+func (z *zap) answerRequest(m []string) []string {
 	if len(m) < 2 {
 		return []string{"1.0", "", "500", "short request", "", ""}
 	}
@@ -117,7 +117,7 @@ func (z *zap) reload() {
 		z.refused.log.Error("list of client keys", "error", text)
 	}
 	z.complain = text
-	z.partial = passes(err)
+	z.partial = isTemporary(err)
 	z.allowed = map[string]bool{}
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -127,9 +127,9 @@ func (z *zap) reload() {
 	}
 }
 
-// look revokes a key that two looks in a row did not find on the list. One look is not enough:
-// while somebody replaces a key's file, the file is missing for a moment.
-func (z *zap) look(now time.Time) {
+// revokeMissing revokes a key that two looks in a row did not find on the list. One look is not
+// enough: while somebody replaces a key's file, the file is missing for a moment.
+func (z *zap) revokeMissing(now time.Time) {
 	if now.Sub(z.lookedAt) < listEvery {
 		return
 	}
@@ -153,9 +153,9 @@ func (z *zap) look(now time.Time) {
 	}
 }
 
-// passes reports whether an error in reading the list is temporary. Such an error does not show
-// that a key was removed.
-func passes(err error) bool {
+// isTemporary reports whether an error in reading the list is temporary. Such an error does not
+// show that a key was removed.
+func isTemporary(err error) bool {
 	for _, passing := range []error{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.ESTALE,
 		syscall.ETIMEDOUT,
@@ -167,8 +167,8 @@ func passes(err error) bool {
 	return false
 }
 
-// key returns the key of a connection, and whether the server still accepts it.
-func (z *zap) key(public string) (Key, bool) {
+// keyOf returns the key of a connection, and whether the server still accepts it.
+func (z *zap) keyOf(public string) (Key, bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	key, ok := z.keys[public]

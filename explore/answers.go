@@ -148,15 +148,15 @@ func verdictOf(suspect bool) string {
 	return tscratio.Consistent.String()
 }
 
-// since returns a moment, counted in cycles from the reading zero.
-func since(zero uint64, at tscratio.Interval) Moment {
-	return Moment{difference(at.Lo, zero), difference(at.Hi, zero)}
+// momentFrom returns a moment, counted in cycles from the reading zero.
+func momentFrom(zero uint64, at tscratio.Interval) Moment {
+	return Moment{limitedDifference(at.Lo, zero), limitedDifference(at.Hi, zero)}
 }
 
 func (x *Index) zero() uint64 { return uint64(x.Meta.Start_cycles) }
 
 func (x *Index) row(i *item) Row {
-	r := Row{ID: analysis.Reading(i.id), At: since(x.zero(), i.begin()), Suspect: i.suspect,
+	r := Row{ID: analysis.Reading(i.id), At: momentFrom(x.zero(), i.begin()), Suspect: i.suspect,
 		Duration: analysis.Interval{Lo_cycles: i.lo, Hi_cycles: i.hi}, Instant: i.instant,
 		Lane: int(i.instance)}
 	if n := int(i.ended); n > 0 && n <= len(x.Meta.Points) {
@@ -174,7 +174,7 @@ func (x *Index) rows(items []item) []Row {
 }
 
 func (x *Index) sum(b *Bucket) Sum {
-	return Sum{difference(b.From_cycles, x.zero()), difference(b.To_cycles, x.zero()),
+	return Sum{limitedDifference(b.From_cycles, x.zero()), limitedDifference(b.To_cycles, x.zero()),
 		b.Unsure_cycles, b.Count, b.Ended, b.Suspect}
 }
 
@@ -200,8 +200,8 @@ func (x *Index) Lanes(lanes []int, r Range, buckets int) ([]LaneRows, error) {
 
 func (x *Index) span(span int) *track { return &x.tracks[len(x.Meta.Lanes)+span] }
 
-// heat returns how many durations of a histogram fall into each band, as in Latency.Heat.
-func heat(h *histogram) (cells [][2]float64) {
+// heatOf returns how many durations of a histogram fall into each band, as in Latency.Heat.
+func heatOf(h *histogram) (cells [][2]float64) {
 	byBand := map[int]float64{}
 	for _, b := range h.used {
 		byBand[int(b)>>coarseShift] += float64(h.lo[b]+h.hi[b]) / 2
@@ -217,8 +217,8 @@ func heat(h *histogram) (cells [][2]float64) {
 func bandsOf(of map[int]bool) []Band {
 	bands := []Band{}
 	for b := range of {
-		lo, _ := edges(b << coarseShift)
-		_, hi := edges(b<<coarseShift + 1<<coarseShift - 1)
+		lo, _ := bucketEdges(b << coarseShift)
+		_, hi := bucketEdges(b<<coarseShift + 1<<coarseShift - 1)
 		bands = append(bands, Band{b, lo, hi})
 	}
 	slices.SortFunc(bands, func(a, b Band) int { return cmp.Compare(a.Band, b.Band) })
@@ -229,8 +229,8 @@ func bandsOf(of map[int]bool) []Band {
 func (x *Index) Latency(span int, r Range, buckets int) (Latencies, error) {
 	all, seen := Latencies{Buckets: []Latency{}}, map[int]bool{}
 	_, err := x.series(x.span(span), r, buckets, 0, rawBlocks, func(b *Bucket) {
-		l := Latency{Sum: x.sum(b), Percentiles: percentiles(b.counts, 50, 99, 99.9, 100),
-			Heat: heat(b.counts)}
+		l := Latency{Sum: x.sum(b), Percentiles: percentilesOf(b.counts, 50, 99, 99.9, 100),
+			Heat: heatOf(b.counts)}
 		for _, cell := range l.Heat {
 			seen[int(cell[0])] = true
 		}
@@ -241,8 +241,8 @@ func (x *Index) Latency(span int, r Range, buckets int) (Latencies, error) {
 }
 
 func shapeOf(lane int, h *histogram) Shape {
-	s := Shape{Lane: lane, Count: h.n, Heat: heat(h)}
-	s.Percentiles = percentiles(h, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9, 99.99, 99.999, 100)
+	s := Shape{Lane: lane, Count: h.n, Heat: heatOf(h)}
+	s.Percentiles = percentilesOf(h, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9, 99.99, 99.999, 100)
 	seen := map[int]bool{}
 	for _, cell := range s.Heat {
 		seen[int(cell[0])] = true
@@ -256,13 +256,13 @@ const maxInstances = 64
 
 // Spread returns the distribution of a span's durations in a range.
 func (x *Index) Spread(span int, r Range) (Spread, error) {
-	by, grown, err := x.instances(x.span(span), r)
+	by, grown, err := x.byInstance(x.span(span), r)
 	if err != nil {
 		return Spread{}, err
 	}
 	all := new(histogram)
-	s := Spread{Suspect: x.suspects(x.span(span), grown),
-		Range:     since(x.zero(), tscratio.Interval{Lo: grown.From, Hi: grown.To}),
+	s := Spread{Suspect: x.countSuspects(x.span(span), grown),
+		Range:     momentFrom(x.zero(), tscratio.Interval{Lo: grown.From, Hi: grown.To}),
 		Instances: []Shape{}}
 	for lane := range x.Meta.Lanes {
 		h := by[uint32(lane)]
@@ -298,10 +298,10 @@ type Depth struct {
 
 // Queue counts how many tuples were between a span's two points, at moments of a range.
 func (x *Index) Queue(span int, r Range) (Depths, error) {
-	queues, err := x.queue(x.span(span), r)
-	all := Depths{Moments: []Depth{}, Suspect: x.suspects(x.span(span), r)}
+	queues, err := x.queueAt(x.span(span), r)
+	all := Depths{Moments: []Depth{}, Suspect: x.countSuspects(x.span(span), r)}
 	for _, q := range queues {
-		all.Moments = append(all.Moments, Depth{difference(q.at, x.zero()), q.lo, q.hi})
+		all.Moments = append(all.Moments, Depth{limitedDifference(q.at, x.zero()), q.lo, q.hi})
 	}
 	return all, err
 }
@@ -309,29 +309,29 @@ func (x *Index) Queue(span int, r Range) (Depths, error) {
 // Longest lists the tuples with the longest durations in a range. It considers only durations that
 // may lie between two limits.
 func (x *Index) Longest(span int, r Range, lo, hi int64) (Listed, error) {
-	items, whole, err := x.longest(x.span(span), r, lo, hi)
+	items, whole, err := x.longestItems(x.span(span), r, lo, hi)
 	return Listed{x.rows(items), whole}, err
 }
 
 // Ended lists tuples that ended in a lane although they could have gone on.
 func (x *Index) Ended(lane int, r Range) (Listed, error) {
-	items, whole, err := x.ended(&x.tracks[lane], r)
+	items, whole, err := x.endedTuples(&x.tracks[lane], r)
 	return Listed{x.rows(items), whole}, err
 }
 
 // Find returns the tuples that have an id. If there are further tuples with the id, more is true.
 func (x *Index) Find(id uint64) (all []Path, more bool, err error) {
-	rows, more, err := x.find(id)
+	rows, more, err := x.findTuples(id)
 	all = []Path{}
 	for i := range rows {
-		p, failed := x.path(&rows[i])
+		p, failed := x.answerPath(&rows[i])
 		all, err = append(all, p), errors.Join(err, failed)
 	}
 	return all, more, err
 }
 
-// path makes the answer about a stored tuple.
-func (x *Index) path(t *tupleRow) (Path, error) {
+// answerPath makes the answer about a stored tuple.
+func (x *Index) answerPath(t *tupleRow) (Path, error) {
 	m := &x.Meta
 	p := Path{ID: analysis.Reading(t.id), Verdict: verdictOf(false), Steps: []Step{},
 		Events: []Passed{}, Pauses: []Pause{}}
@@ -344,7 +344,7 @@ func (x *Index) path(t *tupleRow) (Path, error) {
 		events[c.Point] = e
 		suspect = suspect || e.suspect
 		p.Events = append(p.Events, Passed{m.Points[c.Point].Name, c.Lane,
-			since(x.zero(), e.at), verdictOf(e.suspect)})
+			momentFrom(x.zero(), e.at), verdictOf(e.suspect)})
 		if first == nil {
 			first = e
 		}
@@ -356,9 +356,9 @@ func (x *Index) path(t *tupleRow) (Path, error) {
 	if first == nil {
 		return x.madeOf(t, p), nil
 	}
-	p.At = since(x.zero(), first.at)
-	p.Total = analysis.Interval{Lo_cycles: difference(last.at.Lo, first.at.Hi),
-		Hi_cycles: difference(last.at.Hi, first.at.Lo)}
+	p.At = momentFrom(x.zero(), first.at)
+	p.Total = analysis.Interval{Lo_cycles: limitedDifference(last.at.Lo, first.at.Hi),
+		Hi_cycles: limitedDifference(last.at.Hi, first.at.Lo)}
 	if first == last {
 		p.Total = analysis.Interval{}
 	}
@@ -378,8 +378,8 @@ func (x *Index) path(t *tupleRow) (Path, error) {
 		}
 		steps = append(steps, placedStep{Step{Name: stepName(s), Kind: kindOf(s.Kind),
 			From: m.Lanes[m.Channels[a.channel].Lane].Node,
-			To:   m.Lanes[m.Channels[b.channel].Lane].Node, Start: since(zero, a.at),
-			End: since(zero, b.at), Duration: length, Scenario: d.scenario.String(),
+			To:   m.Lanes[m.Channels[b.channel].Lane].Node, Start: momentFrom(zero, a.at),
+			End: momentFrom(zero, b.at), Duration: length, Scenario: d.scenario.String(),
 			Verdict:   verdictOf(d.suspect || a.suspect || b.suspect),
 			Undecided: d.lo <= 0 && d.hi >= 0}, stepEnds{a, b, d.critical}})
 	}
@@ -392,7 +392,7 @@ func (x *Index) path(t *tupleRow) (Path, error) {
 		p.Steps, ends = append(p.Steps, s.Step), append(ends, s.stepEnds)
 	}
 	p.Verdict = verdictOf(suspect)
-	p.Why = x.fate(t.events)
+	p.Why = x.fateOf(t.events)
 	return p, x.pausesOf(&p, t.events, ends)
 }
 
@@ -429,9 +429,9 @@ func (x *Index) rankOfEnd(e *event) int {
 	return 1
 }
 
-// fate says what became of a tuple. It gets the events of the tuple's path. A tuple that forks may
-// have come to the end on one branch and not on another.
-func (x *Index) fate(events []event) string {
+// fateOf says what became of a tuple. It gets the events of the tuple's path. A tuple that forks
+// may have come to the end on one branch and not on another.
+func (x *Index) fateOf(events []event) string {
 	var fates []string
 	last := ""
 	for i := range events {

@@ -104,7 +104,7 @@ func TestPlaceComesBack(t *testing.T) {
 		want := tscratio.Interval{Lo: rng.Uint64() >> rng.UintN(64)}
 		want.Hi = want.Lo + min(rng.Uint64()>>rng.UintN(64), math.MaxUint64-want.Lo)
 		var i item
-		if i.place(want); i.begin() != want || i.mid != want.Mid() {
+		if i.setMoment(want); i.begin() != want || i.mid != want.Mid() {
 			t.Fatalf("%v comes back as %v, in the middle of which is %d", want, i.begin(), i.mid)
 		}
 	}
@@ -128,7 +128,7 @@ func TestBuckets(t *testing.T) {
 	before := -1
 	for _, v := range values {
 		b := bucketOf(v)
-		lo, hi := edges(b)
+		lo, hi := bucketEdges(b)
 		if b < before || b < 0 || b >= allBuckets || v < lo || v > hi {
 			t.Fatalf("%d is in bucket %d, [%d, %d], after %d", v, b, lo, hi, before)
 		}
@@ -156,8 +156,8 @@ func TestPercentilesAreRoundedOutward(t *testing.T) {
 		for _, percent := range []float64{0.1, 1, 50, 99, 99.9, 100} {
 			rank := max(int(math.Ceil(percent*float64(len(los))/100-1e-9)), 1) - 1
 			lo, hi := h.percentile(percent)
-			wantLo, _ := edges(bucketOf(los[rank]))
-			_, wantHi := edges(bucketOf(his[rank]))
+			wantLo, _ := bucketEdges(bucketOf(los[rank]))
+			_, wantHi := bucketEdges(bucketOf(his[rank]))
 			if lo != wantLo || hi != wantHi || lo > los[rank] || hi < his[rank] {
 				t.Errorf("p%v is [%d, %d], and the truth [%d, %d]", percent, lo, hi, los[rank],
 					his[rank])

@@ -70,9 +70,9 @@ func (c *collector) track() uint32 {
 	return c.tracks - 1
 }
 
-// channel returns the index of an event's channel in collector.channels. It adds a channel that is
-// new.
-func (c *collector) channel(e *analysis.EventRow) (uint32, error) {
+// channelIndex returns the index of an event's channel in collector.channels. It adds a channel
+// that is new.
+func (c *collector) channelIndex(e *analysis.EventRow) (uint32, error) {
 	key := [2]string{e.Node, e.Channel}
 	if i, ok := c.channelOf[key]; ok {
 		return i, nil
@@ -125,24 +125,24 @@ func (c *collector) duration(d *analysis.DurationRow) error {
 			return nil // the moment at which the duration began is unknown
 		}
 		i := item{track: c.spanTrack[span], lo: d.Lo, hi: d.Hi, id: d.ID, suspect: suspect}
-		i.place(d.Ends[0])
+		i.setMoment(d.Ends[0])
 		c.items.add(i, itemSize)
 		made := path{durations: []duration{{span, d.Lo, d.Hi, d.Scenario, d.Critical, suspect}}}
 		c.store(d.ID, 0, &made)
 		return nil
 	}
-	c.next(d.ID, d.Tuple)
+	c.beginNext(d.ID, d.Tuple)
 	c.path.durations = append(c.path.durations,
 		duration{span, d.Lo, d.Hi, d.Scenario, d.Critical, suspect})
 	return nil
 }
 
 func (c *collector) event(e *analysis.EventRow) error {
-	channel, err := c.channel(e)
+	channel, err := c.channelIndex(e)
 	if err != nil {
 		return err
 	}
-	c.next(e.ID, e.Tuple)
+	c.beginNext(e.ID, e.Tuple)
 	if e.Ended {
 		c.channels[channel].Ended++
 	}
@@ -151,8 +151,8 @@ func (c *collector) event(e *analysis.EventRow) error {
 	return nil
 }
 
-// next finishes the present tuple if the coming row belongs to another tuple.
-func (c *collector) next(id, number uint64) {
+// beginNext finishes the present tuple if the coming row belongs to another tuple.
+func (c *collector) beginNext(id, number uint64) {
 	if number != c.number {
 		c.flush()
 		c.id, c.number = id, number
@@ -163,8 +163,8 @@ func (c *collector) next(id, number uint64) {
 func (c *collector) flush() {
 	p := &c.path
 	if len(p.events) > 0 {
-		c.durations()
-		c.stays()
+		c.addDurations()
+		c.addStays()
 		c.store(c.id, c.number, p)
 	}
 	p.events, p.durations = p.events[:0], p.durations[:0]
@@ -180,8 +180,8 @@ func (c *collector) store(id, number uint64, p *path) {
 	}
 }
 
-// at returns the present tuple's event at a point, or nil.
-func (c *collector) at(point int) *event {
+// eventAt returns the present tuple's event at a point, or nil.
+func (c *collector) eventAt(point int) *event {
 	for i := range c.path.events {
 		if e := &c.path.events[i]; c.channels[e.channel].Point == point {
 			return e
@@ -190,10 +190,10 @@ func (c *collector) at(point int) *event {
 	return nil
 }
 
-// durations makes rows of the present tuple's durations.
-func (c *collector) durations() {
+// addDurations makes rows of the present tuple's durations.
+func (c *collector) addDurations() {
 	for _, d := range c.path.durations {
-		from, to := c.at(c.ends[d.span].from), c.at(c.ends[d.span].to)
+		from, to := c.eventAt(c.ends[d.span].from), c.eventAt(c.ends[d.span].to)
 		if from == nil {
 			continue
 		}
@@ -202,14 +202,14 @@ func (c *collector) durations() {
 		if to != nil {
 			i.instance = uint32(c.channels[to.channel].Lane)
 		}
-		i.place(from.at)
+		i.setMoment(from.at)
 		c.items.add(i, itemSize)
 	}
 }
 
-// stays makes rows of the present tuple's stays. A stay covers all events of the tuple in one lane,
-// in the order of the path.
-func (c *collector) stays() {
+// addStays makes rows of the present tuple's stays. A stay covers all events of the tuple in one
+// lane, in the order of the path.
+func (c *collector) addStays() {
 	events := c.path.events
 	for k := range events {
 		lane := c.channels[events[k].channel].Lane
@@ -220,7 +220,7 @@ func (c *collector) stays() {
 		}
 		i := item{track: c.laneTrack[lane], id: c.id, instance: uint32(lane), instant: true,
 			suspect: events[k].suspect}
-		i.place(events[k].at)
+		i.setMoment(events[k].at)
 		before := k
 		for j := k; j < len(events); j++ {
 			e := &events[j]
@@ -231,8 +231,8 @@ func (c *collector) stays() {
 				i.ended = uint32(c.channels[e.channel].Point) + 1
 			}
 			if j > k {
-				lo, hi, suspect := c.between(&events[before], e)
-				i.lo, i.hi, i.instant = add(i.lo, lo), add(i.hi, hi), false
+				lo, hi, suspect := c.durationBetween(&events[before], e)
+				i.lo, i.hi, i.instant = limitedSum(i.lo, lo), limitedSum(i.hi, hi), false
 				i.suspect = i.suspect || suspect
 				before = j
 			}
@@ -241,38 +241,40 @@ func (c *collector) stays() {
 	}
 }
 
-// between returns the duration between two events of the present tuple. If the analysis gave none,
-// it returns the difference of the two moments. That interval is wider, but contains the truth.
-func (c *collector) between(a, b *event) (lo, hi int64, suspect bool) {
+// durationBetween returns the duration between two events of the present tuple. If the analysis
+// gave none, it returns the difference of the two moments. That interval is wider, but contains the
+// truth.
+func (c *collector) durationBetween(a, b *event) (lo, hi int64, suspect bool) {
 	from, to := c.channels[a.channel].Point, c.channels[b.channel].Point
 	for _, d := range c.path.durations {
 		if c.ends[d.span] == (spanEnds{from, to}) {
 			return d.lo, d.hi, d.suspect
 		}
 	}
-	return difference(b.at.Lo, a.at.Hi), difference(b.at.Hi, a.at.Lo), a.suspect || b.suspect
+	return limitedDifference(b.at.Lo, a.at.Hi), limitedDifference(b.at.Hi, a.at.Lo), a.suspect ||
+		b.suspect
 }
 
-const farthest = 1<<63 - 1
+const farthestReading = 1<<63 - 1
 
-// difference returns the difference of two readings, limited to ±(2⁶³ − 1).
-func difference(a, b uint64) int64 {
+// limitedDifference returns the difference of two readings, limited to ±(2⁶³ − 1).
+func limitedDifference(a, b uint64) int64 {
 	switch {
 	case a >= b:
-		return int64(min(a-b, farthest))
+		return int64(min(a-b, farthestReading))
 	default:
-		return -int64(min(b-a, farthest))
+		return -int64(min(b-a, farthestReading))
 	}
 }
 
-// add returns the sum of two durations, limited to ±(2⁶³ − 1).
-func add(a, b int64) int64 {
+// limitedSum returns the sum of two durations, limited to ±(2⁶³ − 1).
+func limitedSum(a, b int64) int64 {
 	sum := a + b
 	switch {
 	case a > 0 && b > 0 && sum < 0:
-		return farthest
+		return farthestReading
 	case a < 0 && b < 0 && sum >= 0:
-		return -farthest
+		return -farthestReading
 	}
 	return sum
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// For each tuple that has a duration of a span, the function between returns when the tuple truly
-// passed the span's two points. These moments are readings of the first node. It returns nil if an
-// id was logged twice at one of the points, because then the analysis must guess which events
+// For each tuple that has a duration of a span, the function trulyBetween returns when the tuple
+// truly passed the span's two points. These moments are readings of the first node. It returns nil
+// if an id was logged twice at one of the points, because then the analysis must guess which events
 // belong together.
-func between(j *simrun.Job, s *Span) (stays [][2]uint64) {
+func trulyBetween(j *simrun.Job, s *Span) (stays [][2]uint64) {
 	reference := j.Nodes[0]
 	reference.Quantum = 1
 	ids := map[string]map[uint64]bool{s.From: {}, s.To: {}}
@@ -69,7 +69,7 @@ func TestDepthOfAnyJob(t *testing.T) {
 			if err := simrun.Write(rng, parent, "job", j.Nodes, j.Channels); err != nil {
 				t.Fatal(err)
 			}
-			x := prepared(t, filepath.Join(parent, "job"),
+			x := preparedIndex(t, filepath.Join(parent, "job"),
 				analysis.Options{Reference: j.Nodes[0].Name})
 			for k := range x.Meta.Spans {
 				n, most := depthsHold(t, rng, x, j, k)
@@ -92,7 +92,7 @@ func depthsHold(t *testing.T, rng *rand.Rand, x *Index, j *simrun.Job, k int) (i
 			return 0, 0 // another span has the same points, so a tuple may belong to either
 		}
 	}
-	stays := between(j, s)
+	stays := trulyBetween(j, s)
 	if uint64(len(stays)) != s.Count || len(stays) == 0 {
 		return 0, 0
 	}
@@ -102,7 +102,7 @@ func depthsHold(t *testing.T, rng *rand.Rand, x *Index, j *simrun.Job, k int) (i
 			nodes: limits[0], blocks: limits[1]}
 		for range 100 {
 			at := whole.From + rng.Uint64N(whole.To-whole.From)
-			lo, hi, err := q.at(at)
+			lo, hi, err := q.countAt(at)
 			if err != nil {
 				t.Fatal(err)
 			}

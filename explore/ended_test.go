@@ -11,10 +11,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// collided writes a run in which tuples fork, and one of the branches ends at a sink of its own.
+// collidedRun writes a run in which tuples fork, and one of the branches ends at a sink of its own.
 // One id in 15 begins again while the first tuple with this id is still on its way. Some events are
 // lost, and some are repeated.
-func collided(rng *rand.Rand, parent, name string, tuples int) error {
+func collidedRun(rng *rand.Rand, parent, name string, tuples int) error {
 	channels := []simrun.Channel{{Node: 0, Name: "source/send"}, {Node: 1, Name: "split/recv"},
 		{Node: 1, Name: "split/send"}, {Node: 2, Name: "left/recv"}, {Node: 3, Name: "right/recv"},
 		{Node: 2, Name: "left/send"}, {Node: 0, Name: "sink/recv"}, {Node: 3, Name: "audit/recv"}}
@@ -62,16 +62,16 @@ func collided(rng *rand.Rand, parent, name string, tuples int) error {
 func TestEndedAsInTheAnalysis(t *testing.T) {
 	ended := regexp.MustCompile(`it ended at (\S+), which`)
 	rng, parent, tuples := seed.Random(t), t.TempDir(), 4000
-	if err := collided(rng, parent, "collided", tuples); err != nil {
+	if err := collidedRun(rng, parent, "collided", tuples); err != nil {
 		t.Fatal(err)
 	}
-	x := prepared(t, filepath.Join(parent, "collided"), analysis.Options{})
+	x := preparedIndex(t, filepath.Join(parent, "collided"), analysis.Options{})
 	lanes, listed, found := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
 	for _, c := range x.Meta.Channels {
 		lanes[x.Meta.Points[c.Point].Name] += c.Ended
 	}
 	for lane := range x.Meta.Lanes {
-		for _, i := range x.items(t, &x.tracks[lane]) {
+		for _, i := range x.allItems(t, &x.tracks[lane]) {
 			if r := x.row(&i); r.Ended != "" {
 				listed[r.Ended]++
 			}

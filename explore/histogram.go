@@ -13,9 +13,9 @@ import (
 // rounding a value outward to an edge of its bucket moves it by at most 1/32.
 const (
 	subBits     = 5
-	sides       = (64-subBits)<<subBits + 1<<subBits // buckets of values ≥ 0
-	allBuckets  = 2 * sides                          // the first half is for negative values
-	zeroBucket  = sides
+	bothSides   = (64-subBits)<<subBits + 1<<subBits // buckets of values ≥ 0
+	allBuckets  = 2 * bothSides                      // the first half is for negative values
+	zeroBucket  = bothSides
 	coarseShift = 2 // a band of a heat map is four buckets
 )
 
@@ -36,8 +36,8 @@ func magnitude(u uint64) int {
 	return shift<<subBits + int(u>>shift)
 }
 
-// edges returns the smallest and the largest value of a bucket.
-func edges(bucket int) (lo, hi int64) {
+// bucketEdges returns the smallest and the largest value of a bucket.
+func bucketEdges(bucket int) (lo, hi int64) {
 	if bucket < zeroBucket {
 		a, b := magnitudes(zeroBucket - 1 - bucket)
 		return -b - 1, -a - 1
@@ -117,8 +117,8 @@ func (h *histogram) percentile(percent float64) (lo, hi int64) {
 		}
 		return int(h.used[len(h.used)-1])
 	}
-	lo, _ = edges(find(h.lo))
-	_, hi = edges(find(h.hi))
+	lo, _ = bucketEdges(find(h.lo))
+	_, hi = bucketEdges(find(h.hi))
 	return lo, hi
 }
 

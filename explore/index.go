@@ -189,8 +189,8 @@ func sum(b []byte, want uint32, offset uint64) error {
 	return nil
 }
 
-// sealed reads a block, and checks it against the checksum that follows it.
-func (x *Index) sealed(offset, length, most uint64) ([]byte, error) {
+// readSealed reads a block, and checks it against the checksum that follows it.
+func (x *Index) readSealed(offset, length, most uint64) ([]byte, error) {
 	if length > most || offset > uint64(x.size) || length+4 > uint64(x.size)-offset {
 		return nil, fmt.Errorf("a block of %d bytes at %d: %w", length, offset, errDamaged)
 	}
@@ -201,9 +201,9 @@ func (x *Index) sealed(offset, length, most uint64) ([]byte, error) {
 	return b[:length], sum(b[:length], binary.LittleEndian.Uint32(b[length:]), offset)
 }
 
-// block calls the function tell for each item of a block.
-func (x *Index) block(n *node, tell func(*item)) error {
-	b, err := x.sealed(n.offset, n.length, maxBlock)
+// eachItem calls the function tell for each item of a block.
+func (x *Index) eachItem(n *node, tell func(*item)) error {
+	b, err := x.readSealed(n.offset, n.length, maxBlock)
 	if err != nil {
 		return err
 	}
@@ -229,11 +229,11 @@ type tupleRow struct {
 // mostSame is the largest number of tuples that a search for one id returns.
 const mostSame = 64
 
-// find returns the tuples that have an id. If there are more than mostSame, more is true.
-func (x *Index) find(id uint64) (found []tupleRow, more bool, err error) {
+// findTuples returns the tuples that have an id. If there are more than mostSame, more is true.
+func (x *Index) findTuples(id uint64) (found []tupleRow, more bool, err error) {
 	i := sort.Search(len(x.tuples), func(i int) bool { return x.tuples[i].first >= id })
 	for i = max(i-1, 0); i < len(x.tuples) && x.tuples[i].first <= id; i++ {
-		b, err := x.sealed(x.tuples[i].offset, x.tuples[i].length, maxBlock)
+		b, err := x.readSealed(x.tuples[i].offset, x.tuples[i].length, maxBlock)
 		if err != nil {
 			return nil, false, err
 		}

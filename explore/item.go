@@ -29,11 +29,11 @@ func (i *item) begin() tscratio.Interval {
 // end returns the interval of the moment at which the duration ended.
 func (i *item) end() tscratio.Interval {
 	b := i.begin()
-	return tscratio.Interval{Lo: moved(b.Lo, i.lo), Hi: moved(b.Hi, i.hi)}
+	return tscratio.Interval{Lo: moveReading(b.Lo, i.lo), Hi: moveReading(b.Hi, i.hi)}
 }
 
-// moved returns the sum of a reading and a duration, limited to the range of a counter.
-func moved(a uint64, d int64) uint64 {
+// moveReading returns the sum of a reading and a duration, limited to the range of a counter.
+func moveReading(a uint64, d int64) uint64 {
 	sum := a + uint64(d)
 	switch {
 	case d < 0 && sum > a:
@@ -44,8 +44,8 @@ func moved(a uint64, d int64) uint64 {
 	return sum
 }
 
-// place sets the moment at which the stay or the duration began.
-func (i *item) place(at tscratio.Interval) { i.width, i.mid = at.Width(), at.Lo+at.Width()/2 }
+// setMoment sets the moment at which the stay or the duration began.
+func (i *item) setMoment(at tscratio.Interval) { i.width, i.mid = at.Width(), at.Lo+at.Width()/2 }
 
 func compareItems(a, b *item) int {
 	return cmp.Or(cmp.Compare(a.track, b.track), cmp.Compare(a.mid, b.mid), cmp.Compare(a.id, b.id),

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The function lock lets one process at a time make a run's index. Other processes wait, and then
+// lockIndex lets one process at a time make a run's index. Other processes wait, and then
 // find the index that the first one made. The lock is on the run's directory. When the process that
 // holds the lock ends, the kernel releases the lock.
-func lock(ctx context.Context, path string, remark func(string)) (unlock func() error, err error) {
+func lockIndex(ctx context.Context, path string, remark func(string)) (unlock func() error,
+	err error) {
 	d, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -42,8 +42,8 @@ const (
 	maxPathPauses = 100
 )
 
-// pause adds a row for a pause of a JVM.
-func (c *collector) pause(p *analysis.PauseRow) {
+// addPause adds a row for a pause of a JVM.
+func (c *collector) addPause(p *analysis.PauseRow) {
 	for p.JVM >= len(c.jvmTrack) {
 		c.jvmTrack = append(c.jvmTrack, c.track())
 	}
@@ -52,10 +52,11 @@ func (c *collector) pause(p *analysis.PauseRow) {
 		kind = len(c.kinds)
 		c.kinds = append(c.kinds, p.Kind)
 	}
-	i := item{track: c.jvmTrack[p.JVM], id: uint64(kind), lo: difference(p.End.Lo, p.Begin.Hi),
-		hi: difference(p.End.Hi, p.Begin.Lo)}
+	i := item{track: c.jvmTrack[p.JVM], id: uint64(kind),
+		lo: limitedDifference(p.End.Lo, p.Begin.Hi),
+		hi: limitedDifference(p.End.Hi, p.Begin.Lo)}
 	i.hi = max(i.lo, i.hi)
-	i.place(p.Begin)
+	i.setMoment(p.Begin)
 	c.items.add(i, itemSize)
 }
 
@@ -64,11 +65,11 @@ func (c *collector) pause(p *analysis.PauseRow) {
 // although they are not.
 func pauseEnd(i *item) tscratio.Interval {
 	b := i.begin()
-	return tscratio.Interval{Lo: moved(b.Hi, i.lo), Hi: moved(b.Lo, i.hi)}
+	return tscratio.Interval{Lo: moveReading(b.Hi, i.lo), Hi: moveReading(b.Lo, i.hi)}
 }
 
-// jvms describes the JVMs of a run, and says for each lane which of them ran its instance.
-func (b *builder) jvms(m *Meta) {
+// describeJVMs describes the JVMs of a run, and says for each lane which of them ran its instance.
+func (b *builder) describeJVMs(m *Meta) {
 	m.JVMs, m.PauseKinds = []JVM{}, append([]string{}, b.kinds...)
 	for i := range m.Lanes {
 		m.Lanes[i].JVMs = []int{}
@@ -99,12 +100,12 @@ func (x *Index) pausesIn(jvm int, r Range) (all []item, whole bool, err error) {
 		return nil, true, nil
 	}
 	if len(nodesIn(t.levels[0], r)) > rawBlocks {
-		all, _, err = x.longest(t, r, math.MinInt64, math.MaxInt64)
+		all, _, err = x.longestItems(t, r, math.MinInt64, math.MaxInt64)
 		return all, false, err
 	}
-	blocks := reaching(t.levels[0], r)
+	blocks := reachingBlocks(t.levels[0], r)
 	for k := range blocks {
-		if err := x.block(&blocks[k], func(i *item) {
+		if err := x.eachItem(&blocks[k], func(i *item) {
 			if i.begin().Lo <= r.To && pauseEnd(i).Hi >= r.From {
 				all = append(all, *i)
 			}
@@ -129,7 +130,7 @@ func longestPauses(all []item, most int) []item {
 func (x *Index) pauseOf(jvm int, i *item, zero uint64) Pause {
 	j := &x.Meta.JVMs[jvm]
 	p := Pause{JVM: j.Name, Node: j.Node, Kind: "other", Steps: []int{},
-		Begin: since(zero, i.begin()), End: since(zero, pauseEnd(i)),
+		Begin: momentFrom(zero, i.begin()), End: momentFrom(zero, pauseEnd(i)),
 		Length: analysis.Interval{Lo_cycles: max(i.lo, 0), Hi_cycles: max(i.hi, 0)}}
 	if i.id < uint64(len(x.Meta.PauseKinds)) {
 		p.Kind = x.Meta.PauseKinds[i.id]
@@ -197,7 +198,7 @@ func (x *Index) pausesOf(p *Path, events []event, steps []stepEnds) error {
 	}
 	var total tscratio.Elapsed
 	for k, s := range steps {
-		in := x.within(of, &s)
+		in := x.timeInPauses(of, &s)
 		in.Hi = max(min(in.Hi, p.Steps[k].Duration.Hi_cycles), in.Lo)
 		switch s.critical {
 		case analysis.SurelyCritical:
@@ -215,10 +216,10 @@ func (x *Index) pausesOf(p *Path, events []event, steps []stepEnds) error {
 
 func (x *Index) jvmsOf(e *event) []int { return x.Meta.Lanes[x.Meta.Channels[e.channel].Lane].JVMs }
 
-// The method within returns how much of a step lay in pauses. Two JVMs may pause at the same time,
+// timeInPauses returns how much of a step lay in pauses. Two JVMs may pause at the same time,
 // so the low end counts only one JVM, and the high end counts all. If a lane has several JVMs, it
 // is not known which of them worked on the tuple, so none of them counts for the low end.
-func (x *Index) within(of map[int][]item, s *stepEnds) (all tscratio.Elapsed) {
+func (x *Index) timeInPauses(of map[int][]item, s *stepEnds) (all tscratio.Elapsed) {
 	for jvm, items := range of {
 		a, b := x.jvmsOf(s.from), x.jvmsOf(s.to)
 		if !slices.Contains(a, jvm) && !slices.Contains(b, jvm) {
@@ -238,4 +239,4 @@ func (x *Index) within(of map[int][]item, s *stepEnds) (all tscratio.Elapsed) {
 	return all
 }
 
-func overlap(from, to uint64) int64 { return int64(min(to-min(from, to), farthest)) }
+func overlap(from, to uint64) int64 { return int64(min(to-min(from, to), farthestReading)) }

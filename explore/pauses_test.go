@@ -14,10 +14,10 @@ import (
 // truePause is a pause in true cycles.
 type truePause struct{ begin, end uint64 }
 
-// pausing is a job with three JVMs: a source on node A, which is no JVM, two workers on B, each a
-// JVM, and a sink on C, which is the third JVM. pauses contains the pauses of each JVM. passed
+// pausingJob is a job with three JVMs: a source on node A, which is no JVM, two workers on B, each
+// a JVM, and a sink on C, which is the third JVM. pauses contains the pauses of each JVM. passed
 // contains the moments at which each tuple passed the stages.
-type pausing struct {
+type pausingJob struct {
 	nodes  []simrun.Node
 	pauses [3][]truePause
 	passed map[uint64][]uint64
@@ -25,8 +25,8 @@ type pausing struct {
 }
 
 // pausingRun writes a run of the job.
-func pausingRun(rng *rand.Rand, parent, name string, tuples int) (*pausing, error) {
-	p := &pausing{nodes: simrun.Nodes(rng, 3), passed: map[uint64][]uint64{},
+func pausingRun(rng *rand.Rand, parent, name string, tuples int) (*pausingJob, error) {
+	p := &pausingJob{nodes: simrun.Nodes(rng, 3), passed: map[uint64][]uint64{},
 		worker: map[uint64]int{}}
 	const begin = 2 * uint64(simrun.Hz)
 	end := begin + uint64(tuples)*120_000
@@ -81,8 +81,8 @@ func pausingRun(rng *rand.Rand, parent, name string, tuples int) (*pausing, erro
 	return p, simrun.Write(rng, parent, name, p.nodes, channels)
 }
 
-// paused is how much of the time between two moments lay in pauses of some JVMs.
-func (p *pausing) paused(node *simrun.Node, from, to uint64, jvms ...int) (cycles int64) {
+// truePaused is how much of the time between two moments lay in pauses of some JVMs.
+func (p *pausingJob) truePaused(node *simrun.Node, from, to uint64, jvms ...int) (cycles int64) {
 	var all []truePause
 	for _, k := range jvms {
 		all = append(all, p.pauses[k]...)
@@ -109,7 +109,7 @@ func TestPausesHaveTheTruth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := prepared(t, filepath.Join(parent, "pausing"), analysis.Options{Reference: "A"})
+	x := preparedIndex(t, filepath.Join(parent, "pausing"), analysis.Options{Reference: "A"})
 	node := &p.nodes[0]
 	since := func(true_cycles uint64) int64 { return int64(node.Reading(true_cycles) - x.zero()) }
 	if off := since(p.passed[1][0]); off < 0 || off > 100_000 {
@@ -125,7 +125,7 @@ func TestPausesHaveTheTruth(t *testing.T) {
 		}
 	}
 	for range 30 {
-		r := x.part(rng)
+		r := x.randomPart(rng)
 		all, err := x.Pauses([]int{0, 1, 2}, r)
 		if err != nil {
 			t.Fatal(err)
@@ -156,9 +156,9 @@ func TestPausesHaveTheTruth(t *testing.T) {
 			t.Fatalf("tuple %d: %+v, %v", id, found, err)
 		}
 		got, worker := found[0], p.worker[id]
-		truth := p.paused(node, passed[0], passed[1], worker) +
-			p.paused(node, passed[1], passed[2], worker) +
-			p.paused(node, passed[2], passed[3], worker, 2)
+		truth := p.truePaused(node, passed[0], passed[1], worker) +
+			p.truePaused(node, passed[1], passed[2], worker) +
+			p.truePaused(node, passed[2], passed[3], worker, 2)
 		if !got.Paused_known || !contains(got.Paused.Lo_cycles, got.Paused.Hi_cycles, truth, 6) {
 			t.Errorf("tuple %d: %d cycles in pauses are not in %+v", id, truth, got.Paused)
 		}

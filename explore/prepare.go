@@ -33,15 +33,16 @@ func Prepare(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	if err != nil {
 		return fail(err)
 	}
-	if index, _, err := fitting(dir, want); index != nil || err != nil {
+	if index, _, err := openIfFitting(dir, want); index != nil || err != nil {
 		return index, err
 	}
-	unlock, err := lock(ctx, dir.Path, remark)
+	unlock, err := lockIndex(ctx, dir.Path, remark)
 	if err != nil {
 		return fail(err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	index, why, err := fitting(dir, want) // another process may have made it while this one waited
+	// another process may have made it while this one waited
+	index, why, err := openIfFitting(dir, want)
 	if index != nil || err != nil {
 		return index, err
 	}
@@ -52,9 +53,9 @@ func Prepare(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	return openIndex(dir)
 }
 
-// fitting opens the index if its fingerprint is the wanted one. If it is not, fitting says why the
-// index must be made.
-func fitting(dir *runs.Directory, want string) (index *Index, why string, err error) {
+// openIfFitting opens the index if its fingerprint is the wanted one. If it is not, fitting says
+// why the index must be made.
+func openIfFitting(dir *runs.Directory, want string) (index *Index, why string, err error) {
 	index, err = openIndex(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -113,7 +114,7 @@ func build(ctx context.Context, dir *runs.Directory, o analysis.Options, fingerp
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	o.Events = func(e analysis.EventRow) error { return c.event(&e) }
-	o.Pauses = func(p analysis.PauseRow) error { c.pause(&p); return nil }
+	o.Pauses = func(p analysis.PauseRow) error { c.addPause(&p); return nil }
 	o.Durations = func(d analysis.DurationRow) error { return c.duration(&d) }
 	progress := o.Progress
 	if progress == nil {
@@ -152,7 +153,7 @@ type builder struct {
 }
 
 func (b *builder) write(fingerprint string, page func(*analysis.Answer) ([]byte, error)) error {
-	all := contents{Meta: b.meta(), Fingerprint: fingerprint}
+	all := contents{Meta: b.makeMeta(), Fingerprint: fingerprint}
 	tracks := make([]level, b.tracks)
 	counted := make([]uint64, b.tracks)
 	ended := make([]uint64, b.tracks)
@@ -179,13 +180,13 @@ func (b *builder) write(fingerprint string, page func(*analysis.Answer) ([]byte,
 		}
 		t.add(i)
 		return b.w.err
-	}, b.share(0.65, 0.25, "sorting by time"))
+	}, b.shareProgress(0.65, 0.25, "sorting by time"))
 	if err != nil {
 		return err
 	}
 	finish()
 	tuples := &tupleWriter{w: b.w}
-	if err := b.tuples.merge(tuples.add, b.share(0.9, 0.1, "sorting by id")); err != nil {
+	if err := b.tuples.merge(tuples.add, b.shareProgress(0.9, 0.1, "sorting by id")); err != nil {
 		return err
 	}
 	all.Tuples = tuples.finish()
@@ -206,7 +207,7 @@ func (b *builder) write(fingerprint string, page func(*analysis.Answer) ([]byte,
 	}
 	for i, track := range b.spanTrack {
 		m.Spans[i].Count = counted[track]
-		m.Spans[i].Never = b.never(&m.Spans[i])
+		m.Spans[i].Never = b.neverMeasured(&m.Spans[i])
 		all.Tracks = append(all.Tracks, tracks[track])
 	}
 	for i := range m.JVMs {
@@ -219,9 +220,9 @@ func (b *builder) write(fingerprint string, page func(*analysis.Answer) ([]byte,
 	return b.w.finish(&all)
 }
 
-// share returns the function done for sorter.merge. That function reports the progress of the
-// merge, and stops the merge when the context ends.
-func (b *builder) share(from, part float64, what string) func(int) error {
+// shareProgress returns the function done for sorter.merge. That function reports the progress of
+// the merge, and stops the merge when the context ends.
+func (b *builder) shareProgress(from, part float64, what string) func(int) error {
 	total := max(float64(b.answer.Work.Tuples), 1)
 	return func(rows int) error {
 		b.progress(from+part*min(1, float64(rows)/total/4), what)
@@ -229,9 +230,9 @@ func (b *builder) share(from, part float64, what string) func(int) error {
 	}
 }
 
-// meta makes the description of the run. Tuples refer to lanes, points and spans by number, so
+// makeMeta makes the description of the run. Tuples refer to lanes, points and spans by number, so
 // these keep the order in which they were found. The page orders points by Order.
-func (b *builder) meta() Meta {
+func (b *builder) makeMeta() Meta {
 	a := b.answer
 	m := Meta{Version: Version, Run: a.Run, Note: a.Note, Reference: a.Reference,
 		Seconds: a.Reference.SecondsMean(), Partial: a.Partial, Complete: a.Complete,
@@ -269,12 +270,13 @@ func (b *builder) meta() Meta {
 			}
 		}
 	}
-	b.jvms(&m)
+	b.describeJVMs(&m)
 	return m
 }
 
-// never returns how many tuples passed the span's first point and have no duration of the span.
-func (b *builder) never(s *Span) uint64 {
+// neverMeasured returns how many tuples passed the span's first point and have no duration of the
+// span.
+func (b *builder) neverMeasured(s *Span) uint64 {
 	if strings.Contains(s.Kind, ",") {
 		return 0 // the span begins in the tuples of which its tuples were made
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// again prepares a run, and returns what Prepare remarked.
-func again(t *testing.T, path string, o analysis.Options) string {
+// prepareAgain prepares a run, and returns what Prepare remarked.
+func prepareAgain(t *testing.T, path string, o analysis.Options) string {
 	t.Helper()
 	dir, err := runs.Open(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestIndexIsMadeOnce(t *testing.T) {
 		{"the same options", "", func() {}, other},
 	} {
 		c.do()
-		if said := again(t, j.path, c.o); !strings.Contains(said, c.says) ||
+		if said := prepareAgain(t, j.path, c.o); !strings.Contains(said, c.says) ||
 			(c.says == "") != (said == "") {
 			t.Errorf("%s: it says %q, want %q", c.name, said, c.says)
 		}
@@ -150,7 +150,7 @@ func TestDamagedBlocks(t *testing.T) {
 	if err := os.WriteFile(index, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	x := prepared(t, j.path, analysis.Options{})
+	x := preparedIndex(t, j.path, analysis.Options{})
 	_, err1 := x.Longest(span, x.whole(), 0, 1<<62)
 	_, _, err2 := x.Find(j.all[0].id)
 	_, err3 := x.Queue(span, x.whole())

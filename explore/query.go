@@ -34,22 +34,23 @@ func nodesIn(nodes []node, r Range) []node {
 	return nodes[from:to]
 }
 
-// reaching returns the blocks that may contain items that reach into a range. An item in a block
-// before the range may end in the range. An item in a block after the range may have begun in the
-// range, because the moment of its beginning is known only as an interval. Of the blocks before the
-// range, at most earlyBlocks are returned: the nearest ones.
-func reaching(blocks []node, r Range) []node {
+// reachingBlocks returns the blocks that may contain items that reach into a range. An item in a
+// block before the range may end in the range. An item in a block after the range may have begun in
+// the range, because the moment of its beginning is known only as an interval. Of the blocks before
+// the range, at most earlyBlocks are returned: the nearest ones.
+func reachingBlocks(blocks []node, r Range) []node {
 	from := sort.Search(len(blocks), func(i int) bool { return blocks[i].last >= r.From })
 	var all []node
 	for i := from - 1; i >= max(0, from-farBlocks) && len(all) < earlyBlocks; i-- {
-		if blocks[i].maxEnd >= r.From || moved(blocks[i].last, int64(half(blocks[i].width))) >=
+		if blocks[i].maxEnd >= r.From || moveReading(blocks[i].last,
+			int64(half(blocks[i].width))) >=
 			r.From {
 			all = append(all, blocks[i])
 		}
 	}
 	slices.Reverse(all)
-	for i := from; i < len(blocks) && moved(blocks[i].first,
-		-int64(min(half(blocks[i].width), farthest))) <= r.To; i++ {
+	for i := from; i < len(blocks) && moveReading(blocks[i].first,
+		-int64(min(half(blocks[i].width), farthestReading))) <= r.To; i++ {
 		all = append(all, blocks[i])
 	}
 	return all
@@ -88,7 +89,7 @@ func (x *Index) series(t *track, r Range, buckets, singles, raw int, each func(*
 	}
 	blocks := nodesIn(t.levels[0], r)
 	if len(blocks) <= raw {
-		return x.rawSeries(reaching(t.levels[0], r), r, buckets, singles, each)
+		return x.rawSeries(reachingBlocks(t.levels[0], r), r, buckets, singles, each)
 	}
 	// Use the finest level with few enough nodes in the range.
 	nodes := blocks
@@ -106,7 +107,7 @@ func (x *Index) series(t *track, r Range, buckets, singles, raw int, each func(*
 			if each == nil {
 				continue
 			}
-			data, err := x.sealed(nodes[j].counts, nodes[j].countsSize, maxCounts)
+			data, err := x.readSealed(nodes[j].counts, nodes[j].countsSize, maxCounts)
 			if err != nil {
 				return s, err
 			}
@@ -154,7 +155,7 @@ func (x *Index) rawSeries(blocks []node, r Range, buckets, singles int,
 	slot := ^uint64(0)
 	for k := range blocks {
 		// The page also draws an item that began before the range and reaches into it.
-		err := x.block(&blocks[k], func(i *item) {
+		err := x.eachItem(&blocks[k], func(i *item) {
 			at := i.begin()
 			if max(at.Hi, i.end().Hi) < r.From || at.Lo > r.To {
 				return
@@ -194,9 +195,9 @@ func (x *Index) rawSeries(blocks []node, r Range, buckets, singles int,
 	return s, nil
 }
 
-// longest returns the items with the longest durations in a range. It considers only durations that
-// may lie between two limits. If the search stopped before its end, whole is false.
-func (x *Index) longest(t *track, r Range, lo, hi int64) (all []item, whole bool, err error) {
+// longestItems returns the items with the longest durations in a range. It considers only durations
+// that may lie between two limits. If the search stopped before its end, whole is false.
+func (x *Index) longestItems(t *track, r Range, lo, hi int64) (all []item, whole bool, err error) {
 	if len(t.levels) == 0 {
 		return nil, true, nil
 	}
@@ -213,7 +214,7 @@ func (x *Index) longest(t *track, r Range, lo, hi int64) (all []item, whole bool
 		if k == maxSearched {
 			return all, false, nil
 		}
-		err := x.block(&blocks[k], func(i *item) {
+		err := x.eachItem(&blocks[k], func(i *item) {
 			if i.mid < r.From || i.mid > r.To || i.hi < lo || i.lo > hi || i.instant {
 				return
 			}
@@ -231,9 +232,9 @@ func (x *Index) longest(t *track, r Range, lo, hi int64) (all []item, whole bool
 	return all, true, nil
 }
 
-// ended returns the first tuples of a range that ended in a lane although they could have gone on.
-// If there may be more, whole is false.
-func (x *Index) ended(t *track, r Range) (all []item, whole bool, err error) {
+// endedTuples returns the first tuples of a range that ended in a lane although they could have
+// gone on. If there may be more, whole is false.
+func (x *Index) endedTuples(t *track, r Range) (all []item, whole bool, err error) {
 	if len(t.levels) == 0 {
 		return nil, true, nil
 	}
@@ -244,7 +245,7 @@ func (x *Index) ended(t *track, r Range) (all []item, whole bool, err error) {
 		if i >= maxSearched || len(all) > maxListed {
 			break
 		}
-		if err := x.block(&n, func(i *item) {
+		if err := x.eachItem(&n, func(i *item) {
 			if i.mid >= r.From && i.mid <= r.To && i.ended > 0 {
 				all = append(all, *i)
 			}
@@ -255,10 +256,10 @@ func (x *Index) ended(t *track, r Range) (all []item, whole bool, err error) {
 	return all[:min(len(all), maxListed)], len(all) <= maxListed, nil
 }
 
-// instances returns a histogram of the durations in a range for each lane in which durations end.
+// byInstance returns a histogram of the durations in a range for each lane in which durations end.
 // If the range has more than rawBlocks blocks, the counts of whole nodes are used. The range that
 // was really counted (grown) may then be wider than the given one.
-func (x *Index) instances(t *track, r Range) (by counts, grown Range, err error) {
+func (x *Index) byInstance(t *track, r Range) (by counts, grown Range, err error) {
 	by, grown = counts{}, r
 	if len(t.levels) == 0 {
 		return by, r, nil
@@ -266,7 +267,7 @@ func (x *Index) instances(t *track, r Range) (by counts, grown Range, err error)
 	blocks := nodesIn(t.levels[0], r)
 	if len(blocks) <= rawBlocks {
 		for k := range blocks {
-			if err := x.block(&blocks[k], func(i *item) {
+			if err := x.eachItem(&blocks[k], func(i *item) {
 				if i.mid >= r.From && i.mid <= r.To && !i.instant {
 					by.add(i)
 				}
@@ -281,7 +282,7 @@ func (x *Index) instances(t *track, r Range) (by counts, grown Range, err error)
 		nodes = nodesIn(t.levels[l], r)
 	}
 	for k := range nodes {
-		data, err := x.sealed(nodes[k].counts, nodes[k].countsSize, maxCounts)
+		data, err := x.readSealed(nodes[k].counts, nodes[k].countsSize, maxCounts)
 		if err != nil {
 			return nil, r, err
 		}
@@ -294,9 +295,9 @@ func (x *Index) instances(t *track, r Range) (by counts, grown Range, err error)
 	return by, Range{nodes[0].first, nodes[len(nodes)-1].last}, nil
 }
 
-// suspects returns how many items in the blocks of a range are estimates. The first and the last
-// block may lie partly outside the range.
-func (x *Index) suspects(t *track, r Range) (n uint64) {
+// countSuspects returns how many items in the blocks of a range are estimates. The first and the
+// last block may lie partly outside the range.
+func (x *Index) countSuspects(t *track, r Range) (n uint64) {
 	if len(t.levels) == 0 {
 		return 0
 	}
@@ -306,8 +307,8 @@ func (x *Index) suspects(t *track, r Range) (n uint64) {
 	return n
 }
 
-// percentiles returns percentiles of a histogram, rounded outward.
-func percentiles(h *histogram, percents ...float64) analysis.Percentiles {
+// percentilesOf returns percentiles of a histogram, rounded outward.
+func percentilesOf(h *histogram, percents ...float64) analysis.Percentiles {
 	var all analysis.Percentiles
 	for _, p := range percents {
 		lo, hi := h.percentile(p)

@@ -76,12 +76,12 @@ func TestBucketsCountTheirRows(t *testing.T) {
 	j := aJob(t, rng, 60_000)
 	for k := range j.tracks {
 		track := &j.tracks[k]
-		all := j.items(t, track)
+		all := j.allItems(t, track)
 		if !slices.IsSortedFunc(all, func(a, b item) int { return compareItems(&a, &b) }) {
 			t.Fatalf("track %d is not in order", k)
 		}
 		for n := range max(3, 25/seed.Share()) {
-			r, raw := j.part(rng), rng.IntN(40)
+			r, raw := j.randomPart(rng), rng.IntN(40)
 			if n == 0 {
 				r = j.whole()
 			}
@@ -140,7 +140,7 @@ func TestSingleRows(t *testing.T) {
 	j := aJob(t, rng, 20_000)
 	seen := 0
 	for lane := range j.Meta.Lanes {
-		all := j.items(t, &j.tracks[lane])
+		all := j.allItems(t, &j.tracks[lane])
 		for range 100 {
 			from := j.zero() + rng.Uint64N(j.Meta.Length_cycles)
 			if blocks := len(j.tracks[lane].levels[0]); blocks > 1 && rng.IntN(2) == 0 {
@@ -175,9 +175,9 @@ func TestLongestAndEnded(t *testing.T) {
 	rng := seed.Random(t)
 	j := aJob(t, rng, 30_000)
 	span := j.spanOf(t, "source/send", "sink/recv")
-	all := j.items(t, j.span(span))
+	all := j.allItems(t, j.span(span))
 	for range 100 {
-		r := j.part(rng)
+		r := j.randomPart(rng)
 		lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
 		if rng.IntN(2) == 0 {
 			lo = 100_000 + rng.Int64N(100_000)
@@ -211,7 +211,7 @@ func TestLongestAndEnded(t *testing.T) {
 			t.Errorf("%d tuples ended in %s, and %d are counted", truly, l.Instance, l.Ended)
 		}
 		var want []item
-		for _, i := range j.items(t, &j.tracks[lane]) {
+		for _, i := range j.allItems(t, &j.tracks[lane]) {
 			if i.ended > 0 {
 				want = append(want, i)
 			}
@@ -253,7 +253,7 @@ func TestQueueContainsTheTruth(t *testing.T) {
 			{1000, 1000}} {
 			q := queueReader{index: j.Index, track: track, cache: map[[2]int]*durations{},
 				nodes: limits[0], blocks: limits[1]}
-			lo, hi, err := q.at(at)
+			lo, hi, err := q.countAt(at)
 			if err != nil || lo > uint64(n) || hi < uint64(n) {
 				t.Fatalf("%d tuples were between the points at %d, not %d to %d (limits %v), %v",
 					n, at, lo, hi, limits, err)
@@ -275,7 +275,7 @@ func TestSharesContainTheirRows(t *testing.T) {
 	rng := seed.Random(t)
 	j := aJob(t, rng, 40_000)
 	track := j.span(j.spanOf(t, "source/send", "sink/recv"))
-	all := j.items(t, track)
+	all := j.allItems(t, track)
 	q := queueReader{index: j.Index, track: track, cache: map[[2]int]*durations{}}
 	for level, nodes := range track.levels {
 		rows := 0
@@ -296,8 +296,8 @@ func TestSharesContainTheirRows(t *testing.T) {
 						}
 					}
 				}
-				s, exact := q.bounds(at, level, k)
-				c, err := q.counted(at, level, k)
+				s, exact := q.shareOfItems(at, level, k)
+				c, err := q.shareOfCounts(at, level, k)
 				if err != nil || s.lo > surely || s.hi < perhaps || c.lo > surely ||
 					c.hi < perhaps || exact && (s.lo != surely || s.hi != perhaps) {
 					t.Fatalf("level %d, node %d at %d: %+v (exact %v), by its counts %+v, and the "+
@@ -315,9 +315,9 @@ func TestSpreadContainsTheTruth(t *testing.T) {
 	rng := seed.Random(t)
 	j := aJob(t, rng, 60_000)
 	span := j.spanOf(t, "source/send", "worker/start")
-	all := j.items(t, j.span(span))
+	all := j.allItems(t, j.span(span))
 	for n := range 40 {
-		r := j.part(rng)
+		r := j.randomPart(rng)
 		if n == 0 {
 			r = j.whole()
 		}
@@ -363,9 +363,9 @@ func TestLatencyColumns(t *testing.T) {
 	rng := seed.Random(t)
 	j := aJob(t, rng, 30_000)
 	span := j.spanOf(t, "source/send", "sink/recv")
-	all := j.items(t, j.span(span))
+	all := j.allItems(t, j.span(span))
 	for range 30 {
-		l, err := j.Latency(span, j.part(rng), 1+rng.IntN(200))
+		l, err := j.Latency(span, j.randomPart(rng), 1+rng.IntN(200))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -393,12 +393,12 @@ func TestLatencyColumns(t *testing.T) {
 
 // A tuple that was made of other tuples is found with durations that begin in those tuples.
 func TestTuplesMadeOfOthers(t *testing.T) {
-	j := windows(t, rand.New(rand.NewPCG(1, 1)))
+	j := windowRun(t, rand.New(rand.NewPCG(1, 1)))
 	for i, s := range j.Meta.Spans {
 		if !strings.Contains(s.Kind, ", ") {
 			continue
 		}
-		items := j.items(t, j.span(i))
+		items := j.allItems(t, j.span(i))
 		if len(items) != 40 || s.Count != 40 {
 			t.Errorf("%s has %d rows and counts %d, want 40", s.Kind, len(items), s.Count)
 		}
@@ -423,7 +423,7 @@ func TestFateOfATupleThatMayGoOn(t *testing.T) {
 			{Name: "sink/recv", Sink: true, Undecided: "a log is gone"}}}}
 	for i, want := range []string{"it came to the end, sink/recv", "it was last seen at " +
 		"sink/recv; whether it ended there is not known: a log is gone"} {
-		if got := x.fate([]event{{channel: uint32(i)}}); got != want {
+		if got := x.fateOf([]event{{channel: uint32(i)}}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

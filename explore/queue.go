@@ -20,16 +20,16 @@ type queue struct {
 	lo, hi uint64
 }
 
-// The method queue counts the tuples of a span that had begun and had not ended, at moments of a
+// queueAt counts the tuples of a span that had begun and had not ended, at moments of a
 // range. Each node of the index gives an interval for its part of this count. Nodes with wide
 // intervals are replaced by the nodes below them, until the limits are reached.
-func (x *Index) queue(t *track, r Range) ([]queue, error) {
+func (x *Index) queueAt(t *track, r Range) ([]queue, error) {
 	q := queueReader{index: x, track: t, cache: map[[2]int]*durations{},
 		nodes: queueNodes, blocks: queueBlocks}
 	var all []queue
 	for i := range maxQueues {
 		at := r.From + uint64(float64(r.To-r.From)*(float64(i)+0.5)/maxQueues)
-		lo, hi, err := q.at(at)
+		lo, hi, err := q.countAt(at)
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +43,7 @@ type queueReader struct {
 	track         *track
 	cache         map[[2]int]*durations // by level of the node and its number there
 	counts        histogram             // a buffer for durations
-	blocksRead    map[int][]lasting     // by number of the block
+	blocksRead    map[int][]lastingItem // by number of the block
 	nodes, blocks int                   // limits for each moment
 }
 
@@ -61,11 +61,11 @@ type share struct {
 	lo, hi   uint64
 }
 
-// The method at counts the tuples that were between the span's two points at one moment.
-func (q *queueReader) at(at uint64) (lo, hi uint64, err error) {
+// countAt counts the tuples that were between the span's two points at one moment.
+func (q *queueReader) countAt(countAt uint64) (lo, hi uint64, err error) {
 	var open []share // nodes whose share could be narrower, the largest last
 	take := func(level, k int) {
-		s, exact := q.bounds(at, level, k)
+		s, exact := q.shareOfItems(countAt, level, k)
 		if exact {
 			lo, hi = lo+s.lo, hi+s.hi
 			return
@@ -94,9 +94,9 @@ func (q *queueReader) at(at uint64) (lo, hi uint64, err error) {
 			continue
 		case s.level == 0 && blocks > 0:
 			blocks--
-			s.lo, s.hi, err = q.block(at, s.k)
+			s.lo, s.hi, err = q.countBlock(countAt, s.k)
 		default:
-			s, err = q.counted(at, s.level, s.k)
+			s, err = q.shareOfCounts(countAt, s.level, s.k)
 		}
 		if err != nil {
 			return 0, 0, err
@@ -106,26 +106,26 @@ func (q *queueReader) at(at uint64) (lo, hi uint64, err error) {
 	return lo, hi, nil
 }
 
-// lasting contains the moments at which an item began and ended.
-type lasting struct{ begin, end tscratio.Interval }
+// lastingItem contains the moments at which an item began and ended.
+type lastingItem struct{ begin, end tscratio.Interval }
 
 // cachedBlocks is the number of blocks that are kept in memory. The next moment often needs the
 // same blocks.
 const cachedBlocks = 4
 
-// The method block counts the items of a block one by one.
-func (q *queueReader) block(at uint64, k int) (lo, hi uint64, err error) {
+// countBlock counts the items of a block one by one.
+func (q *queueReader) countBlock(at uint64, k int) (lo, hi uint64, err error) {
 	items, known := q.blocksRead[k]
 	if !known {
 		n := &q.track.levels[0][k]
-		items = make([]lasting, 0, min(n.items, blockItems))
-		if err := q.index.block(n, func(i *item) {
-			items = append(items, lasting{i.begin(), i.end()})
+		items = make([]lastingItem, 0, min(n.items, blockItems))
+		if err := q.index.eachItem(n, func(i *item) {
+			items = append(items, lastingItem{i.begin(), i.end()})
 		}); err != nil {
 			return 0, 0, err
 		}
 		if len(q.blocksRead) >= cachedBlocks || q.blocksRead == nil {
-			q.blocksRead = map[int][]lasting{}
+			q.blocksRead = map[int][]lastingItem{}
 		}
 		q.blocksRead[k] = items
 	}
@@ -140,29 +140,29 @@ func (q *queueReader) block(at uint64, k int) (lo, hi uint64, err error) {
 	return lo, hi, nil
 }
 
-// bounds computes a node's share from the moments of its items alone, without reading its counts.
-// exact says whether the share is as narrow as the items allow.
-func (q *queueReader) bounds(at uint64, level, k int) (s share, exact bool) {
+// shareOfItems computes a node's share from the moments of its items alone, without reading its
+// counts. exact says whether the share is as narrow as the items allow.
+func (q *queueReader) shareOfItems(at uint64, level, k int) (s share, exact bool) {
 	n := &q.track.levels[level][k]
 	s = share{level: level, k: k}
-	unsure := int64(min(half(n.width), farthest))
-	if moved(n.first, -unsure) > at || n.maxEnd < at {
+	unsure := int64(min(half(n.width), farthestReading))
+	if moveReading(n.first, -unsure) > at || n.maxEnd < at {
 		return s, true
 	}
 	s.hi = n.items
-	if moved(n.last, unsure) <= at && n.minEnd > at {
+	if moveReading(n.last, unsure) <= at && n.minEnd > at {
 		s.lo = n.items
 		return s, true
 	}
 	return s, false
 }
 
-// counted computes a node's share from the counts of its durations.
-func (q *queueReader) counted(at uint64, level, k int) (s share, err error) {
+// shareOfCounts computes a node's share from the counts of its durations.
+func (q *queueReader) shareOfCounts(at uint64, level, k int) (s share, err error) {
 	n := &q.track.levels[level][k]
 	s = share{level: level, k: k, hi: n.items}
-	unsure := int64(min(half(n.width), farthest))
-	firstBegin, lastBegin := moved(n.first, -unsure), moved(n.last, unsure)
+	unsure := int64(min(half(n.width), farthestReading))
+	firstBegin, lastBegin := moveReading(n.first, -unsure), moveReading(n.last, unsure)
 	d, err := q.durations(level, k)
 	if err != nil {
 		return s, err
@@ -172,17 +172,18 @@ func (q *queueReader) counted(at uint64, level, k int) (s share, err error) {
 	// before the moment. An item is surely in the queue if all items have begun, and the earliest
 	// beginning, plus the low end of the item's duration, is after the moment.
 	if lastBegin < at {
-		s.hi = n.items - below(d.his, d.countHis, difference(at, lastBegin))
+		s.hi = n.items - countBelow(d.his, d.countHis, limitedDifference(at, lastBegin))
 	}
 	if lastBegin <= at {
-		s.lo = min(n.items-below(d.los, d.countLos, add(difference(at, firstBegin), 1)), s.hi)
+		s.lo = min(n.items-countBelow(d.los, d.countLos,
+			limitedSum(limitedDifference(at, firstBegin), 1)), s.hi)
 	}
 	return s, nil
 }
 
-// below returns how many values are below a limit. cumulative has for each value how many values
-// are at most that value.
-func below(values []int64, cumulative []uint64, limit int64) uint64 {
+// countBelow returns how many values are below a limit. cumulative has for each value how many
+// values are at most that value.
+func countBelow(values []int64, cumulative []uint64, limit int64) uint64 {
 	i := sort.Search(len(values), func(i int) bool { return values[i] >= limit })
 	if i == 0 {
 		return 0
@@ -198,7 +199,7 @@ func (q *queueReader) durations(level, k int) (*durations, error) {
 		return d, nil
 	}
 	n := &q.track.levels[level][k]
-	data, err := q.index.sealed(n.counts, n.countsSize, maxCounts)
+	data, err := q.index.readSealed(n.counts, n.countsSize, maxCounts)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +213,7 @@ func (q *queueReader) durations(level, k int) (*durations, error) {
 	slices.Sort(h.used)
 	var los, his uint64
 	for _, b := range h.used {
-		lo, hi := edges(int(b))
+		lo, hi := bucketEdges(int(b))
 		los, his = los+h.lo[b], his+h.hi[b]
 		d.los, d.countLos = append(d.los, lo), append(d.countLos, los)
 		d.his, d.countHis = append(d.his, hi), append(d.countHis, his)

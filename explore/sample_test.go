@@ -75,8 +75,8 @@ func jobRun(rng *rand.Rand, parent, name string, tuples int) ([]truth, []simrun.
 	return all, nodes, simrun.Write(rng, parent, name, nodes, channels)
 }
 
-// prepared returns the index of a run.
-func prepared(t testing.TB, path string, o analysis.Options) *Index {
+// preparedIndex returns the index of a run.
+func preparedIndex(t testing.TB, path string, o analysis.Options) *Index {
 	t.Helper()
 	dir, err := runs.Open(path)
 	if err != nil {
@@ -114,7 +114,7 @@ func aJob(t testing.TB, rng *rand.Rand, tuples int) *job {
 		t.Fatal(err)
 	}
 	path := filepath.Join(parent, "job")
-	j := &job{prepared(t, path, analysis.Options{}), all, path, simrun.Node{}}
+	j := &job{preparedIndex(t, path, analysis.Options{}), all, path, simrun.Node{}}
 	for _, n := range nodes {
 		if n.Name == j.Meta.Reference.Node {
 			j.node = n
@@ -135,11 +135,14 @@ func (j *job) spanOf(t testing.TB, from, to string) int {
 	return 0
 }
 
-// items returns all items of a track. It reads every block.
-func (x *Index) items(t testing.TB, of *track) (all []item) {
+// allItems returns all items of a track. It reads every block.
+func (x *Index) allItems(t testing.TB, of *track) (all []item) {
 	t.Helper()
 	for k := range of.levels[0] {
-		if err := x.block(&of.levels[0][k], func(i *item) { all = append(all, *i) }); err != nil {
+		if err := x.eachItem(&of.levels[0][k], func(i *item) {
+			all = append(all,
+				*i)
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,16 +151,16 @@ func (x *Index) items(t testing.TB, of *track) (all []item) {
 
 func (x *Index) whole() Range { return Range{x.zero(), x.zero() + x.Meta.Length_cycles} }
 
-// part returns a random part of the run, short or long.
-func (x *Index) part(rng *rand.Rand) Range {
+// randomPart returns a random part of the run, short or long.
+func (x *Index) randomPart(rng *rand.Rand) Range {
 	length := x.Meta.Length_cycles >> rng.UintN(16)
 	from := x.zero() + rng.Uint64N(x.Meta.Length_cycles-length+1)
 	return Range{from, from + length}
 }
 
-// windows makes a run in which a node gathers windows of 50 tuples and sends each window to a
+// windowRun makes a run in which a node gathers windows of 50 tuples and sends each window to a
 // store.
-func windows(t *testing.T, rng *rand.Rand) *job {
+func windowRun(t *testing.T, rng *rand.Rand) *job {
 	t.Helper()
 	channels := []simrun.Channel{{Node: 0, Name: "source/send"}, {Node: 1, Name: "window/recv"},
 		{Node: 1, Name: "window/emit", Handler: "link"}, {Node: 1, Name: "window/send"},
@@ -181,11 +184,11 @@ func windows(t *testing.T, rng *rand.Rand) *job {
 		t.Fatal(err)
 	}
 	path := filepath.Join(parent, "windows")
-	return &job{Index: prepared(t, path, analysis.Options{}), path: path}
+	return &job{Index: preparedIndex(t, path, analysis.Options{}), path: path}
 }
 
-// sampled writes a run in which one channel keeps every second event.
-func sampled(rng *rand.Rand, parent, name string) error {
+// sampledRun writes a run in which one channel keeps every second event.
+func sampledRun(rng *rand.Rand, parent, name string) error {
 	channels := []simrun.Channel{{Node: 0, Name: "source/send"},
 		{Node: 1, Name: "worker/recv", Handler: "downsample n=2"}, {Node: 0, Name: "sink/recv"}}
 	for id := range uint64(4000) {
@@ -222,7 +225,7 @@ func TestServeSamples(t *testing.T) {
 	if err := simrun.Suspect(rng, parent, "suspect"); err != nil {
 		t.Fatal(err)
 	}
-	if err := sampled(rng, parent, "sampled"); err != nil {
+	if err := sampledRun(rng, parent, "sampled"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pausingRun(rng, parent, "pausing", 20_000); err != nil {
@@ -235,7 +238,8 @@ func TestServeSamples(t *testing.T) {
 		"suspect": {"suspect"}, "sampled": {"sampled"}, "pausing": {"pausing"}} {
 		var indexes []*Index
 		for _, run := range of {
-			indexes = append(indexes, prepared(t, filepath.Join(parent, run), analysis.Options{}))
+			indexes = append(indexes, preparedIndex(t, filepath.Join(parent, run),
+				analysis.Options{}))
 		}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -57,7 +57,7 @@ func Handler(indexes []*Index, names ...string) http.Handler {
 		names = append(names, host)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !trusted(r, names) {
+		if !isTrusted(r, names) {
 			http.Error(w, "this address is served under the machine's own names only",
 				http.StatusForbidden)
 			return
@@ -73,9 +73,9 @@ func Handler(indexes []*Index, names ...string) http.Handler {
 	})
 }
 
-// trusted reports whether a request comes from the server's own page, or from a user who typed the
-// address.
-func trusted(r *http.Request, names []string) bool {
+// isTrusted reports whether a request comes from the server's own page, or from a user who typed
+// the address.
+func isTrusted(r *http.Request, names []string) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -115,9 +115,9 @@ func (q *question) fail(format string, args ...any) {
 	}
 }
 
-// number returns a parameter, which must lie between two limits. If it is missing, the method
-// number returns the given default.
-func (q *question) number(name string, otherwise, least, most int64) int64 {
+// numberParameter returns a parameter, which must lie between two limits. If it is missing, the
+// method numberParameter returns the given default.
+func (q *question) numberParameter(name string, otherwise, least, most int64) int64 {
 	text := q.r.FormValue(name)
 	if text == "" {
 		return otherwise
@@ -130,8 +130,8 @@ func (q *question) number(name string, otherwise, least, most int64) int64 {
 	return n
 }
 
-// numbers returns a parameter that lists numbers below a limit.
-func (q *question) numbers(name string, below int) (all []int) {
+// numbersParameter returns a parameter that lists numbers below a limit.
+func (q *question) numbersParameter(name string, below int) (all []int) {
 	for text := range strings.SplitSeq(q.r.FormValue(name), ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n >= below || len(all) == maxShown {
@@ -145,7 +145,7 @@ func (q *question) numbers(name string, below int) (all []int) {
 }
 
 func (q *question) lane() int {
-	return int(q.number("lane", 0, 0, int64(len(q.Meta.Lanes))-1))
+	return int(q.numberParameter("lane", 0, 0, int64(len(q.Meta.Lanes))-1))
 }
 
 func (q *question) ofSpan() int {
@@ -153,10 +153,10 @@ func (q *question) ofSpan() int {
 		q.fail("the run has no spans")
 		return 0
 	}
-	return int(q.number("span", 0, 0, int64(len(q.Meta.Spans))-1))
+	return int(q.numberParameter("span", 0, 0, int64(len(q.Meta.Spans))-1))
 }
 
-func (q *question) buckets() int { return int(q.number("buckets", 240, 1, maxBuckets)) }
+func (q *question) buckets() int { return int(q.numberParameter("buckets", 240, 1, maxBuckets)) }
 
 // maxShown is the largest number of lanes or JVMs in one answer.
 const maxShown = 64
@@ -164,13 +164,13 @@ const maxShown = 64
 // answers maps the last part of a request's path to the function that answers the request.
 var answers = map[string]func(*question) (any, error){
 	"lanes": func(q *question) (any, error) {
-		return q.Lanes(q.numbers("lanes", len(q.Meta.Lanes)), q.span, q.buckets())
+		return q.Lanes(q.numbersParameter("lanes", len(q.Meta.Lanes)), q.span, q.buckets())
 	},
 	"pauses": func(q *question) (any, error) {
 		if len(q.Meta.JVMs) == 0 {
 			return []Pauses{}, nil
 		}
-		return q.Pauses(q.numbers("jvms", len(q.Meta.JVMs)), q.span)
+		return q.Pauses(q.numbersParameter("jvms", len(q.Meta.JVMs)), q.span)
 	},
 	"latency": func(q *question) (any, error) {
 		span, buckets := q.ofSpan(), q.buckets()
@@ -195,8 +195,8 @@ var answers = map[string]func(*question) (any, error){
 	},
 	"longest": func(q *question) (any, error) {
 		span := q.ofSpan()
-		lo := q.number("lo", math.MinInt64, math.MinInt64, math.MaxInt64)
-		hi := q.number("hi", math.MaxInt64, math.MinInt64, math.MaxInt64)
+		lo := q.numberParameter("lo", math.MinInt64, math.MinInt64, math.MaxInt64)
+		hi := q.numberParameter("hi", math.MaxInt64, math.MinInt64, math.MaxInt64)
 		if q.err != nil {
 			return nil, q.err
 		}
@@ -248,12 +248,12 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request,
 	}
 	q := &question{Index: x, r: r}
 	length := int64(min(x.Meta.Length_cycles, math.MaxInt64/2))
-	from := q.number("from", 0, math.MinInt64/2, math.MaxInt64/2)
-	to := q.number("to", length, math.MinInt64/2, math.MaxInt64/2)
+	from := q.numberParameter("from", 0, math.MinInt64/2, math.MaxInt64/2)
+	to := q.numberParameter("to", length, math.MinInt64/2, math.MaxInt64/2)
 	if from > to {
 		q.fail("from %d, to %d: the first is after the second", from, to)
 	}
-	q.span = Range{moved(x.zero(), from), moved(x.zero(), to)}
+	q.span = Range{moveReading(x.zero(), from), moveReading(x.zero(), to)}
 	answer, err := any(nil), q.err
 	if err == nil {
 		if answer, err = make(q); q.err != nil {

@@ -15,7 +15,7 @@ var ErrData = errors.New("unusable report data")
 // Every reader of JSON represents all whole numbers up to this one exactly. A larger number is
 // represented exactly only if at most 53 binary digits are left when its trailing zeros are
 // removed.
-const exact = 1<<53 - 1
+const maxExact = 1<<53 - 1
 
 // roundDown is the largest number up to v that every reader of JSON represents exactly.
 func roundDown(v int64) int64 {

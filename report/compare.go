@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// compare shows our bound of each pair beside the bounds of other methods.
-func (f *from) compare() {
+// compareBounds shows our bound of each pair beside the bounds of other methods.
+func (f *from) compareBounds() {
 	all := slices.Clone(f.a.Comparisons)
 	if len(all) == 0 || f.Timeline.Buckets == 0 {
 		f.absent(PartBounds, "no two nodes were related, so no duration crosses")
@@ -21,7 +21,7 @@ func (f *from) compare() {
 		f.absent(PartBounds, "%d more pairs of nodes are not compared", n-maxComparisons)
 	}
 	for _, c := range all {
-		shown := Comparison{A: c.A, B: c.B, Verdict: verdict(c.Verdict)}
+		shown := Comparison{A: c.A, B: c.B, Verdict: parseVerdict(c.Verdict)}
 		for _, m := range c.Methods {
 			shown.Methods = append(shown.Methods,
 				Method{Name: m.Name, Proven: m.Proven, Bound: m.Bounds_cycles, Absent: m.Absent,

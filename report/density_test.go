@@ -27,7 +27,7 @@ func TestSpreadKeepsTheSum(t *testing.T) {
 			sum, at = sum+n, at+uint64(length)
 		}
 		var got int64
-		for _, c := range f.spread(periods) {
+		for _, c := range f.spreadEvents(periods) {
 			if c != None {
 				got += c
 			}
@@ -111,7 +111,7 @@ func TestWhiskers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s Span
-			whiskers(&s, c.durations)
+			setWhiskers(&s, c.durations)
 			if s.Whiskers != c.want || s.Outliers != c.outliers {
 				t.Errorf("whiskers %v with %d beyond, want %v with %d", s.Whiskers, s.Outliers,
 					c.want, c.outliers)

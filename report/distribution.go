@@ -19,7 +19,7 @@ func (f *from) spans() {
 				empty++
 				continue
 			}
-			parts := f.parts(&l)
+			parts := f.partRows(&l)
 			if len(f.Spans)+len(parts) > maxSpans {
 				left += len(parts)
 				continue
@@ -83,15 +83,15 @@ func (f *from) spanOf(l *analysis.Span) Span {
 	return x
 }
 
-// parts returns the rows that show a span: one row for each pair of nodes. If there are many pairs,
-// there is one row for durations within nodes and one for durations between nodes.
-func (f *from) parts(l *analysis.Span) []Span {
+// partRows returns the rows that show a span: one row for each pair of nodes. If there are many
+// pairs, there is one row for durations within nodes and one for durations between nodes.
+func (f *from) partRows(l *analysis.Span) []Span {
 	x := f.spanOf(l)
 	var parts []Span
 	add := func(place Place, nodes []string, d *analysis.Durations) {
 		if d != nil && d.Count > 0 {
 			s := x
-			s.Place, s.Nodes, s.Lacks = place, nodes, lacks(l, d)
+			s.Place, s.Nodes, s.Lacks = place, nodes, whyLacking(l, d)
 			parts = append(parts, f.filled(s, d))
 		}
 	}
@@ -144,8 +144,8 @@ func (f *from) parts(l *analysis.Span) []Span {
 	return parts
 }
 
-// lacks says why durations of a span are not those of all tuples. It is empty if they are.
-func lacks(l *analysis.Span, d *analysis.Durations) string {
+// whyLacking says why durations of a span are not those of all tuples. It is empty if they are.
+func whyLacking(l *analysis.Span, d *analysis.Durations) string {
 	var words []string
 	if text := l.Completeness.Text(); text != "" {
 		words = append(words, text)
@@ -162,16 +162,16 @@ func lacks(l *analysis.Span, d *analysis.Durations) string {
 func spanID(i int) string { return "s" + strconv.Itoa(i) }
 
 func (f *from) filled(s Span, d *analysis.Durations) Span {
-	s.Count, s.Suspect, s.Mean = count(d.Count), count(d.Suspect), interval(d.Mean)
+	s.Count, s.Suspect, s.Mean = count(d.Count), count(d.Suspect), roundInterval(d.Mean)
 	s.Verdict = Consistent
 	if d.Suspect > 0 {
 		s.Verdict = Suspect
 	}
-	s.Percentiles = append(s.Percentiles, percentile(0, d.Min))
+	s.Percentiles = append(s.Percentiles, roundPercentile(0, d.Min))
 	for _, p := range d.Percentiles {
-		s.Percentiles = append(s.Percentiles, percentile(p.Percent, p.Interval))
+		s.Percentiles = append(s.Percentiles, roundPercentile(p.Percent, p.Interval))
 	}
-	s.Percentiles = append(s.Percentiles, percentile(100, d.Max))
+	s.Percentiles = append(s.Percentiles, roundPercentile(100, d.Max))
 	for _, b := range d.Bounds {
 		s.Bounds = append(s.Bounds,
 			Bound{b.Percent, roundUp(int64(min(b.Bound_cycles, math.MaxInt64)))})
@@ -184,14 +184,14 @@ func (f *from) filled(s Span, d *analysis.Durations) Span {
 	}
 	s.Density = densityOf(d.Lows, d.Highs)
 	s.BoundDensity = densityOf(d.Widths)
-	whiskers(&s, d)
+	setWhiskers(&s, d)
 	return s
 }
 
-// whiskers sets the outermost durations within 1.5 interquartile ranges of the box, which reaches
-// from percentile 25 to 75. The whiskers may be wrong by the width of a bin.
-func whiskers(s *Span, d *analysis.Durations) {
-	s.Whiskers = [2]Interval{interval(d.Min), interval(d.Max)}
+// setWhiskers sets the outermost durations within 1.5 interquartile ranges of the box, which
+// reaches from percentile 25 to 75. The whiskers may be wrong by the width of a bin.
+func setWhiskers(s *Span, d *analysis.Durations) {
+	s.Whiskers = [2]Interval{roundInterval(d.Min), roundInterval(d.Max)}
 	q := func(percent float64) float64 {
 		p, ok := d.Percentiles.At(percent)
 		if !ok {
@@ -225,7 +225,7 @@ func whiskers(s *Span, d *analysis.Durations) {
 	nl, lo, _, ok1 := below(d.Lows)
 	nh, _, hi, ok2 := below(d.Highs)
 	if ok1 && ok2 {
-		s.Whiskers[0] = interval(analysis.Interval{Lo_cycles: max(lo, d.Min.Lo_cycles),
+		s.Whiskers[0] = roundInterval(analysis.Interval{Lo_cycles: max(lo, d.Min.Lo_cycles),
 			Hi_cycles: max(hi, lo, d.Min.Hi_cycles)})
 	}
 	s.Outliers = count((nl + nh) / 2)
@@ -233,7 +233,7 @@ func whiskers(s *Span, d *analysis.Durations) {
 	nh, _, hi, ok2 = above(d.Highs)
 	if ok1 && ok2 {
 		lo = min(lo, d.Max.Lo_cycles)
-		s.Whiskers[1] = interval(analysis.Interval{Lo_cycles: lo,
+		s.Whiskers[1] = roundInterval(analysis.Interval{Lo_cycles: lo,
 			Hi_cycles: max(min(hi, d.Max.Hi_cycles), lo)})
 	}
 	s.Outliers += count((nl + nh) / 2)
@@ -286,18 +286,19 @@ func (f *from) over(bins []analysis.BinDurations) []Over {
 	}
 	over := []Over{{P: 50}, {P: 99}}
 	for i := range over {
-		over[i].Lo_cycles, over[i].Hi_cycles = none(f.Timeline.Buckets), none(f.Timeline.Buckets)
+		over[i].Lo_cycles, over[i].Hi_cycles = emptyColumn(f.Timeline.Buckets),
+			emptyColumn(f.Timeline.Buckets)
 	}
 	for _, b := range bins {
 		if b.Bin < 0 || b.Bin >= f.Timeline.Buckets || b.Count == 0 {
 			continue
 		}
-		for i, p := range []Interval{interval(b.P50), interval(b.P99)} {
+		for i, p := range []Interval{roundInterval(b.P50), roundInterval(b.P99)} {
 			over[i].Lo_cycles[b.Bin], over[i].Hi_cycles[b.Bin] = p.Lo_cycles, p.Hi_cycles
 		}
 	}
 	return over
 }
 
-// none is a column without any value.
-func none(n int) Column { return slices.Repeat(Column{None}, n) }
+// emptyColumn is a column without any value.
+func emptyColumn(n int) Column { return slices.Repeat(Column{None}, n) }

@@ -13,7 +13,7 @@ func (f *from) assumptions() {
 	if f.Reference.Wander_ppb > 0 {
 		v := Consistent
 		for _, p := range f.a.Pairs {
-			if verdict(p.Verdict) == Suspect {
+			if parseVerdict(p.Verdict) == Suspect {
 				v = Suspect
 			}
 		}
@@ -61,15 +61,15 @@ func (f *from) assumptions() {
 	}
 }
 
-// sums are counts of the whole run, which the findings compare.
-type sums struct {
+// runCounts are counts of the whole run, which the findings compare.
+type runCounts struct {
 	events, durations, transfers, complete                              uint64
 	lost, filtered, inFlight, perhaps, duplicates, disordered, appeared uint64
 	after, undecided, unplaced, withheld                                uint64
 	dropped, unaccounted, damage                                        uint64
 }
 
-func (f *from) sums() (s sums) {
+func (f *from) sums() (s runCounts) {
 	for _, p := range f.a.Points {
 		s.events += p.Events
 		s.lost, s.filtered = s.lost+p.Lost, s.filtered+p.Filtered
@@ -104,14 +104,14 @@ func (f *from) findings() {
 	f.Totals = Totals{Events: count(f.a.Work.Events), Tuples: count(f.a.Work.Tuples),
 		Complete: count(s.complete), Channels: int64(len(f.a.Channels))}
 	f.ofPoints()
-	f.counts(&s)
+	f.addCounts(&s)
 	if s.transfers == 0 && s.durations > 0 {
 		f.remark(Note, "no tuple was seen at two operators: there are no transfers")
 	}
 	if !f.a.Complete {
 		f.remark(Note, "the run was not ended and collected: this is what was there")
 	}
-	f.remarks()
+	f.showRemarks()
 }
 
 func (f *from) remark(w Weight, text string) { f.Remarks = append(f.Remarks, Remark{w, text}) }
@@ -131,8 +131,8 @@ func (f *from) ofPoints() {
 	f.Totals.Lacks = strings.Join(lacks, "; ")
 }
 
-// counts adds a finding for each count. Some are shown only if there is something to count.
-func (f *from) counts(s *sums) {
+// addCounts adds a finding for each count. Some are shown only if there is something to count.
+func (f *from) addCounts(s *runCounts) {
 	const shown = true
 	tuples := f.a.Work.Tuples
 	for _, x := range []struct {
@@ -183,8 +183,8 @@ func (f *from) counts(s *sums) {
 	}
 }
 
-// remarks shows the findings of the analysis and what is missing, as far as a page has room.
-func (f *from) remarks() {
+// showRemarks shows the findings of the analysis and what is missing, as far as a page has room.
+func (f *from) showRemarks() {
 	left := 0
 	for _, x := range f.a.Findings {
 		if len(f.Remarks) >= maxRemarks {

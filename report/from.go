@@ -42,8 +42,8 @@ func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
 	f.tuples()
 	f.assumptions()
 	f.findings()
-	f.compare()
-	f.truth()
+	f.compareBounds()
+	f.showTruth()
 	for _, p := range d.Pairs {
 		if p.Verdict == Suspect {
 			d.Verdict = Suspect
@@ -61,22 +61,22 @@ func (f *from) absent(part, format string, args ...any) {
 	f.Absent = append(f.Absent, Absent{part, fmt.Sprintf(format, args...)})
 }
 
-// interval rounds an interval outward to ends that every reader of JSON represents exactly.
+// roundInterval rounds an interval outward to ends that every reader of JSON represents exactly.
 // Rounding changes only durations of a month and more, which a wild counter can cause.
-func interval(i analysis.Interval) Interval {
+func roundInterval(i analysis.Interval) Interval {
 	return Interval{roundDown(i.Lo_cycles), roundUp(i.Hi_cycles)}
 }
 
-// percentile makes a percentile of the page, and rounds it as interval does.
-func percentile(percent float64, i analysis.Interval) Percentile {
-	s := interval(i)
+// roundPercentile makes a percentile of the page, and rounds it as interval does.
+func roundPercentile(percent float64, i analysis.Interval) Percentile {
+	s := roundInterval(i)
 	return Percentile{percent, s.Lo_cycles, s.Hi_cycles}
 }
 
-func count(n uint64) int64 { return int64(min(n, exact)) }
+func count(n uint64) int64 { return int64(min(n, maxExact)) }
 
-// verdict parses a verdict. Any text but Consistent is Suspect.
-func verdict(text string) Verdict {
+// parseVerdict parses a verdict. Any text but Consistent is Suspect.
+func parseVerdict(text string) Verdict {
 	if text == string(Consistent) {
 		return Consistent
 	}
@@ -100,7 +100,8 @@ func (f *from) reference() {
 		f.Reference.Window_ns = int64(p.Window_s * 1e9)
 	}
 	if l := f.a.Length; l != nil {
-		f.Reference.Length, f.Reference.Length_verdict = interval(l.Interval), verdict(l.Verdict)
+		f.Reference.Length, f.Reference.Length_verdict = roundInterval(l.Interval),
+			parseVerdict(l.Verdict)
 		end := "the last tuple of " + l.To
 		if l.Poison {
 			end = "the first poison at " + l.To
@@ -146,7 +147,7 @@ func (f *from) pair(x, y string) Pair {
 			continue
 		}
 		pair := Pair{
-			A: p.A, B: p.B, Verdict: verdict(p.Verdict),
+			A: p.A, B: p.B, Verdict: parseVerdict(p.Verdict),
 			Bound_cycles: count(p.Bound_cycles), Worst_cycles: count(p.Worst_cycles),
 			Rate: p.Rate, Wander_ppb: p.Wander_ppm * 1000, Least_ppb: p.LeastWander_ppm * 1000,
 		}
@@ -213,8 +214,9 @@ func (f *from) paths() {
 			l := &f.a.Spans[ranked.Span]
 			s := f.spanOf(l)
 			median, _ := l.All.Percentiles.At(50)
-			slow := Slow{Name: s.Name, Points: s.Points, Means: s.Means, Median: interval(median),
-				Of: l.Described(), Verdict: Consistent, Lacks: lacks(l, &l.All),
+			slow := Slow{Name: s.Name, Points: s.Points, Means: s.Means,
+				Median: roundInterval(median),
+				Of:     l.Described(), Verdict: Consistent, Lacks: whyLacking(l, &l.All),
 				Surely: ranked.Surely}
 			if ranked.Share != nil {
 				slow.Share = Share(*ranked.Share)
@@ -268,7 +270,7 @@ func (f *from) throughput() {
 	}
 	for _, c := range f.a.Counters {
 		add(Throughput{c.Channel + " on " + c.Node, "the counter of this channel, spread evenly " +
-			"between its samples", f.spread(c.Periods), ""})
+			"between its samples", f.spreadEvents(c.Periods), ""})
 	}
 	for _, p := range points {
 		if !slices.ContainsFunc(p.PerBin, func(n uint64) bool { return n > 0 }) {
@@ -294,9 +296,9 @@ func (f *from) throughput() {
 	}
 }
 
-// spread distributes the events between two samples over the buckets between these samples. The sum
-// of all buckets is the number of events.
-func (f *from) spread(periods []analysis.Period) Column {
+// spreadEvents distributes the events between two samples over the buckets between these samples.
+// The sum of all buckets is the number of events.
+func (f *from) spreadEvents(periods []analysis.Period) Column {
 	shares := make([]float64, f.Timeline.Buckets)
 	seen := make([]bool, f.Timeline.Buckets)
 	width := float64(f.Timeline.Bucket_cycles)
@@ -322,9 +324,9 @@ func (f *from) spread(periods []analysis.Period) Column {
 	return column
 }
 
-// within is the kind of a step between two points of one actor. It is Computation if the answer has
-// a computation from one point to the other, else Inside.
-func (f *from) within(before, after string) Kind {
+// kindWithin is the kind of a step between two points of one actor. It is Computation if the answer
+// has a computation from one point to the other, else Inside.
+func (f *from) kindWithin(before, after string) Kind {
 	for _, l := range f.a.Spans {
 		if l.From == before && l.To == after && l.Kind == "computation" {
 			return Computation
@@ -333,30 +335,31 @@ func (f *from) within(before, after string) Kind {
 	return Inside
 }
 
-// step is the span by which a tuple arrived at a point. The last parameter counts the spans in each
-// actor.
-func (f *from) step(w *analysis.TuplePath, p *analysis.Passed, arrival *analysis.Arrival,
+// stepTo is the span by which a tuple arrived at a point. The last parameter counts the spans in
+// each actor.
+func (f *from) stepTo(w *analysis.TuplePath, p *analysis.Passed, arrival *analysis.Arrival,
 	within map[string]int) Step {
 	before := w.Passed[arrival.From]
 	x, y := f.actorOf(before.Point), f.actorOf(p.Point)
 	s := Step{Name: x + " → " + y, Kind: Transfer, From: before.Node, To: p.Node,
-		Start: interval(before.At), End: interval(p.At), Verdict: Consistent}
+		Start: roundInterval(before.At), End: roundInterval(p.At), Verdict: Consistent}
 	switch {
 	case arrival.Slack != nil:
 		s.Kind = Waiting
 	case x == y:
-		s.Kind, s.Name = f.within(before.Point, p.Point), x
+		s.Kind, s.Name = f.kindWithin(before.Point, p.Point), x
 		if within[x] > 1 {
 			s.Name += ": " + pointOf(before.Point) + " → " + pointOf(p.Point)
 		}
 	}
-	if verdict(before.Verdict) == Suspect && arrival.From > 0 || verdict(p.Verdict) == Suspect {
+	if parseVerdict(before.Verdict) == Suspect && arrival.From > 0 ||
+		parseVerdict(p.Verdict) == Suspect {
 		s.Verdict = Suspect
 	}
 	if arrival.Since == nil {
 		s.Scenario, s.Undecided, s.Verdict = "the nodes are not related", true, Suspect
 	} else {
-		s.Duration = interval(*arrival.Since)
+		s.Duration = roundInterval(*arrival.Since)
 		s.Undecided = arrival.Since.Lo_cycles <= 0 && arrival.Since.Hi_cycles >= 0
 	}
 	return s
@@ -385,7 +388,7 @@ func (f *from) tuples() {
 			i, of = i-ordinary, " of those made of others"
 		}
 		t := Tuple{ID: uint64(w.ID), Why: fmt.Sprintf("%dth slowest", i+1),
-			Total: interval(w.Total), Verdict: Consistent}
+			Total: roundInterval(w.Total), Verdict: Consistent}
 		if i < len(ordinals) {
 			t.Why = ordinals[i]
 		}
@@ -400,15 +403,15 @@ func (f *from) tuples() {
 		}
 		var ends [][2]int // by step: the events at its ends
 		for i, p := range w.Passed {
-			if verdict(p.Verdict) == Suspect {
+			if parseVerdict(p.Verdict) == Suspect {
 				t.Verdict = Suspect
 			}
 			for _, arrival := range p.After {
-				t.Steps = append(t.Steps, f.step(&w, &p, &arrival, within))
+				t.Steps = append(t.Steps, f.stepTo(&w, &p, &arrival, within))
 				ends = append(ends, [2]int{arrival.From, i})
 			}
 		}
-		t.pauses(&w, ends)
+		t.addPauses(&w, ends)
 		f.Tuples = append(f.Tuples, t)
 	}
 	if len(f.Tuples) == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// chain is an invented run, and the answer to it.
-func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
+// inventedChain is an invented run, and the answer to it.
+func inventedChain(t *testing.T) (*analysis.Answer, *runs.Directory) {
 	t.Helper()
 	parent := t.TempDir()
 	if err := simrun.Chain(7, parent, "chain", 3, 20000, 10000); err != nil {
@@ -38,7 +38,7 @@ func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
 // Each tuple that took its whole path is counted once, even on a path of one span, for which the
 // report has no end-to-end row.
 func TestFromCountsWholeWays(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	if n := From(a, run, "a test").Totals.Complete; n != 20000 {
 		t.Errorf("over three points: %d", n)
 	}
@@ -53,7 +53,7 @@ func TestFromCountsWholeWays(t *testing.T) {
 }
 
 func TestFromShowsWhatIsSlow(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	path := From(a, run, "a test").Paths[0]
 	if diff := cmp.Diff(Path{Begins: []string{"stage0"}, Ends: []string{"stage2"},
 		Points: a.Paths[0].From[0], Tuples: 20000, Of: "20000 tuples",
@@ -66,7 +66,7 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 	for i, s := range path.Slowest {
 		l := a.Spans[a.Paths[0].Spans[i].Span]
 		p50, _ := l.All.Percentiles.At(50)
-		if want := (Slow{Name: s.Name, Points: l.From + " → " + l.To, Median: interval(p50),
+		if want := (Slow{Name: s.Name, Points: l.From + " → " + l.To, Median: roundInterval(p50),
 			Verdict: Consistent, Share: Share(*a.Paths[0].Spans[i].Share),
 			Surely: a.Paths[0].Spans[i].Surely}); s != want {
 			t.Errorf("%+v, want %+v", s, want)
@@ -95,7 +95,7 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 
 // The page lists what operators say about clocks and stamps among the assumptions.
 func TestFromListsWhatOperatorsSay(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	before := len(From(a, run, "a test").Assumptions)
 	a.Nodes[0].Facts = map[string]string{"shared_clock": "host-17", "hardware_stamps": "eth0"}
 	after := From(a, run, "a test").Assumptions
@@ -112,7 +112,7 @@ func TestFromListsWhatOperatorsSay(t *testing.T) {
 }
 
 func TestFromShowsTheAnswer(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	d := From(a, run, "a test")
 	page := written(t, d)
 	if again := written(t, From(a, run, "a test")); again != page {
@@ -166,7 +166,7 @@ func TestFromShowsTheAnswer(t *testing.T) {
 // Our bounds over time come from the same relations as the answer's bounds, so the medians of both
 // are near each other. The paper's method has a bound in each bucket, too.
 func TestFromComparesBounds(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	d := From(a, run, "a test")
 	for _, c := range d.Comparisons {
 		i := slices.IndexFunc(d.Pairs, func(p Pair) bool { return p.A == c.A && p.B == c.B })
@@ -207,7 +207,7 @@ func TestFromComparesBounds(t *testing.T) {
 }
 
 func TestFromMarksEstimates(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	a.Pairs[0].Verdict, a.Pairs[0].LeastWander_ppm, a.Pairs[0].Wander_ppm = "suspect", 0.8, 1.6
 	a.Spans[0].Pairs[0].Suspect = 5
 	a.Slowest[0].Passed[1].Verdict = "suspect"
@@ -244,7 +244,7 @@ func TestFromMarksEstimates(t *testing.T) {
 }
 
 func TestFromReportsWhatIsWrong(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	a.Spans[0].All.After = 3
 	a.Spans[0].All.Unplaced = 9
 	a.Channels[0].Unaccounted = 2
@@ -286,7 +286,7 @@ func TestFromReportsWhatIsWrong(t *testing.T) {
 }
 
 func TestFromOfNothing(t *testing.T) {
-	_, run := chain(t)
+	_, run := inventedChain(t)
 	d := From(&analysis.Answer{Run: "nothing"}, run, "a test")
 	written(t, d)
 	for _, part := range []string{PartGraph, PartSegments, PartLatency, PartThroughput, PartBounds,
@@ -301,7 +301,7 @@ func TestFromOfNothing(t *testing.T) {
 // A page stays within its size, even if the run has very many nodes, spans and pairs. The page says
 // what it leaves out.
 func TestFromLargeRun(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	span := a.Spans[0]
 	for i := range 300 {
 		span.From, span.To = fmt.Sprintf("actor%d/send", i), fmt.Sprintf("actor%d/recv", i+1)
@@ -328,7 +328,7 @@ func TestFromLargeRun(t *testing.T) {
 // A span has at most two rows, however many pairs of nodes it has: one for the durations within
 // nodes, and one for those between nodes.
 func TestFromManyPairs(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	l := &a.Spans[0]
 	l.Local = l.Remote
 	for i := range 10 {
@@ -354,7 +354,7 @@ func TestFromManyPairs(t *testing.T) {
 // A page shows what was checked against the truth: for each span, for all durations between nodes,
 // and for each method over all pairs.
 func TestFromShowsTheTruth(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	spans := append(slices.Clone(a.EndToEnd), a.Spans...)
 	wrong := 0
 	a.Held = new(analysis.Held)

@@ -10,7 +10,7 @@ import (
 // If the durations of a span are not those of all tuples, each of its rows on the page says so, and
 // so does the list of the slowest spans. The words are those of the terminal.
 func TestFromSaysWhatIsLacking(t *testing.T) {
-	a, run := chain(t)
+	a, run := inventedChain(t)
 	for _, s := range From(a, run, "a test").Spans {
 		if s.Lacks != "" {
 			t.Errorf("%s lacks %q, and the run is whole", s.Name, s.Lacks)

@@ -105,8 +105,9 @@ func (d *Data) AddMessages(a *messages.Answer) {
 		p := &a.Pairs[i]
 		t := Talk{
 			From: service(p.From), To: service(p.To),
-			Asks: asks(p, back[[2]messages.Program{p.From, p.To}]), Messages: count(p.Messages),
-			Bytes: count(p.Bytes), Connections: int64(p.Connections), Verdict: Consistent,
+			Asks:     senderAsks(p, back[[2]messages.Program{p.From, p.To}]),
+			Messages: count(p.Messages),
+			Bytes:    count(p.Bytes), Connections: int64(p.Connections), Verdict: Consistent,
 			Unknown: count(p.Unknown), Backwards: count(p.Backwards),
 		}
 		if p.Suspect {
@@ -118,8 +119,8 @@ func (d *Data) AddMessages(a *messages.Answer) {
 		t.Network, t.Waited = percentilesOf(p.Arrival), percentilesOf(p.Waited)
 		t.Kernel, t.Program = percentilesOf(p.Kernel), percentilesOf(p.Program)
 		t.Resending = percentilesOf(p.Resending)
-		m.Services[t.From].name(p.From_names)
-		m.Services[t.To].name(p.To_names)
+		m.Services[t.From].addHostNames(p.From_names)
+		m.Services[t.To].addHostNames(p.To_names)
 		if t.Asks && p.To_port != 0 {
 			m.Services[t.To].Port = int64(p.To_port)
 		}
@@ -150,18 +151,18 @@ func percentilesOf(all []messages.Percentile) (list []Percentile) {
 	return list
 }
 
-// name adds host names by which another program knows the service.
-func (s *Service) name(hosts []string) {
+// addHostNames adds host names by which another program knows the service.
+func (s *Service) addHostNames(hosts []string) {
 	s.Hosts = append(s.Hosts, hosts...)
 	slices.Sort(s.Hosts)
 	s.Hosts = slices.Compact(s.Hosts)
 	s.Hosts = s.Hosts[:min(len(s.Hosts), maxHosts)]
 }
 
-// The function asks reports whether the sender of a pair is the client. A client has another port
+// senderAsks reports whether the sender of a pair is the client. A client has another port
 // for each connection, and a server always has the same port. Without ports, the program that sent
 // first is taken for the client.
-func asks(p, back *messages.Pair) bool {
+func senderAsks(p, back *messages.Pair) bool {
 	if back == nil || back == p {
 		return true
 	}

@@ -25,7 +25,7 @@ func Write(w io.Writer, d *Data) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
-	fill(reflect.ValueOf(d).Elem())
+	fillSlices(reflect.ValueOf(d).Elem())
 	// encoding/json writes <, > and & as \u003c, \u003e and \u0026. So no name can end the script
 	// element.
 	text, err := json.Marshal(d)

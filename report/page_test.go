@@ -52,8 +52,9 @@ func written(t *testing.T, d *Data) string {
 
 var element = regexp.MustCompile(`(?s)<script id="data" type="application/json">(.*?)</script>`)
 
-// embedded returns what a browser takes as the data: everything up to the first end of the element.
-func embedded(t *testing.T, page string) []byte {
+// embeddedData returns what a browser takes as the data: everything up to the first end of the
+// element.
+func embeddedData(t *testing.T, page string) []byte {
 	t.Helper()
 	found := element.FindStringSubmatch(page)
 	if found == nil {
@@ -64,7 +65,7 @@ func embedded(t *testing.T, page string) []byte {
 
 func TestSampleIsGolden(t *testing.T) {
 	d := sampleData(sampleSeed)
-	fill(reflect.ValueOf(d).Elem())
+	fillSlices(reflect.ValueOf(d).Elem())
 	text, err := json.MarshalIndent(d, "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func TestPageIsDeterministic(t *testing.T) {
 func TestPageCarriesItsData(t *testing.T) {
 	d := sampleData(seed.Of(t))
 	var got Data
-	if err := json.Unmarshal(embedded(t, written(t, d)), &got); err != nil {
+	if err := json.Unmarshal(embeddedData(t, written(t, d)), &got); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(d, &got); diff != "" {
@@ -112,7 +113,7 @@ func TestHostileNamesStayData(t *testing.T) {
 	d := hostileData(sampleSeed)
 	page := written(t, d)
 	var got Data
-	if err := json.Unmarshal(embedded(t, page), &got); err != nil {
+	if err := json.Unmarshal(embeddedData(t, page), &got); err != nil {
 		t.Fatalf("the data element ends early: %v", err)
 	}
 	if got.Run.Name != d.Run.Name {
@@ -217,7 +218,7 @@ func TestRoundedOutward(t *testing.T) {
 			v < 1<<62 && (up < v || int64(float64(up)) != up) {
 			t.Fatalf("%d goes to %d and %d", v, down, up)
 		}
-		if width := up - down; v > -exact && v < exact && width != 0 || width > 1<<11 {
+		if width := up - down; v > -maxExact && v < maxExact && width != 0 || width > 1<<11 {
 			t.Fatalf("%d goes to %d and %d", v, down, up)
 		}
 	}

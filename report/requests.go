@@ -114,14 +114,14 @@ func (d *Data) AddRequests(a *paths.Answer) {
 
 func patternOf(p *paths.Pattern) Pattern {
 	of := Pattern{From: p.From, Requests: int64(p.Requests), Probability: p.Probability,
-		Total: interval(p.Whole.Total), Whole: percentiles(&p.Whole), Slow: int64(p.Slow),
-		Slower: interval(p.Slower)}
+		Total: roundInterval(p.Whole.Total), Whole: percentiles(&p.Whole), Slow: int64(p.Slow),
+		Slower: roundInterval(p.Slower)}
 	for k := range p.Calls {
 		c := &p.Calls[k]
 		of.Calls = append(of.Calls, Call{Depth: int64(c.Depth), Program: c.Program, Nodes: c.Nodes,
 			Probability: c.Probability, Own: percentiles(&c.Own),
-			WaitedOwn: interval(c.WaitedOwn), WaitedNetwork: interval(c.WaitedNetwork),
-			SlowerOwn: interval(c.SlowerOwn), SlowerNetwork: interval(c.SlowerNetwork)})
+			WaitedOwn: roundInterval(c.WaitedOwn), WaitedNetwork: roundInterval(c.WaitedNetwork),
+			SlowerOwn: roundInterval(c.SlowerOwn), SlowerNetwork: roundInterval(c.SlowerNetwork)})
 	}
 	return of
 }
@@ -129,18 +129,19 @@ func patternOf(p *paths.Pattern) Pattern {
 func percentiles(d *paths.Distribution) (all []Percentile) {
 	for _, p := range d.Percentiles {
 		i := paths.Interval{Lo_cycles: p.Lo_cycles, Hi_cycles: p.Hi_cycles}
-		all = append(all, percentile(p.Percent, i))
+		all = append(all, roundPercentile(p.Percent, i))
 	}
 	return all
 }
 
 func traceOf(p *paths.Path) Trace {
-	t := Trace{Pattern: int64(p.Pattern + 1), Probability: p.Probability, Whole: interval(*p.Whole)}
+	t := Trace{Pattern: int64(p.Pattern + 1), Probability: p.Probability,
+		Whole: roundInterval(*p.Whole)}
 	known := func(i *paths.Interval) *Interval {
 		if i == nil {
 			return nil
 		}
-		of := interval(*i)
+		of := roundInterval(*i)
 		return &of
 	}
 	for k := range p.Calls {

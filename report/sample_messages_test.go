@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
 
-// captured is what a capture may have seen beside the sample's job: a shop of services.
-func captured() *messages.Answer {
+// capturedSample is what a capture may have seen beside the sample's job: a shop of services.
+func capturedSample() *messages.Answer {
 	program := func(name, node string) messages.Program {
 		return messages.Program{Node: node, Name: name}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 )
 
-// requested has what could be inferred from the messages of captured: requests of two patterns. The
-// second pattern has a doubtful link.
-func requested(requests int) *paths.Answer {
+// requestSample has what could be inferred from the messages of captured: requests of two patterns.
+// The second pattern has a doubtful link.
+func requestSample(requests int) *paths.Answer {
 	span := func(us, bound float64) paths.Interval {
 		return paths.Interval{Lo_cycles: int64((us - bound) * sample_hz / 1e6),
 			Hi_cycles: int64((us + bound) * sample_hz / 1e6)}
@@ -91,7 +91,7 @@ func requested(requests int) *paths.Answer {
 // A page of many requests shows the slowest, and does not become too long.
 func TestManyRequests(t *testing.T) {
 	var d Data
-	a := requested(400)
+	a := requestSample(400)
 	for range 16 { // each request has 80 calls more
 		for i := range a.Slowest {
 			c := a.Slowest[i].Calls
@@ -108,7 +108,7 @@ func TestManyRequests(t *testing.T) {
 		t.Errorf("%d requests with %d calls", len(d.Inferred.Traces), n)
 	}
 	d = Data{}
-	d.AddRequests(requested(400))
+	d.AddRequests(requestSample(400))
 	if len(d.Inferred.Traces) != MaxTraces {
 		t.Errorf("%d requests", len(d.Inferred.Traces))
 	}

@@ -28,8 +28,8 @@ const (
 // sampleSeed is the seed of the golden sample, of docs/report.md and of the tests in a browser.
 const sampleSeed = 7
 
-// drawn is the sample that nearly every test uses. Drawing it takes longer than reading it.
-var drawn = sync.OnceValue(func() []byte {
+// drawnSample is the sample that nearly every test uses. Drawing it takes longer than reading it.
+var drawnSample = sync.OnceValue(func() []byte {
 	text, err := json.Marshal(drawSample(sampleSeed))
 	if err != nil {
 		panic(err)
@@ -43,7 +43,7 @@ func sampleData(seed uint64) *Data {
 		return drawSample(seed)
 	}
 	d := new(Data)
-	if err := json.Unmarshal(drawn(), d); err != nil {
+	if err := json.Unmarshal(drawnSample(), d); err != nil {
 		panic(err)
 	}
 	return d
@@ -127,11 +127,11 @@ func drawSample(seed uint64) *Data {
 		Slowest: []Slow{slow(5, 42.46, .66), slow(10, 42.1, 1.4), slow(8, 33.2, 1.8)}}}
 	s.throughput()
 	s.comparisons(cycles)
-	s.truth()
+	s.addTruth()
 	s.tuples(cycles)
 	s.nodes()
-	d.AddMessages(captured())
-	d.AddRequests(requested(40))
+	d.AddMessages(capturedSample())
+	d.AddRequests(requestSample(40))
 	d.Undecided = []string{
 		"Whether 1,204 pairs of tuples overtook each other between core-1 and core-2: their " +
 			"arrivals lie within each other's bounds.",
@@ -287,10 +287,10 @@ func (s *sample) throughput() {
 	}
 }
 
-// truth adds an invented comparison with the truth, as a run on virtual nodes would have one. If
+// addTruth adds an invented comparison with the truth, as a run on virtual nodes would have one. If
 // values come from related counters, their errors are at most a third of the bound. If they come
 // from return trips, the errors may be as large as the bound.
-func (s *sample) truth() {
+func (s *sample) addTruth() {
 	held := func(n int64, largest float64) Held {
 		h := Held{Held: n, Shares: make([]float64, 20), Largest: largest, Used_50: .05,
 			Used_99: largest}
@@ -420,7 +420,7 @@ func (s *sample) tuples(cycles func(float64) float64) {
 			}
 		}
 		t.Total = Interval{int64(cycles(at - .05)), int64(cycles(at + .05))}
-		s.pause(&t, cycles)
+		s.addPause(&t, cycles)
 		s.data.Tuples = append(s.data.Tuples, t)
 	}
 	slices.SortFunc(s.data.Tuples,
@@ -431,8 +431,8 @@ func (s *sample) tuples(cycles func(float64) float64) {
 	}
 }
 
-// pause adds a pause of a JVM on core-1, which begins while the tuple is there.
-func (s *sample) pause(t *Tuple, cycles func(float64) float64) {
+// addPause adds a pause of a JVM on core-1, which begins while the tuple is there.
+func (s *sample) addPause(t *Tuple, cycles func(float64) float64) {
 	const bound = 1.2 + .63
 	begin := t.Steps[3].Start.Hi_cycles + int64(cycles(5))
 	length := int64(cycles(270 + 90*s.random.Float64()))

@@ -2,8 +2,8 @@ package report
 
 import "github.com/cloudprofiler/cloudprofiler/analysis"
 
-// truth shows how values compare with the truth.
-func (f *from) truth() {
+// showTruth shows how values compare with the truth.
+func (f *from) showTruth() {
 	switch {
 	case f.a.Held == nil:
 		f.absent(PartTruth, "only a run of virtual nodes knows the truth, such as that of cprof "+
@@ -62,7 +62,7 @@ func (f *from) trueSpan(l *analysis.Span, place Place, d *analysis.Durations) {
 	row := TrueSpan{Name: s.Name, Points: s.Points, Kind: s.Kind, Place: place, Held: held(d.Held)}
 	median, _ := d.Percentiles.At(50)
 	truth, _ := d.Held.True.At(50)
-	row.Median, row.True = interval(median), interval(truth)
+	row.Median, row.True = roundInterval(median), roundInterval(truth)
 	f.Truth.Spans = append(f.Truth.Spans, row)
 }
 

@@ -27,9 +27,9 @@ func (d *Directory) absent(related [][2]string, logs []NodeLogs,
 		}
 	}
 	if len(d.Run.Nodes) > allPairs {
-		missing = append(missing, d.apart(related)...)
+		missing = append(missing, d.nodesApart(related)...)
 	} else {
-		missing = append(missing, d.unrelated(related, named)...)
+		missing = append(missing, d.unrelatedPairs(related, named)...)
 	}
 	if d.Run.Ended.IsZero() {
 		missing = append(missing, Missing{runFile, "it does not say when the run ended"})
@@ -37,8 +37,8 @@ func (d *Directory) absent(related [][2]string, logs []NodeLogs,
 	return missing
 }
 
-// unrelated returns the pairs of nodes that have no relation.
-func (d *Directory) unrelated(related [][2]string, named map[string]bool) (missing []Missing) {
+// unrelatedPairs returns the pairs of nodes that have no relation.
+func (d *Directory) unrelatedPairs(related [][2]string, named map[string]bool) (missing []Missing) {
 	for i, a := range d.Run.Nodes {
 		for _, b := range d.Run.Nodes[i+1:] {
 			if !slices.Contains(related, [2]string{a.Name, b.Name}) &&
@@ -53,8 +53,8 @@ func (d *Directory) unrelated(related [][2]string, named map[string]bool) (missi
 	return missing
 }
 
-// apart returns the nodes outside the largest group of nodes that chains of relations connect.
-func (d *Directory) apart(related [][2]string) (missing []Missing) {
+// nodesApart returns the nodes outside the largest group of nodes that chains of relations connect.
+func (d *Directory) nodesApart(related [][2]string) (missing []Missing) {
 	group := map[string]string{} // by node: another node of its group, on the way to the last one
 	of := func(node string) string {
 		for group[node] != "" {

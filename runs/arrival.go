@@ -63,10 +63,11 @@ func Receive(parent, name string, files []File, state string) (*Arrival, error) 
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fail(fmt.Errorf("%q is there: remove it to fetch the run again: %w", to, ErrExists))
 	}
-	if err := os.Mkdir(to+part, directoryMode); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(to+incompleteEnd, directoryMode); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return fail(err)
 	}
-	root, err := openRoot(to + part)
+	root, err := openRoot(to + incompleteEnd)
 	if err != nil {
 		return fail(err)
 	}
@@ -83,7 +84,7 @@ func (a *Arrival) begin(state string) (err error) {
 	if _, err := a.root.Lstat(stateFile); errors.Is(err, fs.ErrNotExist) {
 		if _, err := a.root.Lstat(runFile); err == nil {
 			return fmt.Errorf("%q is a run of this machine that was never completed: %w",
-				filepath.Join(a.parent, a.name+part), ErrExists)
+				filepath.Join(a.parent, a.name+incompleteEnd), ErrExists)
 		}
 	}
 	a.lock, err = a.root.OpenFile(stateFile, os.O_RDWR|os.O_CREATE, fileMode)
@@ -190,7 +191,7 @@ func (a *Arrival) Complete() (path string, err error) {
 	if err != nil {
 		return fail(errors.Join(err, a.root.Remove(runFile)))
 	}
-	if err := renameNew(to+part, to); err != nil {
+	if err := renameNew(to+incompleteEnd, to); err != nil {
 		return fail(err)
 	}
 	if err := a.root.Remove(stateFile); err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fetched copies a complete run with Files, ReadFile and an Arrival, in parts of step bytes. After
-// the given number of parts it fails.
-func fetched(from, to, name string, step, parts int) (path string, read int, err error) {
+// fetchedCopy copies a complete run with Files, ReadFile and an Arrival, in parts of step bytes.
+// After the given number of parts it fails.
+func fetchedCopy(from, to, name string, step, parts int) (path string, read int, err error) {
 	files, state, err := Files(from, name)
 	if err != nil {
 		return "", 0, err
@@ -92,14 +92,14 @@ func TestArrival(t *testing.T) {
 		all += len(text)
 	}
 	to := t.TempDir()
-	path, read, err := fetched(from, to, name, step, 1<<30)
+	path, read, err := fetchedCopy(from, to, name, step, 1<<30)
 	if err != nil || read != all || path != filepath.Join(to, name) {
 		t.Fatalf("%q, %d bytes of %d, %v", path, read, all, err)
 	}
 	if d := cmp.Diff(want, content(t, path)); d != "" {
 		t.Errorf("what arrived is not what there was:\n%s", d)
 	}
-	if _, _, err := fetched(from, to, name, step, 1); !errors.Is(err, ErrExists) {
+	if _, _, err := fetchedCopy(from, to, name, step, 1); !errors.Is(err, ErrExists) {
 		t.Errorf("once more: %v", err)
 	}
 
@@ -109,7 +109,7 @@ func TestArrival(t *testing.T) {
 	}
 	for cut := range parts {
 		to := t.TempDir()
-		_, first, err := fetched(from, to, name, step, cut)
+		_, first, err := fetchedCopy(from, to, name, step, cut)
 		if !errors.Is(err, errCut) {
 			t.Fatalf("cut after %d parts: %v", cut, err)
 		}
@@ -126,7 +126,7 @@ func TestArrival(t *testing.T) {
 			}
 			first -= len(want["truth/A.json"])
 		}
-		path, second, err := fetched(from, to, name, step, 1<<30)
+		path, second, err := fetchedCopy(from, to, name, step, 1<<30)
 		if err != nil || cut > 0 && second >= all || first+second > all+cut*step {
 			t.Fatalf("cut after %d parts: %d bytes, then %d of %d, %v", cut, first, second, all,
 				err)
@@ -146,7 +146,7 @@ func TestArrivalOfAnotherState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := fetched(from, to, name, 1<<20, 3); !errors.Is(err, errCut) {
+	if _, _, err := fetchedCopy(from, to, name, 1<<20, 3); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "logs/A", segments[0])
@@ -162,7 +162,7 @@ func TestArrivalOfAnotherState(t *testing.T) {
 	if _, after, err := Files(from, name); err != nil || after == before {
 		t.Fatalf("the state stays %q, %v", after, err)
 	}
-	arrived, _, err := fetched(from, to, name, 1<<20, 1<<30)
+	arrived, _, err := fetchedCopy(from, to, name, 1<<20, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,8 @@ func FuzzCheckFile(f *testing.F) {
 		}
 		parts := strings.Split(name, "/")
 		if !filepath.IsLocal(name) || filepath.Clean(name) != name || len(parts) > 3 ||
-			strings.HasSuffix(name, part) || name == stateFile || len(parts[len(parts)-1]) > 255 {
+			strings.HasSuffix(name, incompleteEnd) || name == stateFile ||
+			len(parts[len(parts)-1]) > 255 {
 			t.Errorf("%q is accepted", name)
 		}
 		for _, p := range parts {

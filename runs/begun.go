@@ -13,8 +13,8 @@ import (
 // ErrBusy is returned for a file or directory that somebody else is writing.
 var ErrBusy = errors.New("somebody else is writing it: wait until that has ended")
 
-// put writes a file. The file gets its name only when it is complete.
-func put(root *os.Root, name string, from io.Reader) error {
+// putFile writes a file. The file gets its name only when it is complete.
+func putFile(root *os.Root, name string, from io.Reader) error {
 	f, err := begin(root, name)
 	if err != nil {
 		return err
@@ -25,17 +25,17 @@ func put(root *os.Root, name string, from io.Reader) error {
 	return f.finish()
 }
 
-// begun is a file that is being written. It gets its name only when it is finished.
-type begun struct {
+// begunFile is a file that is being written. It gets its name only when it is finished.
+type begunFile struct {
 	*os.File
 	root       *os.Root
 	name, temp string
 	lock       *os.File // shares the lock of File, and is closed later
 }
 
-func begin(root *os.Root, name string) (*begun, error) {
-	temp := name + part
-	f, err := claim(root, temp, func() (*os.File, error) {
+func begin(root *os.Root, name string) (*begunFile, error) {
+	temp := name + incompleteEnd
+	f, err := claimPath(root, temp, func() (*os.File, error) {
 		return root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	}, root.Remove)
 	if err != nil {
@@ -45,10 +45,10 @@ func begin(root *os.Root, name string) (*begun, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), root.Remove(temp))
 	}
-	return &begun{f, root, name, temp, os.NewFile(uintptr(fd), temp)}, nil
+	return &begunFile{f, root, name, temp, os.NewFile(uintptr(fd), temp)}, nil
 }
 
-func (b *begun) finish() error {
+func (b *begunFile) finish() error {
 	defer b.lock.Close()
 	if err := b.Close(); err != nil {
 		return errors.Join(err, b.root.Remove(b.temp))
@@ -56,14 +56,14 @@ func (b *begun) finish() error {
 	return b.root.Rename(b.temp, b.name)
 }
 
-func (b *begun) abandon() error {
+func (b *begunFile) abandon() error {
 	return errors.Join(b.Close(), b.root.Remove(b.temp), b.lock.Close())
 }
 
-// The function claim creates a file or directory that only the caller writes, until the caller
-// closes the file. If a dead writer left one behind, the function claim removes it first. If
+// claimPath creates a file or directory that only the caller writes, until the caller
+// closes the file. If a dead writer left one behind, the function claimPath removes it first. If
 // another writer is alive, the error wraps ErrBusy. A writer is alive as long as it holds the lock.
-func claim(root *os.Root, temp string, create func() (*os.File, error),
+func claimPath(root *os.Root, temp string, create func() (*os.File, error),
 	remove func(string) error) (*os.File, error) {
 	const most = 100 // each further attempt means that another writer came in between
 	for range most {
@@ -71,7 +71,7 @@ func claim(root *os.Root, temp string, create func() (*os.File, error),
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			err = removeStale(root, temp, remove)
-		case err == nil && !busy(f) && isAt(root, temp, f):
+		case err == nil && !lockIfFree(f) && isAt(root, temp, f):
 			return f, nil
 		case err == nil:
 			err = f.Close()
@@ -97,7 +97,7 @@ func removeStale(root *os.Root, temp string, remove func(string) error) error {
 		return ifThere(err)
 	}
 	defer f.Close()
-	if busy(f) {
+	if lockIfFree(f) {
 		return fmt.Errorf("%q: %w", temp, ErrBusy)
 	}
 	if !isAt(root, temp, f) { // another writer has come in between
@@ -115,9 +115,9 @@ func ifThere(err error) error {
 	return err
 }
 
-// busy locks a file. If another open file has the lock, the function busy returns true. Some file
-// systems have no locks; there all writers are taken for dead.
-func busy(f *os.File) bool {
+// lockIfFree locks a file. If another open file has the lock, the function lockIfFree returns true.
+// Some file systems have no locks; there all writers are taken for dead.
+func lockIfFree(f *os.File) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 

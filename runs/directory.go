@@ -38,15 +38,16 @@ func Open(dir string) (*Directory, error) {
 		return nil, fmt.Errorf("open run %q: %w", dir, err)
 	}
 	root, err := openRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) && !strings.HasSuffix(dir, part) {
-		if _, arriving := os.Stat(filepath.Join(filepath.Clean(dir)+part, stateFile)); arriving ==
+	if errors.Is(err, fs.ErrNotExist) && !strings.HasSuffix(dir, incompleteEnd) {
+		if _, arriving := os.Stat(filepath.Join(filepath.Clean(dir)+incompleteEnd,
+			stateFile)); arriving ==
 			nil {
 			return fail(fmt.Errorf("only a part of it was fetched: \"cprof run fetch %s\" "+
 				"fetches the rest: %w", filepath.Base(dir), err))
 		}
-		if _, unfinished := os.Stat(filepath.Clean(dir) + part); unfinished == nil {
+		if _, unfinished := os.Stat(filepath.Clean(dir) + incompleteEnd); unfinished == nil {
 			return fail(fmt.Errorf("it is not complete: stop the run, or open %q: %w",
-				filepath.Clean(dir)+part, err))
+				filepath.Clean(dir)+incompleteEnd, err))
 		}
 		err = fmt.Errorf("%w: give the directory of one run, as \"cprof run list\" names it", err)
 	}
@@ -72,7 +73,7 @@ func Open(dir string) (*Directory, error) {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		name = filepath.Base(absolute)
 	}
-	d.Complete = !strings.HasSuffix(name, part)
+	d.Complete = !strings.HasSuffix(name, incompleteEnd)
 	return d, nil
 }
 
@@ -255,14 +256,14 @@ func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 			continue
 		}
 		logs = append(logs, NodeLogs{e.Name(), segments})
-		missing = append(missing, departures(name, dir, segments)...)
+		missing = append(missing, departedSegments(name, dir, segments)...)
 	}
 	return logs, missing
 }
 
-// departures returns the segments of a node that are gone, have changed or were added later,
+// departedSegments returns the segments of a node that are gone, have changed or were added later,
 // according to the manifest and to the other segments.
-func departures(part, dir string, segments []logstore.Segment) (missing []Missing) {
+func departedSegments(part, dir string, segments []logstore.Segment) (missing []Missing) {
 	lacks := func(name, reason string) {
 		name = path.Join(part, name)
 		if !slices.ContainsFunc(missing, func(m Missing) bool { return m.Part == name }) {
@@ -340,7 +341,7 @@ func (d *Directory) OpenBaseline(node string) (*os.File, error) {
 }
 
 // Export is a file in exports/ that is being written.
-type Export struct{ file *begun }
+type Export struct{ file *begunFile }
 
 // CreateExport begins a file in exports/. A file of the same name stays until Finish replaces it.
 // If somebody is writing this file, the error wraps ErrBusy.
@@ -397,10 +398,10 @@ func (d *Directory) CreateExportTable(name string) (*ExportTable, error) {
 		return nil, err
 	}
 	t := &ExportTable{root: d.root, name: path.Join(exportsDir, name)}
-	t.temp = t.name + part
+	t.temp = t.name + incompleteEnd
 	err := d.root.MkdirAll(exportsDir, directoryMode)
 	if err == nil {
-		t.lock, err = claim(d.root, t.temp, func() (*os.File, error) {
+		t.lock, err = claimPath(d.root, t.temp, func() (*os.File, error) {
 			if err := d.root.Mkdir(t.temp, directoryMode); err != nil {
 				return nil, err
 			}
@@ -443,7 +444,7 @@ func (t *ExportTable) Abandon() error {
 
 // WriteReport replaces report.html. If that fails, the old file stays.
 func (d *Directory) WriteReport(page []byte) error {
-	if err := put(d.root, reportFile, bytes.NewReader(page)); err != nil {
+	if err := putFile(d.root, reportFile, bytes.NewReader(page)); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil

@@ -36,8 +36,8 @@ type Draft struct {
 	root   *os.Root
 
 	mu       sync.Mutex
-	run      Run       // protected by mu, like gathered
-	gathered *gathered // nil: AddTrains was never called
+	run      Run             // protected by mu, like gathered
+	gathered *gatheredTrains // nil: AddTrains was never called
 }
 
 // Create begins a run in a directory of runs. If that directory does not exist, Create creates it.
@@ -57,7 +57,7 @@ func Create(parent string, r Run) (*Draft, error) {
 		return fail(fmt.Errorf("%q exists already: choose another name or remove it: %w",
 			filepath.Join(parent, r.Name), ErrExists))
 	}
-	d := &Draft{parent: parent, path: filepath.Join(parent, r.Name+part), run: r}
+	d := &Draft{parent: parent, path: filepath.Join(parent, r.Name+incompleteEnd), run: r}
 	if err := os.Mkdir(d.path, directoryMode); errors.Is(err, fs.ErrExist) {
 		return fail(fmt.Errorf("%q exists already and is not complete: resume it, choose "+
 			"another name or remove it: %w", d.path, ErrExists))
@@ -89,7 +89,7 @@ func Resume(parent, name string) (*Draft, error) {
 	if err := CheckName(name); err != nil {
 		return fail(err)
 	}
-	d := &Draft{parent: parent, path: filepath.Join(parent, name+part)}
+	d := &Draft{parent: parent, path: filepath.Join(parent, name+incompleteEnd)}
 	var err error
 	if d.root, err = openRoot(d.path); err != nil {
 		return fail(err)
@@ -121,12 +121,12 @@ func Reopen(parent, name string) (*Draft, error) {
 		return fail(err)
 	}
 	whole := filepath.Join(parent, name)
-	if err := renameNew(whole, whole+part); err != nil {
+	if err := renameNew(whole, whole+incompleteEnd); err != nil {
 		return fail(err)
 	}
 	d, err := Resume(parent, name)
 	if err != nil {
-		return fail(errors.Join(err, renameNew(whole+part, whole)))
+		return fail(errors.Join(err, renameNew(whole+incompleteEnd, whole)))
 	}
 	return d, nil
 }
@@ -169,7 +169,7 @@ func (d *Draft) Update(change func(*Run)) error {
 // save writes run.yaml. The caller has locked d.mu, or no other goroutine knows the draft yet.
 func (d *Draft) save() error {
 	about := d.run
-	about.Missing = shorten(about.Missing)
+	about.Missing = shortenMissing(about.Missing)
 	text, err := about.Encode()
 	if err != nil {
 		return err
@@ -181,9 +181,9 @@ func (d *Draft) save() error {
 	return d.put(runFile, text)
 }
 
-// shorten cuts the list of missing parts, so that the list takes at most half of the largest length
-// of run.yaml. A last entry says how many parts are left out.
-func shorten(missing []Missing) []Missing {
+// shortenMissing cuts the list of missing parts, so that the list takes at most half of the largest
+// length of run.yaml. A last entry says how many parts are left out.
+func shortenMissing(missing []Missing) []Missing {
 	const perEntry = 64 // largest number of bytes that an entry needs in addition to its texts
 	bytes := 0
 	for i, m := range missing {
@@ -198,7 +198,7 @@ func shorten(missing []Missing) []Missing {
 }
 
 func (d *Draft) put(name string, data []byte) error {
-	return put(d.root, name, bytes.NewReader(data))
+	return putFile(d.root, name, bytes.NewReader(data))
 }
 
 // PutRelation writes the relation of a pair. It replaces an earlier relation of the same pair.
@@ -279,7 +279,7 @@ func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	err := d.makeLogs(node)
 	d.mu.Unlock()
 	if err == nil {
-		err = put(d.root, path.Join(LogsPath(node), name), from)
+		err = putFile(d.root, path.Join(LogsPath(node), name), from)
 	}
 	if err == nil {
 		err = d.noteAnew(node, name)
@@ -334,7 +334,7 @@ func (d *Draft) BaselinePath(node string) (string, error) {
 func (d *Draft) AddBaseline(node string, from io.Reader) error {
 	_, err := d.BaselinePath(node)
 	if err == nil {
-		err = put(d.root, BaselinePath(node), from)
+		err = putFile(d.root, BaselinePath(node), from)
 	}
 	if err != nil {
 		return fmt.Errorf("add baseline of node %q: %w", node, err)

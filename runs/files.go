@@ -120,7 +120,7 @@ func openComplete(parent, name string) (*os.Root, error) {
 	dir := filepath.Join(parent, name)
 	root, err := openRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, unfinished := os.Stat(dir + part); unfinished == nil {
+		if _, unfinished := os.Stat(dir + incompleteEnd); unfinished == nil {
 			return nil, ErrNotComplete
 		}
 	}

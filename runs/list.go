@@ -33,7 +33,7 @@ func List(parent string) ([]Entry, error) {
 	}
 	var found []Entry
 	for _, e := range entries {
-		name, unfinished := strings.CutSuffix(e.Name(), part)
+		name, unfinished := strings.CutSuffix(e.Name(), incompleteEnd)
 		if !e.IsDir() || CheckName(name) != nil {
 			continue
 		}
@@ -88,7 +88,7 @@ func Remove(parent, name string) error {
 	}
 	defer root.Close()
 	removed := false
-	for _, dir := range []string{name, name + part} {
+	for _, dir := range []string{name, name + incompleteEnd} {
 		info, err := root.Lstat(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

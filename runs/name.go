@@ -13,17 +13,17 @@ var ErrName = errors.New("bad name")
 // maxNameBytes is the largest length of the name of a run or a node.
 const maxNameBytes = 100
 
-// part is the end of the name of an incomplete run.
-const part = ".part"
+// incompleteEnd is the end of the name of an incomplete run.
+const incompleteEnd = ".part"
 
 // CheckName returns nil if a run may have this name. The error wraps ErrName.
 func CheckName(name string) error {
 	if err := checkWord("run", name); err != nil {
 		return err
 	}
-	if strings.HasSuffix(name, part) {
+	if strings.HasSuffix(name, incompleteEnd) {
 		return fmt.Errorf("check run name %q: it ends in %q, which marks incomplete runs: %w",
-			name, part, ErrName)
+			name, incompleteEnd, ErrName)
 	}
 	return nil
 }

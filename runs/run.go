@@ -155,7 +155,7 @@ func (r *Run) Enter(now Node) (changed bool) {
 	changed = r.Nodes[i].Epoch != now.Epoch
 	now.Earlier = slices.DeleteFunc(epochs, func(e Epoch) bool { return e.Epoch == now.Epoch })
 	was := r.Nodes[i]
-	if !changed && was.measured() && (!now.measured() || was.unsure_hz() < now.unsure_hz()) {
+	if !changed && was.wasMeasured() && (!now.wasMeasured() || was.unsure_hz() < now.unsure_hz()) {
 		now.FrequencyLo_hz, now.FrequencyHi_hz = was.FrequencyLo_hz, was.FrequencyHi_hz
 		now.FrequencySource = was.FrequencySource
 	}
@@ -163,9 +163,9 @@ func (r *Run) Enter(now Node) (changed bool) {
 	return changed
 }
 
-// measured reports whether somebody measured the frequency. If both ends of its interval are equal,
-// the frequency is nominal, and nobody has measured it.
-func (n *Node) measured() bool { return n.unsure_hz() > 0 }
+// wasMeasured reports whether somebody measured the frequency. If both ends of its interval are
+// equal, the frequency is nominal, and nobody has measured it.
+func (n *Node) wasMeasured() bool { return n.unsure_hz() > 0 }
 
 func (n *Node) unsure_hz() float64 { return n.FrequencyHi_hz - n.FrequencyLo_hz }
 

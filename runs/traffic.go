@@ -71,8 +71,8 @@ type traffic struct {
 	every int                 // of 2^every tuples, one is looked at
 }
 
-// chosen reports whether a tuple is looked at. Ids count up, so their bits are mixed first.
-func (t *traffic) chosen(id uint64) bool {
+// isChosen reports whether a tuple is looked at. Ids count up, so their bits are mixed first.
+func (t *traffic) isChosen(id uint64) bool {
 	return id != 0 && (id*0x9e3779b97f4a7c15)>>40&(1<<t.every-1) == 0
 }
 
@@ -91,7 +91,7 @@ func (t *traffic) read(path string, node uint16, most int) {
 		}
 		seen += len(block.Events)
 		for _, e := range block.Events {
-			if t.chosen(e.ID) {
+			if t.isChosen(e.ID) {
 				t.note(e.ID, node)
 			}
 		}
@@ -109,7 +109,7 @@ func (t *traffic) note(id uint64, node uint16) {
 	}
 	t.every++
 	for id := range t.nodes {
-		if !t.chosen(id) {
+		if !t.isChosen(id) {
 			delete(t.nodes, id)
 		}
 	}

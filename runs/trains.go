@@ -21,18 +21,18 @@ const journalFile = "relations.journal"
 
 var journalFormat = journal.Format{Magic: "CPRUNREL", Version: 1}
 
-// gathered is the journal of a draft.
-type gathered struct {
+// gatheredTrains is the journal of a draft.
+type gatheredTrains struct {
 	journal *journal.Journal
-	pairs   map[counters]*chain
+	pairs   map[counterPair]*chain
 	trains  int
 }
 
-// counters are the two counters of a pair, by their nodes' names and epochs.
-type counters struct{ a, b, epochA, epochB string }
+// counterPair are the two counters of a pair, by their nodes' names and epochs.
+type counterPair struct{ a, b, epochA, epochB string }
 
-func countersOf(p *tscratio.Pair) counters {
-	return counters{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}
+func countersOf(p *tscratio.Pair) counterPair {
+	return counterPair{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}
 }
 
 // A chain is the list of one pair's blocks in the journal. It contains the offset of the last
@@ -40,7 +40,7 @@ func countersOf(p *tscratio.Pair) counters {
 type chain struct{ last int64 }
 
 // add appends a block with a pair's new trains.
-func (g *gathered) add(p *tscratio.Pair) {
+func (g *gatheredTrains) add(p *tscratio.Pair) {
 	key := countersOf(p)
 	c := g.pairs[key]
 	if c == nil {
@@ -52,8 +52,8 @@ func (g *gathered) add(p *tscratio.Pair) {
 	g.trains += p.Trains()
 }
 
-// pair reads a pair's blocks and joins them.
-func (g *gathered) pair(c *chain) (*tscratio.Pair, error) {
+// readPair reads a pair's blocks and joins them.
+func (g *gatheredTrains) readPair(c *chain) (*tscratio.Pair, error) {
 	var parts []*tscratio.Pair
 	for at := c.last; at > 0; {
 		content, err := g.journal.Block(at)
@@ -88,8 +88,8 @@ func decodeBlock(content []byte) (p *tscratio.Pair, before int64, err error) {
 }
 
 // openGathered opens the journal of a run that is continued. If there is none, it returns nil.
-func openGathered(root *os.Root) (*gathered, error) {
-	g := &gathered{pairs: map[counters]*chain{}}
+func openGathered(root *os.Root) (*gatheredTrains, error) {
+	g := &gatheredTrains{pairs: map[counterPair]*chain{}}
 	var err error
 	g.journal, err = journal.Open(root, journalFile, journalFormat,
 		func(at int64, content []byte) error {
@@ -109,13 +109,13 @@ func openGathered(root *os.Root) (*gathered, error) {
 
 // newGathered makes a journal. A run that an earlier version began has relations already: the
 // journal begins with these.
-func newGathered(d *Draft) (*gathered, error) {
-	temp := journalFile + part
+func newGathered(d *Draft) (*gatheredTrains, error) {
+	temp := journalFile + incompleteEnd
 	j, err := journal.Create(d.root, temp, journalFormat)
 	if err != nil {
 		return nil, err
 	}
-	g := &gathered{journal: j, pairs: map[counters]*chain{}}
+	g := &gatheredTrains{journal: j, pairs: map[counterPair]*chain{}}
 	reader := &Directory{Path: d.path, Run: d.run, root: d.root}
 	reader.eachRelation(g.add)
 	if err := errors.Join(j.Flush(), d.root.Rename(temp, journalFile)); err != nil {
@@ -192,7 +192,7 @@ func (d *Draft) putGathered() (missing []Missing, err error) {
 		return nil, nil
 	}
 	for key, c := range d.gathered.pairs {
-		p, err := d.gathered.pair(c)
+		p, err := d.gathered.readPair(c)
 		if err == nil && p.Trains() > 0 {
 			p.Prune()
 			err = d.putRelation(p)

@@ -93,7 +93,7 @@ func TestTrainsAreAppended(t *testing.T) {
 	}
 	d.Close()
 
-	path := filepath.Join(parent, r.Name+part, journalFile)
+	path := filepath.Join(parent, r.Name+incompleteEnd, journalFile)
 	whole, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)

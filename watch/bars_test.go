@@ -33,7 +33,7 @@ func TestBarTop(t *testing.T) {
 	f := newFleet(t, wandering(t), names...)
 	f.open("tuesday")
 	c := newChain(points, f.members)
-	c.remembered = 7
+	c.rememberedDepth = 7
 	var running sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	running.Go(func() { c.run(ctx, t, handlers.Options{}, 1<<40, tuples_s) })
@@ -41,27 +41,30 @@ func TestBarTop(t *testing.T) {
 	defer stop()
 	const settle = 8 * time.Second
 	time.Sleep(settle)
-	before, _ := f.shares(nil, lasts)
+	before, _ := f.coreShares(nil, lasts)
 
 	var out syncBuffer
 	top := f.startTo(job{Dir: t.TempDir(), Server: f.address, Watch: true}, &out)
 	time.Sleep(settle) // the window fills
-	out.take()
+	out.takeLines()
 	logged, begun := c.count(), time.Now()
-	during, own := f.shares(top, lasts)
+	during, own := f.coreShares(top, lasts)
 	rate := float64(c.count()-logged) / time.Since(begun).Seconds()
 	top.Process.Kill()
-	var pictures []told
-	for _, line := range bytes.Split(bytes.TrimSpace(out.take()), []byte("\n")) {
-		var p told
+	var pictures []toldPicture
+	for _, line := range bytes.Split(bytes.TrimSpace(out.takeLines()), []byte("\n")) {
+		var p toldPicture
 		if err := json.Unmarshal(line, &p); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
 		pictures = append(pictures, p)
 	}
-	oldest := slices.MaxFunc(pictures, func(x, y told) int { return int(x.Age_ns - y.Age_ns) })
-	least := slices.MinFunc(pictures, func(x, y told) int { return x.Spans - y.Spans })
-	fewest := slices.MinFunc(pictures, func(x, y told) int { return x.Tuples - y.Tuples })
+	oldest := slices.MaxFunc(pictures, func(x,
+		y toldPicture) int {
+		return int(x.Age_ns - y.Age_ns)
+	})
+	least := slices.MinFunc(pictures, func(x, y toldPicture) int { return x.Spans - y.Spans })
+	fewest := slices.MinFunc(pictures, func(x, y toldPicture) int { return x.Tuples - y.Tuples })
 
 	v := New(5 * time.Second)
 	k := check(t, v, f, c)
@@ -111,10 +114,10 @@ func TestBarTop(t *testing.T) {
 	)
 }
 
-// shares waits for a given time, and measures how much of a core each process uses in that time.
-// The slice has the shares of the server and then of the agents. If another process is given, the
-// last result is its share.
-func (f *fleet) shares(other *exec.Cmd, lasts time.Duration) (all []float64, more float64) {
+// coreShares waits for a given time, and measures how much of a core each process uses in that
+// time. The slice has the shares of the server and then of the agents. If another process is given,
+// the last result is its share.
+func (f *fleet) coreShares(other *exec.Cmd, lasts time.Duration) (all []float64, more float64) {
 	f.t.Helper()
 	processes := []*exec.Cmd{f.server}
 	for _, m := range f.members {
@@ -125,12 +128,12 @@ func (f *fleet) shares(other *exec.Cmd, lasts time.Duration) (all []float64, mor
 	}
 	var begin []time.Duration
 	for _, p := range processes {
-		begin = append(begin, busy(f.t, p))
+		begin = append(begin, processorTime(f.t, p))
 	}
 	began := time.Now()
 	time.Sleep(lasts)
 	for i, p := range processes {
-		all = append(all, (busy(f.t, p)-begin[i]).Seconds()/time.Since(began).Seconds())
+		all = append(all, (processorTime(f.t, p)-begin[i]).Seconds()/time.Since(began).Seconds())
 	}
 	if other != nil {
 		more = all[len(all)-1]
@@ -151,8 +154,8 @@ func (b *syncBuffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// take returns the complete lines that the process wrote, and removes them from the buffer.
-func (b *syncBuffer) take() []byte {
+// takeLines returns the complete lines that the process wrote, and removes them from the buffer.
+func (b *syncBuffer) takeLines() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	end := bytes.LastIndexByte(b.b.Bytes(), '\n') + 1

@@ -27,8 +27,8 @@ type clocks struct {
 
 func newClocks() clocks { return clocks{wanted: map[[2]string]bool{}} }
 
-// want notes that the relation of two nodes is needed, so that a later request asks for it.
-func (c *clocks) want(a, b string) {
+// wantRelation notes that the relation of two nodes is needed, so that a later request asks for it.
+func (c *clocks) wantRelation(a, b string) {
 	if a == b {
 		return
 	}
@@ -40,9 +40,9 @@ func (c *clocks) want(a, b string) {
 	}
 }
 
-// pairs returns the wanted pairs of nodes: first the pairs with the reference, and at most as many
-// as one request may contain.
-func (c *clocks) pairs(nodes map[string]*node) (all [][2]string) {
+// wantedPairs returns the wanted pairs of nodes: first the pairs with the reference, and at most as
+// many as one request may contain.
+func (c *clocks) wantedPairs(nodes map[string]*node) (all [][2]string) {
 	for key := range c.wanted {
 		if nodes[key[0]] == nil || nodes[key[1]] == nil {
 			delete(c.wanted, key)
@@ -95,19 +95,19 @@ func (c *clocks) add(nodes map[string]*node, a *coordinator.WatchAnswer) {
 			c.problem(err)
 		}
 	}
-	c.forget()
+	c.forgetDerived()
 }
 
 func (c *clocks) problem(err error) { c.problems[err.Error()] = true }
 
-// drop drops all relations. The next request asks for them again.
-func (c *clocks) drop() {
+// dropRelations drops all relations. The next request asks for them again.
+func (c *clocks) dropRelations() {
 	c.closure, c.isNew = nil, true
-	c.forget()
+	c.forgetDerived()
 }
 
-// forget drops everything that was derived from the relations and the reference.
-func (c *clocks) forget() {
+// forgetDerived drops everything that was derived from the relations and the reference.
+func (c *clocks) forgetDerived() {
 	c.version++
 	c.views, c.ways = map[string]*tscratio.View{}, map[[2]string]*tscratio.Ways{}
 }
@@ -130,13 +130,13 @@ func (c *clocks) choose(senders []*node, wanted string) (reference *node) {
 		return reference
 	}
 	c.reference = reference.Name
-	c.forget()
+	c.forgetDerived()
 	return reference
 }
 
-// place translates a reading of a node's counter: the reference's counter showed a value in the
-// interval at that moment. If the relation of the two nodes is unknown, ok is false.
-func (c *clocks) place(n *node, reading uint64) (at tscratio.Interval, ok bool) {
+// placeReading translates a reading of a node's counter: the reference's counter showed a value in
+// the interval at that moment. If the relation of the two nodes is unknown, ok is false.
+func (c *clocks) placeReading(n *node, reading uint64) (at tscratio.Interval, ok bool) {
 	if n.Name == c.reference {
 		return tscratio.At(reading), true
 	}
@@ -155,8 +155,8 @@ func (c *clocks) place(n *node, reading uint64) (at tscratio.Interval, ok bool) 
 	return at, err == nil
 }
 
-// between returns the duration from one event to another, in cycles of the reference.
-func (c *clocks) between(reference *node, x, y event) (d tscratio.Duration, ok bool) {
+// durationBetween returns the duration from one event to another, in cycles of the reference.
+func (c *clocks) durationBetween(reference *node, x, y event) (d tscratio.Duration, ok bool) {
 	if x.node == reference && y.node == reference {
 		passed := int64(y.reading - x.reading)
 		e := int64(reference.Quantum_cycles + reference.CoreSlack_cycles)

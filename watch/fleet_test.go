@@ -22,13 +22,13 @@ import (
 // chain is a job with several points, each on a node. Every tuple passes the points one after
 // another. The chain remembers the readings.
 type chain struct {
-	points     []string
-	on         []*member
-	remembered int // the chain remembers only ids of at least this depth (channel.SampleDepth)
+	points          []string
+	pointNodes      []*member
+	rememberedDepth int // the chain remembers only ids of at least this depth (channel.SampleDepth)
 
-	mu     sync.Mutex
-	when   map[uint64][]uint64 // for each id: the physical counter at each point
-	logged []uint64            // events by point
+	mu           sync.Mutex
+	trueTimes    map[uint64][]uint64 // for each id: the physical counter at each point
+	loggedEvents []uint64            // events by point
 }
 
 func (c *chain) run(ctx context.Context, t *testing.T, options handlers.Options, first uint64,
@@ -36,7 +36,7 @@ func (c *chain) run(ctx context.Context, t *testing.T, options handlers.Options,
 	var channels []*handlers.Channel
 	for i, name := range c.points {
 		o := options
-		o.Dir = c.on[i].rings
+		o.Dir = c.pointNodes[i].rings
 		ch, err := handlers.Open(name, o)
 		if err != nil {
 			t.Error(err)
@@ -58,8 +58,8 @@ func (c *chain) run(ctx context.Context, t *testing.T, options handlers.Options,
 		for i, ch := range channels {
 			for k := range uint64(group) {
 				physical := asm.Counter()
-				ch.LogAt(c.on[i].counter.Virtual(physical), id+k)
-				if channel.SampleDepth(id+k) >= c.remembered {
+				ch.LogAt(c.pointNodes[i].counter.Virtual(physical), id+k)
+				if channel.SampleDepth(id+k) >= c.rememberedDepth {
 					when[k] = append(when[k], physical)
 				}
 			}
@@ -68,11 +68,11 @@ func (c *chain) run(ctx context.Context, t *testing.T, options handlers.Options,
 		c.mu.Lock()
 		for k := range uint64(group) {
 			if when[k] != nil {
-				c.when[id+k] = when[k]
+				c.trueTimes[id+k] = when[k]
 			}
 		}
-		for i := range c.logged {
-			c.logged[i] += group
+		for i := range c.loggedEvents {
+			c.loggedEvents[i] += group
 		}
 		c.mu.Unlock()
 		id += group
@@ -81,8 +81,8 @@ func (c *chain) run(ctx context.Context, t *testing.T, options handlers.Options,
 
 func newChain(points []string, on []*member) *chain {
 	return &chain{
-		points: points, on: on, remembered: 3, when: map[uint64][]uint64{},
-		logged: make([]uint64, len(points)),
+		points: points, pointNodes: on, rememberedDepth: 3, trueTimes: map[uint64][]uint64{},
+		loggedEvents: make([]uint64, len(points)),
 	}
 }
 
@@ -90,17 +90,18 @@ func newChain(points []string, on []*member) *chain {
 func (c *chain) count() (n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, one := range c.logged {
+	for _, one := range c.loggedEvents {
 		n += one
 	}
 	return n
 }
 
-// took returns the true time that a tuple took from one point to another, in cycles of a node's
-// counter.
-func (c *chain) took(id uint64, from, to string, reference *member) (cycles int64, ok bool) {
+// trueDuration returns the true time that a tuple took from one point to another, in cycles of a
+// node's counter.
+func (c *chain) trueDuration(id uint64, from, to string, reference *member) (cycles int64,
+	ok bool) {
 	c.mu.Lock()
-	when := c.when[id]
+	when := c.trueTimes[id]
 	c.mu.Unlock()
 	i, j := slices.Index(c.points, from), slices.Index(c.points, to)
 	if i < 0 || j < 0 || when == nil {
@@ -125,7 +126,7 @@ func check(t *testing.T, v *View, f *fleet, c *chain) *checker {
 			if m.name != v.clocks.reference {
 				continue
 			}
-			truth, ok := c.took(id, l.From, l.To, m)
+			truth, ok := c.trueDuration(id, l.From, l.To, m)
 			if !ok {
 				continue // the chain has not yet noted this event
 			}
@@ -199,7 +200,7 @@ func watchChain(t *testing.T, f *fleet, c *chain, first uint64) (whole bool) {
 	f.watch(v, func(*Picture) bool { return time.Now().Before(quiet) })
 	streams := streamsOf(v)
 
-	before := slices.Clone(c.logged)
+	before := slices.Clone(c.loggedEvents)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { c.run(ctx, t, handlers.Options{}, first, 2000) })
@@ -239,7 +240,7 @@ func watchChain(t *testing.T, f *fleet, c *chain, first uint64) (whole bool) {
 	}
 	for i, name := range c.points {
 		for _, p := range last.Points {
-			if logged := c.logged[i] - before[i]; p.Name == name && p.Events != logged {
+			if logged := c.loggedEvents[i] - before[i]; p.Name == name && p.Events != logged {
 				t.Errorf("%s has %d events, and %d were logged", name, p.Events, logged)
 			}
 		}
@@ -254,7 +255,7 @@ func watchChain(t *testing.T, f *fleet, c *chain, first uint64) (whole bool) {
 // noticed a missing Sample of the node.
 func streamsOf(v *View) (all string) {
 	for _, name := range slices.Sorted(maps.Keys(v.nodes)) {
-		all += fmt.Sprintln(name, v.nodes[name].stream, v.nodes[name].broken.UnixNano())
+		all += fmt.Sprintln(name, v.nodes[name].stream, v.nodes[name].missedSample.UnixNano())
 	}
 	return all
 }

@@ -14,18 +14,18 @@ import (
 type path struct {
 	id     uint64
 	mask   uint64
-	events []passed
+	events []passedEvent
 }
 
-// passed is an event of a path.
-type passed struct {
+// passedEvent is an event of a path.
+type passedEvent struct {
 	event
-	rank   int
-	at     tscratio.Interval // the event, on the reference's counter
-	placed bool              // true if the field at is known
+	rank      int
+	readingAt tscratio.Interval // the event, on the reference's counter
+	isPlaced  bool              // true if the field readingAt is known
 }
 
-func (t *path) of(rank int) passed { return t.events[bits.OnesCount64(t.mask&(1<<rank-1))] }
+func (t *path) of(rank int) passedEvent { return t.events[bits.OnesCount64(t.mask&(1<<rank-1))] }
 
 // At most evidenceTuples tuples decide the order of points. The order is derived again when the
 // relations change, and after orderEvery.
@@ -34,19 +34,19 @@ const (
 	orderEvery     = time.Second
 )
 
-// latencies computes the durations of the window's tuples.
-func (p *painter) latencies() {
+// computeLatencies computes the durations of the window's tuples.
+func (p *painter) computeLatencies() {
 	p.chooseRanks()
-	paths := p.paths()
+	paths := p.pathsInWindow()
 	order := p.v.order
-	if order.version != p.v.clocks.version || p.now.Sub(order.at) >= orderEvery ||
+	if order.version != p.v.clocks.version || p.now.Sub(order.derivedAt) >= orderEvery ||
 		!slices.Equal(order.points, p.ranks) {
 		e := &evidence{points: p.ranks}
 		for _, t := range paths[:min(len(paths), evidenceTuples)] {
 			e.add(t.events)
 		}
 		order = e.order()
-		order.at, order.version = p.now, p.v.clocks.version
+		order.derivedAt, order.version = p.now, p.v.clocks.version
 		p.v.order = order
 	}
 	spans := map[legKey]*Span{}
@@ -64,8 +64,8 @@ func (p *painter) latencies() {
 	p.sortSpans()
 }
 
-// paths returns the tuples of the sample with an event in the window.
-func (p *painter) paths() (all []path) {
+// pathsInWindow returns the tuples of the sample with an event in the window.
+func (p *painter) pathsInWindow() (all []path) {
 	events := p.v.passed[:0] // the events of all paths
 	for id, t := range p.v.tuples {
 		// Leave a tuple out if it has too few events, if perhaps not all nodes sampled its id, or
@@ -82,18 +82,18 @@ func (p *painter) paths() (all []path) {
 			}
 			again = again || one.mask>>rank&1 != 0
 			one.mask |= 1 << rank
-			at, placed := p.v.clocks.place(e.node, e.reading)
-			events = append(events, passed{e, rank, at, placed})
+			at, placed := p.v.clocks.placeReading(e.node, e.reading)
+			events = append(events, passedEvent{e, rank, at, placed})
 		}
 		if again {
-			p.again++
+			p.repeatedIDs++
 		}
 		if again || len(events)-begin < 2 {
 			events = events[:begin]
 			continue
 		}
 		one.events = events[begin:len(events):len(events)]
-		slices.SortFunc(one.events, func(x, y passed) int { return x.rank - y.rank })
+		slices.SortFunc(one.events, func(x, y passedEvent) int { return x.rank - y.rank })
 		all = append(all, one)
 	}
 	p.v.passed = events
@@ -113,45 +113,45 @@ func (p *painter) measure(order *order, spans map[legKey]*Span, t *path) {
 			continue
 		}
 		shown = true
-		for from := range bitsOf(order.direct(t.mask, to.rank)) {
-			between := order.after[from] & order.before[to.rank] & p.lossy
+		for from := range bitsOf(order.directBefore(t.mask, to.rank)) {
+			between := order.after[from] & order.before[to.rank] & p.lossyMask
 			p.add(spans, legKey{from, to.rank, false}, t, between != 0)
 		}
 	}
 	if shown {
 		p.Tuples++
 	}
-	first, last, ok := order.whole(t.mask)
-	if ok && p.inWindow(t.of(last)) && order.direct(t.mask, last)&(1<<first) == 0 {
+	first, last, ok := order.wholeEnds(t.mask)
+	if ok && p.inWindow(t.of(last)) && order.directBefore(t.mask, last)&(1<<first) == 0 {
 		p.add(spans, legKey{first, last, true}, t, false)
 	}
 }
 
 // inWindow reports whether an event is in the time that the picture shows.
-func (p *painter) inWindow(e passed) bool {
+func (p *painter) inWindow(e passedEvent) bool {
 	window := cycles(p.v.window, p.reference.Nominal_hz)
-	return e.placed && e.at.Hi <= p.end && e.at.Mid() >= p.end-min(p.end, window)
+	return e.isPlaced && e.readingAt.Hi <= p.end && e.readingAt.Mid() >= p.end-min(p.end, window)
 }
 
 // add adds a tuple's duration to a span, unless the tuple may have passed another point in between.
 func (p *painter) add(spans map[legKey]*Span, key legKey, t *path, passedUnseen bool) {
 	from, to := t.of(key.from), t.of(key.to)
-	if !from.placed || from.at.Lo < p.begun {
+	if !from.isPlaced || from.readingAt.Lo < p.begun {
 		return // perhaps not all nodes sent samples yet when this duration began
 	}
 	l := spans[key]
 	if l == nil {
 		l = &Span{
 			From: p.ranks[key.from].String(), To: p.ranks[key.to].String(), Whole: key.whole,
-			To_s: p.rates[to.point], Some: p.some[from.point], spread: &spread{},
+			To_s: p.rates[to.point], Some: p.whyUnseen[from.point], spread: &spread{},
 		}
 		if l.Some == "" {
-			l.Some = p.some[to.point]
+			l.Some = p.whyUnseen[to.point]
 		}
 		spans[key] = l
 	}
-	p.v.clocks.want(from.node.Name, to.node.Name)
-	d, ok := p.v.clocks.between(p.reference, from.event, to.event)
+	p.v.clocks.wantRelation(from.node.Name, to.node.Name)
+	d, ok := p.v.clocks.durationBetween(p.reference, from.event, to.event)
 	switch {
 	case passedUnseen:
 		l.LeftOut++

@@ -134,8 +134,8 @@ func (j job) agent() error {
 	select {}
 }
 
-// told is the report of a watching process about one picture.
-type told struct {
+// toldPicture is the report of a watching process about one picture.
+type toldPicture struct {
 	Age_ns int64 // age of the picture when the next one was ready
 	Spans  int
 	Tuples int
@@ -164,7 +164,7 @@ func (j job) watch() error {
 		v.Add(asked, now, &a)
 		next := v.Picture(now)
 		if shown != nil && shown.Age_ns >= 0 {
-			err = to.Encode(told{shown.Age_ns + int64(time.Since(since)), len(shown.Spans),
+			err = to.Encode(toldPicture{shown.Age_ns + int64(time.Since(since)), len(shown.Spans),
 				shown.Tuples, shown.OneIn, shown.Notes})
 			if err != nil {
 				return err
@@ -339,8 +339,8 @@ func (f *fleet) watch(v *View, show func(*Picture) bool) {
 	}
 }
 
-// busy returns the processor time that a process has taken.
-func busy(t *testing.T, cmd *exec.Cmd) time.Duration {
+// processorTime returns the processor time that a process has taken.
+func processorTime(t *testing.T, cmd *exec.Cmd) time.Duration {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", cmd.Process.Pid))
 	if err != nil || len(tasks) == 0 {

@@ -21,32 +21,32 @@ var pointOrder = map[string]int{
 // evidence is what tuples show about the order of points. A point is given by its rank: its bit in
 // a mask. The fields are counts of tuples, for each pair of points p and q. both[p][q] counts the
 // tuples that passed p and q. surely[p][q] counts those whose intervals prove that p came first.
-// middle[p][q] counts those in which the middle of p's interval is before the middle of q's.
+// middleBefore[p][q] counts those in which the middle of p's interval is before the middle of q's.
 type evidence struct {
-	points               []point
-	both, surely, middle [maxPoints][maxPoints]int
+	points                                 []point
+	passedBoth, surelyBefore, middleBefore [maxPoints][maxPoints]int
 }
 
 // add takes the events of a tuple and compares them on the reference's counter.
-func (e *evidence) add(events []passed) {
+func (e *evidence) add(events []passedEvent) {
 	for i, a := range events {
 		for _, b := range events[i+1:] {
 			p, q := a.rank, b.rank
-			e.both[p][q]++
-			e.both[q][p]++
-			if !a.placed || !b.placed {
+			e.passedBoth[p][q]++
+			e.passedBoth[q][p]++
+			if !a.isPlaced || !b.isPlaced {
 				continue
 			}
 			switch {
-			case a.at.Hi < b.at.Lo:
-				e.surely[p][q]++
-			case b.at.Hi < a.at.Lo:
-				e.surely[q][p]++
+			case a.readingAt.Hi < b.readingAt.Lo:
+				e.surelyBefore[p][q]++
+			case b.readingAt.Hi < a.readingAt.Lo:
+				e.surelyBefore[q][p]++
 			}
-			if a.at.Mid() <= b.at.Mid() {
-				e.middle[p][q]++
+			if a.readingAt.Mid() <= b.readingAt.Mid() {
+				e.middleBefore[p][q]++
 			} else {
-				e.middle[q][p]++
+				e.middleBefore[q][p]++
 			}
 		}
 	}
@@ -56,24 +56,25 @@ func (e *evidence) add(events []passed) {
 // analysis: the intervals decide if they can, then the names of the points, then the middles of the
 // intervals. If tuples pass two points in both orders, neither precedes the other.
 func (e *evidence) precedes(p, q int) bool {
-	if e.both[p][q] == 0 {
+	if e.passedBoth[p][q] == 0 {
 		return false
 	}
-	if sure := e.surely[p][q] + e.surely[q][p]; sure > 0 && sure*100 >= e.both[p][q] {
-		return e.surely[p][q]*100 >= sure*99
+	if sure := e.surelyBefore[p][q] + e.surelyBefore[q][p]; sure > 0 &&
+		sure*100 >= e.passedBoth[p][q] {
+		return e.surelyBefore[p][q]*100 >= sure*99
 	}
 	if a, b := e.points[p], e.points[q]; a.actor == b.actor && pointOrder[a.name] > 0 &&
 		pointOrder[b.name] > 0 {
 		return pointOrder[a.name] < pointOrder[b.name]
 	}
-	m := e.middle[p][q] + e.middle[q][p]
-	return m > 0 && e.middle[p][q]*4 >= m*3
+	m := e.middleBefore[p][q] + e.middleBefore[q][p]
+	return m > 0 && e.middleBefore[p][q]*4 >= m*3
 }
 
 // order says which points precede which. Points are given by their ranks.
 type order struct {
 	points        []point
-	at            time.Time // when the order was derived
+	derivedAt     time.Time // when the order was derived
 	version       int       // version of the relations from which it was derived
 	before, after [maxPoints]uint64
 }
@@ -91,9 +92,9 @@ func (e *evidence) order() *order {
 	return o
 }
 
-// direct gets the points of a tuple (mask), and returns those that directly precede the point to:
-// no other point of the tuple is in between.
-func (o *order) direct(mask uint64, to int) uint64 {
+// directBefore gets the points of a tuple (mask), and returns those that directly precede the point
+// to: no other point of the tuple is in between.
+func (o *order) directBefore(mask uint64, to int) uint64 {
 	found := mask & o.before[to]
 	for rest := found; rest != 0; rest &= rest - 1 {
 		found &^= o.before[bits.TrailingZeros64(rest)]
@@ -101,9 +102,9 @@ func (o *order) direct(mask uint64, to int) uint64 {
 	return found
 }
 
-// whole returns the first and the last point of a tuple. If the tuple was not seen from end to end,
-// ok is false.
-func (o *order) whole(mask uint64) (first, last int, ok bool) {
+// wholeEnds returns the first and the last point of a tuple. If the tuple was not seen from end to
+// end, ok is false.
+func (o *order) wholeEnds(mask uint64) (first, last int, ok bool) {
 	var firsts, lasts []int
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		p := bits.TrailingZeros64(rest)

@@ -22,15 +22,15 @@ func (v *View) Picture(now time.Time) *Picture {
 	p.senders = v.senders(now)
 	p.reference = v.clocks.choose(p.senders, v.last.Reference)
 	p.findDepths()
-	p.counts()
+	p.addCounts()
 	if p.reference != nil {
 		p.describeReference()
-		if p.frontier() {
-			p.latencies()
+		if p.findFrontier() {
+			p.computeLatencies()
 		}
 	}
-	p.nodes()
-	p.notes()
+	p.describeNodes()
+	p.makeNotes()
 	return p.Picture
 }
 
@@ -46,12 +46,12 @@ type painter struct {
 	begun     uint64    // reading of the reference when all streams had begun
 	end       uint64    // reading of the reference at the frontier
 
-	some  map[int]string // by point: why tuples may pass the point unseen
-	rates map[int]Rate   // by point: the rate of its events
-	rank  map[int]int    // by point: the point's bit in a mask
-	ranks []point
-	lossy uint64 // mask of the points that tuples may pass unseen
-	again int    // number of ids that came more than once at a point
+	whyUnseen   map[int]string // by point: why tuples may pass the point unseen
+	rates       map[int]Rate   // by point: the rate of its events
+	rank        map[int]int    // by point: the point's bit in a mask
+	ranks       []point
+	lossyMask   uint64 // mask of the points that tuples may pass unseen
+	repeatedIDs int    // number of ids that came more than once at a point
 }
 
 func (p *painter) note(format string, args ...any) {
@@ -110,9 +110,9 @@ func (n *node) thinsOut() bool {
 	return events < few*patience
 }
 
-// counts adds up the counts of all channels by point.
-func (p *painter) counts() {
-	p.some, p.rates = map[int]string{}, map[int]Rate{}
+// addCounts adds up the counts of all channels by point.
+func (p *painter) addCounts() {
+	p.whyUnseen, p.rates = map[int]string{}, map[int]Rate{}
 	type sums struct {
 		Point
 		unbounded bool
@@ -125,7 +125,7 @@ func (p *painter) counts() {
 		first, last := p.samplesOf(n)
 		for i, s := range n.samples {
 			for _, c := range s.channels {
-				p.missing(n, c)
+				p.noteMissing(n, c)
 				if i < min(first, last) {
 					continue
 				}
@@ -142,7 +142,7 @@ func (p *painter) counts() {
 				if !slices.Contains(sum.Handlers, c.handler) {
 					sum.Handlers = append(sum.Handlers, c.handler)
 				}
-				sum.Rate = sum.Rate.plus(n.rate(first, last, c.events))
+				sum.Rate = sum.Rate.plus(n.rateOf(first, last, c.events))
 			}
 		}
 	}
@@ -154,38 +154,38 @@ func (p *painter) counts() {
 			middle := (sum.Rate.Lo + sum.Rate.Hi) / 2
 			sum.Rate = Rate{middle, middle}
 		}
-		sum.Some = p.some[i]
+		sum.Some = p.whyUnseen[i]
 		p.rates[i] = sum.Rate
 		p.Points = append(p.Points, sum.Point)
 	}
 	slices.SortFunc(p.Points, func(x, y Point) int { return strings.Compare(x.Name, y.Name) })
 }
 
-// missing records in p.some why tuples may pass a channel's point unseen, if they may.
-func (p *painter) missing(n *node, c counted) {
+// noteMissing records in p.whyUnseen why tuples may pass a channel's point unseen, if they may.
+func (p *painter) noteMissing(n *node, c countedEvents) {
 	why := ""
 	switch {
 	case c.keeps == control.KeepsSome:
 		why = c.handler
 	case c.dropped > 0:
 		why = "drops"
-	case n.lacks(p.now, p.v.window):
+	case n.lacksEvents(p.now, p.v.window):
 		why = "lost messages of " + n.Name
-	case p.now.Sub(n.heard) > silent:
+	case p.now.Sub(n.lastHeard) > silent:
 		why = n.Name + " is silent"
 	case n.thins:
 		why = n.Name + " thins out"
 	}
-	if why != "" && p.some[c.point] == "" {
-		p.some[c.point] = why
+	if why != "" && p.whyUnseen[c.point] == "" {
+		p.whyUnseen[c.point] = why
 	}
 }
 
-// lacks reports whether some of a node's sampled events in the window are missing.
-func (n *node) lacks(now time.Time, window time.Duration) bool {
+// lacksEvents reports whether some of a node's sampled events in the window are missing.
+func (n *node) lacksEvents(now time.Time, window time.Duration) bool {
 	recent := func(t time.Time) bool { return now.Sub(t) < window+Kept }
-	return recent(n.broken) || recent(n.flooded) ||
-		slices.ContainsFunc(n.samples, func(s received) bool { return s.lost })
+	return recent(n.missedSample) || recent(n.refusedEvents) ||
+		slices.ContainsFunc(n.samples, func(s receivedCounts) bool { return s.lost })
 }
 
 // samplesOf returns the first and the last of the Samples from which a node's rate in the window is
@@ -203,14 +203,14 @@ func (p *painter) samplesOf(n *node) (first, last int) {
 	return first, last
 }
 
-// unknown is the rate if nothing is known of it: any number of events per second.
-var unknown = Rate{Hi: math.MaxFloat64}
+// unknownRate is the rate if nothing is known of it: any number of events per second.
+var unknownRate = Rate{Hi: math.MaxFloat64}
 
-// rate returns the rate of the events that some Samples of a node counted. The counts of a Sample
+// rateOf returns the rate of the events that some Samples of a node counted. The counts of a Sample
 // end at a moment that is not known exactly: it lies between the Sample's fields until and made.
-func (n *node) rate(first, last int, events uint64) Rate {
+func (n *node) rateOf(first, last int, events uint64) Rate {
 	if first > last {
-		return unknown
+		return unknownRate
 	}
 	if events == 0 {
 		return Rate{}
@@ -219,7 +219,7 @@ func (n *node) rate(first, last int, events uint64) Rate {
 	longest := float64(b.made - min(a.since, b.made))
 	least := float64(b.until - min(a.sinceMade, b.until))
 	lo, hi := n.frequency()
-	r := unknown
+	r := unknownRate
 	if longest > 0 {
 		r.Lo = float64(events) * lo / longest
 	}
@@ -262,22 +262,22 @@ func (r *Reference) interval(lo_cycles, hi_cycles int64) Interval {
 
 func cycles(d time.Duration, hz uint64) uint64 { return uint64(d.Seconds() * float64(hz)) }
 
-// frontier finds the newest moment up to which all nodes have sent everything that they logged. If
-// there is no such moment, it returns false.
-func (p *painter) frontier() bool {
+// findFrontier finds the newest moment up to which all nodes have sent everything that they logged.
+// If there is no such moment, it returns false.
+func (p *painter) findFrontier() bool {
 	p.end = math.MaxUint64
 	for _, n := range p.senders {
-		p.v.clocks.want(n.Name, p.reference.Name)
+		p.v.clocks.wantRelation(n.Name, p.reference.Name)
 		if n.Virtual {
 			continue
 		}
-		age, known := p.age(n)
+		age, known := p.longestAge(n)
 		if !known {
 			continue
 		}
-		until, ok := p.v.clocks.place(n, n.until)
-		began, ok2 := p.v.clocks.place(n, n.began)
-		if !ok || !ok2 && !p.old(n) {
+		until, ok := p.v.clocks.placeReading(n, n.until)
+		began, ok2 := p.v.clocks.placeReading(n, n.began)
+		if !ok || !ok2 && !p.isOld(n) {
 			p.unrelated = append(p.unrelated, n.Name)
 			continue
 		}
@@ -290,15 +290,15 @@ func (p *painter) frontier() bool {
 	return p.end != math.MaxUint64
 }
 
-// old reports whether a node's stream began before any event that the picture can use.
-func (p *painter) old(n *node) bool {
+// isOld reports whether a node's stream began before any event that the picture can use.
+func (p *painter) isOld(n *node) bool {
 	return n.until > n.began+cycles(p.v.window+Kept, n.Nominal_hz)
 }
 
-// age returns the longest time that can have passed since the end of a node's data. It is unknown
-// until the node has named an order that the server sent after this View's first request. While
-// another client watches, the first Samples name earlier orders.
-func (p *painter) age(n *node) (longest time.Duration, known bool) {
+// longestAge returns the longest time that can have passed since the end of a node's data. It is
+// unknown until the node has named an order that the server sent after this View's first request.
+// While another client watches, the first Samples name earlier orders.
+func (p *painter) longestAge(n *node) (longest time.Duration, known bool) {
 	sent := time.Time{}
 	for order, at := range p.v.orders {
 		if order <= n.order && (!known || at.After(sent)) {
@@ -309,8 +309,8 @@ func (p *painter) age(n *node) (longest time.Duration, known bool) {
 	return p.now.Sub(sent) - n.since + (n.since.Abs() / 1000), known
 }
 
-// nodes describes the nodes.
-func (p *painter) nodes() {
+// describeNodes describes the nodes.
+func (p *painter) describeNodes() {
 	for _, n := range p.v.nodes {
 		one := Node{Name: n.Name, Age_ns: -1, Bits: n.bits()}
 		if len(n.samples) > 0 {
@@ -321,55 +321,55 @@ func (p *painter) nodes() {
 					events += c.events
 				}
 			}
-			one.Rate = n.rate(first, last, events)
-			if age, known := p.age(n); known {
+			one.Rate = n.rateOf(first, last, events)
+			if age, known := p.longestAge(n); known {
 				one.Age_ns = int64(age)
 			}
 		}
-		one.State = p.state(n)
+		one.State = p.describeState(n)
 		p.Nodes = append(p.Nodes, one)
 	}
 	slices.SortFunc(p.Nodes, func(x, y Node) int { return strings.Compare(x.Name, y.Name) })
 }
 
-// unseen is the end of a remark about a node whose events are missing from the spans.
-const unseen = ": paths may pass it unseen"
+// unseenRemark is the end of a remark about a node whose events are missing from the spans.
+const unseenRemark = ": paths may pass it unseen"
 
-// state says what is wrong with a node. If nothing is wrong, it returns an empty text.
-func (p *painter) state(n *node) string {
-	_, aged := p.age(n)
+// describeState says what is wrong with a node. If nothing is wrong, it returns an empty text.
+func (p *painter) describeState(n *node) string {
+	_, aged := p.longestAge(n)
 	switch {
 	case !n.Agent:
 		return "tsc-client: keeps no events"
 	case !n.CanWatch:
-		return fmt.Sprintf("its agent is too old to be watched (%s)%s", n.Software, unseen)
-	case n.stream == "" && p.now.Sub(n.heard) > silent:
-		return "sends nothing" + unseen
+		return fmt.Sprintf("its agent is too old to be watched (%s)%s", n.Software, unseenRemark)
+	case n.stream == "" && p.now.Sub(n.lastHeard) > silent:
+		return "sends nothing" + unseenRemark
 	case n.stream == "":
-		return "has not sent anything yet" + unseen
-	case p.now.Sub(n.heard) > silent:
-		return fmt.Sprintf("silent for %v%s", p.now.Sub(n.heard).Round(100*time.Millisecond),
-			unseen)
+		return "has not sent anything yet" + unseenRemark
+	case p.now.Sub(n.lastHeard) > silent:
+		return fmt.Sprintf("silent for %v%s", p.now.Sub(n.lastHeard).Round(100*time.Millisecond),
+			unseenRemark)
 	case n.Virtual:
-		return "virtual: its logs are translated only after the run" + unseen
+		return "virtual: its logs are translated only after the run" + unseenRemark
 	case !aged:
-		return "the age of its data is not known yet" + unseen
+		return "the age of its data is not known yet" + unseenRemark
 	case slices.Contains(p.unrelated, n.Name):
-		return fmt.Sprintf("no relation with %s yet%s", p.reference.Name, unseen)
+		return fmt.Sprintf("no relation with %s yet%s", p.reference.Name, unseenRemark)
 	case n.thins:
-		return "takes fewer tuples than it has to: its events are not used" + unseen
-	case n.left > 0:
-		return fmt.Sprintf("%d more channels have no room%s", n.left, unseen)
-	case p.now.Sub(n.flooded) < p.v.window+Kept:
+		return "takes fewer tuples than it has to: its events are not used" + unseenRemark
+	case n.fullChannels > 0:
+		return fmt.Sprintf("%d more channels have no room%s", n.fullChannels, unseenRemark)
+	case p.now.Sub(n.refusedEvents) < p.v.window+Kept:
 		return "sends more than it may: some of it is not used"
-	case n.lacks(p.now, p.v.window):
+	case n.lacksEvents(p.now, p.v.window):
 		return "some of its messages were lost"
 	}
 	return ""
 }
 
-// notes makes the notes about the whole picture.
-func (p *painter) notes() {
+// makeNotes makes the notes about the whole picture.
+func (p *painter) makeNotes() {
 	can := slices.ContainsFunc(p.Nodes, func(n Node) bool { return p.v.nodes[n.Name].CanWatch })
 	switch {
 	case len(p.Nodes) == 0:
@@ -392,8 +392,8 @@ func (p *painter) notes() {
 	if len(p.v.points) >= maxNames {
 		p.note("there are more than %d points: others are not shown", maxNames)
 	}
-	if p.again > 0 {
-		p.note("ids that came more than once at a point, and are left out: %d", p.again)
+	if p.repeatedIDs > 0 {
+		p.note("ids that came more than once at a point, and are left out: %d", p.repeatedIDs)
 	}
 	estimate := slices.ContainsFunc(p.Spans, func(l Span) bool { return l.Estimate })
 	if estimate {
@@ -443,8 +443,8 @@ func (p *painter) chooseRanks() {
 			if _, ok := p.rank[points[turn]]; !ok && len(p.ranks) < maxPoints {
 				p.rank[points[turn]] = len(p.ranks)
 				p.ranks = append(p.ranks, p.v.points[points[turn]])
-				if p.some[points[turn]] != "" {
-					p.lossy |= 1 << (len(p.ranks) - 1)
+				if p.whyUnseen[points[turn]] != "" {
+					p.lossyMask |= 1 << (len(p.ranks) - 1)
 				}
 			}
 		}

@@ -16,16 +16,16 @@ func TestPicturesOfASecondClient(t *testing.T) {
 	tests := map[string]func(s *sim){
 		"another client goes on": func(*sim) {},
 		"another client left 30 s ago": func(s *sim) {
-			s.idle(30)
-			s.begin(0)
+			s.simulateIdle(30)
+			s.beginStreams(0)
 		},
 		"agents that are behind when they begin": func(s *sim) {
-			s.idle(30)
-			s.begin(3)
+			s.simulateIdle(30)
+			s.beginStreams(3)
 		},
 		"agents that lose a message": func(s *sim) {
-			s.begin(0)
-			s.chain(1, nil)
+			s.beginStreams(0)
+			s.simulateChain(1, nil)
 			for _, n := range s.nodes {
 				n.number += 3
 				for _, c := range n.channels {
@@ -37,13 +37,13 @@ func TestPicturesOfASecondClient(t *testing.T) {
 	for name, join := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(t, "alpha", "beta", "gamma")
-			s.chain(3, nil)
+			s.simulateChain(3, nil)
 			s.v = New(2 * time.Second)
-			s.v.measured = s.check
+			s.v.measured = s.checkTuple
 			join(s)
 			var p *Picture
 			known := 0
-			s.chain(4, func(tick int) {
+			s.simulateChain(4, func(tick int) {
 				p = s.v.Picture(s.clock())
 				known = s.truePicture(p)
 				if tick == 1 && known > 0 { // each node has sent one Sample
@@ -57,18 +57,18 @@ func TestPicturesOfASecondClient(t *testing.T) {
 	}
 }
 
-// idle simulates a job for some seconds while nobody watches.
-func (s *sim) idle(seconds int) {
+// simulateIdle simulates a job for some seconds while nobody watches.
+func (s *sim) simulateIdle(seconds int) {
 	for _, n := range s.nodes {
 		n.channels[0].Events += uint64(seconds * 100_000)
 	}
 	s.now += uint64(seconds) * hz
 }
 
-// begin makes all nodes begin a new stream. In the first Samples of this stream, as many as behind
-// says, the data end where the stream begins. These Samples and the next one also count events from
-// before the stream.
-func (s *sim) begin(behind uint64) {
+// beginStreams makes all nodes begin a new stream. In the first Samples of this stream, as many as
+// behind says, the data end where the stream begins. These Samples and the next one also count
+// events from before the stream.
+func (s *sim) beginStreams(behind uint64) {
 	for _, n := range s.nodes {
 		n.stream, n.number, n.began = n.stream+"+", 0, s.now
 		n.sample = func(m *control.Sample) {

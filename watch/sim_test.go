@@ -15,18 +15,18 @@ import (
 // sim simulates a fleet. Its time is in cycles of a counter of 1 GHz, so a cycle is a ns. Each
 // node's counter is that time plus an offset.
 type sim struct {
-	t       *testing.T
-	v       *View
-	now     uint64
-	nodes   []*simNode
-	seq     uint64
-	pairs   map[[2]string]*simPair
-	skipped [][2]string // pairs of nodes that are not measured
-	run     string
-	orders  uint64
-	last    uint64           // when the simulated client last asked
-	unseen  bool             // a picture had a span from a/x to c/x without a reason
-	tuples  map[uint64]int64 // for each id: the tuple's number in its tick (see chain)
+	t            *testing.T
+	v            *View
+	now          uint64
+	nodes        []*simNode
+	seq          uint64
+	pairs        map[[2]string]*simPair
+	skippedPairs [][2]string // pairs of nodes that are not measured
+	run          string
+	orders       uint64
+	lastAsked    uint64           // when the simulated client last asked
+	unseen       bool             // a picture had a span from a/x to c/x without a reason
+	tuples       map[uint64]int64 // for each id: the tuple's number in its tick (see chain)
 }
 
 type simPair struct {
@@ -35,15 +35,15 @@ type simPair struct {
 }
 
 type simNode struct {
-	name   string
-	epoch  string
-	stream string // the name of its present stream of Samples
-	offset uint64
-	number uint64
-	began  uint64
-	bits   int
-	mute   bool   // the node sends nothing
-	behind uint64 // events newer than this many cycles wait for the next Sample
+	name         string
+	epoch        string
+	stream       string // the name of its present stream of Samples
+	offset       uint64
+	number       uint64
+	began        uint64
+	bits         int
+	sendsNothing bool   // the node sends nothing
+	cyclesBehind uint64 // events newer than this many cycles wait for the next Sample
 
 	channels []*simChannel
 	about    func(*coordinator.WatchedNode) // nil: an agent of this release
@@ -61,7 +61,7 @@ func newSim(t *testing.T, names ...string) *sim {
 		t: t, v: New(2 * time.Second), now: 100 * hz, run: "r",
 		pairs: map[[2]string]*simPair{}, tuples: map[uint64]int64{},
 	}
-	s.v.measured = s.check
+	s.v.measured = s.checkTuple
 	for i, name := range names {
 		s.nodes = append(s.nodes, &simNode{
 			name: name, epoch: "e", stream: "s", offset: uint64(i+1) << 50, began: s.now,
@@ -69,7 +69,7 @@ func newSim(t *testing.T, names ...string) *sim {
 	}
 	for i, a := range s.nodes {
 		for _, b := range s.nodes[i+1:] {
-			s.pairs[[2]string{a.name, b.name}] = s.measured(a, b)
+			s.pairs[[2]string{a.name, b.name}] = s.measuredPair(a, b)
 		}
 	}
 	return s
@@ -82,21 +82,22 @@ func (n *simNode) described() tscratio.Node {
 		CoreSlack_cycles: slack}
 }
 
-// measured returns a pair of nodes that were measured against each other once a second until now.
-func (s *sim) measured(a, b *simNode) *simPair {
+// measuredPair returns a pair of nodes that were measured against each other once a second until
+// now.
+func (s *sim) measuredPair(a, b *simNode) *simPair {
 	p, err := tscratio.NewPair(a.described(), b.described(), tscratio.DefaultAssumptions())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for at := s.now - 20*hz; at <= s.now; at += hz {
-		s.train(p, a, b, at, 0)
+		s.addTrain(p, a, b, at, 0)
 	}
 	return &simPair{p, s.now, 0}
 }
 
-// train adds one measurement, a train of three exchanges of packets, to a pair of nodes. All
+// addTrain adds one measurement, a train of three exchanges of packets, to a pair of nodes. All
 // readings of the second counter are wrong by the given number of cycles.
-func (s *sim) train(p *tscratio.Pair, a, b *simNode, at, wrong uint64) {
+func (s *sim) addTrain(p *tscratio.Pair, a, b *simNode, at, wrong uint64) {
 	const way = 20_000
 	var all []tscratio.Exchange
 	for i := range uint64(3) {
@@ -130,8 +131,8 @@ func (n *simNode) channel(name string) *simChannel {
 	return c
 }
 
-// log logs an event at a moment.
-func (s *sim) log(node, channelName string, id, at uint64) {
+// logEvent logs an event at a moment.
+func (s *sim) logEvent(node, channelName string, id, at uint64) {
 	n := s.node(node)
 	c := n.channel(channelName)
 	c.Events++
@@ -161,15 +162,15 @@ func (s *sim) ask() {
 			n.about(&about)
 		}
 		a.Nodes = append(a.Nodes, about)
-		if n.mute || !about.CanWatch {
+		if n.sendsNothing || !about.CanWatch {
 			continue
 		}
 		n.number++
 		s.seq++
 		m := control.Sample{
 			Stream: n.stream + n.epoch, Number: n.number, Order: s.orders, Epoch: n.epoch,
-			Since_ns:     int64(s.now - s.last),
-			Began_cycles: n.began + n.offset, Until_cycles: s.now - n.behind + n.offset,
+			Since_ns:     int64(s.now - s.lastAsked),
+			Began_cycles: n.began + n.offset, Until_cycles: s.now - n.cyclesBehind + n.offset,
 			Made_cycles: s.now + n.offset, Bits: n.bits,
 		}
 		for _, c := range n.channels {
@@ -193,16 +194,16 @@ func (s *sim) ask() {
 	}
 	a.Seq = s.seq
 	s.orders++
-	s.last = s.now
+	s.lastAsked = s.now
 	for key, p := range s.pairs {
 		a, b := s.node(key[0]), s.node(key[1])
 		if s.now/hz > p.at/hz {
-			s.train(p.Pair, a, b, s.now, p.wrong)
+			s.addTrain(p.Pair, a, b, s.now, p.wrong)
 			p.at = s.now
 		}
 	}
 	for _, key := range r.Pairs {
-		if p := s.pairs[key]; p != nil && !slices.Contains(s.skipped, key) {
+		if p := s.pairs[key]; p != nil && !slices.Contains(s.skippedPairs, key) {
 			a.Pairs = append(a.Pairs, p.Encode())
 		}
 	}
@@ -235,8 +236,8 @@ func names(p *Picture) (all []string) {
 	return all
 }
 
-// check compares a duration of a tuple of chain with the truth.
-func (s *sim) check(id uint64, l *Span, d tscratio.Duration) {
+// checkTuple compares a duration of a tuple of chain with the truth.
+func (s *sim) checkTuple(id uint64, l *Span, d tscratio.Duration) {
 	i, ok := s.tuples[id]
 	truth, known := map[string]int64{
 		"a/x b/x": 500_000 - i*1000, "b/x c/x": 500_000, "a/x c/x": 1_000_000 - i*1000,
@@ -246,10 +247,10 @@ func (s *sim) check(id uint64, l *Span, d tscratio.Duration) {
 	}
 }
 
-// chain simulates tuples for a time. They pass a/x on the first node, b/x on the second and c/x on
-// the third. The View asks five times a second. Each such fifth of a second is a tick. Tuple i of a
-// tick takes i µs less than the first tuple.
-func (s *sim) chain(seconds float64, change func(tick int)) *Picture {
+// simulateChain simulates tuples for a time. They pass a/x on the first node, b/x on the second and
+// c/x on the third. The View asks five times a second. Each such fifth of a second is a tick. Tuple
+// i of a tick takes i µs less than the first tuple.
+func (s *sim) simulateChain(seconds float64, change func(tick int)) *Picture {
 	s.t.Helper()
 	const tuples = 100 // in a tick
 	var p *Picture
@@ -262,16 +263,16 @@ func (s *sim) chain(seconds float64, change func(tick int)) *Picture {
 			id := begin/hz<<32 + begin%hz + i // each id is used once
 			s.tuples[id] = int64(i)
 			at := begin + i*hz/5/tuples
-			s.log("alpha", "a/x", id, at)
-			s.log("beta", "b/x", id, at+500_000-i*1000)
-			s.log("gamma", "c/x", id, at+1_000_000-i*1000)
+			s.logEvent("alpha", "a/x", id, at)
+			s.logEvent("beta", "b/x", id, at+500_000-i*1000)
+			s.logEvent("gamma", "c/x", id, at+1_000_000-i*1000)
 		}
 		s.now += hz/5 + 2_000_000
 		s.ask()
 		p = s.v.Picture(s.clock())
 		l := span(p, "a/x", "c/x")
 		s.unseen = s.unseen || l.Tuples > 0 && !l.Whole &&
-			!strings.Contains(strings.Join(p.Notes, ""), unseen)
+			!strings.Contains(strings.Join(p.Notes, ""), unseenRemark)
 	}
 	return p
 }

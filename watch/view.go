@@ -42,8 +42,8 @@ type View struct {
 	points []point
 
 	clocks clocks
-	order  *order   // the order that was last derived
-	passed []passed // memory for the next picture
+	order  *order        // the order that was last derived
+	passed []passedEvent // memory for the next picture
 
 	measured func(id uint64, l *Span, d tscratio.Duration) // for tests: each duration of a picture
 }
@@ -54,24 +54,24 @@ type node struct {
 	coordinator.WatchedNode
 	ended bool // another stream has begun, or the node has left the fleet
 
-	stream       string // name of the stream; "": no Sample has come
-	number       uint64 // number of the newest Sample
-	began, until uint64
-	order        uint64        // number of the newest order that the node has named
-	since        time.Duration // time from that order's arrival to the end of the node's data
-	heard        time.Time     // when the newest Sample came, or when the node was first seen
-	samples      []received
-	broken       time.Time // when the View last noticed a missing Sample
-	flooded      time.Time // when the View last refused events above the limit
-	left         int       // channels that had no room in the newest Sample
-	thins        bool      // the result of thinsOut
+	stream        string // name of the stream; "": no Sample has come
+	number        uint64 // number of the newest Sample
+	began, until  uint64
+	order         uint64        // number of the newest order that the node has named
+	since         time.Duration // time from that order's arrival to the end of the node's data
+	lastHeard     time.Time     // when the newest Sample came, or when the node was first seen
+	samples       []receivedCounts
+	missedSample  time.Time // when the View last noticed a missing Sample
+	refusedEvents time.Time // when the View last refused events above the limit
+	fullChannels  int       // channels that had no room in the newest Sample
+	thins         bool      // the result of thinsOut
 
 	second time.Time // when the present second of the limit began
 	taken  int       // events in that second
 }
 
-// received is the part of a Sample that the View keeps.
-type received struct {
+// receivedCounts is the part of a Sample that the View keeps.
+type receivedCounts struct {
 	at          time.Time
 	until, made uint64 // the time that the counts cover ends between these readings
 	since       uint64 // until of the previous Sample
@@ -80,10 +80,10 @@ type received struct {
 	bits        int
 	lost        bool
 	events      int
-	channels    []counted
+	channels    []countedEvents
 }
 
-type counted struct {
+type countedEvents struct {
 	point           int
 	name, handler   string
 	keeps           string
@@ -130,7 +130,7 @@ func (v *View) Request(now time.Time) coordinator.WatchRequest {
 	r := coordinator.WatchRequest{After: v.seq}
 	if now.Sub(v.clocks.asked) >= pairsEvery || v.clocks.isNew {
 		v.clocks.asked, v.clocks.isNew = now, false
-		r.Pairs = v.clocks.pairs(v.nodes)
+		r.Pairs = v.clocks.wantedPairs(v.nodes)
 	}
 	return r
 }
@@ -177,10 +177,10 @@ func (v *View) addNodes(now time.Time, a *coordinator.WatchAnswer) {
 		if n != nil && n.Epoch != about.Epoch {
 			n.ended = true
 			n = nil
-			v.clocks.drop() // the known relations belong to the old epoch
+			v.clocks.dropRelations() // the known relations belong to the old epoch
 		}
 		if n == nil {
-			n = &node{heard: now}
+			n = &node{lastHeard: now}
 			v.nodes[about.Name] = n
 		}
 		n.WatchedNode = about
@@ -216,17 +216,17 @@ func (v *View) addSample(now time.Time, s *coordinator.WatchedSample) {
 		n.until = s.Until_cycles
 		v.clocks.isNew = true // the node's relations may belong to another epoch
 	}
-	got := received{
+	got := receivedCounts{
 		at: now, until: s.Until_cycles, made: max(s.Made_cycles, s.Until_cycles), bits: s.Bits,
 		lost: s.Lost > 0, begins: true,
 	}
 	if s.Number != n.number+1 || s.Until_cycles < n.until {
-		n.broken = now
+		n.missedSample = now
 	} else if len(n.samples) > 0 {
-		got.follow(&n.samples[len(n.samples)-1], s.Began_cycles)
+		got.noteFollows(&n.samples[len(n.samples)-1], s.Began_cycles)
 	}
-	n.number, n.until, n.heard = s.Number, s.Until_cycles, now
-	n.order, n.since, n.left = s.Order, time.Duration(s.Since_ns), s.Left
+	n.number, n.until, n.lastHeard = s.Number, s.Until_cycles, now
+	n.order, n.since, n.fullChannels = s.Order, time.Duration(s.Since_ns), s.Left
 	for i := range s.Channels {
 		c := &s.Channels[i]
 		p, ok := v.pointOf(c.Name)
@@ -234,7 +234,7 @@ func (v *View) addSample(now time.Time, s *coordinator.WatchedSample) {
 			continue
 		}
 		got.events += len(c.Sampled)
-		got.channels = append(got.channels, counted{
+		got.channels = append(got.channels, countedEvents{
 			p, c.Name, c.Handler, c.Keeps, c.Events, c.Dropped,
 		})
 		v.addEvents(now, n, p, c)
@@ -245,10 +245,10 @@ func (v *View) addSample(now time.Time, s *coordinator.WatchedSample) {
 	}
 }
 
-// follow notes that the counts of a Sample begin where those of the previous Sample end. If the
-// previous Sample ends no later than its stream began, this Sample still counts events from before
-// the stream, so its counts begin at an unknown moment.
-func (s *received) follow(previous *received, began uint64) {
+// noteFollows notes that the counts of a Sample begin where those of the previous Sample end. If
+// the previous Sample ends no later than its stream began, this Sample still counts events from
+// before the stream, so its counts begin at an unknown moment.
+func (s *receivedCounts) noteFollows(previous *receivedCounts, began uint64) {
 	s.since, s.sinceMade = previous.until, previous.made
 	s.begins = previous.until <= began
 }
@@ -259,7 +259,7 @@ func (v *View) addEvents(now time.Time, n *node, p int, c *control.SampledChanne
 	}
 	for _, e := range c.Sampled {
 		if n.taken++; n.taken > maxEvents_s {
-			n.flooded = now
+			n.refusedEvents = now
 			return
 		}
 		t := v.tuples[e.ID]
@@ -293,7 +293,7 @@ func (v *View) pointOf(name string) (index int, ok bool) {
 // senders returns the nodes that send Samples at present, sorted by name.
 func (v *View) senders(now time.Time) (all []*node) {
 	for _, name := range slices.Sorted(maps.Keys(v.nodes)) {
-		if n := v.nodes[name]; n.stream != "" && now.Sub(n.heard) <= silent {
+		if n := v.nodes[name]; n.stream != "" && now.Sub(n.lastHeard) <= silent {
 			all = append(all, n)
 		}
 	}

@@ -18,7 +18,7 @@ var abc = []string{"[a/x c/x]", "a/x b/x", "b/x c/x"}
 // age.
 func TestPictureOfAChain(t *testing.T) {
 	s := newSim(t, "alpha", "beta", "gamma")
-	p := s.chain(6, nil)
+	p := s.simulateChain(6, nil)
 	if d := cmp.Diff(abc, names(p)); d != "" {
 		t.Fatalf("spans:\n%s", d)
 	}
@@ -76,14 +76,14 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 			change: func(s *sim, tick int) {
 				c := beta(s).channel("b/x")
 				c.Handler, c.Keeps = "xoy x=1 y=2", control.KeepsSome
-				beta(s).sample = func(m *control.Sample) { keep(m, 2) }
+				beta(s).sample = func(m *control.Sample) { keepOneOf(m, 2) }
 			},
 			some: "xoy x=1 y=2",
 		},
 		"a program that drops": {
 			change: func(s *sim, tick int) {
 				beta(s).channel("b/x").Dropped = 50
-				beta(s).sample = func(m *control.Sample) { keep(m, 2) }
+				beta(s).sample = func(m *control.Sample) { keepOneOf(m, 2) }
 			},
 			some: "drops",
 		},
@@ -92,14 +92,14 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 				beta(s).sample = nil
 				if tick == 27 {
 					beta(s).channel("b/x").Events, beta(s).number = 0, beta(s).number+1
-					beta(s).sample = func(m *control.Sample) { keep(m, 1000) }
+					beta(s).sample = func(m *control.Sample) { keepOneOf(m, 1000) }
 				}
 			},
 			note: "beta: some of its messages were lost", some: "lost messages of beta",
 		},
 		"events without room": {
 			change: func(s *sim, tick int) {
-				beta(s).sample = func(m *control.Sample) { m.Lost = 50; keep(m, 2) }
+				beta(s).sample = func(m *control.Sample) { m.Lost = 50; keepOneOf(m, 2) }
 			},
 			note: "beta: some of its messages were lost", some: "lost messages of beta",
 		},
@@ -115,12 +115,12 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 		},
 		"a node that is ever later than others": {
 			change: func(s *sim, tick int) {
-				beta(s).behind = 100_000_000
+				beta(s).cyclesBehind = 100_000_000
 			},
 		},
 		"a node that began later": {
 			change: func(s *sim, tick int) {
-				beta(s).mute = tick < 26
+				beta(s).sendsNothing = tick < 26
 				if tick == 26 {
 					for _, c := range beta(s).channels {
 						c.Sampled = nil
@@ -130,13 +130,13 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 			},
 		},
 		"a node that fell silent": {
-			change: func(s *sim, tick int) { beta(s).mute = tick > 18 },
+			change: func(s *sim, tick int) { beta(s).sendsNothing = tick > 18 },
 			want:   []string{"a/x c/x"},
 			note:   "beta: silent for", some: "beta is silent",
 		},
 		"a node that is not related": {
 			change: func(s *sim, tick int) {
-				s.skipped = [][2]string{{"alpha", "beta"}, {"beta", "gamma"}}
+				s.skippedPairs = [][2]string{{"alpha", "beta"}, {"beta", "gamma"}}
 			},
 			want: []string{"a/x c/x"}, note: "beta: no relation with alpha yet",
 		},
@@ -191,8 +191,8 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 					// its counter jumps by half a second
 					b.epoch, b.offset, b.number, b.began = "e2", b.offset+hz/2, 0, s.now
 					b.channels = nil
-					s.pairs[[2]string{"alpha", "beta"}] = s.measured(s.node("alpha"), b)
-					s.pairs[[2]string{"beta", "gamma"}] = s.measured(b, s.node("gamma"))
+					s.pairs[[2]string{"alpha", "beta"}] = s.measuredPair(s.node("alpha"), b)
+					s.pairs[[2]string{"beta", "gamma"}] = s.measuredPair(b, s.node("gamma"))
 				}
 			},
 		},
@@ -200,7 +200,7 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(t, "alpha", "beta", "gamma")
-			p := s.chain(6, func(tick int) {
+			p := s.simulateChain(6, func(tick int) {
 				if test.change != nil {
 					test.change(s, tick)
 				}
@@ -228,8 +228,8 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 	}
 }
 
-// keep thins out the sampled events: of every group of the given size, it keeps only the last.
-func keep(m *control.Sample, one int) {
+// keepOneOf thins out the sampled events: of every group of the given size, it keeps only the last.
+func keepOneOf(m *control.Sample, one int) {
 	for i := range m.Channels {
 		c := &m.Channels[i]
 		var kept []control.SampledEvent
@@ -249,14 +249,14 @@ func TestPictureOfAFork(t *testing.T) {
 	for tick := range uint64(20) {
 		for i := range uint64(50) {
 			id, at := tick<<32+i, s.now+i*1_000_000
-			s.log("alpha", "a/x", id, at)
+			s.logEvent("alpha", "a/x", id, at)
 			first, second := uint64(300_000), uint64(600_000)
 			if i%2 == 0 {
 				first, second = second, first
 			}
-			s.log("beta", "b/x", id, at+first)
-			s.log("gamma", "c/x", id, at+second)
-			s.log("alpha", "d/x", id, at+900_000)
+			s.logEvent("beta", "b/x", id, at+first)
+			s.logEvent("gamma", "c/x", id, at+second)
+			s.logEvent("alpha", "d/x", id, at+900_000)
 		}
 		s.now += hz / 5
 		s.ask()
@@ -271,10 +271,10 @@ func TestPictureOfAFork(t *testing.T) {
 // A picture leaves out ids that come twice at a point, and counts them.
 func TestPictureOfRepeatedIds(t *testing.T) {
 	s := newSim(t, "alpha", "beta", "gamma")
-	p := s.chain(4, func(int) {
+	p := s.simulateChain(4, func(int) {
 		for range 2 {
-			s.log("alpha", "a/x", 5, s.now)
-			s.log("beta", "b/x", 5, s.now+7)
+			s.logEvent("alpha", "a/x", 5, s.now)
+			s.logEvent("beta", "b/x", 5, s.now+7)
 		}
 	})
 	if notes := strings.Join(p.Notes, ""); !strings.Contains(notes, "and are left out: 1") {
@@ -295,10 +295,10 @@ func TestPictureUnderAFlood(t *testing.T) {
 		liar.channel("z" + string(rune('a'+len(liar.channels)%26)) + strings.Repeat("y",
 			len(liar.channels)) + "/x")
 	}
-	p := s.chain(6, func(int) {
+	p := s.simulateChain(6, func(int) {
 		for range 40_000 {
 			next++
-			s.log("liar", liar.channels[next%200].Name, next, s.now)
+			s.logEvent("liar", liar.channels[next%200].Name, next, s.now)
 		}
 	})
 	if d := cmp.Diff(abc, names(p)); d != "" {
@@ -322,7 +322,7 @@ func TestEstimates(t *testing.T) {
 	}
 	wrong := uint64(0)
 	for at := s.now - 20*hz; at <= s.now; at += hz {
-		s.train(pair, a, b, at, wrong)
+		s.addTrain(pair, a, b, at, wrong)
 		if at < s.now-10*hz { // the rate changes by 20 ppm
 			wrong += 20_000
 		}
@@ -330,8 +330,8 @@ func TestEstimates(t *testing.T) {
 	s.pairs[[2]string{"alpha", "beta"}] = &simPair{pair, s.now, wrong}
 	var p *Picture
 	for tick := range uint64(10) {
-		s.log("alpha", "a/x", tick, s.now)
-		s.log("beta", "b/x", tick, s.now+400_000)
+		s.logEvent("alpha", "a/x", tick, s.now)
+		s.logEvent("beta", "b/x", tick, s.now+400_000)
 		s.now += hz / 5
 		s.ask()
 		p = s.v.Picture(s.clock())
@@ -350,7 +350,7 @@ func TestSlackOfStamps(t *testing.T) {
 	s := newSim(t, "alpha", "beta", "gamma")
 	s.node("alpha").channel("a/x").Slack_cycles = 1_000_000
 	s.node("beta").channel("b/x").Slack_cycles = 1_000_000
-	p := s.chain(4, nil)
+	p := s.simulateChain(4, nil)
 	width := func(s Interval) int64 { return s.Hi_cycles - s.Lo_cycles }
 	both, one := width(span(p, "a/x", "b/x").P50), width(span(p, "b/x", "c/x").P50)
 	if both < 4_000_000 || one < 2_000_000 || one > 3_000_000 {
@@ -364,8 +364,8 @@ func TestPictureOfOneNode(t *testing.T) {
 	var p *Picture
 	for tick := range uint64(10) {
 		for i := range uint64(50) {
-			s.log("alpha", "a/start", tick<<32+i, s.now+i)
-			s.log("alpha", "a/end", tick<<32+i, s.now+i+4000)
+			s.logEvent("alpha", "a/start", tick<<32+i, s.now+i)
+			s.logEvent("alpha", "a/end", tick<<32+i, s.now+i+4000)
 		}
 		s.now += hz / 5
 		s.ask()
@@ -382,7 +382,7 @@ func TestPictureOfOneNode(t *testing.T) {
 // of any node ended.
 func TestAge(t *testing.T) {
 	s := newSim(t, "alpha", "beta", "gamma")
-	p := s.chain(4, func(int) {
+	p := s.simulateChain(4, func(int) {
 		s.node("beta").sample = func(m *control.Sample) {
 			m.Since_ns -= 300_000_000 // the node's data end 0.3 s earlier
 			m.Until_cycles -= 300_000_000
@@ -404,7 +404,7 @@ func TestAge(t *testing.T) {
 // A View does not keep tuples, orders and nodes for ever.
 func TestViewForgets(t *testing.T) {
 	s := newSim(t, "alpha", "beta", "gamma")
-	s.chain(4, nil)
+	s.simulateChain(4, nil)
 	s.now += uint64(Kept) + hz
 	s.ask()
 	if len(s.v.tuples) > 0 {
