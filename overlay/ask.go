@@ -17,43 +17,46 @@ type request struct {
 // answer was no or if none came. A step is data, so that a node's state can be stored.
 type step interface{ proceed(n *Node, ok bool) }
 
-// answered is a request that a node remembers. If the request comes again, it gets the same answer
-// and has no second effect.
-type answered struct {
+// answeredRequest is a request that a node remembers. If the request comes again, it gets the same
+// answer and has no second effect.
+type answeredRequest struct {
 	from      Name
 	id        uint64
 	came      uint32 // when the request came, in units of AskRetry
 	ok, ready bool
 }
 
-// recent has the requests that a node remembers. It must need little memory, because a simulation
-// has many nodes. So it grows only while there are many requests within RecentLife, and becomes
-// empty again afterwards.
-type recent struct {
-	all  []answered
+// recentRequests has the requests that a node remembers. It must need little memory, because a
+// simulation has many nodes. So it grows only while there are many requests within RecentLife, and
+// becomes empty again afterwards.
+type recentRequests struct {
+	all  []answeredRequest
 	next int // index of the oldest request
 }
 
-// back returns the index of the i-th newest request.
-func (r *recent) back(i int) int { return (r.next + 2*len(r.all) - 1 - i) % len(r.all) }
+// newestIndex returns the index of the i-th newest request.
+func (r *recentRequests) newestIndex(i int) int {
+	return (r.next +
+		2*len(r.all) - 1 - i) % len(r.all)
+}
 
 // find returns a request that is remembered, or nil.
-func (r *recent) find(from Name, id uint64) *answered {
+func (r *recentRequests) find(from Name, id uint64) *answeredRequest {
 	for i := range r.all {
-		if a := &r.all[r.back(i)]; a.id == id && a.from == from {
+		if a := &r.all[r.newestIndex(i)]; a.id == id && a.from == from {
 			return a
 		}
 	}
 	return nil
 }
 
-// put remembers a request. The new request takes the place of the oldest one if the oldest one is
-// not needed any more.
-func (r *recent) put(a answered) {
-	if n := len(r.all); n > 8 && r.all[(r.next+n/2)%n].over(a.came) {
-		r.shrink(a.came)
+// rememberRequest remembers a request. The new request takes the place of the oldest one if the
+// oldest one is not needed any more.
+func (r *recentRequests) rememberRequest(a answeredRequest) {
+	if n := len(r.all); n > 8 && r.all[(r.next+n/2)%n].isOver(a.came) {
+		r.forgetOld(a.came)
 	}
-	if len(r.all) == MaxRecent || len(r.all) > 0 && r.all[r.next].over(a.came) {
+	if len(r.all) == MaxRecent || len(r.all) > 0 && r.all[r.next].isOver(a.came) {
 		r.all[r.next] = a
 		r.next = (r.next + 1) % len(r.all)
 		return
@@ -67,29 +70,32 @@ func (r *recent) put(a answered) {
 	r.next = (r.next + 1) % len(r.all)
 }
 
-// shrink forgets the requests that cannot come again.
-func (r *recent) shrink(now uint32) {
-	var kept []answered
+// forgetOld forgets the requests that cannot come again.
+func (r *recentRequests) forgetOld(now uint32) {
+	var kept []answeredRequest
 	for i := range r.all {
-		if a := r.all[(r.next+i)%len(r.all)]; !a.over(now) {
+		if a := r.all[(r.next+i)%len(r.all)]; !a.isOver(now) {
 			kept = append(kept, a)
 		}
 	}
-	*r = recent{all: kept}
+	*r = recentRequests{all: kept}
 }
 
-// tidy forgets all requests if the newest of them cannot come again.
-func (r *recent) tidy(now uint32) {
-	if len(r.all) > 0 && r.all[r.back(0)].over(now) {
-		*r = recent{}
+// forgetAll forgets all requests if the newest of them cannot come again.
+func (r *recentRequests) forgetAll(now uint32) {
+	if len(r.all) > 0 && r.all[r.newestIndex(0)].isOver(now) {
+		*r = recentRequests{}
 	}
 }
 
-// over reports whether a request cannot come again.
-func (a *answered) over(now uint32) bool { return now > a.came+uint32(RecentLife/AskRetry) }
+// isOver reports whether a request cannot come again.
+func (a *answeredRequest) isOver(now uint32) bool {
+	return now > a.came+uint32(
+		RecentLife/AskRetry)
+}
 
-// retries returns the node's time in units of AskRetry.
-func (n *Node) retries() uint32 { return uint32(n.now / AskRetry) }
+// timeInRetries returns the node's time in units of AskRetry.
+func (n *Node) timeInRetries() uint32 { return uint32(n.now / AskRetry) }
 
 // ask sends a request. After the answer, or after the last try without an answer, the node proceeds
 // with the given step.
@@ -131,34 +137,34 @@ func (n *Node) askAgain() {
 }
 
 func (n *Node) onAck(from Name, m Ack) {
-	if i := n.waiting(from, m.ID); i >= 0 {
+	if i := n.waitingRequest(from, m.ID); i >= 0 {
 		r := n.asked[i]
 		n.asked = slices.Delete(n.asked, i, i+1)
 		r.done(n, m.OK)
 	}
 }
 
-// waiting returns the index of a request that waits for an answer from the given node. If there is
-// no such request, it returns -1.
-func (n *Node) waiting(from Name, id uint64) int {
+// waitingRequest returns the index of a request that waits for an answer from the given node. If
+// there is no such request, it returns -1.
+func (n *Node) waitingRequest(from Name, id uint64) int {
 	return slices.IndexFunc(n.asked, func(r *request) bool { return r.id == id && r.to == from })
 }
 
-// fresh reports whether a request is new. The caller must answer a new request. If the request came
-// before, fresh sends the earlier answer again.
-func (n *Node) fresh(from Name, id uint64) (answered, bool) {
+// isFresh reports whether a request is new. The caller must answer a new request. If the request
+// came before, isFresh sends the earlier answer again.
+func (n *Node) isFresh(from Name, id uint64) (answeredRequest, bool) {
 	if a := n.seen.find(from, id); a != nil {
 		if a.ready {
 			n.send(from, Ack{ID: id, OK: a.ok})
 		}
-		return answered{}, false
+		return answeredRequest{}, false
 	}
-	a := answered{from: from, id: id, came: n.retries()}
-	n.seen.put(a)
+	a := answeredRequest{from: from, id: id, came: n.timeInRetries()}
+	n.seen.rememberRequest(a)
 	return a, true
 }
 
-func (n *Node) answer(a answered, ok bool) {
+func (n *Node) answer(a answeredRequest, ok bool) {
 	if kept := n.seen.find(a.from, a.id); kept != nil {
 		kept.ok, kept.ready = ok, true
 	}

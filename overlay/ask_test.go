@@ -10,22 +10,22 @@ import (
 // MaxRecent requests of the last RecentLife must be there. Older requests may be forgotten.
 func TestRecentRemembers(t *testing.T) {
 	r := seed.Random(t)
-	var kept recent
-	var all []answered
+	var kept recentRequests
+	var all []answeredRequest
 	now, most := uint32(0), 0
 	for id := range uint64(40_000) {
 		if r.IntN(5000) == 0 {
 			now += 2 * uint32(RecentLife/AskRetry) // a pause, after which nothing is needed
-			kept.tidy(now)
+			kept.forgetAll(now)
 			if len(kept.all) > 0 {
 				t.Fatalf("%d requests are remembered after a pause", len(kept.all))
 			}
 		} else if r.IntN(1+int(id>>8)%20) == 0 {
 			now++
 		}
-		kept.tidy(now)
-		a := answered{from: "a", id: id, came: now, ready: true}
-		kept.put(a)
+		kept.forgetAll(now)
+		a := answeredRequest{from: "a", id: id, came: now, ready: true}
+		kept.rememberRequest(a)
 		all = append(all, a)
 		all = all[max(0, len(all)-MaxRecent):]
 		most = max(most, len(kept.all))
@@ -33,7 +33,7 @@ func TestRecentRemembers(t *testing.T) {
 			t.Fatalf("%d requests are remembered", len(kept.all))
 		}
 		one := all[r.IntN(len(all))]
-		if got := kept.find("a", one.id); !one.over(now) && (got == nil || *got != one) {
+		if got := kept.find("a", one.id); !one.isOver(now) && (got == nil || *got != one) {
 			t.Fatalf("request %d of %d is forgotten", one.id, id)
 		}
 		if kept.find("b", one.id) != nil || kept.find("a", id+1) != nil {

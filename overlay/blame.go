@@ -56,8 +56,8 @@ func (n *Node) blame(name Name, what Offence) {
 	}
 }
 
-// shuns reports whether a node has broken rules so often that this node wants no edge with it.
-func (n *Node) shuns(name Name) bool {
+// shunsNode reports whether a node has broken rules so often that this node wants no edge with it.
+func (n *Node) shunsNode(name Name) bool {
 	for _, b := range n.blamed {
 		if b.Name == name && b.Count >= ShunAfter && n.now < b.Last+ShunTime {
 			return true
@@ -83,9 +83,9 @@ type budget struct {
 	last        Time
 }
 
-// spend reports whether the budget has room for one more walk. The result flood is true if the
+// spendWalk reports whether the budget has room for one more walk. The result flood is true if the
 // sender has sent more walks than any honest node would.
-func (b *budget) spend(now Time) (ok, flood bool) {
+func (b *budget) spendWalk(now Time) (ok, flood bool) {
 	b.refill(now)
 	if b.abuse+1 > FloodFactor*WalksBurst {
 		return false, true
@@ -105,21 +105,21 @@ func (b *budget) refill(now Time) {
 	b.abuse = max(0, b.abuse-FloodFactor*refill)
 }
 
-// full reports whether the budget is full again at the given time.
-func (b budget) full(now Time) bool {
+// isFull reports whether the budget is full again at the given time.
+func (b budget) isFull(now Time) bool {
 	b.refill(now)
 	return b.used == 0 && b.abuse == 0
 }
 
-// affords reports whether a node accepts one more walk from a sender. Each neighbour has a budget
-// of its own. All other nodes share one budget. So a node that sends under many names gains
+// affordsWalk reports whether a node accepts one more walk from a sender. Each neighbour has a
+// budget of its own. All other nodes share one budget. So a node that sends under many names gains
 // nothing. Nobody is blamed for using up the shared budget.
-func (n *Node) affords(from Name) bool {
+func (n *Node) affordsWalk(from Name) bool {
 	if n.in(from) == nil && n.out(from) == nil {
-		ok, _ := n.strangers.spend(n.now)
+		ok, _ := n.strangers.spendWalk(n.now)
 		return ok
 	}
-	ok, flood := n.budgetOf(from).spend(n.now)
+	ok, flood := n.budgetOf(from).spendWalk(n.now)
 	if flood {
 		n.blame(from, TooManyWalks)
 	}
@@ -133,7 +133,7 @@ func (n *Node) budgetOf(name Name) *budget {
 		}
 	}
 	// A budget that is full again is like a new one.
-	n.budgets = without(n.budgets, func(b budget) bool { return b.full(n.now) })
+	n.budgets = without(n.budgets, func(b budget) bool { return b.isFull(n.now) })
 	if len(n.budgets) >= 4*n.degree { // this is more than a node can have neighbours
 		n.budgets = without(n.budgets,
 			func(b budget) bool { return n.in(b.name) == nil && n.out(b.name) == nil })

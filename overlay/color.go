@@ -67,7 +67,7 @@ func (n *Node) spread(m Hint) {
 // onHint keeps what a neighbour passes on. Each neighbour has room of its own. So a neighbour that
 // makes up many facts and owners displaces only hints that it sent itself.
 func (n *Node) onHint(from Name, m Hint) {
-	if n.in(from) == nil || n.shuns(from) {
+	if n.in(from) == nil || n.shunsNode(from) {
 		return
 	}
 	if !m.Owner.valid() || !validFacts(m.Facts) || m.Levels < 1 || m.Levels > HintLevels ||
@@ -119,15 +119,15 @@ func (n *Node) dropForeignHints() {
 		func(h hint) bool { return h.expires <= n.now || n.in(h.via) == nil })
 }
 
-// holds reports whether the node knows the facts of an owner: it has a hint with them, or is the
-// owner itself.
-func (n *Node) holds(owner Name) bool {
+// holdsHint reports whether the node knows the facts of an owner: it has a hint with them, or is
+// the owner itself.
+func (n *Node) holdsHint(owner Name) bool {
 	return owner == n.self || slices.ContainsFunc(n.hints,
 		func(h hint) bool { return h.owner == owner && h.expires > n.now })
 }
 
-// matching returns the first fact that matches, or "".
-func (n *Node) matching(pattern string, facts []Fact) Fact {
+// matchingFact returns the first fact that matches, or "".
+func (n *Node) matchingFact(pattern string, facts []Fact) Fact {
 	for _, f := range facts {
 		if n.match(pattern, string(f)) {
 			return f
@@ -137,7 +137,7 @@ func (n *Node) matching(pattern string, facts []Fact) Fact {
 }
 
 func (n *Node) matches(pattern string, facts []Fact) bool {
-	return n.matching(pattern, facts) != ""
+	return n.matchingFact(pattern, facts) != ""
 }
 
 // A Result is the answer to a search. If Name is empty, no node was found.
@@ -152,12 +152,12 @@ type Result struct {
 	Missed float64
 }
 
-// missed returns the probability that walks missed a node. The parameter known is the number of
-// nodes that the searching node knows to have facts. The parameter meetings is how often the walks
-// met hints of these nodes. How often walks meet one node's hints has a Poisson distribution, with
-// the same unknown mean m for each node. The mean of the result is exp(-m·known/(known+1)), which
-// is a little more than the true probability exp(-m).
-func missed(known, meetings int) float64 {
+// missedChance returns the probability that walks missed a node. The parameter known is the number
+// of nodes that the searching node knows to have facts. The parameter meetings is how often the
+// walks met hints of these nodes. How often walks meet one node's hints has a Poisson distribution,
+// with the same unknown mean m for each node. The mean of the result is exp(-m·known/(known+1)),
+// which is a little more than the true probability exp(-m).
+func missedChance(known, meetings int) float64 {
 	if known == 0 {
 		return 1
 	}

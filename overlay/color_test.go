@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// find searches from a node, and runs the fleet until there is a result.
-func (f *fleet) find(m *member, pattern string) Result {
+// searchFrom searches from a node, and runs the fleet until there is a result.
+func (f *fleet) searchFrom(m *member, pattern string) Result {
 	f.t.Helper()
 	var result *Result
 	if err := m.node.Search(f.now, pattern, func(r Result) { result = &r }); err != nil {
@@ -42,7 +42,7 @@ func (f *fleet) setFacts(m *member, facts ...Fact) {
 func TestSearchLengths(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)
-	f.grow(1000)
+	f.growTo(1000)
 	f.whole(healLimit)
 	for i, m := range f.nodes {
 		f.setFacts(m, Fact(fmt.Sprint("pair=", i%500)), Fact(fmt.Sprint("ten=", i%100)))
@@ -52,7 +52,7 @@ func TestSearchLengths(t *testing.T) {
 	for fact, share := range map[string]float64{"pair=%d": 0.002, "ten=%d": 0.01} {
 		groups, sum, open := int(math.Round(1/share/2))*2, 0, 0
 		for i := range searches {
-			m := choose(f.random, f.nodes)
+			m := chooseRandom(f.random, f.nodes)
 			err := m.node.Search(f.now, fmt.Sprintf(fact, i%groups), func(r Result) {
 				open--
 				sum += r.Visited
@@ -81,7 +81,7 @@ func TestSearchLengths(t *testing.T) {
 
 func TestSearchOverLossyLinks(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, r *rand.Rand) {
-		f := grown(t, r, 200)
+		f := grownFleet(t, r, 200)
 		for _, m := range f.nodes {
 			f.setFacts(m, "role=worker")
 		}
@@ -89,18 +89,19 @@ func TestSearchOverLossyLinks(t *testing.T) {
 		f.setFacts(gold, "role=gold", "kernel=6.1")
 		f.run(2 * AdvertisePeriod)
 		for range 20 {
-			got := f.find(choose(r, f.nodes), "role=g*")
+			got := f.searchFrom(chooseRandom(r, f.nodes), "role=g*")
 			if got.Name != gold.name || got.Fact != "role=gold" {
 				t.Errorf("found %+v, want %s", got, gold.name)
 			}
 		}
-		if got := f.find(f.nodes[0], "role=queen"); got.Name != "" || got.Missed > SureMissed ||
+		if got := f.searchFrom(f.nodes[0], "role=queen"); got.Name != "" ||
+			got.Missed > SureMissed ||
 			got.Visited > MaxScan {
 			t.Errorf("what nobody has: %+v", got)
 		}
 		// A fact that is withdrawn is not found although hints remain.
 		f.setFacts(gold, "role=worker")
-		if got := f.find(f.nodes[0], "role=gold"); got.Name != "" {
+		if got := f.searchFrom(f.nodes[0], "role=gold"); got.Name != "" {
 			t.Errorf("what nobody has any more: %+v", got)
 		}
 		f.run(HintLife + AdvertisePeriod)
@@ -120,13 +121,13 @@ func TestSearchAmongFewNodes(t *testing.T) {
 	seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
 		f := newFleet(t, r, 7)
 		f.maxDelay = 1
-		f.grow(4)
+		f.growTo(4)
 		f.run(10 * time.Second)
 		for _, m := range f.nodes {
 			f.setFacts(m, "role=worker")
 		}
 		f.run(2 * AdvertisePeriod)
-		got := f.find(f.nodes[0], "role=gold")
+		got := f.searchFrom(f.nodes[0], "role=gold")
 		if got.Name != "" || got.Missed > SureMissed || got.Visited > WalksBurst {
 			t.Errorf("%+v, want none, and at most %d visits", got, WalksBurst)
 		}
@@ -145,14 +146,14 @@ func TestMissed(t *testing.T) {
 			for p := r.Float64(); p > math.Exp(-mean*known); p *= r.Float64() {
 				meetings++
 			}
-			sum += missed(known, meetings)
+			sum += missedChance(known, meetings)
 		}
 		got, truth := sum/draws, math.Exp(-mean)
 		if got < truth*0.99 || got > truth*1.6 {
 			t.Errorf("mean %v: missed with probability %v, truth %v", mean, got, truth)
 		}
 	}
-	if missed(8, 0) != 1 || missed(0, 5) != 1 {
+	if missedChance(8, 0) != 1 || missedChance(0, 5) != 1 {
 		t.Error("without meetings nothing is certain")
 	}
 }
@@ -160,7 +161,7 @@ func TestMissed(t *testing.T) {
 // A neighbour makes up a million facts and owners. Its hints displace no hint that others sent. In
 // each half of an AdvertisePeriod, the node passes on at most MaxHintsVia of the neighbour's hints.
 func TestMillionColors(t *testing.T) {
-	net := &nowhere{}
+	net := &lastMessage{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
 		Transport: net})
 	if err != nil {
@@ -169,7 +170,7 @@ func TestMillionColors(t *testing.T) {
 	n.Receive(0, "honest", Ping{Seq: 1})
 	n.Receive(0, "liar", Ping{Seq: 1})
 	n.Receive(0, "honest", Hint{Owner: "honest", Facts: []Fact{"role=gold"}, Levels: 2})
-	n.outs = []*out{{peer: "next", due: never}}
+	n.outs = []*outEdge{{peer: "next", due: neverTime}}
 	before := net.count
 	for i := range 1_000_000 / seed.Share() {
 		n.Receive(0, "liar", Hint{Owner: Name(fmt.Sprint("owner", i)),
@@ -178,9 +179,9 @@ func TestMillionColors(t *testing.T) {
 		n.Receive(0, "stranger", Hint{Owner: "stranger", Facts: []Fact{"color=red"}, Levels: 2})
 	}
 	n.invariants(t)
-	if !n.holds("honest") || n.holds("stranger") || len(n.hints) > 1+MaxHintsVia {
-		t.Errorf("%d hints, honest's %v, a stranger's %v", len(n.hints), n.holds("honest"),
-			n.holds("stranger"))
+	if !n.holdsHint("honest") || n.holdsHint("stranger") || len(n.hints) > 1+MaxHintsVia {
+		t.Errorf("%d hints, honest's %v, a stranger's %v", len(n.hints), n.holdsHint("honest"),
+			n.holdsHint("stranger"))
 	}
 	if sent := net.count - before; sent > MaxHintsVia {
 		t.Errorf("passed on %d hints, want at most %d", sent, MaxHintsVia)
@@ -195,14 +196,14 @@ func TestMillionColors(t *testing.T) {
 // Nodes without facts send no hints, so a search among them cannot say that no node has the fact:
 // Missed is 1.
 func TestNoFacts(t *testing.T) {
-	f := grown(t, rand.New(rand.NewPCG(1, 0)), 30)
+	f := grownFleet(t, rand.New(rand.NewPCG(1, 0)), 30)
 	f.run(HintLife)
 	for _, m := range f.nodes {
 		if len(m.node.hints) > 0 {
 			t.Fatalf("%s has hints %+v", m.name, m.node.hints)
 		}
 	}
-	if got := f.find(f.nodes[0], "role=*"); got.Name != "" || got.Missed != 1 {
+	if got := f.searchFrom(f.nodes[0], "role=*"); got.Name != "" || got.Missed != 1 {
 		t.Errorf("found %+v", got)
 	}
 }
@@ -210,11 +211,11 @@ func TestNoFacts(t *testing.T) {
 // A node searches for a fact that it does not have. It never finds itself, whatever a liar says.
 func TestFoundByALiar(t *testing.T) {
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
-		Transport: &nowhere{}, Match: begins})
+		Transport: &lastMessage{}, Match: matchPattern})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.outs = append(n.outs, &out{peer: "other", due: never})
+	n.outs = append(n.outs, &outEdge{peer: "other", due: neverTime})
 	for name, facts := range map[string][]Fact{"worker": {"role=worker"}, "gold": {"role=gold"}} {
 		var got []Result
 		if err := n.SetFacts(facts...); err != nil {
@@ -238,15 +239,15 @@ func TestFoundByALiar(t *testing.T) {
 
 // A Confirm proves nothing if its fact does not match the pattern, or if it has no fact.
 func TestConfirm(t *testing.T) {
-	net := &nowhere{}
+	net := &lastMessage{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
-		Transport: net, Match: begins})
+		Transport: net, Match: matchPattern})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []Fact
 	ask := func() uint64 {
-		n.verify("other", "role=g*", 1, gathered{&got})
+		n.askToVerify("other", "role=g*", 1, gatheredFact{&got})
 		return n.asked[len(n.asked)-1].id
 	}
 	id := ask()
@@ -258,15 +259,15 @@ func TestConfirm(t *testing.T) {
 	n.Receive(0, "other", Confirm{ID: id, Fact: "role=gold"})
 	n.Receive(0, "other", Confirm{ID: id, Fact: "role=gold"})
 	n.Receive(0, "other", Ack{ID: ask(), OK: true})
-	n.ask("other", 7, Revoke{ID: 7, Out: "x"}, 1, gathered{&got})
+	n.ask("other", 7, Revoke{ID: 7, Out: "x"}, 1, gatheredFact{&got})
 	n.Receive(0, "other", Confirm{ID: 7, Fact: "role=gold"})
 	if len(got) != 2 || got[0] != "role=gold" || got[1] != "" {
 		t.Errorf("confirmed %q", got)
 	}
 }
 
-// gathered is a step that records the fact with which it was called, or "" if there was none.
-type gathered struct{ got *[]Fact }
+// gatheredFact is a step that records the fact with which it was called, or "" if there was none.
+type gatheredFact struct{ got *[]Fact }
 
-func (g gathered) proceed(*Node, bool)     { *g.got = append(*g.got, "") }
-func (g gathered) confirm(_ *Node, f Fact) { *g.got = append(*g.got, f) }
+func (g gatheredFact) proceed(*Node, bool)     { *g.got = append(*g.got, "") }
+func (g gatheredFact) confirm(_ *Node, f Fact) { *g.got = append(*g.got, f) }

@@ -2,20 +2,20 @@ package overlay
 
 import "slices"
 
-// deal begins to agree with the origin of a walk, and perhaps with a third node, on an edge that
-// the origin lacks. Messages between these nodes make up the deal. It reports whether a deal began.
-// If this deal fails while the origin still waits, the walk goes on from this node.
+// beginDeal begins to agree with the origin of a walk, and perhaps with a third node, on an edge
+// that the origin lacks. Messages between these nodes make up the deal. It reports whether a deal
+// began. If this deal fails while the origin still waits, the walk goes on from this node.
 //
 // A deal never gives a node more outgoing or incoming edges than the degree. If a node dies in the
 // middle of a deal, or a message is lost for good, some node lacks an edge in one direction. This
 // node then sends a walk to find one.
-func (n *Node) deal(s Seek) bool {
+func (n *Node) beginDeal(s Seek) bool {
 	switch {
-	case n.shuns(s.Origin):
+	case n.shunsNode(s.Origin):
 		return false
 	case s.Give != "":
-		return n.trade(s)
-	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.splice(s):
+		return n.tradeEdges(s)
+	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.spliceOrigin(s):
 		// This node puts the origin into one of its edges (splice) even if it has free ends. The
 		// origin then gets an edge from this node and an edge to another node. Two free ends of
 		// this node would give the origin two edges with the same node.
@@ -29,7 +29,7 @@ func (n *Node) deal(s Seek) bool {
 	case s.Out == s.In:
 		return false
 	}
-	return n.join(s)
+	return n.joinNodes(s)
 }
 
 // takeFrom gives the origin an edge to this node. Afterwards the origin lacks one outgoing edge
@@ -37,13 +37,13 @@ func (n *Node) deal(s Seek) bool {
 func (n *Node) takeFrom(s Seek) {
 	n.addIn(s.Origin)
 	id := n.random.Uint64()
-	n.ask(s.Origin, id, Grant{ID: id, Walk: s.ID, Out: n.self}, AskTries, taken{s.Origin})
+	n.ask(s.Origin, id, Grant{ID: id, Walk: s.ID, Out: n.self}, AskTries, afterTake{s.Origin})
 }
 
-// taken is what this node does once the Grant that takeFrom sent was answered.
-type taken struct{ from Name }
+// afterTake is what this node does once the Grant that takeFrom sent was answered.
+type afterTake struct{ from Name }
 
-func (t taken) proceed(n *Node, ok bool) {
+func (t afterTake) proceed(n *Node, ok bool) {
 	if !ok {
 		n.dropIn(t.from)
 	}
@@ -53,43 +53,43 @@ func (t taken) proceed(n *Node, ok bool) {
 // and the origin one incoming edge less.
 func (n *Node) linkTo(s Seek) {
 	n.offers++
-	n.offer(s.Origin, s.ID, linked{s})
+	n.offerEdge(s.Origin, s.ID, afterLink{s})
 }
 
-// linked is what this node does once the offer that linkTo made was answered.
-type linked struct{ s Seek }
+// afterLink is what this node does once the offer that linkTo made was answered.
+type afterLink struct{ s Seek }
 
-func (l linked) proceed(n *Node, ok bool) {
+func (l afterLink) proceed(n *Node, ok bool) {
 	origin := l.s.Origin
 	n.offers--
 	n.seekSoon()
 	switch {
 	case !ok:
 		n.goOn(l.s)
-	case n.freeOuts() > 0 && n.out(origin) == nil && !n.leaving && !n.shuns(origin):
+	case n.freeOuts() > 0 && n.out(origin) == nil && !n.leaving && !n.shunsNode(origin):
 		n.addOut(origin, n.newFlag(false), 0)
 	default:
 		n.send(origin, Drop{})
 	}
 }
 
-// offer asks a node whether it accepts an edge from this node.
-func (n *Node) offer(to Name, walk uint64, then step) {
+// offerEdge asks a node whether it accepts an edge from this node.
+func (n *Node) offerEdge(to Name, walk uint64, then step) {
 	seq := n.random.Uint64()
 	n.ask(to, seq, Ping{Seq: seq, Walk: walk}, AskTries, then)
 }
 
-// spare returns an edge of this node that a deal can use, or nil if there is none. The deal gives
-// the walk's origin an edge to the node where the spare edge leads now, and redirects the spare
-// edge to the node that the parameter in names.
-func (n *Node) spare(origin Name, outs []Name, in Name) *out {
+// spareEdge returns an edge of this node that a deal can use, or nil if there is none. The deal
+// gives the walk's origin an edge to the node where the spare edge leads now, and redirects the
+// spare edge to the node that the parameter in names.
+func (n *Node) spareEdge(origin Name, outs []Name, in Name) *outEdge {
 	if in == n.self || n.out(in) != nil {
 		return nil
 	}
-	if slices.ContainsFunc(n.outs, func(o *out) bool { return o.unsettled().next == in }) {
+	if slices.ContainsFunc(n.outs, func(o *outEdge) bool { return o.unsettled().next == in }) {
 		return nil // another deal makes an edge to the same node
 	}
-	var all []*out
+	var all []*outEdge
 	for _, o := range n.outs {
 		p := o.unsettled()
 		if p.next == "" && p.until == 0 && o.tries <= 1 && o.peer != origin &&
@@ -97,42 +97,43 @@ func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 			all = append(all, o)
 		}
 	}
-	return choose(n.random, all)
+	return chooseRandom(n.random, all)
 }
 
-// splice puts the origin (o) into an edge of this node (x): the edge x→v becomes x→o→v.
-func (n *Node) splice(s Seek) bool {
-	o := n.spare(s.Origin, s.Outs, s.Origin)
+// spliceOrigin puts the origin (o) into an edge of this node (x): the edge x→v becomes x→o→v.
+func (n *Node) spliceOrigin(s Seek) bool {
+	o := n.spareEdge(s.Origin, s.Outs, s.Origin)
 	if o == nil {
 		return false
 	}
 	o.lead(s.Origin)
-	n.grant(o, s.Origin, Grant{Walk: s.ID, Take: true}, granted{o: o, to: s.Origin})
+	n.grantEdge(o, s.Origin, Grant{Walk: s.ID, Take: true}, afterGrant{o: o, to: s.Origin})
 	return true
 }
 
-// trade exchanges edges between the origin (o) and this node (x): the edges o→b and x→v become o→v
-// and x→b.
-func (n *Node) trade(s Seek) bool {
-	o := n.spare(s.Origin, s.Outs, s.Give)
+// tradeEdges exchanges edges between the origin (o) and this node (x): the edges o→b and x→v become
+// o→v and x→b.
+func (n *Node) tradeEdges(s Seek) bool {
+	o := n.spareEdge(s.Origin, s.Outs, s.Give)
 	if o == nil {
 		return false
 	}
 	o.lead(s.Give)
-	n.grant(o, s.Origin, Grant{Walk: s.ID, Give: true}, granted{o: o, to: s.Origin, late: true})
+	n.grantEdge(o, s.Origin, Grant{Walk: s.ID, Give: true},
+		afterGrant{o: o, to: s.Origin, late: true})
 	return true
 }
 
-// granted is what this node does once a Grant that it sent was answered. If the answer is yes, it
-// hands the granted edge over to the node that accepted it. If not, it keeps the edge.
-type granted struct {
-	o    *out
+// afterGrant is what this node does once a Grant that it sent was answered. If the answer is yes,
+// it hands the granted edge over to the node that accepted it. If not, it keeps the edge.
+type afterGrant struct {
+	o    *outEdge
 	to   Name
 	late bool // the edge's next end may not have heard of the edge
 	with Name // not empty: the node that accepted to be the edge's next end
 }
 
-func (g granted) proceed(n *Node, ok bool) {
+func (g afterGrant) proceed(n *Node, ok bool) {
 	switch {
 	case ok && g.late:
 		n.handOver(g.o, g.to, n.now+GrantLife)
@@ -146,10 +147,10 @@ func (g granted) proceed(n *Node, ok bool) {
 	}
 }
 
-// join connects two nodes: node a lacks an out, and node b lacks an in. It uses an edge from this
-// node (x) to a third (v): a gets an edge to v, and x gets an edge to b. One of a and b sent the
-// walk. The other one only left a note at this node, so join first asks the other one.
-func (n *Node) join(s Seek) bool {
+// joinNodes connects two nodes: node a lacks an out, and node b lacks an in. It uses an edge from
+// this node (x) to a third (v): a gets an edge to v, and x gets an edge to b. One of a and b sent
+// the walk. The other one only left a note at this node, so joinNodes first asks the other one.
+func (n *Node) joinNodes(s Seek) bool {
 	for _, w := range n.wants {
 		if w.who == s.Origin || w.expires <= n.now || w.out == w.in {
 			continue
@@ -162,27 +163,27 @@ func (n *Node) join(s Seek) bool {
 }
 
 // joinIn is join for the case that the node in the note lacks an in.
-func (n *Node) joinIn(s Seek, w want) bool {
-	o := n.spare(s.Origin, s.Outs, w.who)
+func (n *Node) joinIn(s Seek, w wantNote) bool {
+	o := n.spareEdge(s.Origin, s.Outs, w.who)
 	if o == nil {
 		return false
 	}
 	o.lead(w.who)
-	n.offer(w.who, w.walk, joiningIn{joining{o, s, w.who, w.walk}})
+	n.offerEdge(w.who, w.walk, joiningIn{joinState{o, s, w.who, w.walk}})
 	return true
 }
 
-// joining is what a join remembers until the node in the note has answered.
-type joining struct {
-	o    *out
+// joinState is what a join remembers until the node in the note has answered.
+type joinState struct {
+	o    *outEdge
 	s    Seek
 	who  Name // the node in the note, and its walk
 	walk uint64
 }
 
-// agreed handles the answer of the node in the note, and returns this answer. It forgets the note.
-// If the node refused, it sends the walk on.
-func (j joining) agreed(n *Node, ok bool) bool {
+// handleAgreement handles the answer of the node in the note, and returns this answer. It forgets
+// the note. If the node refused, it sends the walk on.
+func (j joinState) handleAgreement(n *Node, ok bool) bool {
 	n.forget(j.walk)
 	if !ok {
 		j.o.lead("")
@@ -192,39 +193,40 @@ func (j joining) agreed(n *Node, ok bool) bool {
 }
 
 // joiningIn is what this node does once the offer that joinIn made was answered.
-type joiningIn struct{ joining }
+type joiningIn struct{ joinState }
 
 func (j joiningIn) proceed(n *Node, ok bool) {
-	if !j.agreed(n, ok) {
+	if !j.handleAgreement(n, ok) {
 		return
 	}
-	n.grant(j.o, j.s.Origin, Grant{Walk: j.s.ID}, granted{o: j.o, to: j.s.Origin, with: j.who})
+	n.grantEdge(j.o, j.s.Origin, Grant{Walk: j.s.ID},
+		afterGrant{o: j.o, to: j.s.Origin, with: j.who})
 }
 
 // joinOut is join for the case that the node in the note lacks an out.
-func (n *Node) joinOut(s Seek, w want) bool {
-	o := n.spare(w.who, w.outs, s.Origin)
+func (n *Node) joinOut(s Seek, w wantNote) bool {
+	o := n.spareEdge(w.who, w.outs, s.Origin)
 	if o == nil {
 		return false
 	}
 	o.lead(s.Origin)
-	n.grant(o, w.who, Grant{Walk: w.walk}, joiningOut{joining{o, s, w.who, w.walk}})
+	n.grantEdge(o, w.who, Grant{Walk: w.walk}, joiningOut{joinState{o, s, w.who, w.walk}})
 	return true
 }
 
 // joiningOut is what this node does once the Grant that joinOut sent was answered.
-type joiningOut struct{ joining }
+type joiningOut struct{ joinState }
 
 func (j joiningOut) proceed(n *Node, ok bool) {
-	if !j.agreed(n, ok) {
+	if !j.handleAgreement(n, ok) {
 		return
 	}
-	n.offer(j.s.Origin, j.s.ID, joinedOut{j.o, j.who})
+	n.offerEdge(j.s.Origin, j.s.ID, joinedOut{j.o, j.who})
 }
 
 // joinedOut is what this node does once the offer of joiningOut was answered.
 type joinedOut struct {
-	o   *out
+	o   *outEdge
 	who Name
 }
 
@@ -233,18 +235,18 @@ func (j joinedOut) proceed(n *Node, ok bool) {
 		n.handOver(j.o, j.who, 0)
 	} else {
 		j.o.lead("")
-		n.revoke(j.who, j.o.peer)
+		n.revokePromise(j.who, j.o.peer)
 	}
 }
 
-// grant promises another node (to) an edge to the peer of one of this node's edges (o).
-func (n *Node) grant(o *out, to Name, m Grant, then step) {
+// grantEdge promises another node (to) an edge to the peer of one of this node's edges (o).
+func (n *Node) grantEdge(o *outEdge, to Name, m Grant, then step) {
 	m.ID, m.Out = n.random.Uint64(), o.peer
 	n.ask(to, m.ID, m, AskTries, then)
 }
 
-// revoke takes a promise back.
-func (n *Node) revoke(to, promised Name) {
+// revokePromise takes a promise back.
+func (n *Node) revokePromise(to, promised Name) {
 	id := n.random.Uint64()
 	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, nil)
 }
@@ -252,38 +254,38 @@ func (n *Node) revoke(to, promised Name) {
 // handOver gives away one of this node's edges: the node where the edge leads is told that the edge
 // now comes from another node. Then this node redirects its own edge to the node that the edge's
 // field next names.
-func (n *Node) handOver(o *out, to Name, until Time) {
+func (n *Node) handOver(o *outEdge, to Name, until Time) {
 	id := n.random.Uint64()
-	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, handed{o, to, o.peer, until})
+	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, afterHandOver{o, to, o.peer, until})
 }
 
-// handed is what this node does once the Handover that handOver sent was answered.
-type handed struct {
-	o            *out
+// afterHandOver is what this node does once the Handover that handOver sent was answered.
+type afterHandOver struct {
+	o            *outEdge
 	to, promised Name
 	until        Time
 }
 
-func (h handed) proceed(n *Node, ok bool) {
+func (h afterHandOver) proceed(n *Node, ok bool) {
 	if !ok {
-		n.revoke(h.to, h.promised)
+		n.revokePromise(h.to, h.promised)
 	}
-	n.redirect(h.o, h.o.unsettled().next, n.newFlag(false), h.until)
+	n.redirectEdge(h.o, h.o.unsettled().next, n.newFlag(false), h.until)
 }
 
-// redirect changes where an edge of this node leads.
-func (n *Node) redirect(o *out, next Name, f flag, until Time) {
+// redirectEdge changes where an edge of this node leads.
+func (n *Node) redirectEdge(o *outEdge, next Name, f flag, until Time) {
 	o.lead("")
 	kept := slices.Contains(n.outs, o) // false if its end became silent in the meantime
 	switch {
 	case n.out(next) != nil:
 		n.dropOut(o)
-	case n.shuns(next):
+	case n.shunsNode(next):
 		n.send(next, Drop{})
 		n.dropOut(o)
 	case kept:
 		o.peer, o.flag, o.heats = next, f, nil
-		n.ping(o, until)
+		n.firstPing(o, until)
 	case n.freeOuts() > 0:
 		n.addOut(next, f, until)
 	default:
@@ -292,17 +294,17 @@ func (n *Node) redirect(o *out, next Name, f flag, until Time) {
 }
 
 func (n *Node) onGrant(from Name, m Grant) {
-	a, ok := n.fresh(from, m.ID)
+	a, ok := n.isFresh(from, m.ID)
 	if !ok {
 		return
 	}
 	s := n.seek(m.Walk)
-	if s == nil || n.leaving || !m.Out.valid() || n.shuns(from) {
+	if s == nil || n.leaving || !m.Out.valid() || n.shunsNode(from) {
 		n.answer(a, false)
 		return
 	}
 	n.closeSeek(s.id) // the walk is over, even if the grant turns out to be of no use
-	if m.Out == n.self || n.out(m.Out) != nil || n.shuns(m.Out) || m.Give != (s.give != "") {
+	if m.Out == n.self || n.out(m.Out) != nil || n.shunsNode(m.Out) || m.Give != (s.give != "") {
 		n.answer(a, false)
 		return
 	}
@@ -316,14 +318,14 @@ func (n *Node) onGrant(from Name, m Grant) {
 	}
 	n.addOut(m.Out, n.newFlag(s.restarted), n.now+GrantLife)
 	if m.Out != from {
-		n.outs[len(n.outs)-1].promised(from)
+		n.outs[len(n.outs)-1].promiseFrom(from)
 	}
 	n.answer(a, true)
 }
 
 // giveFor completes a trade. It gives the other node an edge to the node where this node's offered
 // edge leads. Then it redirects the offered edge to the node next.
-func (n *Node) giveFor(a answered, s *seek, next Name) {
+func (n *Node) giveFor(a answeredRequest, s *seek, next Name) {
 	o := n.out(s.give)
 	if o == nil || o.unsettled().next != "" {
 		n.answer(a, false)
@@ -331,23 +333,23 @@ func (n *Node) giveFor(a answered, s *seek, next Name) {
 	}
 	o.lead(next)
 	id := n.random.Uint64()
-	n.ask(o.peer, id, Handover{ID: id, To: a.from}, AskTries, given{o, a})
+	n.ask(o.peer, id, Handover{ID: id, To: a.from}, AskTries, afterGiveFor{o, a})
 }
 
-// given is what this node does once the Handover that giveFor sent was answered.
-type given struct {
-	o *out
-	a answered // the Grant, which this node answers in this step
+// afterGiveFor is what this node does once the Handover that giveFor sent was answered.
+type afterGiveFor struct {
+	o *outEdge
+	a answeredRequest // the Grant, which this node answers in this step
 }
 
-func (g given) proceed(n *Node, _ bool) {
-	n.redirect(g.o, g.o.unsettled().next, clean, n.now+GrantLife)
-	g.o.promised(g.a.from)
+func (g afterGiveFor) proceed(n *Node, _ bool) {
+	n.redirectEdge(g.o, g.o.unsettled().next, edgeClean, n.now+GrantLife)
+	g.o.promiseFrom(g.a.from)
 	n.answer(g.a, true)
 }
 
 func (n *Node) onRevoke(from Name, m Revoke) {
-	a, ok := n.fresh(from, m.ID)
+	a, ok := n.isFresh(from, m.ID)
 	if !ok {
 		return
 	}
@@ -360,7 +362,7 @@ func (n *Node) onRevoke(from Name, m Revoke) {
 }
 
 func (n *Node) onHandover(from Name, m Handover) {
-	a, ok := n.fresh(from, m.ID)
+	a, ok := n.isFresh(from, m.ID)
 	if !ok {
 		return
 	}
@@ -373,7 +375,7 @@ func (n *Node) onHandover(from Name, m Handover) {
 	case i == nil: // perhaps an earlier message did this already
 		n.answer(a, n.in(m.To) != nil)
 		return
-	case n.shuns(m.To):
+	case n.shunsNode(m.To):
 		n.answer(a, false)
 		return
 	case n.in(m.To) != nil:

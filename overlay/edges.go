@@ -2,11 +2,11 @@ package overlay
 
 import "slices"
 
-// An out is an outgoing edge. Only the node at its beginning changes it.
-type out struct {
+// An outEdge is an outgoing edge. Only the node at its beginning changes it.
+type outEdge struct {
 	peer  Name
-	open  *open // nil: nothing is open
-	heats *told // the peer's path heats, as it told them; nil: it has told none
+	open  *openPart // nil: nothing is open
+	heats *toldHeat // the peer's path heats, as it told them; nil: it has told none
 
 	due   Time // time of the next ping
 	seq   uint64
@@ -14,8 +14,8 @@ type out struct {
 	flag  flag
 }
 
-// open is what is not settled about an edge. It lies apart, because few edges have it.
-type open struct {
+// openPart is what is not settled about an edge. It lies apart, because few edges have it.
+type openPart struct {
 	next Name // where the edge will lead if a deal about it succeeds; "" without a deal
 
 	// Until this time, the peer may deny that it has the edge, because it may not have heard of the
@@ -27,45 +27,45 @@ type open struct {
 }
 
 // unsettled returns what is open about the edge.
-func (o *out) unsettled() open {
+func (o *outEdge) unsettled() openPart {
 	if o.open == nil {
-		return open{}
+		return openPart{}
 	}
 	return *o.open
 }
 
 // settle replaces what is open about the edge.
-func (o *out) settle(p open) {
+func (o *outEdge) settle(p openPart) {
 	o.open = nil
-	if p != (open{}) {
+	if p != (openPart{}) {
 		kept := p // p itself would be allocated each time
 		o.open = &kept
 	}
 }
 
 // lead says where the edge will lead if a deal about it succeeds.
-func (o *out) lead(next Name) {
+func (o *outEdge) lead(next Name) {
 	p := o.unsettled()
 	p.next = next
 	o.settle(p)
 }
 
-// promised says who granted the edge.
-func (o *out) promised(by Name) {
+// promiseFrom says who granted the edge.
+func (o *outEdge) promiseFrom(by Name) {
 	p := o.unsettled()
 	p.promisedBy = by
 	o.settle(p)
 }
 
 // deny says until when the peer may deny that it has the edge.
-func (o *out) deny(until Time) {
+func (o *outEdge) deny(until Time) {
 	p := o.unsettled()
 	p.until = until
 	o.settle(p)
 }
 
-// told is what a peer has said about heat.
-type told struct {
+// toldHeat is what a peer has said about heat.
+type toldHeat struct {
 	heats []Heat
 	until Time
 }
@@ -74,18 +74,18 @@ type told struct {
 type flag uint8
 
 const (
-	clean     flag = 0
-	restarted flag = 1 // the edge's first walk was lost, perhaps because it went far
-	suspected flag = 2 // the edge was made while the fleet was perhaps cut in two
+	edgeClean     flag = 0
+	edgeRestarted flag = 1 // the edge's first walk was lost, perhaps because it went far
+	edgeSuspected flag = 2 // the edge was made while the fleet was perhaps cut in two
 )
 
-// An in is an incoming edge. It lasts as long as pings arrive along it.
-type in struct {
+// An inEdge is an incoming edge. It lasts as long as pings arrive along it.
+type inEdge struct {
 	peer    Name
 	expires Time
 }
 
-func (n *Node) out(peer Name) *out {
+func (n *Node) out(peer Name) *outEdge {
 	for _, o := range n.outs {
 		if o.peer == peer {
 			return o
@@ -94,7 +94,7 @@ func (n *Node) out(peer Name) *out {
 	return nil
 }
 
-func (n *Node) in(peer Name) *in {
+func (n *Node) in(peer Name) *inEdge {
 	for i := range n.ins {
 		if n.ins[i].peer == peer {
 			return &n.ins[i]
@@ -108,13 +108,13 @@ func (n *Node) freeIns() int  { return n.degree - len(n.ins) }
 
 // addOut makes an edge to a peer. Until the given time, the peer may deny that it has the edge.
 func (n *Node) addOut(peer Name, f flag, until Time) {
-	o := &out{peer: peer, flag: f}
+	o := &outEdge{peer: peer, flag: f}
 	n.outs = append(n.outs, o)
-	n.ping(o, until)
+	n.firstPing(o, until)
 }
 
-// ping sends the first ping of a new edge.
-func (n *Node) ping(o *out, until Time) {
+// firstPing sends the first ping of a new edge.
+func (n *Node) firstPing(o *outEdge, until Time) {
 	o.deny(until)
 	o.tries, o.due = 0, n.now
 	if until > n.now { // another node tells the peer about the edge, so wait before the first ping
@@ -125,7 +125,7 @@ func (n *Node) ping(o *out, until Time) {
 	n.pingAgain(o)
 }
 
-func (n *Node) pingAgain(o *out) {
+func (n *Node) pingAgain(o *outEdge) {
 	if o.tries == 0 {
 		o.seq = n.random.Uint64()
 	}
@@ -140,10 +140,10 @@ func (n *Node) pingAgain(o *out) {
 func (n *Node) addIn(peer Name) bool {
 	i := n.in(peer)
 	if i == nil {
-		if n.freeIns() <= 0 || n.leaving || n.shuns(peer) {
+		if n.freeIns() <= 0 || n.leaving || n.shunsNode(peer) {
 			return false
 		}
-		n.ins = append(n.ins, in{peer: peer})
+		n.ins = append(n.ins, inEdge{peer: peer})
 		i = &n.ins[len(n.ins)-1]
 	}
 	i.expires = n.now + Lease
@@ -153,14 +153,14 @@ func (n *Node) addIn(peer Name) bool {
 
 func (n *Node) dropIn(peer Name) {
 	before := len(n.ins)
-	n.ins = without(n.ins, func(i in) bool { return i.peer == peer })
+	n.ins = without(n.ins, func(i inEdge) bool { return i.peer == peer })
 	if len(n.ins) < before {
 		n.seekSoon()
 	}
 }
 
-func (n *Node) dropOut(o *out) {
-	n.outs = without(n.outs, func(other *out) bool { return other == o })
+func (n *Node) dropOut(o *outEdge) {
+	n.outs = without(n.outs, func(other *outEdge) bool { return other == o })
 	n.seekSoon()
 }
 
@@ -184,7 +184,7 @@ func (n *Node) onPong(from Name, m Pong) {
 	case m.OK:
 		first := n.next == o.due
 		o.tries = 0
-		o.settle(open{next: before.next})
+		o.settle(openPart{next: before.next})
 		o.due = n.now + PingPeriod*7/8 + Time(n.random.Int64N(int64(PingPeriod/8)))
 		if first { // the node need not wake up to repeat this ping
 			n.next = max(n.deadline(), n.now+1)
@@ -203,7 +203,7 @@ func (n *Node) onPong(from Name, m Pong) {
 
 // tickEdges sends the pings that are due, and gives up each edge whose other end is silent.
 func (n *Node) tickEdges() {
-	var gone []*out
+	var gone []*outEdge
 	for _, o := range n.outs {
 		switch {
 		case o.due > n.now:
@@ -214,11 +214,11 @@ func (n *Node) tickEdges() {
 		}
 	}
 	for _, o := range gone {
-		n.fail(o.peer)
+		n.noteFailed(o.peer)
 		n.dropOut(o)
 	}
 	expired := false
-	n.ins = slices.DeleteFunc(n.ins, func(i in) bool {
+	n.ins = slices.DeleteFunc(n.ins, func(i inEdge) bool {
 		if i.expires > n.now {
 			return false
 		}
@@ -252,5 +252,5 @@ func (n *Node) walkTo(avoid Name) Name {
 			sure = append(sure, i.peer)
 		}
 	}
-	return choose(n.random, sure)
+	return chooseRandom(n.random, sure)
 }

@@ -9,7 +9,7 @@ import (
 // TestAnswersSaveTicks answers a ping. The node must then not wake up when it would have repeated
 // the ping, but must still wake up for the next ping.
 func TestAnswersSaveTicks(t *testing.T) {
-	var sent nowhere
+	var sent lastMessage
 	n, err := New(Config{Name: "a", Degree: 2, Random: rand.New(rand.NewPCG(1, 2)),
 		Transport: &sent, Outs: []Name{"b", "c"}, Ins: []Name{"b", "c"}})
 	if err != nil {
@@ -30,7 +30,7 @@ func TestAnswersSaveTicks(t *testing.T) {
 					n.deadline())
 			}
 		}
-		sent = nowhere{}
+		sent = lastMessage{}
 	}
 	// In this time there are about eleven pings and three other things to do.
 	if ticks < 11 || ticks > 18 {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// nowhere is a transport that only keeps the last message.
-type nowhere struct {
+// lastMessage is a transport that only keeps the last message.
+type lastMessage struct {
 	count int
 	to    Name
 	last  Message
 }
 
-func (s *nowhere) Send(to Name, m Message) { s.count, s.to, s.last = s.count+1, to, m }
+func (s *lastMessage) Send(to Name, m Message) { s.count, s.to, s.last = s.count+1, to, m }
 
 // A script turns bytes into calls of a node's methods.
 type script struct{ rest []byte }
@@ -144,9 +144,9 @@ func FuzzNode(f *testing.F) {
 		f.Add(all)
 	}
 	f.Fuzz(func(t *testing.T, all []byte) {
-		net := &nowhere{}
+		net := &lastMessage{}
 		n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
-			Transport: net, Match: begins, Contacts: []Name{"a"}})
+			Transport: net, Match: matchPattern, Contacts: []Name{"a"}})
 		if err != nil {
 			t.Fatal(err)
 		}

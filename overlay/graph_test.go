@@ -13,18 +13,18 @@ import (
 // healLimit is the time after which a damaged graph must be regular again.
 const healLimit = 60 * time.Second
 
-// grown returns a regular fleet of n nodes whose network loses 5 % of all messages.
-func grown(t testing.TB, r *rand.Rand, n int) *fleet {
+// grownFleet returns a regular fleet of n nodes whose network loses 5 % of all messages.
+func grownFleet(t testing.TB, r *rand.Rand, n int) *fleet {
 	t.Helper()
 	f := newFleet(t, r, 7)
 	f.loss = 0.05
-	f.grow(n)
+	f.growTo(n)
 	f.whole(healLimit)
 	return f
 }
 
-// kill kills each node with a probability.
-func (f *fleet) kill(share float64) {
+// killSome kills each node with a probability.
+func (f *fleet) killSome(share float64) {
 	for _, m := range f.alive() {
 		if f.random.Float64() < share {
 			m.node = nil
@@ -32,8 +32,8 @@ func (f *fleet) kill(share float64) {
 	}
 }
 
-// crossing returns the share of edges from one half of the fleet to the other.
-func (f *fleet) crossing() float64 {
+// crossingShare returns the share of edges from one half of the fleet to the other.
+func (f *fleet) crossingShare() float64 {
 	crossing := 0
 	for _, m := range f.alive() {
 		for _, o := range m.node.outs {
@@ -47,7 +47,7 @@ func (f *fleet) crossing() float64 {
 
 func TestGraphIsRegularAtAnySize(t *testing.T) {
 	for _, n := range []int{8, 9, 10, 12, 20, 60} {
-		seed.For(t, 5, func(t *testing.T, r *rand.Rand) { grown(t, r, n) })
+		seed.For(t, 5, func(t *testing.T, r *rand.Rand) { grownFleet(t, r, n) })
 	}
 }
 
@@ -77,7 +77,7 @@ func TestFewNodesJoinSoon(t *testing.T) {
 func TestFewNodesAreAllNeighbours(t *testing.T) {
 	seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
 		f := newFleet(t, r, 7)
-		f.grow(5)
+		f.growTo(5)
 		f.run(10 * time.Minute)
 		for _, m := range f.nodes {
 			if outs, ins := m.node.Neighbours(); len(outs) != 4 || len(ins) != 4 {
@@ -94,7 +94,7 @@ func TestFewNodesAreAllNeighbours(t *testing.T) {
 
 func TestLeave(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, r *rand.Rand) {
-		f := grown(t, r, 200)
+		f := grownFleet(t, r, 200)
 		f.loss = 0
 		for range 50 {
 			m := f.alive()[r.IntN(len(f.alive()))]
@@ -114,7 +114,7 @@ func TestLeave(t *testing.T) {
 			}
 			m.node = nil
 		}
-		if missing, all := f.missing(), 2*7*150; missing > all/20 {
+		if missing, all := f.missingEdges(), 2*7*150; missing > all/20 {
 			t.Errorf("%d of %d ends are missing, as if nodes had died", missing, all)
 		}
 		f.whole(healLimit)
@@ -124,7 +124,7 @@ func TestLeave(t *testing.T) {
 // Each minute, a tenth of the fleet dies, a tenth leaves, and as many nodes join.
 func TestChurn(t *testing.T) {
 	seed.For(t, 2, func(t *testing.T, r *rand.Rand) {
-		f := grown(t, r, 200)
+		f := grownFleet(t, r, 200)
 		worst := 0
 		for i := range 180 {
 			alive := f.alive()
@@ -135,9 +135,9 @@ func TestChurn(t *testing.T) {
 			}
 			f.run(300 * time.Millisecond)
 			m.node = nil
-			f.add(choose(r, f.alive()).name, choose(r, f.alive()).name)
+			f.add(chooseRandom(r, f.alive()).name, chooseRandom(r, f.alive()).name)
 			f.run(700 * time.Millisecond)
-			worst = max(worst, f.missing())
+			worst = max(worst, f.missingEdges())
 		}
 		t.Logf("at most %d of %d ends were missing", worst, 14*200)
 		if worst > 14*200/5 {
@@ -156,7 +156,7 @@ type heal struct{ killed, joined, crossing, messages float64 }
 
 func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {
 	t.Helper()
-	f := grown(t, r, n)
+	f := grownFleet(t, r, n)
 	f.run(healLimit)
 	before, start := f.sent, f.now
 	f.run(20 * time.Second)
@@ -164,19 +164,19 @@ func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {
 
 	f.cut = true
 	f.run(cut)
-	if c := f.crossing(); c > 0.01 {
+	if c := f.crossingShare(); c > 0.01 {
 		t.Errorf("%v of all edges cross the cut after %v", c, cut)
 	}
-	if missing := f.missing(); missing != 0 {
+	if missing := f.missingEdges(); missing != 0 {
 		t.Errorf("%d ends are missing in the halves after %v", missing, cut)
 	}
 	f.cut = false
 	f.run(3 * LostPeriod) // in this time, nodes probe lost nodes and exchange edges
 	h.joined = (3*LostPeriod + f.whole(healLimit-3*LostPeriod)).Seconds()
-	h.crossing = f.crossing()
+	h.crossing = f.crossingShare()
 
 	f.run(healLimit)
-	f.kill(0.5)
+	f.killSome(0.5)
 	f.run(2 * PingPeriod)
 	h.killed = (2*PingPeriod + f.whole(healLimit-2*PingPeriod)).Seconds()
 	return h
@@ -205,7 +205,7 @@ func TestBarHeal(t *testing.T) {
 		n = 10_000
 	}
 	large := healOf(t, seed.Random(t), n, 10*time.Minute)
-	small := grown(t, seed.Random(t), 10)
+	small := grownFleet(t, seed.Random(t), 10)
 	small.run(healLimit)
 	before := small.sent
 	small.run(healLimit)
@@ -227,8 +227,8 @@ func TestDeterministic(t *testing.T) {
 	digest := func() (sent int, edges []Name) {
 		f := newFleet(t, rand.New(rand.NewPCG(7, 0)), 7)
 		f.loss = 0.05
-		f.grow(60)
-		f.kill(0.3)
+		f.growTo(60)
+		f.killSome(0.3)
 		f.run(30 * time.Second)
 		for _, m := range f.alive() {
 			outs, ins := m.node.Neighbours()
@@ -268,7 +268,7 @@ func TestNewRefuses(t *testing.T) {
 // A node whose contacts are all dead joins as soon as it is given living ones.
 func TestNodeMeetsNewContacts(t *testing.T) {
 	f := newFleet(t, seed.Random(t), 3)
-	f.grow(20)
+	f.growTo(20)
 	f.whole(time.Minute)
 	m := f.add("dead")
 	f.run(10 * time.Minute)

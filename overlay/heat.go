@@ -70,7 +70,7 @@ func heatOf(by string, heats []Heat) uint64 {
 // SetHeats sets how hot the node is. If the heat changed much, the node's neighbours hear of it
 // within HeatPause, and otherwise within HeatPeriod.
 func (n *Node) SetHeats(now Time, heats ...Heat) error {
-	n.at(now)
+	n.setTime(now)
 	if !validHeats(heats) {
 		return fmt.Errorf("set heats of node %q: %v: need at most %d, of 1 to %d bytes", n.self,
 			heats, MaxHeats, MaxFact)
@@ -81,7 +81,7 @@ func (n *Node) SetHeats(now Time, heats ...Heat) error {
 }
 
 // heatsAt returns the path heats that the peer last reported, or nil if that was too long ago.
-func (o *out) heatsAt(now Time) []Heat {
+func (o *outEdge) heatsAt(now Time) []Heat {
 	if o.heats == nil || o.heats.until <= now {
 		return nil
 	}
@@ -94,8 +94,8 @@ const heatScale = 256
 
 func scaled(value uint64) uint64 { return min(value, math.MaxUint64/heatScale) * heatScale }
 
-// paths returns the node's path heats.
-func (n *Node) paths() []Heat {
+// pathHeats returns the node's path heats.
+func (n *Node) pathHeats() []Heat {
 	all := n.ownHeats()
 	for i := range all {
 		all[i].Value = scaled(all[i].Value)
@@ -118,7 +118,7 @@ func (n *Node) paths() []Heat {
 // warmSoon checks whether a path heat has changed by a quarter. If so, it tells the neighbours the
 // path heats after a pause.
 func (n *Node) warmSoon() {
-	paths := n.paths()
+	paths := n.pathHeats()
 	for _, h := range slices.Concat(paths, n.warmed) {
 		now, last := heatOf(h.By, paths), heatOf(h.By, n.warmed)
 		if by := max(now, last) - min(now, last); by > 0 && by >= last/4 {
@@ -134,7 +134,7 @@ func (n *Node) tickHeat() {
 		return
 	}
 	cooled := len(n.warmed) > 0
-	n.warmed, n.warmedAt = n.paths(), n.now
+	n.warmed, n.warmedAt = n.pathHeats(), n.now
 	n.warmAt = n.now + HeatPeriod*7/8 + Time(n.random.Int64N(int64(HeatPeriod/8)))
 	if len(n.warmed) == 0 && !cooled {
 		return
@@ -153,7 +153,7 @@ func (n *Node) onWarm(from Name, m Warm) {
 		n.blame(from, BadMessage)
 		return
 	}
-	o.heats = &told{m.Heats, n.now + HeatLife}
+	o.heats = &toldHeat{m.Heats, n.now + HeatLife}
 	n.warmSoon()
 }
 
@@ -177,7 +177,7 @@ type climbs struct {
 // first. These probably include the hottest node of the fleet, but not certainly. Nobody can check
 // what a node says about its own heat.
 func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
-	n.at(now)
+	n.setTime(now)
 	if !validHeat(by) {
 		return fmt.Errorf("look for heat by %q: need 1 to %d bytes", by, MaxFact)
 	}
@@ -202,21 +202,21 @@ func (n *Node) climbBy(by string, count int, wait Time, done func([]Hot)) {
 	n.climbing = append(n.climbing, c)
 	n.wakeAt(c.until)
 	for _, w := range walks {
-		n.climb(w)
+		n.handleClimb(w)
 	}
 }
 
-// climb handles a climb that is at this node.
-func (n *Node) climb(c Climb) {
+// handleClimb handles a climb that is at this node.
+func (n *Node) handleClimb(c Climb) {
 	c.Visited++
 	if c.Mix > 0 && n.walkTo("") != "" {
 		c.Mix--
-		n.pass(c, "")
+		n.passWalk(c, "")
 		return
 	}
-	if next := n.hotter(c.By); next != "" && c.Scan > 0 {
+	if next := n.hotterNeighbour(c.By); next != "" && c.Scan > 0 {
 		c.Scan--
-		n.pass(c, next)
+		n.passWalk(c, next)
 		return
 	}
 	m := Felt{ID: n.random.Uint64(), Climb: c.ID, Value: heatOf(c.By, n.ownHeats()),
@@ -228,15 +228,15 @@ func (n *Node) climb(c Climb) {
 	n.ask(c.Origin, m.ID, m, AskTries, nil)
 }
 
-// hotter returns a neighbour whose path heat is larger than this node's, so that each step leads
-// nearer to a hot node. The choice is random, so that not all walks end at the same node, but a
-// hotter neighbour is likelier to be chosen. If no neighbour is hotter than this node itself,
-// hotter returns "".
-func (n *Node) hotter(by string) Name {
-	own := heatOf(by, n.paths())
-	var all []*out
+// hotterNeighbour returns a neighbour whose path heat is larger than this node's, so that each step
+// leads nearer to a hot node. The choice is random, so that not all walks end at the same node, but
+// a hotter neighbour is likelier to be chosen. If no neighbour is hotter than this node itself,
+// hotterNeighbour returns "".
+func (n *Node) hotterNeighbour(by string) Name {
+	own := heatOf(by, n.pathHeats())
+	var all []*outEdge
 	var sum float64
-	path := func(o *out) float64 { return float64(heatOf(by, o.heatsAt(n.now))) }
+	path := func(o *outEdge) float64 { return float64(heatOf(by, o.heatsAt(n.now))) }
 	for _, o := range n.outs {
 		if v := heatOf(by, o.heatsAt(n.now)); o.unsettled().until == 0 && v > own {
 			all = append(all, o)
@@ -256,7 +256,7 @@ func (n *Node) hotter(by string) Name {
 }
 
 func (n *Node) onFelt(from Name, m Felt) {
-	if a, ok := n.fresh(from, m.ID); ok {
+	if a, ok := n.isFresh(from, m.ID); ok {
 		n.answer(a, true)
 		n.felt(from, m)
 	}

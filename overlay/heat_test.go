@@ -18,9 +18,9 @@ func (f *fleet) setHeats(m *member, heats ...Heat) {
 	f.watch(m)
 }
 
-// hottest makes a node look for hot nodes (Climb), runs the fleet until the answer comes, and
+// findHottest makes a node look for hot nodes (Climb), runs the fleet until the answer comes, and
 // returns the nodes that were found.
-func (f *fleet) hottest(m *member, by string) (found []Hot) {
+func (f *fleet) findHottest(m *member, by string) (found []Hot) {
 	f.t.Helper()
 	answered := false
 	err := m.node.Climb(f.now, by, func(all []Hot) { found, answered = all, true })
@@ -42,7 +42,7 @@ func (f *fleet) hottest(m *member, by string) (found []Hot) {
 func TestClimb(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)
-	f.grow(500)
+	f.growTo(500)
 	f.whole(healLimit)
 	f.loss = 0.01
 	for _, m := range f.nodes {
@@ -57,7 +57,7 @@ func TestClimb(t *testing.T) {
 	const questions = 60
 	top, all := 0, 0
 	for range questions {
-		found := f.hottest(choose(f.random, f.nodes), "bound")
+		found := f.findHottest(chooseRandom(f.random, f.nodes), "bound")
 		if len(found) > 0 && found[0] == (Hot{hot[2].name, 100}) {
 			top++
 		}
@@ -78,13 +78,13 @@ func TestClimb(t *testing.T) {
 	}
 	f.run(HeatLife)
 	for range 10 {
-		for _, h := range f.hottest(choose(f.random, f.nodes), "bound") {
+		for _, h := range f.findHottest(chooseRandom(f.random, f.nodes), "bound") {
 			if h.Value > 40 {
 				t.Errorf("%s is still hot: %d", h.Name, h.Value)
 			}
 		}
 	}
-	if found := f.hottest(f.nodes[0], "nothing"); len(found) > 0 {
+	if found := f.findHottest(f.nodes[0], "nothing"); len(found) > 0 {
 		t.Errorf("nothing is found: %v", found)
 	}
 }
@@ -95,12 +95,12 @@ func TestClimb(t *testing.T) {
 func TestSmallHeat(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)
-	f.grow(300)
+	f.growTo(300)
 	f.whole(healLimit)
 	f.setHeats(f.nodes[3], Heat{"dropped", 1})
 	f.run(20 * HeatPause)
 	for range 20 {
-		found := f.hottest(choose(f.random, f.nodes), "dropped")
+		found := f.findHottest(chooseRandom(f.random, f.nodes), "dropped")
 		if len(found) != 1 || found[0] != (Hot{"n000003", 1}) {
 			t.Fatalf("found %v", found)
 		}
@@ -108,7 +108,7 @@ func TestSmallHeat(t *testing.T) {
 	f.setHeats(f.nodes[3], Heat{"dropped", 0})
 	f.run(HeatLife)
 	for _, m := range f.nodes {
-		if v := heatOf("dropped", m.node.paths()); v > 0 {
+		if v := heatOf("dropped", m.node.pathHeats()); v > 0 {
 			t.Fatalf("node %s still has a path heat of %d", m.name, v)
 		}
 	}
@@ -119,7 +119,7 @@ func TestSmallHeat(t *testing.T) {
 // in each HeatPause instead.
 func TestHeatIsCheap(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
-	f := grown(t, rand.New(rand.NewPCG(1, 0)), 100)
+	f := grownFleet(t, rand.New(rand.NewPCG(1, 0)), 100)
 	f.loss = 0
 	warm := 0
 	by := map[Name]int{}
@@ -166,18 +166,18 @@ func TestHeatIsCheap(t *testing.T) {
 
 // What neighbours and strangers send about heat is bounded, and neighbours are blamed for nonsense.
 func TestHeatOfHostileNodes(t *testing.T) {
-	net := &nowhere{}
+	net := &lastMessage{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
 		Transport: net})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.outs = append(n.outs, &out{peer: "friend", due: never})
+	n.outs = append(n.outs, &outEdge{peer: "friend", due: neverTime})
 	for i := range 20 {
 		n.Receive(0, "friend", Warm{[]Heat{{fmt.Sprint("kind", i), 1 << 63}}})
 		n.Receive(0, "stranger", Warm{[]Heat{{"strange", 9}}})
 	}
-	if got := n.paths(); len(got) != 1 || got[0] != (Heat{"kind19", 3 << 61}) {
+	if got := n.pathHeats(); len(got) != 1 || got[0] != (Heat{"kind19", 3 << 61}) {
 		t.Errorf("path heats %v", got)
 	}
 	long := strings.Repeat("x", MaxFact+1)

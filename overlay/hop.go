@@ -3,9 +3,9 @@ package overlay
 // hopWays is the number of neighbours that a node tries before it gives up a walk.
 const hopWays = 4
 
-// pass sends a walk one step further: to the given node or, if its name is empty, to a random
+// passWalk sends a walk one step further: to the given node or, if its name is empty, to a random
 // neighbour.
-func (n *Node) pass(w Walk, first Name) { n.passTo(w, first, "", hopWays) }
+func (n *Node) passWalk(w Walk, first Name) { n.passTo(w, first, "", hopWays) }
 
 func (n *Node) passTo(w Walk, to, avoid Name, ways int) {
 	if to == "" {
@@ -21,27 +21,27 @@ func (n *Node) passTo(w Walk, to, avoid Name, ways int) {
 		return // the walk's origin has a timer, so nobody needs to tell it
 	}
 	id := n.random.Uint64()
-	n.ask(to, id, Hop{ID: id, Walk: w}, HopTries, passed{w, to, ways})
+	n.ask(to, id, Hop{ID: id, Walk: w}, HopTries, afterHop{w, to, ways})
 }
 
-// passed is what this node does once a Hop that it sent was answered.
-type passed struct {
+// afterHop is what this node does once a Hop that it sent was answered.
+type afterHop struct {
 	w    Walk
 	to   Name
 	ways int
 }
 
-func (p passed) proceed(n *Node, ok bool) {
+func (p afterHop) proceed(n *Node, ok bool) {
 	if !ok {
 		n.passTo(p.w, "", p.to, p.ways-1)
 	}
 }
 
 func (n *Node) onHop(from Name, m Hop) {
-	if n.shuns(from) {
+	if n.shunsNode(from) {
 		return
 	}
-	if !n.affords(from) {
+	if !n.affordsWalk(from) {
 		// Drop the walk, but answer as if the walk went on. Otherwise the sender would repeat its
 		// message, which would only cost more.
 		n.send(from, Ack{ID: m.ID, OK: true})
@@ -51,7 +51,7 @@ func (n *Node) onHop(from Name, m Hop) {
 		n.blame(from, what)
 		return
 	}
-	a, ok := n.fresh(from, m.ID)
+	a, ok := n.isFresh(from, m.ID)
 	if !ok {
 		return
 	}
@@ -61,15 +61,15 @@ func (n *Node) onHop(from Name, m Hop) {
 	}
 	switch w := m.Walk.(type) {
 	case Seek:
-		n.arrive(w)
+		n.handleWalk(w)
 	case Climb:
-		n.climb(w)
+		n.handleClimb(w)
 	case Search:
 		if w.Mix > 0 {
 			w.Mix--
-			n.pass(w, "")
+			n.passWalk(w, "")
 		} else {
-			n.visit(w)
+			n.lookForFact(w)
 		}
 	}
 }

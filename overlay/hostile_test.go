@@ -18,9 +18,9 @@ type lie struct {
 	hub  bool    // the liar holds ends of edges, which honest nodes then lack
 }
 
-// may reports whether a liar may send another lie. Without this limit, a liar would lie without
+// mayLie reports whether a liar may send another lie. Without this limit, a liar would lie without
 // end, because each answer of a victim makes it lie again.
-func (m *member) may() bool {
+func (m *member) mayLie() bool {
 	if m.fleet.now >= m.second+time.Second {
 		m.second, m.lied = m.fleet.now, 0
 	}
@@ -36,12 +36,12 @@ var lies = []lie{
 		}
 		liar.Send(from, Ack{ID: h.ID, OK: true})
 		s := h.Walk.(Seek)
-		victim := choose(liar.fleet.random, liar.fleet.nodes).name
+		victim := chooseRandom(liar.fleet.random, liar.fleet.nodes).name
 		liar.Send(s.Origin, Grant{ID: liar.fleet.random.Uint64(), Walk: s.ID, Out: victim,
 			Take: s.In})
 		// The liar keeps the edge that it took.
 		if len(liar.node.outs) < 100 && liar.node.out(s.Origin) == nil {
-			liar.node.outs = append(liar.node.outs, &out{peer: s.Origin, due: liar.fleet.now})
+			liar.node.outs = append(liar.node.outs, &outEdge{peer: s.Origin, due: liar.fleet.now})
 		}
 		return true
 	}, FalsePromise, false},
@@ -53,7 +53,7 @@ var lies = []lie{
 		return ok
 	}, "", false},
 	{"lets walks go on for ever", func(liar *member, _ Name, m Message) bool {
-		if h, ok := m.(Hop); ok && liar.may() {
+		if h, ok := m.(Hop); ok && liar.mayLie() {
 			for _, o := range liar.node.outs {
 				s := h.Walk.(Seek)
 				s.Mix, s.Scan = MaxMix, MaxScan
@@ -64,7 +64,7 @@ var lies = []lie{
 	}, "", false},
 	{"sends walks without end", func(liar *member, _ Name, _ Message) bool {
 		for _, o := range liar.node.outs {
-			if !liar.may() {
+			if !liar.mayLie() {
 				break
 			}
 			liar.Send(o.peer, Hop{ID: liar.fleet.random.Uint64(),
@@ -74,12 +74,12 @@ var lies = []lie{
 	}, EndlessWalk, false},
 	{"floods in the name of everybody", func(liar *member, _ Name, _ Message) bool {
 		for range 10 {
-			if !liar.may() {
+			if !liar.mayLie() {
 				break
 			}
 			for _, o := range liar.node.outs {
 				liar.Send(o.peer, Hop{ID: liar.fleet.random.Uint64(),
-					Walk: Seek{Origin: choose(liar.fleet.random, liar.fleet.nodes).name,
+					Walk: Seek{Origin: chooseRandom(liar.fleet.random, liar.fleet.nodes).name,
 						ID: liar.fleet.random.Uint64(), Out: true, In: true, Scan: MaxScan}})
 			}
 		}
@@ -87,11 +87,11 @@ var lies = []lie{
 	}, TooManyWalks, false},
 	{"answers for everybody", func(liar *member, _ Name, _ Message) bool {
 		r := liar.fleet.random
-		if !liar.may() {
+		if !liar.mayLie() {
 			return false
 		}
-		victim := choose(r, liar.fleet.nodes)
-		other := choose(r, liar.fleet.nodes).name
+		victim := chooseRandom(r, liar.fleet.nodes)
+		other := chooseRandom(r, liar.fleet.nodes).name
 		for _, m := range []Message{Ack{r.Uint64(), true}, Grant{ID: r.Uint64(), Out: other},
 			Handover{r.Uint64(), other}, Leaving{r.Uint64(), other}, Revoke{r.Uint64(), other},
 			Ended{ID: r.Uint64()}, Drop{}, Alive{}, Pong{r.Uint64(), false}} {
@@ -101,8 +101,8 @@ var lies = []lie{
 	}, "", false},
 	{"says another great heat all the time", func(liar *member, _ Name, _ Message) bool {
 		r := liar.fleet.random
-		if liar.may() {
-			liar.Send(choose(r, liar.fleet.nodes).name, Warm{[]Heat{{"bound", r.Uint64()}}})
+		if liar.mayLie() {
+			liar.Send(chooseRandom(r, liar.fleet.nodes).name, Warm{[]Heat{{"bound", r.Uint64()}}})
 			for _, i := range liar.node.ins {
 				liar.Send(i.peer, Warm{[]Heat{{fmt.Sprint("kind", r.IntN(100)), r.Uint64()}}})
 			}
@@ -131,10 +131,10 @@ func TestHostileNodes(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	for _, l := range lies {
 		t.Run(l.name, func(t *testing.T) {
-			f := grown(t, rand.New(rand.NewPCG(1, 0)), 120)
+			f := grownFleet(t, rand.New(rand.NewPCG(1, 0)), 120)
 			liars := map[Name]bool{}
 			for len(liars) < 6 {
-				liars[choose(f.random, f.nodes).name] = true
+				liars[chooseRandom(f.random, f.nodes).name] = true
 			}
 			f.traitor = func(to *member, from Name, m Message) bool {
 				return liars[to.name] && l.do(to, from, m)
@@ -166,7 +166,7 @@ func TestHostileNodes(t *testing.T) {
 				}
 				for _, b := range m.node.Blamed() {
 					edge := m.node.out(b.Name) != nil || m.node.in(b.Name) != nil
-					if edge && m.node.shuns(b.Name) {
+					if edge && m.node.shunsNode(b.Name) {
 						t.Errorf("%s has an edge with %s, which it blames", m.name, b.Name)
 					}
 					if liars[b.Name] && b.Offence == l.want {
@@ -191,7 +191,7 @@ func TestHostileNodes(t *testing.T) {
 			for name := range liars {
 				f.byName[name].node = nil
 			}
-			if n := f.reached(); n != len(f.alive()) {
+			if n := f.countReached(); n != len(f.alive()) {
 				t.Errorf("%d of %d honest nodes can be reached", n, len(f.alive()))
 			}
 		})
@@ -201,7 +201,7 @@ func TestHostileNodes(t *testing.T) {
 // Neighbours and a crowd of names send three times as many walks as they may. The node keeps no
 // more than its limits allow, and passes on no more than WalksPerSecond.
 func TestCrowd(t *testing.T) {
-	net := &nowhere{}
+	net := &lastMessage{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
 		Transport: net})
 	if err != nil {
@@ -210,7 +210,7 @@ func TestCrowd(t *testing.T) {
 	for i := range 7 {
 		name := Name(fmt.Sprint("neighbour", i))
 		n.Receive(0, name, Ping{Seq: 1})
-		n.outs = append(n.outs, &out{peer: name + "!", due: never})
+		n.outs = append(n.outs, &outEdge{peer: name + "!", due: neverTime})
 	}
 	r := rand.New(rand.NewPCG(2, 0))
 	hops := 0
@@ -257,14 +257,14 @@ func TestStrangersChangeNothing(t *testing.T) {
 		"answer":    {Ack{ID: 9, OK: true}, Pong{Seq: 9, OK: true}},
 	} {
 		n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
-			Transport: &nowhere{}})
+			Transport: &lastMessage{}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		n.Receive(0, "friend", Ping{Seq: 1})
-		n.outs = []*out{{peer: "friend", seq: 5, open: &open{promisedBy: "other"}}}
+		n.outs = []*outEdge{{peer: "friend", seq: 5, open: &openPart{promisedBy: "other"}}}
 		var got []Fact
-		n.ask("friend", 9, Ping{Seq: 9}, AskTries, gathered{&got})
+		n.ask("friend", 9, Ping{Seq: 9}, AskTries, gatheredFact{&got})
 		for _, m := range messages {
 			n.Receive(0, "stranger", m)
 		}

@@ -3,7 +3,7 @@ package overlay
 // Leave makes the node leave the graph: the node connects its incoming to its outgoing neighbours.
 // The owner must go on calling Receive and Tick until Left returns true.
 func (n *Node) Leave(now Time) {
-	n.at(now)
+	n.setTime(now)
 	if n.leaving {
 		return
 	}
@@ -37,13 +37,13 @@ func (n *Node) Leave(now Time) {
 func (n *Node) Left() bool { return n.leaving && len(n.asked) == 0 }
 
 func (n *Node) onLeaving(from Name, m Leaving) {
-	a, ok := n.fresh(from, m.ID)
+	a, ok := n.isFresh(from, m.ID)
 	if !ok {
 		return
 	}
 	if o := n.out(from); o != nil && o.unsettled().next == "" {
 		if m.Instead.valid() && m.Instead != n.self && n.out(m.Instead) == nil {
-			n.redirect(o, m.Instead, o.flag, n.now+GrantLife)
+			n.redirectEdge(o, m.Instead, o.flag, n.now+GrantLife)
 		} else {
 			n.dropOut(o)
 		}

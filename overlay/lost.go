@@ -2,8 +2,8 @@ package overlay
 
 import "slices"
 
-// fail notes that a neighbour does not answer any more.
-func (n *Node) fail(peer Name) {
+// noteFailed notes that a neighbour does not answer any more.
+func (n *Node) noteFailed(peer Name) {
 	if n.leaving {
 		return
 	}
@@ -19,8 +19,8 @@ func (n *Node) fail(peer Name) {
 		n.lost = slices.Delete(n.lost, 0, 1)
 	}
 	n.lost = append(n.lost, peer)
-	if n.probeAt == never {
-		n.probeAt = n.soon(LostPeriod)
+	if n.probeAt == neverTime {
+		n.probeAt = n.soonAfter(LostPeriod)
 	}
 	n.wakeAt(n.probeAt)
 }
@@ -40,16 +40,16 @@ func (n *Node) Suspects() bool {
 func (n *Node) newFlag(again bool) flag {
 	switch {
 	case n.Suspects():
-		return suspected
+		return edgeSuspected
 	case again:
-		return restarted
+		return edgeRestarted
 	}
-	return clean
+	return edgeClean
 }
 
-// know remembers the name of a node. If all neighbours are gone, this node begins again with the
-// nodes whose names it remembers.
-func (n *Node) know(name Name) {
+// rememberName remembers the name of a node. If all neighbours are gone, this node begins again
+// with the nodes whose names it remembers.
+func (n *Node) rememberName(name Name) {
 	if !slices.Contains(n.known.values, name) {
 		n.known.put(name, MaxKnown)
 	}
@@ -59,7 +59,7 @@ func (n *Node) know(name Name) {
 // as the server. If the node lacks neighbours, it looks for them at once. An empty list changes
 // nothing.
 func (n *Node) Meet(now Time, contacts []Name) {
-	n.at(now)
+	n.setTime(now)
 	contacts = slices.DeleteFunc(slices.Clone(contacts),
 		func(name Name) bool { return !name.valid() || name == n.self })
 	if len(contacts) == 0 {
@@ -74,7 +74,7 @@ func (n *Node) Meet(now Time, contacts []Name) {
 
 // beginAgain returns a node at which a walk can start if this node has no neighbour.
 func (n *Node) beginAgain() Name {
-	return choose(n.random, slices.Concat(n.contacts, n.known.values, n.lost))
+	return chooseRandom(n.random, slices.Concat(n.contacts, n.known.values, n.lost))
 }
 
 func (n *Node) onAlive(from Name) {
@@ -86,7 +86,7 @@ func (n *Node) onAlive(from Name) {
 	if len(n.back) > MaxLost {
 		n.back = slices.Delete(n.back, 0, 1)
 	}
-	n.repickAt = n.soon(SeekPause)
+	n.repickAt = n.soonAfter(SeekPause)
 	n.wakeAt(n.repickAt)
 }
 
@@ -95,9 +95,9 @@ func (n *Node) onAlive(from Name) {
 // replaced as soon as a node on the other side answers, by walks that begin at that node.
 func (n *Node) tickLost() {
 	if n.probeAt <= n.now {
-		n.probeAt = never
+		n.probeAt = neverTime
 		if len(n.lost) > 0 {
-			n.send(choose(n.random, n.lost), Probe{})
+			n.send(chooseRandom(n.random, n.lost), Probe{})
 			n.probeAt = n.now + LostPeriod/2 + Time(n.random.Int64N(int64(LostPeriod)))
 		}
 	}
@@ -108,15 +108,15 @@ func (n *Node) tickLost() {
 
 func (n *Node) repick() {
 	n.repickAt = n.now + RepickPeriod
-	var again, cut []*out
+	var again, cut []*outEdge
 	for _, o := range n.outs {
 		if p := o.unsettled(); p.next != "" || p.until != 0 {
 			continue
 		}
 		switch o.flag {
-		case restarted:
+		case edgeRestarted:
 			again = append(again, o)
-		case suspected:
+		case edgeSuspected:
 			cut = append(cut, o)
 		}
 	}
@@ -128,10 +128,10 @@ func (n *Node) repick() {
 	}
 	switch {
 	case len(n.back) > 0 && len(cut) > 0:
-		n.startSeek(false, false, choose(n.random, cut).peer, choose(n.random, n.back))
-		n.repickAt = n.soon(2 * SeekPause)
+		n.startSeek(false, false, chooseRandom(n.random, cut).peer, chooseRandom(n.random, n.back))
+		n.repickAt = n.soonAfter(2 * SeekPause)
 	case len(again) > 0:
-		n.startSeek(false, false, choose(n.random, again).peer, "")
+		n.startSeek(false, false, chooseRandom(n.random, again).peer, "")
 	default:
 		if len(cut) == 0 {
 			n.back = nil

@@ -15,8 +15,8 @@ func (n Name) valid() bool { return n != "" && len(n) <= MaxName }
 // Times of two nodes are never compared.
 type Time = time.Duration
 
-// never is later than every deadline.
-const never Time = 1<<63 - 1
+// neverTime is later than every deadline.
+const neverTime Time = 1<<63 - 1
 
 // A Transport sends messages to other nodes. It may lose, delay, double and reorder them. It must
 // not call the node before Send returns, and nobody may change a message after Send. The transport

@@ -38,15 +38,15 @@ type Node struct {
 
 	now, next Time
 
-	outs  []*out
-	ins   []in
+	outs  []*outEdge
+	ins   []inEdge
 	seeks []*seek
 	asked []*request
 	// offers is the number of edges that this node has offered to others and that nobody has
 	// accepted or refused yet. Each counts as an edge of this node.
 	offers int
-	seen   recent
-	wants  []want
+	seen   recentRequests
+	wants  []wantNote
 
 	seekAt, repickAt, probeAt Time
 	seekPause, pausedUntil    Time
@@ -73,7 +73,7 @@ type Node struct {
 	climbing         []*climbs
 
 	items   []*item // in the order in which they were put
-	held    []*held
+	held    []*heldItem
 	takings int // number of calls of Take that have not ended
 	mayTake func(queue string, taker Name) bool
 
@@ -103,25 +103,26 @@ func New(c Config) (*Node, error) {
 			len(c.Outs), len(c.Ins), c.Degree)
 	}
 	n := &Node{self: c.Name, degree: c.Degree, random: c.Random, transport: c.Transport,
-		seekPause: SeekPause, aloneSince: never, contacts: slices.Clone(c.Contacts),
+		seekPause: SeekPause, aloneSince: neverTime, contacts: slices.Clone(c.Contacts),
 		match: c.Match, mayTake: c.MayTake}
 	if n.match == nil {
 		n.match = func(pattern, fact string) bool { return pattern == fact }
 	}
-	n.begin(c.Outs, c.Ins)
+	n.beginWith(c.Outs, c.Ins)
 	return n, nil
 }
 
-// begin gives a new node edges that exist already. It spreads the times of their pings at random.
-func (n *Node) begin(outs, ins []Name) {
-	all := make([]out, len(outs)) // side by side in memory
-	n.outs, n.ins = make([]*out, 0, len(outs)), make([]in, 0, len(ins))
+// beginWith gives a new node edges that exist already. It spreads the times of their pings at
+// random.
+func (n *Node) beginWith(outs, ins []Name) {
+	all := make([]outEdge, len(outs)) // side by side in memory
+	n.outs, n.ins = make([]*outEdge, 0, len(outs)), make([]inEdge, 0, len(ins))
 	for i, name := range outs {
-		all[i] = out{peer: name, due: Time(n.random.Int64N(int64(PingPeriod)))}
+		all[i] = outEdge{peer: name, due: Time(n.random.Int64N(int64(PingPeriod)))}
 		n.outs = append(n.outs, &all[i])
 	}
 	for _, name := range ins {
-		n.ins = append(n.ins, in{peer: name, expires: Lease})
+		n.ins = append(n.ins, inEdge{peer: name, expires: Lease})
 	}
 	n.joined = len(outs) == n.degree && len(ins) == n.degree
 }
@@ -156,12 +157,12 @@ func (n *Node) Touch(step int) (sum Time) {
 
 // Tick does what is due at the time now.
 func (n *Node) Tick(now Time) {
-	n.at(now)
+	n.setTime(now)
 	if n.now < n.next {
 		return
 	}
 	n.askAgain()
-	n.seen.tidy(n.retries())
+	n.seen.forgetAll(n.timeInRetries())
 	n.tickEdges()
 	if !n.leaving {
 		n.tickSeeks()
@@ -177,7 +178,7 @@ func (n *Node) Tick(now Time) {
 
 // deadline returns the earliest time at which something is due.
 func (n *Node) deadline() Time {
-	at := never
+	at := neverTime
 	for _, r := range n.asked {
 		at = min(at, r.due)
 	}
@@ -205,7 +206,7 @@ func (n *Node) deadline() Time {
 // Receive handles a message. The parameter from is the node that sent the message, according to the
 // transport.
 func (n *Node) Receive(now Time, from Name, m Message) {
-	n.at(now)
+	n.setTime(now)
 	if !from.valid() || from == n.self {
 		return
 	}
@@ -255,20 +256,23 @@ func (n *Node) Receive(now Time, from Name, m Message) {
 	}
 }
 
-// at sets the node's time, which never runs backwards.
-func (n *Node) at(now Time) { n.now = max(n.now, now) }
+// setTime sets the node's time, which never runs backwards.
+func (n *Node) setTime(now Time) { n.now = max(n.now, now) }
 
 // wakeAt makes the owner call Tick no later than at the given time.
 func (n *Node) wakeAt(t Time) { n.next = min(n.next, t) }
 
 func (n *Node) send(to Name, m Message) { n.transport.Send(to, m) }
 
-// soon returns a random moment between now and the given time from now. So nodes that notice
+// soonAfter returns a random moment between now and the given time from now. So nodes that notice
 // something at the same moment do not all act at the same moment.
-func (n *Node) soon(within Time) Time { return n.now + 1 + Time(n.random.Int64N(int64(within))) }
+func (n *Node) soonAfter(within Time) Time {
+	return n.now + 1 +
+		Time(n.random.Int64N(int64(within)))
+}
 
-// choose returns a random element, or the zero value if there is none.
-func choose[T any](r *rand.Rand, all []T) (one T) {
+// chooseRandom returns a random element, or the zero value if there is none.
+func chooseRandom[T any](r *rand.Rand, all []T) (one T) {
 	if len(all) > 0 {
 		one = all[r.IntN(len(all))]
 	}

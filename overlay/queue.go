@@ -59,8 +59,8 @@ type Item struct {
 	take  uint64
 }
 
-// held is an item that this node has taken and not finished.
-type held struct {
+// heldItem is an item that this node has taken and not finished.
+type heldItem struct {
 	Item
 	renewAt Time
 }
@@ -75,7 +75,7 @@ func checkItem(queue, text string) error {
 
 // Put puts an item into a queue. A text that the queue has already is not put again.
 func (n *Node) Put(now Time, queue, text string) error {
-	n.at(now)
+	n.setTime(now)
 	if err := checkItem(queue, text); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (n *Node) Put(now Time, queue, text string) error {
 // Withdraw removes an item, even if a taker holds it. It reports whether the queue still had the
 // item.
 func (n *Node) Withdraw(now Time, queue, text string) bool {
-	n.at(now)
+	n.setTime(now)
 	had := len(n.items)
 	n.items = without(n.items,
 		func(i *item) bool { return i.queue == queue && i.text == text })
@@ -105,7 +105,7 @@ func (n *Node) Withdraw(now Time, queue, text string) bool {
 // Items returns the number of this node's items in a queue, and the number of those that takers
 // hold.
 func (n *Node) Items(now Time, queue string) (all, taken int) {
-	n.at(now)
+	n.setTime(now)
 	for _, i := range n.items {
 		if i.queue != queue {
 			continue
@@ -146,16 +146,16 @@ func (n *Node) ownHeats() []Heat {
 }
 
 func (n *Node) onTake(from Name, m Take) {
-	if n.shuns(from) {
+	if n.shunsNode(from) {
 		return
 	}
 	again := n.item(func(i *item) bool { return i.holder == from && i.take == m.ID })
 	if again == nil {
-		a, ok := n.fresh(from, m.ID)
+		a, ok := n.isFresh(from, m.ID)
 		if !ok {
 			return
 		}
-		again = n.give(m.Queue, from, m.ID)
+		again = n.giveItem(m.Queue, from, m.ID)
 		if again == nil {
 			n.answer(a, false)
 			return
@@ -164,8 +164,8 @@ func (n *Node) onTake(from Name, m Take) {
 	n.send(from, Given{ID: m.ID, Item: again.text})
 }
 
-// give gives away the oldest free item of a queue, or returns nil.
-func (n *Node) give(queue string, to Name, take uint64) *item {
+// giveItem gives away the oldest free item of a queue, or returns nil.
+func (n *Node) giveItem(queue string, to Name, take uint64) *item {
 	if n.leaving || n.mayTake != nil && !n.mayTake(queue, to) {
 		return nil
 	}
@@ -179,14 +179,14 @@ func (n *Node) give(queue string, to Name, take uint64) *item {
 }
 
 func (n *Node) onKeep(from Name, m Keep) {
-	if a, ok := n.fresh(from, m.ID); ok {
-		n.answer(a, n.keep(from, m.Take, m.Done))
+	if a, ok := n.isFresh(from, m.ID); ok {
+		n.answer(a, n.stillHolds(from, m.Take, m.Done))
 	}
 }
 
-// keep reports whether a node still holds an item. If so, it renews the lease or, if the work is
-// done, removes the item.
-func (n *Node) keep(holder Name, take uint64, done bool) bool {
+// stillHolds reports whether a node still holds an item. If so, it renews the lease or, if the work
+// is done, removes the item.
+func (n *Node) stillHolds(holder Name, take uint64, done bool) bool {
 	i := n.item(func(i *item) bool { return i.holder == holder && i.take == take })
 	if i == nil {
 		return false
@@ -198,8 +198,8 @@ func (n *Node) keep(holder Name, take uint64, done bool) bool {
 	return true
 }
 
-// taking is a call of Take that still looks for an item.
-type taking struct {
+// takeCall is a call of Take that still looks for an item.
+type takeCall struct {
 	queue  string
 	hot    []Hot // nodes that are not asked yet
 	rounds int   // climbs that remain
@@ -211,7 +211,7 @@ type taking struct {
 // has a free one. If it got an item, this node renews the item's lease until [Node.Finish] is
 // called.
 func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
-	n.at(now)
+	n.setTime(now)
 	if err := checkItem(queue, ""); err != nil {
 		return err
 	}
@@ -219,9 +219,9 @@ func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
 		return fmt.Errorf("take from queue %q: %d items are held already", queue, MaxHeld)
 	}
 	n.takings++
-	t := &taking{queue: queue, rounds: len(takeWalks), done: done}
+	t := &takeCall{queue: queue, rounds: len(takeWalks), done: done}
 	id := n.random.Uint64()
-	if own := n.give(queue, n.self, id); own != nil {
+	if own := n.giveItem(queue, n.self, id); own != nil {
 		n.took(t, Item{n.self, queue, own.text, id})
 		return nil
 	}
@@ -235,7 +235,7 @@ func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
 var takeWalks = []int{1, 3, HeatWalks / 2}
 
 // takeOn asks the next node or, if all have been asked, climbs again.
-func (n *Node) takeOn(t *taking) {
+func (n *Node) takeOn(t *takeCall) {
 	for len(t.hot) > 0 {
 		next := t.hot[0].Name
 		t.hot = t.hot[1:]
@@ -261,7 +261,7 @@ func (n *Node) takeOn(t *taking) {
 
 // tookFrom is what this node does once a Take that it sent was answered.
 type tookFrom struct {
-	t     *taking
+	t     *takeCall
 	maker Name
 }
 
@@ -270,7 +270,7 @@ func (f tookFrom) proceed(n *Node, _ bool) { n.takeOn(f.t) }
 // onGiven accepts only items that this node asked for. An item that comes too late becomes free
 // again when its lease ends.
 func (n *Node) onGiven(from Name, m Given) {
-	i := n.waiting(from, m.ID)
+	i := n.waitingRequest(from, m.ID)
 	if i < 0 || len(m.Item) > MaxFact {
 		return
 	}
@@ -280,9 +280,9 @@ func (n *Node) onGiven(from Name, m Given) {
 	}
 }
 
-func (n *Node) took(t *taking, i Item) {
+func (n *Node) took(t *takeCall, i Item) {
 	n.takings--
-	n.held = append(n.held, &held{i, n.now + TakeRenew})
+	n.held = append(n.held, &heldItem{i, n.now + TakeRenew})
 	n.wakeAt(n.now + TakeRenew)
 	t.done(i, true)
 }
@@ -292,33 +292,33 @@ func (n *Node) took(t *taking, i Item) {
 // false if not. If the maker does not answer, nobody knows whether the item is finished. Then
 // Finish calls over with false, and the maker may still give the item to another node.
 func (n *Node) Finish(now Time, i Item, done bool, over func(finished bool)) {
-	n.at(now)
+	n.setTime(now)
 	had := len(n.held)
-	n.held = without(n.held, func(h *held) bool { return h.take == i.take })
+	n.held = without(n.held, func(h *heldItem) bool { return h.take == i.take })
 	switch {
 	case !done || len(n.held) == had:
 		over(false)
 	case i.Maker == n.self:
-		over(n.keep(n.self, i.take, true))
+		over(n.stillHolds(n.self, i.take, true))
 	default:
 		id := n.random.Uint64()
-		n.ask(i.Maker, id, Keep{id, i.take, true}, AskTries, finished{over})
+		n.ask(i.Maker, id, Keep{id, i.take, true}, AskTries, afterFinish{over})
 	}
 }
 
-// finished is what this node does once a Keep with Done that it sent was answered. renewed is what
-// it does once a Keep without Done was answered.
+// afterFinish is what this node does once a Keep with Done that it sent was answered. afterRenewal
+// is what it does once a Keep without Done was answered.
 type (
-	finished struct{ over func(bool) }
-	renewed  struct{ id uint64 } // of the Take
+	afterFinish  struct{ over func(bool) }
+	afterRenewal struct{ id uint64 } // of the Take
 )
 
-func (f finished) proceed(_ *Node, ok bool) { f.over(ok) }
+func (f afterFinish) proceed(_ *Node, ok bool) { f.over(ok) }
 
 // If a node cannot renew an item, it no longer holds the item.
-func (r renewed) proceed(n *Node, ok bool) {
+func (r afterRenewal) proceed(n *Node, ok bool) {
 	if !ok {
-		n.held = without(n.held, func(h *held) bool { return h.take == r.id })
+		n.held = without(n.held, func(h *heldItem) bool { return h.take == r.id })
 	}
 }
 
@@ -331,11 +331,11 @@ func (n *Node) tickQueue() {
 		}
 		h.renewAt = n.now + TakeRenew
 		if h.Maker == n.self {
-			n.keep(n.self, h.take, false)
+			n.stillHolds(n.self, h.take, false)
 			continue
 		}
 		id := n.random.Uint64()
-		n.ask(h.Maker, id, Keep{ID: id, Take: h.take}, AskTries, renewed{h.take})
+		n.ask(h.Maker, id, Keep{ID: id, Take: h.take}, AskTries, afterRenewal{h.take})
 	}
 	for _, i := range n.items {
 		if i.holder != "" && i.until <= n.now {
@@ -347,7 +347,7 @@ func (n *Node) tickQueue() {
 
 // queueDue returns the earliest time at which tickQueue has work.
 func (n *Node) queueDue() Time {
-	at := never
+	at := neverTime
 	for _, h := range n.held {
 		at = min(at, h.renewAt)
 	}

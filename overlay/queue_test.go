@@ -58,7 +58,7 @@ func (w *worker) step() {
 func TestQueue(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(seed.Of(t), 0)), 7)
-	f.grow(200)
+	f.growTo(200)
 	f.whole(healLimit)
 	f.loss = 0.02
 	const each = 2
@@ -135,7 +135,7 @@ func TestQueue(t *testing.T) {
 
 // A maker gives an item to one node at a time, and only to nodes that may take it.
 func TestItemHasOneHolder(t *testing.T) {
-	net := &nowhere{}
+	net := &lastMessage{}
 	may := func(queue string, taker Name) bool { return queue == "q" && taker != "stranger" }
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
 		Transport: net, MayTake: may})
@@ -219,7 +219,7 @@ func TestQueueOrder(t *testing.T) {
 	for _, s := range sizes {
 		n, periods, backlog := s.nodes, s.periods, s.backlog
 		f := newFleet(t, rand.New(rand.NewPCG(seed.Of(t), 0)), 7)
-		f.grow(n)
+		f.growTo(n)
 		f.whole(healLimit)
 		var all []string // by age
 		made := 0
@@ -234,8 +234,8 @@ func TestQueueOrder(t *testing.T) {
 		}
 		var makers, takers []*member
 		for range 10 {
-			makers = append(makers, choose(f.random, f.nodes))
-			takers = append(takers, choose(f.random, f.nodes))
+			makers = append(makers, chooseRandom(f.random, f.nodes))
+			takers = append(takers, chooseRandom(f.random, f.nodes))
 		}
 		for range backlog {
 			for _, m := range makers {

@@ -59,7 +59,7 @@ type search struct {
 // function done once, either before it returns or in a later call of Receive or Tick. The node in
 // the result has confirmed the fact itself.
 func (n *Node) Search(now Time, pattern string, done func(Result)) error {
-	n.at(now)
+	n.setTime(now)
 	if len(pattern) > MaxFact {
 		return fmt.Errorf("search for %q: need a pattern of at most %d bytes", pattern, MaxFact)
 	}
@@ -83,8 +83,8 @@ func (n *Node) Search(now Time, pattern string, done func(Result)) error {
 
 // searchOn starts the next walk of a search, or ends the search.
 func (n *Node) searchOn(s *search) {
-	if s.rounds == 0 || missed(len(s.Known), s.Meetings) <= SureMissed {
-		n.endSearch(s, Result{Visited: s.Visited, Missed: missed(len(s.Known), s.Meetings)})
+	if s.rounds == 0 || missedChance(len(s.Known), s.Meetings) <= SureMissed {
+		n.endSearch(s, Result{Visited: s.Visited, Missed: missedChance(len(s.Known), s.Meetings)})
 		return
 	}
 	s.rounds--
@@ -92,7 +92,7 @@ func (n *Node) searchOn(s *search) {
 	n.wakeAt(s.until)
 	walk := s.Search
 	walk.Visited, walk.Meetings, walk.Scan = 0, 0, MaxScan
-	n.visit(walk)
+	n.lookForFact(walk)
 }
 
 func (n *Node) endSearch(s *search, r Result) {
@@ -108,19 +108,19 @@ func (n *Node) tickSearches() {
 	}
 }
 
-// visit looks for a fact that matches, first among this node's own and then among its hints. It
-// also counts how often the walk met hints of known nodes.
-func (n *Node) visit(s Search) {
+// lookForFact looks for a fact that matches, first among this node's own and then among its hints.
+// It also counts how often the walk met hints of known nodes.
+func (n *Node) lookForFact(s Search) {
 	s.Visited++
 	if s.Visited > WalkSteps { // a shorter walk is still near Origin, and so near Origin's hints
 		for _, name := range s.Known {
-			if n.holds(name) {
+			if n.holdsHint(name) {
 				s.Meetings++
 			}
 		}
 	}
 	if n.matches(s.Pattern, n.facts) {
-		n.report(s, n.self)
+		n.reportWalk(s, n.self)
 		return
 	}
 	n.visitHints(s)
@@ -135,29 +135,29 @@ func (n *Node) visitHints(s Search) {
 			!n.matches(s.Pattern, h.facts) || len(s.Denied) >= MaxDenied {
 			continue
 		}
-		n.verify(h.owner, s.Pattern, HopTries, hinted{s, h.owner, h.via})
+		n.askToVerify(h.owner, s.Pattern, HopTries, afterHint{s, h.owner, h.via})
 		return
 	}
-	enough := missed(len(s.Known), s.Meetings) <= SureMissed
+	enough := missedChance(len(s.Known), s.Meetings) <= SureMissed
 	if s.Scan == 0 || enough || n.walkTo("") == "" {
-		n.report(s, "")
+		n.reportWalk(s, "")
 		return
 	}
 	s.Scan--
-	n.pass(s, "")
+	n.passWalk(s, "")
 }
 
-// hinted is what this node does once the owner of a hint has answered.
-type hinted struct {
+// afterHint is what this node does once the owner of a hint has answered.
+type afterHint struct {
 	s          Search
 	owner, via Name
 }
 
-func (h hinted) proceed(n *Node, _ bool) { h.confirm(n, "") }
+func (h afterHint) proceed(n *Node, _ bool) { h.confirm(n, "") }
 
-func (h hinted) confirm(n *Node, fact Fact) {
+func (h afterHint) confirm(n *Node, fact Fact) {
 	if fact != "" {
-		n.report(h.s, h.owner)
+		n.reportWalk(h.s, h.owner)
 		return
 	}
 	n.hints = without(n.hints,
@@ -166,8 +166,8 @@ func (h hinted) confirm(n *Node, fact Fact) {
 	n.visitHints(h.s)
 }
 
-// report tells the origin how its walk ended.
-func (n *Node) report(s Search, found Name) {
+// reportWalk tells the origin how its walk ended.
+func (n *Node) reportWalk(s Search, found Name) {
 	m := Found{ID: n.random.Uint64(), Search: s.ID, Name: found, Visited: s.Visited,
 		Meetings: s.Meetings}
 	if s.Origin == n.self {
@@ -178,7 +178,7 @@ func (n *Node) report(s Search, found Name) {
 }
 
 func (n *Node) onFound(from Name, m Found) {
-	if a, ok := n.fresh(from, m.ID); ok {
+	if a, ok := n.isFresh(from, m.ID); ok {
 		n.answer(a, true)
 		n.found(m)
 	}
@@ -199,7 +199,7 @@ func (n *Node) found(m Found) {
 		return
 	}
 	if m.Name == n.self { // a liar may name the node that searches
-		if fact := n.matching(s.Pattern, n.facts); fact != "" {
+		if fact := n.matchingFact(s.Pattern, n.facts); fact != "" {
 			n.endSearch(s, Result{Name: n.self, Fact: fact, Visited: s.Visited})
 		} else {
 			n.searchOn(s)
@@ -207,19 +207,19 @@ func (n *Node) found(m Found) {
 		return
 	}
 	s.until = n.now + WalkLife
-	n.verify(m.Name, s.Pattern, AskTries, named{s, m.Name})
+	n.askToVerify(m.Name, s.Pattern, AskTries, afterNamed{s, m.Name})
 }
 
-// If a walk of this node has found another node, this node asks that node for the fact. named is
-// what this node does once the other node has answered.
-type named struct {
+// If a walk of this node has found another node, this node asks that node for the fact. afterNamed
+// is what this node does once the other node has answered.
+type afterNamed struct {
 	s    *search
 	name Name
 }
 
-func (f named) proceed(n *Node, _ bool) { f.confirm(n, "") }
+func (f afterNamed) proceed(n *Node, _ bool) { f.confirm(n, "") }
 
-func (f named) confirm(n *Node, fact Fact) {
+func (f afterNamed) confirm(n *Node, fact Fact) {
 	switch {
 	case !slices.Contains(n.searches, f.s):
 	case fact != "":
@@ -229,29 +229,29 @@ func (f named) confirm(n *Node, fact Fact) {
 	}
 }
 
-// A verified is what a node does once a Verify that it sent was answered. If the answer is a
+// afterVerify is what a node does once a Verify that it sent was answered. If the answer is a
 // Confirm with a matching fact, the method confirm is called. If the answer has no such fact, or if
 // there is no answer, the method proceed is called.
-type verified interface {
+type afterVerify interface {
 	step
 	confirm(n *Node, fact Fact)
 }
 
-// verify asks a node for its fact that matches.
-func (n *Node) verify(to Name, pattern string, tries int, then verified) {
+// askToVerify asks a node for its fact that matches.
+func (n *Node) askToVerify(to Name, pattern string, tries int, then afterVerify) {
 	id := n.random.Uint64()
 	n.ask(to, id, Verify{ID: id, Pattern: pattern}, tries, then)
 }
 
 // onConfirm takes a confirmation only if its fact matches the pattern that was asked for.
 func (n *Node) onConfirm(from Name, m Confirm) {
-	i := n.waiting(from, m.ID)
+	i := n.waitingRequest(from, m.ID)
 	if i < 0 {
 		return
 	}
 	r := n.asked[i]
 	v, ok := r.m.(Verify)
-	then, _ := r.then.(verified)
+	then, _ := r.then.(afterVerify)
 	if ok && then != nil && n.matches(v.Pattern, []Fact{m.Fact}) {
 		n.asked = slices.Delete(n.asked, i, i+1)
 		then.confirm(n, m.Fact)
@@ -261,7 +261,7 @@ func (n *Node) onConfirm(from Name, m Confirm) {
 // onVerify changes nothing, so a Verify that comes again does no harm.
 func (n *Node) onVerify(from Name, m Verify) {
 	if len(m.Pattern) <= MaxFact {
-		if fact := n.matching(m.Pattern, n.facts); fact != "" {
+		if fact := n.matchingFact(m.Pattern, n.facts); fact != "" {
 			n.send(from, Confirm{ID: m.ID, Fact: fact})
 			return
 		}

@@ -11,8 +11,8 @@ type seek struct {
 	restarted bool
 }
 
-// A want is a note that a walk left: some node lacks an edge in one direction.
-type want struct {
+// A wantNote is a note that a walk left: some node lacks an edge in one direction.
+type wantNote struct {
 	who     Name
 	walk    uint64
 	out, in bool
@@ -46,7 +46,7 @@ func (n *Node) tickSeeks() {
 	if n.seekAt > n.now {
 		return
 	}
-	n.seekAt = never
+	n.seekAt = neverTime
 	outs, ins := n.freeOuts()-n.offers, n.freeIns()
 	for _, s := range n.seeks {
 		if s.out {
@@ -61,7 +61,7 @@ func (n *Node) tickSeeks() {
 	}
 	if outs <= 0 && ins <= 0 {
 		n.joined = n.joined || len(n.seeks) == 0
-		n.aloneSince = never
+		n.aloneSince = neverTime
 		return
 	}
 	many := n.degree
@@ -77,7 +77,7 @@ func (n *Node) tickSeeks() {
 		n.seekAt = max(n.now+SeekPause, n.pausedUntil)
 		return
 	}
-	if n.aloneSince == never {
+	if n.aloneSince == neverTime {
 		n.aloneSince = n.now
 	}
 	if at := n.aloneSince + AloneWait; at > n.now {
@@ -109,7 +109,7 @@ func (n *Node) startSeek(out, in bool, give, first Name) {
 	for _, o := range n.outs {
 		w.Outs = append(w.Outs, o.peer)
 	}
-	n.pass(w, first)
+	n.passWalk(w, first)
 }
 
 // inVain makes the node pause after a walk in vain. Each pause is longer than the previous one, up
@@ -118,7 +118,7 @@ func (n *Node) inVain(limit Time) {
 	if n.pausedUntil > n.now {
 		return
 	}
-	n.pausedUntil = n.soon(n.seekPause/2) + n.seekPause/2
+	n.pausedUntil = n.soonAfter(n.seekPause/2) + n.seekPause/2
 	n.seekPause = max(n.seekPause, min(2*n.seekPause, limit))
 	n.seekSoon()
 }
@@ -143,7 +143,7 @@ func (n *Node) closeSeek(id uint64) {
 }
 
 func (n *Node) onEnded(from Name, m Ended) {
-	if a, ok := n.fresh(from, m.ID); ok {
+	if a, ok := n.isFresh(from, m.ID); ok {
 		n.endSeek(m.Walk, m.Few)
 		n.answer(a, true)
 	}
@@ -164,33 +164,33 @@ func (n *Node) endSeek(id uint64, few bool) {
 	}
 }
 
-// arrive handles a walk that arrives at this node.
-func (n *Node) arrive(s Seek) {
+// handleWalk handles a walk that arrives at this node.
+func (n *Node) handleWalk(s Seek) {
 	if s.Origin != n.self {
-		n.know(s.Origin)
+		n.rememberName(s.Origin)
 	}
-	if s.Mix > 0 && (n.walkTo("") != "" || n.isolated()) {
+	if s.Mix > 0 && (n.walkTo("") != "" || n.isIsolated()) {
 		s.Mix--
-		n.pass(s, "")
+		n.passWalk(s, "")
 		return
 	}
-	if s.Origin == n.self || n.isolated() || !n.deal(s) {
+	if s.Origin == n.self || n.isIsolated() || !n.beginDeal(s) {
 		n.goOn(s)
 	}
 }
 
-// isolated reports whether this node must not deal, because it has no edges and does not know that
-// there are few nodes. If such nodes made deals, two nodes that join could begin a graph of their
-// own. An isolated node instead passes walks on to nodes that it knows.
-func (n *Node) isolated() bool { return len(n.outs) == 0 && len(n.contacts) > 0 && !n.few }
+// isIsolated reports whether this node must not deal, because it has no edges and does not know
+// that there are few nodes. If such nodes made deals, two nodes that join could begin a graph of
+// their own. An isolated node instead passes walks on to nodes that it knows.
+func (n *Node) isIsolated() bool { return len(n.outs) == 0 && len(n.contacts) > 0 && !n.few }
 
 // goOn leaves a note about a walk at this node. Then it sends the walk to the next node, or ends
 // it.
 func (n *Node) goOn(s Seek) {
-	if s.Give == "" && (s.Origin == n.self || n.note(s)) {
+	if s.Give == "" && (s.Origin == n.self || n.noteSought(s)) {
 		s.Revisits++
 	}
-	few := n.walkTo("") == "" && !n.isolated() ||
+	few := n.walkTo("") == "" && !n.isIsolated() ||
 		s.Revisits >= SeekRevisits && s.Revisits > (SeekScan-s.Scan)/2
 	if s.Scan == 0 || few {
 		if s.Origin == n.self {
@@ -202,12 +202,12 @@ func (n *Node) goOn(s Seek) {
 		return
 	}
 	s.Scan--
-	n.pass(s, "")
+	n.passWalk(s, "")
 }
 
-// note remembers what a walk looks for. It reports whether the walk was here before.
-func (n *Node) note(s Seek) bool {
-	n.wants = without(n.wants, func(w want) bool { return w.expires <= n.now })
+// noteSought remembers what a walk looks for. It reports whether the walk was here before.
+func (n *Node) noteSought(s Seek) bool {
+	n.wants = without(n.wants, func(w wantNote) bool { return w.expires <= n.now })
 	for i := range n.wants {
 		if n.wants[i].walk == s.ID {
 			return true
@@ -216,11 +216,12 @@ func (n *Node) note(s Seek) bool {
 	if len(n.wants) >= MaxWants {
 		n.wants = slices.Delete(n.wants, 0, 1)
 	}
-	n.wants = append(n.wants, want{who: s.Origin, walk: s.ID, out: s.Out, in: s.In, outs: s.Outs,
+	n.wants = append(n.wants, wantNote{who: s.Origin, walk: s.ID, out: s.Out, in: s.In,
+		outs:    s.Outs,
 		expires: n.now + WantLife})
 	return false
 }
 
 func (n *Node) forget(walk uint64) {
-	n.wants = without(n.wants, func(w want) bool { return w.walk == walk })
+	n.wants = without(n.wants, func(w wantNote) bool { return w.walk == walk })
 }

@@ -71,9 +71,9 @@ func (f *fleet) post(at Time, e event) {
 	f.slots[i] = append(f.slots[i], e)
 }
 
-// begins is the function Match in these tests: a pattern that ends with * matches each fact that
-// begins with the text before the *.
-func begins(pattern, fact string) bool {
+// matchPattern is the function Match in these tests: a pattern that ends with * matches each fact
+// that begins with the text before the *.
+func matchPattern(pattern, fact string) bool {
 	start, any := strings.CutSuffix(pattern, "*")
 	return any && strings.HasPrefix(fact, start) || pattern == fact
 }
@@ -81,15 +81,15 @@ func begins(pattern, fact string) bool {
 func (f *fleet) add(contacts ...Name) *member {
 	m := &member{fleet: f, name: Name(fmt.Sprintf("n%06d", len(f.nodes))), half: len(f.nodes) % 2}
 	node, err := New(Config{Name: m.name, Degree: f.degree, Transport: m, Contacts: contacts,
-		Random: rand.New(rand.NewPCG(f.random.Uint64(), 0)), Match: begins})
+		Random: rand.New(rand.NewPCG(f.random.Uint64(), 0)), Match: matchPattern})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	m.node = node
 	f.nodes = append(f.nodes, m)
 	f.byName[m.name] = m
-	node.at(f.now)
-	m.wake = never
+	node.setTime(f.now)
+	m.wake = neverTime
 	f.watch(m)
 	return m
 }
@@ -118,7 +118,7 @@ func (f *fleet) run(d time.Duration) {
 				if e.to.wake != f.now {
 					continue
 				}
-				e.to.wake = never
+				e.to.wake = neverTime
 				e.to.node.Tick(f.now)
 			} else if f.traitor == nil || !f.traitor(e.to, e.from, e.m) {
 				e.to.node.Receive(f.now, e.from, e.m)
@@ -132,9 +132,9 @@ func (f *fleet) run(d time.Duration) {
 	}
 }
 
-// grow makes nodes join until the fleet has the given size. At most a quarter of the present number
-// of nodes join at once.
-func (f *fleet) grow(n int) {
+// growTo makes nodes join until the fleet has the given size. At most a quarter of the present
+// number of nodes join at once.
+func (f *fleet) growTo(n int) {
 	for len(f.nodes) < n {
 		for range max(1, min(len(f.nodes)/4, n-len(f.nodes))) {
 			var contacts []Name
@@ -156,9 +156,9 @@ func (f *fleet) alive() (all []*member) {
 	return all
 }
 
-// missing counts the outgoing and incoming edges that living nodes lack, and the edges that only
-// one end knows.
-func (f *fleet) missing() int {
+// missingEdges counts the outgoing and incoming edges that living nodes lack, and the edges that
+// only one end knows.
+func (f *fleet) missingEdges() int {
 	count := 0
 	for _, m := range f.alive() {
 		outs, ins := 0, 0
@@ -185,15 +185,15 @@ func (f *fleet) regularWithin(limit time.Duration) (took time.Duration, ok bool)
 	start := f.now
 	for f.now-start < limit {
 		f.run(500 * time.Millisecond)
-		if f.missing() == 0 {
+		if f.missingEdges() == 0 {
 			return f.now - start, true
 		}
 	}
 	return limit, false
 }
 
-// reached counts the nodes that can be reached along edges from the first living node.
-func (f *fleet) reached() int {
+// countReached counts the nodes that can be reached along edges from the first living node.
+func (f *fleet) countReached() int {
 	alive := f.alive()
 	for _, m := range alive {
 		m.node.invariants(f.t)
@@ -219,10 +219,10 @@ func (f *fleet) whole(limit time.Duration) time.Duration {
 	f.t.Helper()
 	took, ok := f.regularWithin(limit)
 	if !ok {
-		f.t.Fatalf("after %v %d ends of %d are missing", limit, f.missing(),
+		f.t.Fatalf("after %v %d ends of %d are missing", limit, f.missingEdges(),
 			2*f.degree*len(f.alive()))
 	}
-	if n := f.reached(); n != len(f.alive()) {
+	if n := f.countReached(); n != len(f.alive()) {
 		f.t.Fatalf("%d of %d nodes can be reached", n, len(f.alive()))
 	}
 	return took

@@ -55,10 +55,11 @@ func (n *Node) RestoreState(from []byte, c Codec) ([]byte, error) {
 // with this state could work without end.
 func (n *Node) sound() bool {
 	ways := slices.ContainsFunc(n.asked, func(r *request) bool {
-		p, ok := r.then.(passed)
+		p, ok := r.then.(afterHop)
 		return ok && (p.w == nil || p.ways < 0 || p.ways > hopWays)
 	})
-	return !ways && n.now >= 0 && n.now < never/2 && n.offers >= 0 && n.offers <= len(n.asked) &&
+	return !ways && n.now >= 0 && n.now < neverTime/2 && n.offers >= 0 &&
+		n.offers <= len(n.asked) &&
 		n.seekPause >= SeekPause && n.seekPause <= FewPause &&
 		len(n.outs) <= n.degree && len(n.ins) <= n.degree && len(n.asked) <= MaxAsked &&
 		len(n.seen.all) <= MaxRecent && len(n.known.values) <= MaxKnown &&
@@ -220,13 +221,13 @@ func (n *Node) state(c *coder) {
 		number(c, t)
 	}
 	c.flags(&n.restarted, &n.joined, &n.few, &n.leaving)
-	list(c, &n.outs, func(o **out) {
+	list(c, &n.outs, func(o **outEdge) {
 		if c.reads {
-			*o = new(out)
+			*o = new(outEdge)
 		}
 		c.edge(*o)
 	})
-	list(c, &n.ins, func(i *in) {
+	list(c, &n.ins, func(i *inEdge) {
 		c.name(&i.peer)
 		number(c, &i.expires)
 	})
@@ -239,7 +240,7 @@ func (n *Node) state(c *coder) {
 		c.name(&(*s).give)
 		number(c, &(*s).until)
 	})
-	list(c, &n.wants, func(w *want) {
+	list(c, &n.wants, func(w *wantNote) {
 		c.name(&w.who)
 		c.id(&w.walk)
 		c.flags(&w.out, &w.in)
@@ -291,7 +292,7 @@ func (n *Node) knowledge(c *coder) {
 	})
 }
 
-func (c *coder) edge(o *out) {
+func (c *coder) edge(o *outEdge) {
 	p := o.unsettled()
 	c.name(&o.peer)
 	c.name(&p.next)
@@ -305,7 +306,7 @@ func (c *coder) edge(o *out) {
 	has := o.heats != nil
 	if c.flags(&has); has && c.err == nil {
 		if c.reads {
-			o.heats = new(told)
+			o.heats = new(toldHeat)
 		}
 		c.heats(&o.heats.heats)
 		number(c, &o.heats.until)
@@ -326,7 +327,7 @@ func (c *coder) budget(b *budget) {
 	number(c, &b.last)
 }
 
-func (c *coder) answered(a *answered) {
+func (c *coder) answered(a *answeredRequest) {
 	c.name(&a.from)
 	c.id(&a.id)
 	number(c, &a.came)
@@ -348,7 +349,7 @@ const (
 	stepHinted     = 10
 )
 
-func (n *Node) joining(c *coder, j *joining) {
+func (n *Node) joining(c *coder, j *joinState) {
 	n.end(c, &j.o)
 	walk(c, &j.s)
 	c.name(&j.who)
@@ -359,11 +360,11 @@ func (n *Node) joining(c *coder, j *joining) {
 func (n *Node) step(c *coder, s *step) {
 	kind := stepNone
 	switch (*s).(type) {
-	case taken:
+	case afterTake:
 		kind = stepTaken
-	case linked:
+	case afterLink:
 		kind = stepLinked
-	case granted:
+	case afterGrant:
 		kind = stepGranted
 	case joiningIn:
 		kind = stepJoiningIn
@@ -371,58 +372,58 @@ func (n *Node) step(c *coder, s *step) {
 		kind = stepJoiningOut
 	case joinedOut:
 		kind = stepJoinedOut
-	case handed:
+	case afterHandOver:
 		kind = stepHanded
-	case given:
+	case afterGiveFor:
 		kind = stepGiven
-	case passed:
+	case afterHop:
 		kind = stepPassed
-	case hinted:
+	case afterHint:
 		kind = stepHinted
 	}
 	number(c, &kind)
 	switch kind {
 	case stepNone: // also a step of a search that has ended
 	case stepTaken:
-		fields(c, s, func(t *taken) { c.name(&t.from) })
+		fields(c, s, func(t *afterTake) { c.name(&t.from) })
 	case stepLinked:
-		fields(c, s, func(t *linked) { walk(c, &t.s) })
+		fields(c, s, func(t *afterLink) { walk(c, &t.s) })
 	case stepGranted:
-		fields(c, s, func(t *granted) {
+		fields(c, s, func(t *afterGrant) {
 			n.end(c, &t.o)
 			c.name(&t.to)
 			c.flags(&t.late)
 			c.name(&t.with)
 		})
 	case stepJoiningIn:
-		fields(c, s, func(t *joiningIn) { n.joining(c, &t.joining) })
+		fields(c, s, func(t *joiningIn) { n.joining(c, &t.joinState) })
 	case stepJoiningOut:
-		fields(c, s, func(t *joiningOut) { n.joining(c, &t.joining) })
+		fields(c, s, func(t *joiningOut) { n.joining(c, &t.joinState) })
 	case stepJoinedOut:
 		fields(c, s, func(t *joinedOut) {
 			n.end(c, &t.o)
 			c.name(&t.who)
 		})
 	case stepHanded:
-		fields(c, s, func(t *handed) {
+		fields(c, s, func(t *afterHandOver) {
 			n.end(c, &t.o)
 			c.name(&t.to)
 			c.name(&t.promised)
 			number(c, &t.until)
 		})
 	case stepGiven:
-		fields(c, s, func(t *given) {
+		fields(c, s, func(t *afterGiveFor) {
 			n.end(c, &t.o)
 			c.answered(&t.a)
 		})
 	case stepPassed:
-		fields(c, s, func(t *passed) {
+		fields(c, s, func(t *afterHop) {
 			walk(c, &t.w)
 			c.name(&t.to)
 			number(c, &t.ways)
 		})
 	case stepHinted:
-		fields(c, s, func(t *hinted) {
+		fields(c, s, func(t *afterHint) {
 			walk(c, &t.s)
 			c.name(&t.owner)
 			c.name(&t.via)
@@ -443,7 +444,7 @@ func fields[T step](c *coder, s *step, of func(*T)) {
 // end describes the edge that a step is about. If the node still has the edge, the edge is stored
 // as its number among the node's outs, counted from 1. If the node no longer has it, the edge
 // itself is stored.
-func (n *Node) end(c *coder, o **out) {
+func (n *Node) end(c *coder, o **outEdge) {
 	i := slices.Index(n.outs, *o) + 1
 	number(c, &i)
 	switch {
@@ -454,7 +455,7 @@ func (n *Node) end(c *coder, o **out) {
 		*o = n.outs[i-1]
 	default:
 		if c.reads {
-			*o = new(out)
+			*o = new(outEdge)
 		}
 		c.edge(*o)
 	}

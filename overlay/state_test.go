@@ -12,11 +12,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// texts is a codec for tests. It writes the text that fmt prints for a message, and remembers which
-// message has that text.
-type texts map[string]any
+// textCodec is a codec for tests. It writes the text that fmt prints for a message, and remembers
+// which message has that text.
+type textCodec map[string]any
 
-func (all texts) codec() Codec {
+func (all textCodec) codec() Codec {
 	return Codec{
 		Encode: func(to []byte, m any) ([]byte, error) {
 			text := fmt.Sprintf("%#v", m)
@@ -28,8 +28,8 @@ func (all texts) codec() Codec {
 	}
 }
 
-// same compares two values. A list without elements equals a nil list.
-func same(a, b reflect.Value, path string) error {
+// sameValue compares two values. A list without elements equals a nil list.
+func sameValue(a, b reflect.Value, path string) error {
 	differ := fmt.Errorf("%s differs", path)
 	switch a.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -42,7 +42,7 @@ func same(a, b reflect.Value, path string) error {
 		if a.Elem().Type() != b.Elem().Type() {
 			return differ
 		}
-		return same(a.Elem(), b.Elem(), path)
+		return sameValue(a.Elem(), b.Elem(), path)
 	case reflect.Struct:
 		for i := range a.NumField() {
 			name := a.Type().Field(i).Name
@@ -50,7 +50,7 @@ func same(a, b reflect.Value, path string) error {
 			case "random", "transport", "match", "mayTake": // the owner restores these
 				continue
 			}
-			if err := same(a.Field(i), b.Field(i), path+"."+name); err != nil {
+			if err := sameValue(a.Field(i), b.Field(i), path+"."+name); err != nil {
 				return err
 			}
 		}
@@ -59,7 +59,8 @@ func same(a, b reflect.Value, path string) error {
 			return differ
 		}
 		for i := range a.Len() {
-			if err := same(a.Index(i), b.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			if err := sameValue(a.Index(i), b.Index(i),
+				fmt.Sprintf("%s[%d]", path, i)); err != nil {
 				return err
 			}
 		}
@@ -71,8 +72,8 @@ func same(a, b reflect.Value, path string) error {
 	return nil
 }
 
-// stored stores the state of a node and returns a node with that state.
-func stored(t testing.TB, n *Node, c Codec) *Node {
+// storeAndRestore stores the state of a node and returns a node with that state.
+func storeAndRestore(t testing.TB, n *Node, c Codec) *Node {
 	t.Helper()
 	b, err := n.AppendState([]byte("before"), c)
 	if err != nil {
@@ -87,7 +88,7 @@ func stored(t testing.TB, n *Node, c Codec) *Node {
 	if err != nil || string(rest) != "rest" {
 		t.Fatalf("%q is left, %v", rest, err)
 	}
-	if err := same(reflect.ValueOf(n), reflect.ValueOf(again), "node"); err != nil {
+	if err := sameValue(reflect.ValueOf(n), reflect.ValueOf(again), "node"); err != nil {
 		t.Fatal(err)
 	}
 	if twice, err := again.AppendState(nil, c); err != nil ||
@@ -105,7 +106,7 @@ func TestStoredNodesGoOn(t *testing.T) {
 	s := seed.Of(t)
 	steps := map[string]bool{}
 	run := func(restores bool) (states [][]byte) {
-		c := texts{}.codec()
+		c := textCodec{}.codec()
 		f := newFleet(t, rand.New(rand.NewPCG(s, 0)), 4)
 		f.loss = 0.1
 		for round := range 110 {
@@ -123,7 +124,7 @@ func TestStoredNodesGoOn(t *testing.T) {
 			case round%20 == 11:
 				m.node = nil
 			case round%5 == 0:
-				m.node.at(f.now)
+				m.node.setTime(f.now)
 				if m.node.SetFacts(Fact(fmt.Sprint("role=", round))) != nil ||
 					m.node.SetHeats(f.now, Heat{"h", uint64(round)}) != nil {
 					t.Fatal("no fact or heat is set")
@@ -134,7 +135,7 @@ func TestStoredNodesGoOn(t *testing.T) {
 					for _, r := range m.node.asked {
 						steps[fmt.Sprintf("%T", r.then)] = true
 					}
-					m.node = stored(t, m.node, c)
+					m.node = storeAndRestore(t, m.node, c)
 				}
 			}
 		}
@@ -165,24 +166,25 @@ func TestStoredNodesGoOn(t *testing.T) {
 // TestEachStepIsStored stores each kind of step: with an edge that the node has, and with one that
 // it no longer has.
 func TestEachStepIsStored(t *testing.T) {
-	there := &out{peer: "a", open: &open{next: "b"}}
-	gone := &out{peer: "c", heats: &told{[]Heat{{"h", 7}}, 9}}
+	there := &outEdge{peer: "a", open: &openPart{next: "b"}}
+	gone := &outEdge{peer: "c", heats: &toldHeat{[]Heat{{"h", 7}}, 9}}
 	w := Seek{Origin: "o", ID: 3, Out: true, Outs: []Name{"p"}, Scan: 4, Revisits: 2}
-	for _, s := range []step{nil, taken{"a"}, linked{w}, granted{there, "b", true, "c"},
-		granted{o: gone, to: "b"}, joiningIn{joining{there, w, "q", 8}},
-		joiningOut{joining{gone, w, "q", 9}},
-		joinedOut{there, "q"}, handed{gone, "x", "y", 77}, given{there, answered{from: "z", id: 5}},
-		passed{w, "u", 3}, passed{Search{Origin: "o", Pattern: "*"}, "u", 1},
-		hinted{Search{Origin: "o"}, "v", "w"}} {
+	for _, s := range []step{nil, afterTake{"a"}, afterLink{w}, afterGrant{there, "b", true, "c"},
+		afterGrant{o: gone, to: "b"}, joiningIn{joinState{there, w, "q", 8}},
+		joiningOut{joinState{gone, w, "q", 9}},
+		joinedOut{there, "q"}, afterHandOver{gone, "x", "y", 77},
+		afterGiveFor{there, answeredRequest{from: "z", id: 5}},
+		afterHop{w, "u", 3}, afterHop{Search{Origin: "o", Pattern: "*"}, "u", 1},
+		afterHint{Search{Origin: "o"}, "v", "w"}} {
 		n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
-			Transport: &nowhere{}})
+			Transport: &lastMessage{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.outs = []*out{{peer: "other"}, there}
+		n.outs = []*outEdge{{peer: "other"}, there}
 		n.ask("b", 17, Ping{Seq: 17}, 3, s)
-		again := stored(t, n, texts{}.codec())
-		if g, ok := again.asked[0].then.(granted); ok && g.late && g.o != again.outs[1] {
+		again := storeAndRestore(t, n, textCodec{}.codec())
+		if g, ok := again.asked[0].then.(afterGrant); ok && g.late && g.o != again.outs[1] {
 			t.Error("the step is about a copy of the edge")
 		}
 	}
@@ -191,14 +193,14 @@ func TestEachStepIsStored(t *testing.T) {
 // A node whose owner waits for an answer cannot be stored.
 func TestOpenSearchIsNotStored(t *testing.T) {
 	n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
-		Transport: &nowhere{}, Outs: []Name{"a"}})
+		Transport: &lastMessage{}, Outs: []Name{"a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Search(1, "x", func(Result) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.AppendState(nil, texts{}.codec()); !errors.Is(err, errOpen) {
+	if _, err := n.AppendState(nil, textCodec{}.codec()); !errors.Is(err, errOpen) {
 		t.Error(err)
 	}
 }
@@ -207,15 +209,15 @@ func TestOpenSearchIsNotStored(t *testing.T) {
 // agents in a checkpoint needs a new version (sim/FORMAT.md).
 func TestStateBytes(t *testing.T) {
 	n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
-		Transport: &nowhere{}, Outs: []Name{"a", "b"}, Ins: []Name{"c"}, Contacts: []Name{"d"}})
+		Transport: &lastMessage{}, Outs: []Name{"a", "b"}, Ins: []Name{"c"}, Contacts: []Name{"d"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.ask("b", 17, Ping{Seq: 17}, 3, handed{n.outs[0], "x", "y", 77})
-	n.seen.put(answered{from: "q", id: 3, ok: true})
+	n.ask("b", 17, Ping{Seq: 17}, 3, afterHandOver{n.outs[0], "x", "y", 77})
+	n.seen.rememberRequest(answeredRequest{from: "q", id: 3, ok: true})
 	n.facts = []Fact{"role=x"}
 	n.blame("b", BadMessage)
-	c := texts{}.codec()
+	c := textCodec{}.codec()
 	c.Encode = func(to []byte, _ any) ([]byte, error) { return append(to, "PING"...), nil }
 	got, err := n.AppendState(nil, c)
 	const want = "000000000080a8d6b90700feffffffffffffffff0100000000040261000000a6cd97ea11" +
@@ -237,16 +239,16 @@ func TestStateBytes(t *testing.T) {
 func FuzzState(f *testing.F) {
 	fresh := func(t testing.TB) *Node {
 		n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
-			Transport: &nowhere{}, Outs: []Name{"a", "b"}, Ins: []Name{"a", "c"}})
+			Transport: &lastMessage{}, Outs: []Name{"a", "b"}, Ins: []Name{"a", "c"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	c := texts{}.codec()
+	c := textCodec{}.codec()
 	n := fresh(f)
-	n.ask("b", 17, Ping{Seq: 17}, 3, handed{n.outs[0], "x", "y", 77})
-	n.seen.put(answered{from: "q", id: 3})
+	n.ask("b", 17, Ping{Seq: 17}, 3, afterHandOver{n.outs[0], "x", "y", 77})
+	n.seen.rememberRequest(answeredRequest{from: "q", id: 3})
 	good, err := n.AppendState(nil, c)
 	if err != nil {
 		f.Fatal(err)

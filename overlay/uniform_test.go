@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// next returns the outgoing neighbours of each node, as indices.
-func (f *fleet) next() [][]int {
+// nextNodes returns the outgoing neighbours of each node, as indices.
+func (f *fleet) nextNodes() [][]int {
 	index := map[Name]int{}
 	for i, m := range f.nodes {
 		index[m.name] = i
@@ -54,9 +54,9 @@ func deviation(next [][]int, h, starts int) float64 {
 // simulated graph must be as good. The standard error of the deviation over 20 starts is 1 to 2 %.
 func TestWalksMix(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
-	f := grown(t, rand.New(rand.NewPCG(1, 0)), 1000)
+	f := grownFleet(t, rand.New(rand.NewPCG(1, 0)), 1000)
 	compare := func(what string) {
-		next := f.next()
+		next := f.nextNodes()
 		for h := 4; h <= 7; h++ {
 			model := math.Sqrt(1000 / math.Pow(7, float64(h)))
 			got := deviation(next, h, 20)
@@ -67,16 +67,16 @@ func TestWalksMix(t *testing.T) {
 		}
 	}
 	compare("grown")
-	f.kill(0.5)
+	f.killSome(0.5)
 	f.run(PingPeriod + 1)
 	for range 500 { // one node joins for each that died, while the others repair the graph
-		f.add(choose(f.random, f.alive()).name)
+		f.add(chooseRandom(f.random, f.alive()).name)
 	}
 	f.whole(healLimit)
 	f.nodes = f.alive()
 	n := len(f.nodes)
 	t.Logf("%d nodes", n)
-	next := f.next()
+	next := f.nextNodes()
 	for h := 4; h <= 7; h++ {
 		model := math.Sqrt(float64(n) / math.Pow(7, float64(h)))
 		if got := deviation(next, h, 20); math.Abs(got/model-1) > 0.1 {
@@ -108,7 +108,7 @@ func chiSquare(r *rand.Rand, next [][]int, steps, each int) float64 {
 func TestWalksEndAnywhere(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	r := rand.New(rand.NewPCG(1, 0))
-	next := grown(t, r, 1000).next()
+	next := grownFleet(t, r, 1000).nextNodes()
 	const df = 1000 - 1
 	limit := df + 4.75*math.Sqrt(2*df) // 4.75 deviations of a normal distribution: 10⁻⁶
 	if x := chiSquare(r, next, WalkSteps, 100); x > limit {

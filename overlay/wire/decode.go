@@ -30,8 +30,8 @@ func (r *reader) number() uint64 { return binary.BigEndian.Uint64(r.next(8)) }
 
 func (r *reader) name() overlay.Name { return overlay.Name(r.next(int(r.byte()))) }
 
-// text reads a fact or a pattern.
-func (r *reader) text() string {
+// readText reads a fact or a pattern.
+func (r *reader) readText() string {
 	n := int(r.byte())
 	if n > overlay.MaxFact {
 		r.failed = true
@@ -39,9 +39,9 @@ func (r *reader) text() string {
 	return string(r.next(n))
 }
 
-// count reads the number of a list's elements. If the number exceeds the given limit, the reader
-// fails.
-func (r *reader) count(limit int) int {
+// readCount reads the number of a list's elements. If the number exceeds the given limit, the
+// reader fails.
+func (r *reader) readCount(limit int) int {
 	n := int(r.byte())
 	if n > limit {
 		r.failed = true
@@ -53,7 +53,7 @@ func (r *reader) count(limit int) int {
 }
 
 func (r *reader) names(limit int) (all []overlay.Name) {
-	for range r.count(limit) {
+	for range r.readCount(limit) {
 		all = append(all, r.name())
 	}
 	return all
@@ -117,36 +117,36 @@ func (r *reader) message(k kind) any {
 		return m
 	case kindHint:
 		m := overlay.Hint{Owner: r.name(), Levels: int(r.byte())}
-		for range r.count(overlay.MaxFacts) {
-			m.Facts = append(m.Facts, overlay.Fact(r.text()))
+		for range r.readCount(overlay.MaxFacts) {
+			m.Facts = append(m.Facts, overlay.Fact(r.readText()))
 		}
 		return m
 	case kindVerify:
-		return overlay.Verify{ID: r.number(), Pattern: r.text()}
+		return overlay.Verify{ID: r.number(), Pattern: r.readText()}
 	case kindConfirm:
-		return overlay.Confirm{ID: r.number(), Fact: overlay.Fact(r.text())}
+		return overlay.Confirm{ID: r.number(), Fact: overlay.Fact(r.readText())}
 	case kindFound:
 		return overlay.Found{ID: r.number(), Search: r.number(), Name: r.name(),
 			Visited: r.short(), Meetings: r.short()}
 	case kindWarm:
 		var m overlay.Warm
-		for range r.count(overlay.MaxHeats) {
-			m.Heats = append(m.Heats, overlay.Heat{By: r.text(), Value: r.number()})
+		for range r.readCount(overlay.MaxHeats) {
+			m.Heats = append(m.Heats, overlay.Heat{By: r.readText(), Value: r.number()})
 		}
 		return m
 	case kindFelt:
 		return overlay.Felt{ID: r.number(), Climb: r.number(), Value: r.number(),
 			Visited: r.short()}
 	case kindTake:
-		return overlay.Take{ID: r.number(), Queue: r.text()}
+		return overlay.Take{ID: r.number(), Queue: r.readText()}
 	case kindGiven:
-		return overlay.Given{ID: r.number(), Item: r.text()}
+		return overlay.Given{ID: r.number(), Item: r.readText()}
 	case kindKeep:
 		m := overlay.Keep{ID: r.number(), Take: r.number()}
 		r.flags(&m.Done)
 		return m
 	case kindFetch:
-		m := Fetch{ID: r.number(), Run: r.text(), File: r.short(), Offset: r.number(),
+		m := Fetch{ID: r.number(), Run: r.readText(), File: r.short(), Offset: r.number(),
 			Bytes: r.short()}
 		r.failed = r.failed || m.Bytes > MaxFetch
 		return m
@@ -173,11 +173,11 @@ func (r *reader) walk() overlay.Walk {
 	case walkSeek:
 		return r.seek()
 	case walkSearch:
-		return overlay.Search{Origin: r.name(), ID: r.number(), Pattern: r.text(),
+		return overlay.Search{Origin: r.name(), ID: r.number(), Pattern: r.readText(),
 			Known: r.names(maxKnown), Denied: r.names(overlay.MaxDenied), Visited: r.short(),
 			Meetings: r.short(), Mix: r.short(), Scan: r.short()}
 	case walkClimb:
-		return overlay.Climb{Origin: r.name(), ID: r.number(), By: r.text(), Visited: r.short(),
+		return overlay.Climb{Origin: r.name(), ID: r.number(), By: r.readText(), Visited: r.short(),
 			Mix: r.short(), Scan: r.short()}
 	}
 	r.failed = true

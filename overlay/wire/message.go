@@ -124,15 +124,16 @@ func clamp(v int) int { return min(max(v, 0), 1<<16-1) }
 // message's names, lists or body are too long, Encode returns an error.
 func Encode(b []byte, m any) ([]byte, error) {
 	w := writer{b}
-	written, err := w.edge(m)
+	written, err := w.writeEdge(m)
 	if err != nil {
 		return b, err
 	}
 	return written, nil
 }
 
-// edge writes a message about edges. It passes a message of another kind on to the method walking.
-func (w *writer) edge(m any) ([]byte, error) {
+// writeEdge writes a message about edges. It passes a message of another kind on to the method
+// walking.
+func (w *writer) writeEdge(m any) ([]byte, error) {
 	switch m := m.(type) {
 	case overlay.Ping:
 		w.byte(uint8(kindPing))
@@ -162,25 +163,25 @@ func (w *writer) edge(m any) ([]byte, error) {
 		w.name(m.Out)
 		w.flags(m.Take, m.Give)
 	case overlay.Revoke:
-		return w.request(kindRevoke, m.ID, string(m.Out), overlay.MaxName)
+		return w.writeRequest(kindRevoke, m.ID, string(m.Out), overlay.MaxName)
 	case overlay.Handover:
-		return w.request(kindHandover, m.ID, string(m.To), overlay.MaxName)
+		return w.writeRequest(kindHandover, m.ID, string(m.To), overlay.MaxName)
 	case overlay.Leaving:
-		return w.request(kindLeaving, m.ID, string(m.Instead), overlay.MaxName)
+		return w.writeRequest(kindLeaving, m.ID, string(m.Instead), overlay.MaxName)
 	default:
-		return w.walking(m)
+		return w.writeWalking(m)
 	}
 	return w.b, nil
 }
 
-// walking writes a message of walks, facts, heat or queues. It passes a message of another kind on
-// to the method own.
-func (w *writer) walking(m any) ([]byte, error) {
+// writeWalking writes a message of walks, facts, heat or queues. It passes a message of another
+// kind on to the method writeOwn.
+func (w *writer) writeWalking(m any) ([]byte, error) {
 	switch m := m.(type) {
 	case overlay.Hop:
 		w.byte(uint8(kindHop))
 		w.number(m.ID)
-		if !w.walk(m.Walk) {
+		if !w.writeWalk(m.Walk) {
 			return w.b, fmt.Errorf("encode a walk: %w", ErrMessage)
 		}
 	case overlay.Ended:
@@ -189,13 +190,13 @@ func (w *writer) walking(m any) ([]byte, error) {
 		w.number(m.Walk)
 		w.flags(m.Few)
 	case overlay.Hint:
-		if !w.hint(m) {
+		if !w.writeHint(m) {
 			return w.b, fmt.Errorf("encode a hint of %d facts: %w", len(m.Facts), ErrMessage)
 		}
 	case overlay.Verify:
-		return w.request(kindVerify, m.ID, m.Pattern, overlay.MaxFact)
+		return w.writeRequest(kindVerify, m.ID, m.Pattern, overlay.MaxFact)
 	case overlay.Confirm:
-		return w.request(kindConfirm, m.ID, string(m.Fact), overlay.MaxFact)
+		return w.writeRequest(kindConfirm, m.ID, string(m.Fact), overlay.MaxFact)
 	case overlay.Found:
 		if tooLong(m.Name) {
 			return w.b, fmt.Errorf("encode a found name: %w", ErrMessage)
@@ -207,7 +208,7 @@ func (w *writer) walking(m any) ([]byte, error) {
 		w.short(m.Visited)
 		w.short(m.Meetings)
 	case overlay.Warm:
-		if !w.warm(m) {
+		if !w.writeHeats(m) {
 			return w.b, fmt.Errorf("encode %d heats: %w", len(m.Heats), ErrMessage)
 		}
 	case overlay.Felt:
@@ -217,23 +218,23 @@ func (w *writer) walking(m any) ([]byte, error) {
 		w.number(m.Value)
 		w.short(m.Visited)
 	case overlay.Take:
-		return w.request(kindTake, m.ID, m.Queue, overlay.MaxFact)
+		return w.writeRequest(kindTake, m.ID, m.Queue, overlay.MaxFact)
 	case overlay.Given:
-		return w.request(kindGiven, m.ID, m.Item, overlay.MaxFact)
+		return w.writeRequest(kindGiven, m.ID, m.Item, overlay.MaxFact)
 	case overlay.Keep:
 		w.byte(uint8(kindKeep))
 		w.number(m.ID)
 		w.number(m.Take)
 		w.flags(m.Done)
 	default:
-		return w.own(m)
+		return w.writeOwn(m)
 	}
 	return w.b, nil
 }
 
-// own writes a message whose type is in this package. Package overlay, which has all other
+// writeOwn writes a message whose type is in this package. Package overlay, which has all other
 // messages, knows nothing of it.
-func (w *writer) own(m any) ([]byte, error) {
+func (w *writer) writeOwn(m any) ([]byte, error) {
 	switch m := m.(type) {
 	case Fetch:
 		if len(m.Run) > overlay.MaxFact || m.Bytes > MaxFetch {
@@ -280,8 +281,9 @@ func tooLong(names ...overlay.Name) bool {
 	return false
 }
 
-// request writes a message that consists of a request's number and a text of at most limit bytes.
-func (w *writer) request(k kind, id uint64, text string, limit int) ([]byte, error) {
+// writeRequest writes a message that consists of a request's number and a text of at most limit
+// bytes.
+func (w *writer) writeRequest(k kind, id uint64, text string, limit int) ([]byte, error) {
 	if len(text) > limit {
 		return w.b, fmt.Errorf("encode a text of %d bytes, more than %d: %w", len(text), limit,
 			ErrMessage)
@@ -292,9 +294,9 @@ func (w *writer) request(k kind, id uint64, text string, limit int) ([]byte, err
 	return w.b, nil
 }
 
-// hint writes a hint. If the hint's name or a list is too long, it returns false, and its output
-// must not be used.
-func (w *writer) hint(m overlay.Hint) bool {
+// writeHint writes a hint. If the hint's name or a list is too long, it returns false, and its
+// output must not be used.
+func (w *writer) writeHint(m overlay.Hint) bool {
 	w.byte(uint8(kindHint))
 	w.name(m.Owner)
 	w.byte(uint8(min(max(m.Levels, 0), 1<<8-1)))
@@ -308,9 +310,9 @@ func (w *writer) hint(m overlay.Hint) bool {
 	return !tooLong(m.Owner) && len(m.Facts) <= overlay.MaxFacts
 }
 
-// warm writes heats. If these are too many, or their names are too long, it returns false, and its
-// output must not be used.
-func (w *writer) warm(m overlay.Warm) bool {
+// writeHeats writes heats. If these are too many, or their names are too long, it returns false,
+// and its output must not be used.
+func (w *writer) writeHeats(m overlay.Warm) bool {
 	w.byte(uint8(kindWarm))
 	w.byte(uint8(len(m.Heats)))
 	for _, h := range m.Heats {
@@ -323,10 +325,10 @@ func (w *writer) warm(m overlay.Warm) bool {
 	return len(m.Heats) <= overlay.MaxHeats
 }
 
-// walk writes a walk. If the walk is of an unknown kind, or a text or list in it is too long, it
-// returns false, and its output must not be used.
-func (w *writer) walk(walk overlay.Walk) bool {
-	switch s := walk.(type) {
+// writeWalk writes a walk. If the walk is of an unknown kind, or a text or list in it is too long,
+// it returns false, and its output must not be used.
+func (w *writer) writeWalk(writeWalk overlay.Walk) bool {
+	switch s := writeWalk.(type) {
 	case overlay.Seek:
 		w.byte(walkSeek)
 		w.seek(s)
