@@ -14,19 +14,20 @@ import (
 type assembler struct {
 	in    *input
 	graph *graph
-	found *found
+	found *gatherResult
 	told  []told
 	timer *timer
 	bins  Bins
 
-	returns  *returns
+	returns  *returnJoiner
 	between  []*span                 // the spans between points, in the answer's order
 	complete [maxPoints]Completeness // by rank; empty: not computed yet
 }
 
 func (in *input) basis(bins Bins) Basis {
 	b := Basis{
-		Reference: in.reference(), Clock: in.clock(bins), ThirdNodes: in.options.ThirdNodes,
+		Reference: in.describeReference(), Clock: in.clockFacts(bins),
+		ThirdNodes:  in.options.ThirdNodes,
 		Zero_cycles: uint64(bins.From_cycles), Relations: len(in.clocks.pairs),
 	}
 	for _, p := range in.clocks.pairs {
@@ -48,7 +49,7 @@ func (a *assembler) answer() *Answer {
 	out := &Answer{
 		Version: AnswerVersion, Run: in.run.Run.Name, Note: in.run.Run.Note,
 		Complete: in.run.Complete, Bins: a.bins,
-		Reference: in.reference(),
+		Reference: in.describeReference(),
 		Nodes:     []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{},
 		Channels: []Channel{}, Spans: []Span{}, EndToEnd: []Span{}, Paths: []Path{},
 	}
@@ -58,10 +59,10 @@ func (a *assembler) answer() *Answer {
 			CoreSlack_cycles: n.described.CoreSlack_cycles,
 			FrequencyLo_hz:   n.FrequencyLo_hz, FrequencyHi_hz: n.FrequencyHi_hz,
 			Virtual: n.Virtual,
-			Facts:   in.facts(i), Left: n.Left,
+			Facts:   in.nodeFacts(i), Left: n.Left,
 		})
 	}
-	out.Causes = Causes{Near: in.near, Makes: in.makes(a.graph)}
+	out.Causes = Causes{Near: in.near, Makes: in.findMakes(a.graph)}
 	for _, h := range in.handed {
 		out.Causes.Renames = append(out.Causes.Renames, h.actor)
 	}
@@ -69,48 +70,54 @@ func (a *assembler) answer() *Answer {
 	a.channels(out)
 	a.points(out)
 	a.spans(out)
-	a.paths(out)
+	a.findPaths(out)
 	a.tellPauses(out)
 	out.Held = in.heldInAll(out)
-	out.Length = a.length()
+	out.Length = a.runLength()
 	a.counters(out)
-	out.ReturnTrips = a.returns.answer(in)
+	out.ReturnTrips = a.returns.durationsByKey(in)
 	out.Comparisons = in.compare(a.bins, a.returns)
 	for _, made := range []bool{false, true} {
-		for _, s := range a.slowest(made) {
-			out.Slowest = append(out.Slowest, a.path(s, made))
+		for _, s := range a.slowestOf(made) {
+			out.Slowest = append(out.Slowest, a.pathOfTuple(s, made))
 		}
 	}
-	if n := a.found.blind; n > 0 {
-		first, last := bits.TrailingZeros64(a.found.apart), 63-bits.LeadingZeros64(a.found.apart)
-		in.find(FindUndecided, "%d tuples pass points whose order is not known, such as %s and "+
-			"%s, because none of %d sampled tuples passed both: nothing is measured between "+
-			"them; declare the edges",
+	if n := a.found.blindTuples; n > 0 {
+		first, last := bits.TrailingZeros64(a.found.unorderedPoints),
+			63-bits.LeadingZeros64(a.found.unorderedPoints)
+		in.addFinding(FindUndecided,
+			"%d tuples pass points whose order is not known, such as %s and "+
+				"%s, because none of %d sampled tuples passed both: nothing is measured between "+
+				"them; declare the edges",
 			n, in.points[a.graph.order[first]], in.points[a.graph.order[last]], sampleTuples)
 	}
-	if n := a.found.childless; n > 0 && !in.options.Filter.any() {
+	if n := a.found.childless; n > 0 && !in.options.Filter.leavesOut() {
 		kind := FindNote // for example, the run ended before the last windows did
-		if a.found.born == 0 {
+		if a.found.bornIDs == 0 {
 			kind = FindUndecided
 		}
-		in.find(kind, "%d tuples that links say were made of others are %s: no event of theirs is "+
-			"logged", n, a.unfinished())
+		in.addFinding(kind,
+			"%d tuples that links say were made of others are %s: no event of theirs is "+
+				"logged", n, a.unfinishedWord())
 	}
 	a.findBroken()
 	if n := a.found.overused; n > 0 {
-		in.find(FindUndecided, "%d ids occur more than %d times each, as in a program that logs "+
-			"one id for everything: their events are counted, but no durations are measured "+
-			"between them",
+		in.addFinding(FindUndecided,
+			"%d ids occur more than %d times each, as in a program that logs "+
+				"one id for everything: their events are counted, but no durations are measured "+
+				"between them",
 			n, maxCopies)
 	}
 	for _, b := range a.found.backs {
 		from, to := in.points[a.graph.order[b.span.from]], in.points[a.graph.order[b.span.to]]
 		why := "an assumption is broken, or its id is not unique"
-		if a.graph.against[b.span.from]>>b.span.to&1 != 0 {
+		if a.graph.againstData[b.span.from]>>b.span.to&1 != 0 {
 			why = "it contradicts the declared edge"
 		}
-		in.find(FindImpossible, "tuple %d was at %s on %s surely after it was at %s on %s (%v "+
-			"cycles): %s", b.id, from, in.nodes[b.a].Name, to, in.nodes[b.b].Name, b.elapsed, why)
+		in.addFinding(FindImpossible,
+			"tuple %d was at %s on %s surely after it was at %s on %s (%v "+
+				"cycles): %s", b.id, from, in.nodes[b.a].Name, to, in.nodes[b.b].Name, b.elapsed,
+			why)
 	}
 	for _, m := range in.missing {
 		out.Missing = append(out.Missing, Missing{m.Part, m.Reason})
@@ -127,7 +134,7 @@ func (a *assembler) pairs(out *Answer) {
 		r := p.intoA
 		widths := a.in.clocks.boundsTo(p.b, p.a)
 		for i, scale := 0, a.in.rateOf(p.a); i < len(widths); i++ {
-			widths[i] = uint64(scaled(float64(widths[i]), scale))
+			widths[i] = uint64(scaleUp(float64(widths[i]), scale))
 		}
 		pair := Pair{
 			A: p.a, B: p.b, Wander_ppm: r.Wander.PPM(), LeastWander_ppm: r.Least.PPM(),
@@ -145,7 +152,7 @@ func (a *assembler) pairs(out *Answer) {
 		asked := cmp.Or(a.in.options.Wander, r.Declared.Wander)
 		pair.Declared_ppm = asked.PPM()
 		if p.suspect() {
-			a.in.find(FindSuspect, "the relation of %s and %s is suspect: its data need a "+
+			a.in.addFinding(FindSuspect, "the relation of %s and %s is suspect: its data need a "+
 				"wander of at least %v, but %v was declared: what rests on it is an estimate",
 				p.a, p.b, r.Least, asked)
 		}
@@ -153,18 +160,19 @@ func (a *assembler) pairs(out *Answer) {
 	}
 	audit := a.in.clocks.closure.Audit(auditReadings(len(a.in.nodes)))
 	for _, d := range audit.Disagreements {
-		a.in.find(FindImpossible, "%v", d)
+		a.in.addFinding(FindImpossible, "%v", d)
 	}
 	if len(audit.Accused) > 0 {
 		whose := "its counter, or what it reported,"
 		if len(audit.Accused) > 1 {
 			whose = "the counter of one of them, or what it reported,"
 		}
-		a.in.find(FindImpossible, "every path that disagrees with another leads over %s: %s is "+
-			"wrong", strings.Join(audit.Accused, " and "), whose)
+		a.in.addFinding(FindImpossible,
+			"every path that disagrees with another leads over %s: %s is "+
+				"wrong", strings.Join(audit.Accused, " and "), whose)
 	}
 	for _, name := range audit.Liars {
-		a.in.find(
+		a.in.addFinding(
 			FindImpossible,
 			"%s contradicts nodes that have nothing else in common: its counter, or what it "+
 				"reported, is wrong", name)
@@ -199,23 +207,24 @@ func (a *assembler) channels(out *Answer) {
 		}
 		what := fmt.Sprintf("%s of node %s", s.name, c.Node)
 		if t.err != nil {
-			a.in.find(FindDamage, "the log of %s cannot be read to its end: %v", what, t.err)
+			a.in.addFinding(FindDamage, "the log of %s cannot be read to its end: %v", what, t.err)
 		}
 		if c.Damage > 0 {
 			places := "1 place"
 			if c.Damage > 1 {
 				places = fmt.Sprintf("%d places, first", c.Damage)
 			}
-			a.in.find(FindDamage, "the log of %s is damaged in %s: %v", what, places,
+			a.in.addFinding(FindDamage, "the log of %s is damaged in %s: %v", what, places,
 				first(t.report.Damage))
 		}
 		if c.Unaccounted > 0 {
-			a.in.find(FindDamage, "the log of %s lacks %d rows that had been written", what,
+			a.in.addFinding(FindDamage, "the log of %s lacks %d rows that had been written", what,
 				c.Unaccounted)
 		}
 		if c.Dropped > 0 {
-			a.in.find(FindUndecided, "the log of %s says that %d events were dropped: tuples "+
-				"that seem lost may be among them", what, c.Dropped)
+			a.in.addFinding(FindUndecided,
+				"the log of %s says that %d events were dropped: tuples "+
+					"that seem lost may be among them", what, c.Dropped)
 		}
 		out.Channels = append(out.Channels, c)
 	}
@@ -234,10 +243,10 @@ func (a *assembler) points(out *Answer) {
 		f := &a.found.points[r]
 		point := Point{
 			Name: in.points[p].String(), Actor: in.points[p].actor, Nodes: []string{},
-			Source: g.before[r] == 0, Sink: (g.after[r] | g.asides>>r&1) == 0,
+			Source: g.ranksBefore[r] == 0, Sink: (g.ranksAfter[r] | g.asides>>r&1) == 0,
 			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost,
 			InFlight: f.inFlight() + f.unfinished, Appeared: f.appeared,
-			Perhaps: f.perhaps,
+			Perhaps: f.perhapsEnds,
 			PerBin:  make([]uint64, a.bins.Count),
 		}
 		mixed, off := false, uint64(0)
@@ -264,20 +273,21 @@ func (a *assembler) points(out *Answer) {
 		// If the logs of later points keep only tuples that a rule chooses, a steady share of the
 		// tuples seems to end here, although nothing filters them. In this case, undecided is not
 		// empty.
-		if a.undecided(r) == "" && f.filters(point.PerBin) {
+		if a.whyUndecided(r) == "" && f.actsAsFilter(point.PerBin) {
 			point.Filtered, point.Lost = point.Lost, 0
 		}
 		if off > 0 {
-			in.find(FindUndecided, "%d events at %s lie far from the time in which counters "+
+			in.addFinding(FindUndecided, "%d events at %s lie far from the time in which counters "+
 				"were measured, or at an unknown time: what is shown over time lacks them", off,
 				point.Name)
 		}
-		point.Completeness, point.Undecided = a.completeness(r, "").with(a.in.ofRun()),
-			a.undecided(r)
+		point.Completeness, point.Undecided = a.completeness(r, "").combineWith(a.in.ofRun()),
+			a.whyUndecided(r)
 		point.Rule = a.sampledByID(r)
 		if mixed {
-			in.find(FindNote, "the ids at %s are of more than %d origins: whether they came in "+
-				"order is not known", point.Name, maxOrigins)
+			in.addFinding(FindNote,
+				"the ids at %s are of more than %d origins: whether they came in "+
+					"order is not known", point.Name, maxOrigins)
 		}
 		out.Points = append(out.Points, point)
 	}
@@ -288,22 +298,26 @@ func (a *assembler) points(out *Answer) {
 func (a *assembler) findAlone(rank int, at *Point) {
 	f := &a.found.points[rank]
 	switch {
-	case a.graph.alone>>rank&1 != 0 && f.made > 0 && f.made == f.tuples:
-		a.in.find(FindUndecided, "the %d tuples at %s were made of others, and are %s: no later "+
-			"event of theirs is logged", f.made, at.Name, a.unfinished())
-	case a.graph.alone>>rank&1 != 0:
-		a.in.find(FindUndecided, "no tuple at %s is seen anywhere else: its ids match those of no "+
-			"other point, so its events are counted, but no time is measured from it or to it; "+
-			"log at each point the id that the tuple has at all of them", at.Name)
+	case a.graph.lonelyRanks>>rank&1 != 0 && f.madeOfOthers > 0 && f.madeOfOthers == f.tuples:
+		a.in.addFinding(FindUndecided,
+			"the %d tuples at %s were made of others, and are %s: no later "+
+				"event of theirs is logged", f.madeOfOthers, at.Name, a.unfinishedWord())
+	case a.graph.lonelyRanks>>rank&1 != 0:
+		a.in.addFinding(FindUndecided,
+			"no tuple at %s is seen anywhere else: its ids match those of no "+
+				"other point, so its events are counted, but no time is measured "+
+				"from it or to it; "+
+				"log at each point the id that the tuple has at all of them", at.Name)
 	case f.unfinished > 0:
-		a.in.find(FindNote, "%d tuples in flight at %s were made of others, and are %s: no event "+
-			"shows that they left %s", f.unfinished, at.Name, a.unfinished(), at.Actor)
+		a.in.addFinding(FindNote,
+			"%d tuples in flight at %s were made of others, and are %s: no event "+
+				"shows that they left %s", f.unfinished, at.Name, a.unfinishedWord(), at.Actor)
 	}
 }
 
-// unfinished is the word for tuples whose end no log shows.
-func (a *assembler) unfinished() string {
-	if a.graph.lacking != 0 || len(a.in.unseen)+len(a.in.silent) > 0 {
+// unfinishedWord is the word for tuples whose end no log shows.
+func (a *assembler) unfinishedWord() string {
+	if a.graph.lackingLogs != 0 || len(a.in.unseen)+len(a.in.silent) > 0 {
 		return "unfinished or not logged"
 	}
 	return "unfinished"
@@ -315,37 +329,43 @@ func (a *assembler) findSharedIDs(f *pointFound, at string) {
 		"their times: give each"
 	if f.shared.n > 0 {
 		x, y := &a.in.sources[f.shared.logs[0]], &a.in.sources[f.shared.logs[1]]
-		a.in.find(FindUndecided, "%d ids begin at %s on %s and on %s: two programs %s program ids "+
-			"of its own", f.shared.n, at, a.in.nodes[x.node].Name, a.in.nodes[y.node].Name, guessed)
+		a.in.addFinding(FindUndecided,
+			"%d ids begin at %s on %s and on %s: two programs %s program ids "+
+				"of its own", f.shared.n, at, a.in.nodes[x.node].Name, a.in.nodes[y.node].Name,
+			guessed)
 	}
 	if f.mixed.n > 0 {
 		x, y := &a.in.sources[f.mixed.logs[0]], &a.in.sources[f.mixed.logs[1]]
-		a.in.find(FindUndecided, "%d ids begin at %s both in %s and in %s on %s: two programs or "+
-			"instances %s ids of its own", f.mixed.n, at, x.name, y.name,
+		a.in.addFinding(FindUndecided,
+			"%d ids begin at %s both in %s and in %s on %s: two programs or "+
+				"instances %s ids of its own", f.mixed.n, at, x.name, y.name,
 			a.in.nodes[x.node].Name, guessed)
 	}
-	lossy := a.graph.lacking != 0
-	if f.again > 0 && !lossy {
-		a.in.find(FindNote, "%d ids begin at %s more than once, each in one log: the program used "+
-			"them again, and each time they are taken for another tuple", f.again, at)
+	lossy := a.graph.lackingLogs != 0
+	if f.beginAgain > 0 && !lossy {
+		a.in.addFinding(FindNote,
+			"%d ids begin at %s more than once, each in one log: the program used "+
+				"them again, and each time they are taken for another tuple", f.beginAgain, at)
 	}
-	if f.again > 0 && lossy {
-		a.in.find(FindUndecided, "%d ids begin at %s more than once, each in one log: the program "+
-			"used them again, or logged an event again; as the logs lack events, which events "+
-			"belong to one tuple is guessed from their times", f.again, at)
+	if f.beginAgain > 0 && lossy {
+		a.in.addFinding(FindUndecided,
+			"%d ids begin at %s more than once, each in one log: the program "+
+				"used them again, or logged an event again; as the logs lack events, which events "+
+				"belong to one tuple is guessed from their times", f.beginAgain, at)
 	}
 }
 
 func (a *assembler) counters(out *Answer) {
 	for i := range a.told {
-		samples := a.told[i].samples.all()
+		samples := a.told[i].samples.keptSamples()
 		if len(samples) == 0 {
 			continue
 		}
 		s := &a.in.sources[i]
 		if n := a.told[i].samples.backwards; n > 0 {
-			a.in.find(FindDamage, "%d samples of %s on node %s count less than one before, or "+
-				"were taken before it: they are left out", n, s.name, a.in.nodes[s.node].Name)
+			a.in.addFinding(FindDamage,
+				"%d samples of %s on node %s count less than one before, or "+
+					"were taken before it: they are left out", n, s.name, a.in.nodes[s.node].Name)
 		}
 		c := Counter{
 			Channel: s.name, Node: a.in.nodes[s.node].Name, Total: samples[len(samples)-1].Count,
@@ -354,10 +374,10 @@ func (a *assembler) counters(out *Answer) {
 		for k := 1; k < len(samples); k++ {
 			x, y := samples[k-1], samples[k]
 			p := Period{Count: y.Count - x.Count}
-			if at, _, err := a.timer.place(i, x.Counter); err == nil {
+			if at, _, err := a.timer.placeEvent(i, x.Counter); err == nil {
 				p.From_cycles = Reading(at.Mid())
 			}
-			if d, err := a.timer.between(i, i, x.Counter, y.Counter); err == nil {
+			if d, err := a.timer.durationBetween(i, i, x.Counter, y.Counter); err == nil {
 				p.Length = intervalOf(d.Elapsed)
 			}
 			c.Periods = append(c.Periods, p)

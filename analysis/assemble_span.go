@@ -23,20 +23,21 @@ func (a *assembler) spans(out *Answer) {
 		return cmp.Or(cmp.Compare(max(x.kind, wholePath), max(y.kind, wholePath)),
 			cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.kind, y.kind))
 	})
-	var unplaced worst
-	var withheld [withheldReasons]worst
+	var unplaced worstSpan
+	var withheld [withheldReasons]worstSpan
 	for _, k := range keys {
-		if a.found.spans[k].again {
+		if a.found.spans[k].countedBefore {
 			continue
 		}
 		span := a.span(a.found.spans[k])
 		if span.All.After > 0 {
 			why := ""
-			if a.graph.against[k.from]>>k.to&1 != 0 {
+			if a.graph.againstData[k.from]>>k.to&1 != 0 {
 				why = fmt.Sprintf(": this contradicts the declared edge from %s to %s, which may "+
 					"be wrong", span.From, span.To)
 			}
-			a.in.find(FindImpossible, "%d of %d tuples were surely at %s before they were at %s%s",
+			a.in.addFinding(FindImpossible,
+				"%d of %d tuples were surely at %s before they were at %s%s",
 				span.All.After, span.All.Count, span.To, span.From, why)
 		}
 		unplaced.add(span.All.Unplaced, &span)
@@ -54,12 +55,13 @@ func (a *assembler) spans(out *Answer) {
 	}
 	doubtJoins(out.Spans)
 	if unplaced.spans > 0 {
-		a.in.find(FindUndecided, "%s could not be computed: their nodes are not related at that "+
-			"time", unplaced.text())
+		a.in.addFinding(FindUndecided,
+			"%s could not be computed: their nodes are not related at that "+
+				"time", unplaced.text())
 	}
 	for why := range withheld {
 		if w := &withheld[why]; w.spans > 0 {
-			a.in.find(FindUndecided, "%s are withheld: %s", w.text(), withheldWords[why])
+			a.in.addFinding(FindUndecided, "%s are withheld: %s", w.text(), withheldWords[why])
 		}
 	}
 	a.findWithheld(out)
@@ -77,7 +79,7 @@ func doubtJoins(spans []Span) {
 	for i := range spans {
 		s := &spans[i]
 		if n := withheld[s.To] - s.All.Withheld; joins[s.To] && n > 0 {
-			s.Completeness = s.Completeness.with(Completeness{Unknown, []string{fmt.Sprintf(
+			s.Completeness = s.Completeness.combineWith(Completeness{Unknown, []string{fmt.Sprintf(
 				"which branch came last at %s is not known for some tuples", s.To)}})
 		}
 	}
@@ -94,26 +96,26 @@ func withheldBy(l *span) (all [withheldReasons]uint64) {
 	return all
 }
 
-// worst finds the span that lacks the most durations. It also counts the spans that lack any.
-type worst struct {
+// worstSpan finds the span that lacks the most durations. It also counts the spans that lack any.
+type worstSpan struct {
 	spans, most uint64
-	of          string // the span that lacks the most durations
+	lackingSpan string // the span that lacks the most durations
 }
 
-func (w *worst) add(n uint64, s *Span) {
+func (w *worstSpan) add(n uint64, s *Span) {
 	if n > 0 {
 		w.spans++
 	}
 	if n > w.most {
-		w.most, w.of = n, s.From+" to "+s.To
+		w.most, w.lackingSpan = n, s.From+" to "+s.To
 	}
 }
 
-func (w *worst) text() string {
+func (w *worstSpan) text() string {
 	if w.spans == 1 {
-		return fmt.Sprintf("%d durations from %s", w.most, w.of)
+		return fmt.Sprintf("%d durations from %s", w.most, w.lackingSpan)
 	}
-	return fmt.Sprintf("durations of %d spans, such as %d from %s,", w.spans, w.most, w.of)
+	return fmt.Sprintf("durations of %d spans, such as %d from %s,", w.spans, w.most, w.lackingSpan)
 }
 
 // findWithheld adds findings about tuples that were made of other tuples. It counts the withheld
@@ -128,11 +130,11 @@ func (a *assembler) findWithheld(out *Answer) {
 	}
 	why := Completeness{Kept: All}
 	for rank := range a.graph.order {
-		why = why.with(a.completeness(rank, ""))
+		why = why.combineWith(a.completeness(rank, ""))
 	}
 	for i := range a.told {
 		if s := &a.in.sources[i]; s.keepsLinks() {
-			why = why.with(a.told[i].kept(s))
+			why = why.combineWith(a.told[i].keptEvents(s))
 		}
 	}
 	reason := why.Because()
@@ -141,8 +143,9 @@ func (a *assembler) findWithheld(out *Answer) {
 	}
 	for _, to := range slices.Sorted(maps.Keys(withheld)) {
 		if withheld[to] > 0 {
-			a.in.find(FindUndecided, "how long %d of %d tuples took to %s is withheld: not all "+
-				"tuples that they were made of are in the logs: %s", withheld[to], all[to], to,
+			a.in.addFinding(FindUndecided,
+				"how long %d of %d tuples took to %s is withheld: not all "+
+					"tuples that they were made of are in the logs: %s", withheld[to], all[to], to,
 				reason)
 		}
 	}
@@ -151,11 +154,11 @@ func (a *assembler) findWithheld(out *Answer) {
 func (a *assembler) span(l *span) Span {
 	in := a.in
 	out := Span{
-		From: l.from(in, a.graph), To: l.to(in, a.graph), Kind: l.kind(in, a.graph),
-		Pairs: []NodePair{}, OverTime: []BinDurations{}, Open: l.open,
+		From: l.from(in, a.graph), To: l.to(in, a.graph), Kind: l.kindWords(in, a.graph),
+		Pairs: []NodePair{}, OverTime: []BinDurations{}, Open: l.mayBeIndirect,
 	}
 	if out.Kind == "gap" {
-		out.Past = a.past(l.key.from, l.key.to)
+		out.Past = a.unseenBetween(l.key.from, l.key.to)
 	}
 	out.Completeness, out.Pauses = a.ofSpan(l.key), a.pausesOfSpan(l)
 	switch l.key.kind {
@@ -164,8 +167,8 @@ func (a *assembler) span(l *span) Span {
 	case fromLatest:
 		out.Origin = "latest"
 	}
-	if whole := a.found.spans[spanKey{l.key.from, l.key.to, wholePath}]; l.key.kind == between &&
-		whole != nil && whole.again {
+	if whole := a.found.spans[spanKey{l.key.from, l.key.to, wholePath}]; l.key.kind == directSpan &&
+		whole != nil && whole.countedBefore {
 		for _, part := range whole.parts {
 			if part != nil {
 				out.Whole += part.n
@@ -217,7 +220,7 @@ func durations(p *spanPart) Durations {
 		Scenarios: map[string]uint64{}, Lows: []Bin{}, Highs: []Bin{}, Widths: []Bin{},
 		Suspect: p.suspect, Unplaced: p.unplaced, Withheld: p.withheldAll(),
 		After: p.orders[0], Undecided: p.orders[1],
-		Before: p.orders[2], Held: p.held.held(),
+		Before: p.orders[2], Held: p.held.heldForAnswer(),
 	}
 	for s, n := range p.scenarios {
 		if n > 0 {
@@ -232,21 +235,21 @@ func durations(p *spanPart) Durations {
 			float64(percents_milli[i]) / 1000, intervalOf(s),
 		})
 	}
-	for i, b := range p.bounds(percents_milli) {
+	for i, b := range p.boundPercentiles(percents_milli) {
 		d.Bounds = append(d.Bounds, BoundPercentile{float64(percents_milli[i]) / 1000, b})
 	}
-	d.Mean = Interval{p.sums.lo.over(p.n), p.sums.hi.up(p.n)}
+	d.Mean = Interval{p.sums.lo.divideDown(p.n), p.sums.hi.divideUp(p.n)}
 	d.Min, d.Max = intervalOf(p.least), intervalOf(p.largest)
-	d.Lows, d.Highs, d.Widths = p.plots()
+	d.Lows, d.Highs, d.Widths = p.coarsePlots()
 	return d
 }
 
-// plots returns the ends and the half-widths in coarse bins.
-func (d *distribution) plots() (lows, highs, widths []Bin) {
+// coarsePlots returns the ends and the half-widths in coarse bins.
+func (d *distribution) coarsePlots() (lows, highs, widths []Bin) {
 	if d.lo != nil {
 		return coarseBins(d.lo), coarseBins(d.hi), coarseBins(d.bound)
 	}
-	var lo, hi, bound counts
+	var lo, hi, bound bucketCounts
 	for _, s := range d.exact {
 		lo.add(s.Lo)
 		hi.add(s.Hi)
@@ -255,14 +258,14 @@ func (d *distribution) plots() (lows, highs, widths []Bin) {
 	return coarseBins(&lo), coarseBins(&hi), coarseBins(&bound)
 }
 
-func coarseBins(c *counts) []Bin {
+func coarseBins(c *bucketCounts) []Bin {
 	bins := []Bin{}
-	c.each(func(lo, hi int64, n uint64) bool {
+	c.eachBucket(func(lo, hi int64, n uint64) bool {
 		var from, to int64
 		if lo >= 0 {
-			from, to = coarseEdges(coarse(lo))
+			from, to = coarseEdges(coarseBucket(lo))
 		} else {
-			b, t := coarseEdges(coarse(^hi))
+			b, t := coarseEdges(coarseBucket(^hi))
 			from, to = ^t, ^b
 		}
 		if k := len(bins) - 1; k >= 0 && bins[k].Lo_cycles == from {
@@ -275,12 +278,12 @@ func coarseBins(c *counts) []Bin {
 	return bins
 }
 
-// length is the time from the first tuple to the end, over all channels that log their first and
-// last tuple. Any of these channels may have been first, and any may have been last. So length
+// runLength is the time from the first tuple to the end, over all channels that log their first and
+// last tuple. Any of these channels may have been first, and any may have been last. So runLength
 // computes the interval of the duration from each channel's first tuple to each channel's end. The
 // true length is the longest of these durations. So the result goes from the largest low end to the
 // largest high end.
-func (a *assembler) length() *RunLength {
+func (a *assembler) runLength() *RunLength {
 	var out *RunLength
 	poison := slices.ContainsFunc(a.told, func(t told) bool { return t.firstLast.Poison != 0 })
 	var worst tscratio.Verdict
@@ -296,7 +299,7 @@ func (a *assembler) length() *RunLength {
 			if end == 0 {
 				continue
 			}
-			d, err := a.timer.between(i, j, a.told[i].firstLast.FirstCounter, end)
+			d, err := a.timer.durationBetween(i, j, a.told[i].firstLast.FirstCounter, end)
 			if err != nil {
 				continue
 			}

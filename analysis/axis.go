@@ -33,8 +33,8 @@ func (a *axis) bin(reading uint64) (int, bool) {
 	return int(min(n, uint64(a.count-1))), n <= uint64(a.count)
 }
 
-// edge is the first reading of a bin, or the largest 64-bit number if the bin begins beyond it.
-func (a *axis) edge(bin int) uint64 {
+// binStart is the first reading of a bin, or the largest 64-bit number if the bin begins beyond it.
+func (a *axis) binStart(bin int) uint64 {
 	if uint64(bin) >= a.scale {
 		return math.MaxUint64
 	}
@@ -52,8 +52,8 @@ func (a *axis) edge(bin int) uint64 {
 // binRange returns the first reading of a bin, and how many cycles the bin spans. The range is
 // widened to contain the given reading, which was mapped to the bin.
 func (a *axis) binRange(bin int, reading uint64) (from, length uint64) {
-	from = min(a.edge(bin), reading)
-	return from, max(a.edge(bin+1), reading) - from
+	from = min(a.binStart(bin), reading)
+	return from, max(a.binStart(bin+1), reading) - from
 }
 
 // axes makes one time axis for the counters of all nodes. The axis covers all readings that can be
@@ -71,10 +71,10 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 		if i == reference {
 			continue
 		}
-		if known, ok := in.clocks.measured(in.nodes[i].Name, in.nodes[reference].Name); ok {
+		if known, ok := in.clocks.measuredRange(in.nodes[i].Name, in.nodes[reference].Name); ok {
 			measured[i] = known
 		}
-		if known, ok := in.clocks.measured(in.nodes[reference].Name, in.nodes[i].Name); ok {
+		if known, ok := in.clocks.measuredRange(in.nodes[reference].Name, in.nodes[i].Name); ok {
 			all = tscratio.Interval{Lo: min(all.Lo, known.Lo), Hi: max(all.Hi, known.Hi)}
 		}
 	}
@@ -84,7 +84,7 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 		if s.lo > s.hi {
 			continue
 		}
-		seen := t.seen(i, measured[s.node])
+		seen := t.coveredRange(i, measured[s.node])
 		lo, hi = min(lo, seen.Lo), max(hi, seen.Hi)
 	}
 	if lo > hi {
@@ -102,10 +102,10 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 	return b, axes
 }
 
-// seen returns the range on the reference's counter that the readings of one log cover. An end that
-// cannot be placed is first moved into the range in which the node was measured. The result is
-// invalid if an end still cannot be placed.
-func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
+// coveredRange returns the range on the reference's counter that the readings of one log cover. An
+// end that cannot be placed is first moved into the range in which the node was measured. The
+// result is invalid if an end still cannot be placed.
+func (t *timer) coveredRange(source int, measured tscratio.Interval) tscratio.Interval {
 	s := &t.in.sources[source]
 	none := tscratio.Interval{Lo: math.MaxUint64}
 	if !measured.Valid() {
@@ -122,7 +122,7 @@ func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 		Hi: measured.Hi + min(math.MaxUint64-measured.Hi, measured.Width()),
 	}
 	place := func(reading uint64) (uint64, bool) {
-		at, _, err := t.place(source, reading)
+		at, _, err := t.placeEvent(source, reading)
 		return at.Mid(), err == nil && (s.node != t.in.clocks.reference || near.Contains(reading))
 	}
 	lo, okLo := place(s.lo)
@@ -162,7 +162,8 @@ func (in *input) axisOf(node int, b Bins, hi uint64) axis {
 			return axis{}
 		}
 		rate = float64(d.Mid()-c.Mid()) / float64(y-x)
-		a.base = shifted(c.Mid(), -float64(x-min(lo, x))*rate) // the axis may begin before the view
+		// the axis may begin before the view
+		a.base = shiftReading(c.Mid(), -float64(x-min(lo, x))*rate)
 	}
 	a.scale = uint64(math.Ldexp(1, 64) / max(width*rate, 2))
 	return a

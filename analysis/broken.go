@@ -28,14 +28,17 @@ func (a *assembler) findBroken() {
 	}
 	if len(unlinked) > 0 {
 		slices.Sort(unlinked)
-		a.in.find(FindUndecided, "%d tuples at %s were made by timers or later callbacks, and no "+
-			"link says of which others: the latency of those others ends before them, and theirs "+
-			"begins there", tuples, someOf(slices.Compact(unlinked)))
+		a.in.addFinding(FindUndecided,
+			"%d tuples at %s were made by timers or later callbacks, and no "+
+				"link says of which others: the latency of those others ends before them, "+
+				"and theirs "+
+				"begins there", tuples, someOf(slices.Compact(unlinked)))
 	}
 	if len(unanchored) > 0 {
 		slices.Sort(unanchored)
-		a.in.find(FindUndecided, "%s sent tuples that are not anchored: they have no id, so paths "+
-			"may go on there, and these tuples are in no figure but their count; anchor them",
+		a.in.addFinding(FindUndecided,
+			"%s sent tuples that are not anchored: they have no id, so paths "+
+				"may go on there, and these tuples are in no figure but their count; anchor them",
 			someOf(slices.Compact(unanchored)))
 	}
 }

@@ -14,7 +14,7 @@ const (
 // chances returns Durations.Chance. lacking is the number of further durations that are not known.
 func (d *distribution) chances(lacking uint64) (all Percentiles) {
 	for _, percent := range diffPercents {
-		if at, ok := d.chance(inMilli(percent), lacking); ok {
+		if at, ok := d.chanceInterval(inMilli(percent), lacking); ok {
 			all = append(all, Percentile{percent, at})
 		}
 	}
@@ -23,15 +23,15 @@ func (d *distribution) chances(lacking uint64) (all Percentiles) {
 
 func inMilli(percent float64) uint64 { return uint64(math.Round(percent * 1000)) }
 
-// chance returns the interval within which chance may move a percentile. If the ends of durations
-// are counted in buckets, the percentile was rounded outward by up to a bucket. Then the interval
-// is a bucket wider at each end.
-func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
+// chanceInterval returns the interval within which chance may move a percentile. If the ends of
+// durations are counted in buckets, the percentile was rounded outward by up to a bucket. Then the
+// interval is a bucket wider at each end.
+func (d *distribution) chanceInterval(percent_milli, lacking uint64) (Interval, bool) {
 	first, last, ok := chanceRanks(percent_milli, d.n, lacking)
 	if !ok {
 		return Interval{}, false
 	}
-	los, his := d.ranked([]uint64{first, rankOf(percent_milli, d.n), last})
+	los, his := d.rankIntervals([]uint64{first, rankOf(percent_milli, d.n), last})
 	lo, hi := los[0].Lo, his[2].Hi
 	widthLo, widthHi := int64(los[1].Width()), int64(his[1].Width())
 	return Interval{max(lo, math.MinInt64+widthLo) - widthLo,

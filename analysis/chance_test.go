@@ -21,10 +21,10 @@ var shapes = map[string]func(*rand.Rand) float64{
 	},
 }
 
-// drawn makes a span of a run. It draws a number of durations, multiplies them by a factor, and
+// drawSpan makes a span of a run. It draws a number of durations, multiplies them by a factor, and
 // gives each the same bound. If alike is true, every ten durations are equal, as if their tuples
 // had queued behind each other.
-func drawn(rng *rand.Rand, n int, alike bool, times float64, bound int64,
+func drawSpan(rng *rand.Rand, n int, alike bool, times float64, bound int64,
 	draw func(*rand.Rand) float64) spanOf {
 	p := newSpanPart(exactValues)
 	elapsed := make([]tscratio.Elapsed, n)
@@ -45,7 +45,7 @@ func drawn(rng *rand.Rand, n int, alike bool, times float64, bound int64,
 }
 
 func changeOf(percent float64, before, after spanOf) Change {
-	return change(Change{Percent: percent}, []spanOf{before}, []spanOf{after})
+	return percentileChange(Change{Percent: percent}, []spanOf{before}, []spanOf{after})
 }
 
 // Two runs of equal programs are called faster or slower in fewer than one of a hundred
@@ -62,8 +62,8 @@ func TestVerdictsOfDrawnRuns(t *testing.T) {
 		for _, n := range sizes {
 			for _, percent := range diffPercents {
 				if n < int(enoughForChance(inMilli(percent))) {
-					c := changeOf(percent, drawn(rng, n, false, 1, 3, draw),
-						drawn(rng, n, false, 9, 3, draw))
+					c := changeOf(percent, drawSpan(rng, n, false, 1, 3, draw),
+						drawSpan(rng, n, false, 9, 3, draw))
 					if c.Verdict != Undecided || c.Why == "" || c.Needs != nil {
 						t.Errorf("%d durations decide p%v: %+v", n, percent, c)
 					}
@@ -71,8 +71,8 @@ func TestVerdictsOfDrawnRuns(t *testing.T) {
 				}
 				wrong, comparisons := 0, budget/n
 				for range comparisons {
-					c := changeOf(percent, drawn(rng, n, true, 1, 3, draw),
-						drawn(rng, n, true, 1, 3, draw))
+					c := changeOf(percent, drawSpan(rng, n, true, 1, 3, draw),
+						drawSpan(rng, n, true, 1, 3, draw))
 					if c.Verdict == Faster || c.Verdict == Slower {
 						wrong++
 					}
@@ -101,13 +101,13 @@ func TestMoreTuplesDecideAChange(t *testing.T) {
 			}
 			for range 20 {
 				n := 1000 + rng.IntN(8000)
-				before := drawn(rng, n, alike, 1, 3, draw)
+				before := drawSpan(rng, n, alike, 1, 3, draw)
 				same := changeOf(50, before, before)
 				bound := int64(same.Noise_ns * (.1 + .2*rng.Float64()))
 				middle := same.BeforeLo_ns/2 + same.BeforeHi_ns/2
 				times := 1 + (2*float64(bound)+same.Noise_ns*(.3+.6*rng.Float64()))/middle
 				run := func(n int, times float64) spanOf {
-					return drawn(rng, n, alike, times, bound, draw)
+					return drawSpan(rng, n, alike, times, bound, draw)
 				}
 				c := changeOf(50, run(n, 1), run(n, times))
 				if c.Needs == nil || c.Needs.Tuples == 0 || c.Needs.Tuples > 40 {
@@ -139,9 +139,9 @@ func TestNoiseOfManyTuples(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)
 	for n, times := range map[int]float64{100_000: 1.03, 400_000: 1.01} {
-		before := drawn(rng, n, false, 1, 3, shapes["uniform"])
+		before := drawSpan(rng, n, false, 1, 3, shapes["uniform"])
 		for _, percent := range diffPercents {
-			c := changeOf(percent, before, drawn(rng, n, false, times, 3, shapes["uniform"]))
+			c := changeOf(percent, before, drawSpan(rng, n, false, times, 3, shapes["uniform"]))
 			if c.Verdict != Slower {
 				t.Errorf("p%v of %d, %v times as long: %+v", percent, n, times, c)
 			}
@@ -169,7 +169,7 @@ func TestChanceContainsTheTruth(t *testing.T) {
 				})
 				p := newSpanPart(most)
 				p.addAll(values[max(lacking, 0) : n+min(lacking, 0)])
-				got, ok := p.chance(50_000, uint64(max(lacking, -lacking)))
+				got, ok := p.chanceInterval(50_000, uint64(max(lacking, -lacking)))
 				if !ok || got.Lo_cycles > 400_000 || got.Hi_cycles < 400_000 {
 					out++
 				}

@@ -52,7 +52,7 @@ func (c *clocks) boundsTo(from, into string) []uint64 {
 	if err != nil {
 		return nil
 	}
-	of := c.between(v, from, into) // the measured time: beyond it, every bound grows
+	of := c.viewRange(v, from, into) // the measured time: beyond it, every bound grows
 	lo, hi := of.Lo, of.Hi
 	var widths []uint64
 	for i := range uint64(boundSamples) {
@@ -64,21 +64,21 @@ func (c *clocks) boundsTo(from, into string) []uint64 {
 	return widths
 }
 
-// measured is the range of one node's readings over which the node was measured against another. ok
-// is false if the two are not related.
-func (c *clocks) measured(from, into string) (tscratio.Interval, bool) {
+// measuredRange is the range of one node's readings over which the node was measured against
+// another. ok is false if the two are not related.
+func (c *clocks) measuredRange(from, into string) (tscratio.Interval, bool) {
 	v, err := c.closure.View(from, into)
 	if err != nil {
 		return tscratio.Interval{}, false
 	}
-	of := c.between(v, from, into)
+	of := c.viewRange(v, from, into)
 	return of, of.Valid()
 }
 
-// The method between returns the range of a view's readings from the first measurement of the two
+// viewRange returns the range of a view's readings from the first measurement of the two
 // nodes to the last. If the two were never measured with each other, but only with other nodes, it
 // is the whole range of the view.
-func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Interval) {
+func (c *clocks) viewRange(v *tscratio.View, from, into string) (of tscratio.Interval) {
 	of.Lo, of.Hi = v.Limits()
 	for _, p := range c.pairs {
 		for _, r := range []*tscratio.Relation{p.intoA, p.intoB} {
@@ -161,7 +161,7 @@ type timer struct {
 	ways   []*tscratio.Ways // by first·nodes + second; nil: not needed yet
 	views  []*tscratio.View // by node: into the reference
 	none   []error          // by first·nodes + second: why there is no Ways
-	known  []*known         // by first·nodes + second, where there is a Ways
+	known  []*knownRanges   // by first·nodes + second, where there is a Ways
 	nodeOf []int32          // by source
 	slack  []int64          // by source: how far a stamp may be off, in reference cycles
 }
@@ -170,7 +170,8 @@ func newTimer(in *input) *timer {
 	n := len(in.nodes)
 	t := &timer{
 		in: in, ways: make([]*tscratio.Ways, n*n), views: make([]*tscratio.View, n),
-		none: make([]error, n*n), known: make([]*known, n*n), slack: make([]int64, len(in.sources)),
+		none: make([]error, n*n), known: make([]*knownRanges, n*n),
+		slack: make([]int64, len(in.sources)),
 	}
 	for i := range in.sources {
 		t.nodeOf = append(t.nodeOf, int32(in.sources[i].node))
@@ -196,18 +197,18 @@ const mostSlack_cycles = 1 << 40
 
 var errUnrelated = errors.New("the nodes are not related")
 
-// between is the duration from an event of one log to an event of another.
-func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, error) {
+// durationBetween is the duration from an event of one log to an event of another.
+func (t *timer) durationBetween(first, second int, x, y uint64) (tscratio.Duration, error) {
 	a, b := int(t.nodeOf[first]), int(t.nodeOf[second])
 	k := a*len(t.in.nodes) + b
 	w := t.ways[k]
 	slack := t.slack[first] + t.slack[second]
 	if w == nil {
 		if w = t.way(k, a, b); w == nil {
-			return t.within(k, a, b, x, y, slack)
+			return t.oneNodeDuration(k, a, b, x, y, slack)
 		}
 	}
-	if t.known[k].far(x, y) {
+	if t.known[k].outOfReach(x, y) {
 		return tscratio.Duration{}, errUnrelated
 	}
 	d, err := w.Duration(x, y)
@@ -227,10 +228,10 @@ func isDuration(s tscratio.Elapsed) bool {
 	return -most_cycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= most_cycles
 }
 
-// The method many computes durations between events of two nodes, as tscratio.Ways.Durations does.
+// computeMany computes durations between events of two nodes, as tscratio.Ways.Durations does.
 // It begins with the first pair of readings, and returns how many durations it computed. The other
 // results are about these durations only.
-func (t *timer) many(a, b int, xs, ys []uint64,
+func (t *timer) computeMany(a, b int, xs, ys []uint64,
 	elapsed []tscratio.Elapsed) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b
 	w := t.ways[k]
@@ -239,13 +240,13 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 			if a != b {
 				return len(xs), tscratio.Duration{}, t.none[k]
 			}
-			d, err := t.within(k, a, b, xs[0], ys[0], 0)
+			d, err := t.oneNodeDuration(k, a, b, xs[0], ys[0], 0)
 			elapsed[0] = d.Elapsed
 			return 1, d, err
 		}
 	}
 	n := 0
-	for known := t.known[k]; n < len(xs) && known.far(xs[n], ys[n]); n++ {
+	for known := t.known[k]; n < len(xs) && known.outOfReach(xs[n], ys[n]); n++ {
 	}
 	if n > 0 {
 		return n, tscratio.Duration{}, errUnrelated
@@ -266,16 +267,16 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 	return n, d, nil
 }
 
-// The method within computes a duration if no relation gives one. It can do so only if both events
+// oneNodeDuration computes a duration if no relation gives one. It can do so only if both events
 // are on one node (a = b). slack is added to the bound. If the node is not the reference, its
 // cycles are converted by the frequencies of the two nodes. Such a duration is an estimate, because
 // the two frequencies were measured against two different clocks.
-func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration, error) {
+func (t *timer) oneNodeDuration(k, a, b int, x, y uint64, slack int64) (tscratio.Duration, error) {
 	if a != b {
 		return tscratio.Duration{}, t.none[k]
 	}
 	n := t.in.nodes[a].described
-	d, err := trivial(x, y, int64(n.Quantum_cycles+n.CoreSlack_cycles))
+	d, err := trivialDuration(x, y, int64(n.Quantum_cycles+n.CoreSlack_cycles))
 	if err != nil {
 		return d, err
 	}
@@ -284,7 +285,7 @@ func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration
 		if !known {
 			return tscratio.Duration{}, t.none[k]
 		}
-		d.Lo, d.Hi, d.Verdict = shrunk(d.Lo, least, most), -shrunk(-d.Hi, least, most),
+		d.Lo, d.Hi, d.Verdict = timesRate(d.Lo, least, most), -timesRate(-d.Hi, least, most),
 			tscratio.Suspect
 	}
 	d.Lo, d.Hi = d.Lo-slack, d.Hi+slack
@@ -303,17 +304,18 @@ func (in *input) ratesOf(node int) (least, most float64, known bool) {
 	return least, most, n.FrequencyLo_hz > 0 && r.FrequencyLo_hz > 0 && most < 1<<20
 }
 
-// shrunk multiplies a number of cycles by a rate that lies between least and most. It returns the
-// low end of the product, rounded down. The rounding of float64 changes the product by less than
-// one part in 10^15.
-func shrunk(cycles int64, least, most float64) int64 {
+// timesRate multiplies a number of cycles by a rate that lies between least and most. It returns
+// the low end of the product, rounded down. The rounding of float64 changes the product by less
+// than one part in 10^15.
+func timesRate(cycles int64, least, most float64) int64 {
 	const rounding = 1e-15
 	low := min(float64(cycles)*least, float64(cycles)*most)
 	return int64(max(math.Floor(low-math.Abs(low)*4*rounding), -1<<62))
 }
 
-// trivial computes a duration without a relation, since a run of one node has none. e is the bound.
-func trivial(x, y uint64, e int64) (tscratio.Duration, error) {
+// trivialDuration computes a duration without a relation, since a run of one node has none. e is
+// the bound.
+func trivialDuration(x, y uint64, e int64) (tscratio.Duration, error) {
 	d := int64(y - x)
 	elapsed := tscratio.Elapsed{Lo: d - e, Hi: d + e}
 	if (y >= x) != (d >= 0) || !isDuration(elapsed) {
@@ -336,8 +338,9 @@ func (in *input) findUnrelated() {
 		}
 	}
 	if len(names) > 0 {
-		in.find(FindSuspect, "%s and %s are not related: durations within the former are turned "+
-			"into cycles of %s by measured frequencies, and are estimates",
+		in.addFinding(FindSuspect,
+			"%s and %s are not related: durations within the former are turned "+
+				"into cycles of %s by measured frequencies, and are estimates",
 			strings.Join(names, ", "), reference, reference)
 	}
 }
@@ -357,17 +360,17 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 	return w
 }
 
-// known has ranges of readings for each of two nodes: the readings that can be placed on the
+// knownRanges has ranges of readings for each of two nodes: the readings that can be placed on the
 // counter of the other node, and those that can be placed on the counter of the reference. For any
 // other reading, the closure returns an error. Making an error takes a thousand times longer than
 // computing a result, and a program that makes up its counters logs millions of such readings. So
 // readings are looked up here before the closure is asked.
-type known struct {
+type knownRanges struct {
 	onOther, onReference [2]tscratio.Interval
 }
 
-func (t *timer) knownOf(a, b int) *known {
-	var k known
+func (t *timer) knownOf(a, b int) *knownRanges {
+	var k knownRanges
 	for i, from := range [2]int{a, b} {
 		k.onOther[i] = tscratio.Interval{Lo: math.MaxUint64}
 		if a != b {
@@ -391,16 +394,17 @@ func (t *timer) limits(from, into int) (of tscratio.Interval) {
 	return of
 }
 
-// far reports that no duration between two readings can be computed: neither reading can be placed
-// on the other's counter, and at most one of them can be placed on the reference's counter.
-func (k *known) far(x, y uint64) bool {
+// outOfReach reports that no duration between two readings can be computed: neither reading can be
+// placed on the other's counter, and at most one of them can be placed on the reference's counter.
+func (k *knownRanges) outOfReach(x, y uint64) bool {
 	return !k.onOther[0].Contains(x) && !k.onOther[1].Contains(y) &&
 		!(k.onReference[0].Contains(x) && k.onReference[1].Contains(y))
 }
 
-// place returns the interval on the reference's counter that contains an event. It gets the event's
-// log (source) and reading.
-func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.Verdict, error) {
+// placeEvent returns the interval on the reference's counter that contains an event. It gets the
+// event's log (source) and reading.
+func (t *timer) placeEvent(source int, reading uint64) (tscratio.Interval, tscratio.Verdict,
+	error) {
 	node := t.in.sources[source].node
 	slack := uint64(t.slack[source])
 	if node == t.in.clocks.reference {
@@ -431,11 +435,11 @@ func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.V
 	return at, verdict, err
 }
 
-// The method earlier orders any two events by the middles of their intervals. An event that cannot
+// isEarlier orders any two events by the middles of their intervals. An event that cannot
 // be placed comes last.
-func (t *timer) earlier(a, b passage) bool {
-	x, _, errA := t.place(int(a.source), a.reading)
-	y, _, errB := t.place(int(b.source), b.reading)
+func (t *timer) isEarlier(a, b passage) bool {
+	x, _, errA := t.placeEvent(int(a.source), a.reading)
+	y, _, errB := t.placeEvent(int(b.source), b.reading)
 	if errA != nil || errB != nil {
 		return errA == nil && errB != nil
 	}

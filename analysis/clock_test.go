@@ -28,7 +28,7 @@ func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		x, y := min((near+1)%3, (near+2)%3), max((near+1)%3, (near+2)%3)
-		far(t, filepath.Join(parent, "r"), &nodes[x], &nodes[y])
+		moveApart(t, filepath.Join(parent, "r"), &nodes[x], &nodes[y])
 		dir := openRun(t, parent, "r")
 		if a := analyze(t, dir, Options{}); a.Reference.Node != nodes[near].Name ||
 			!a.Reference.Chosen {
@@ -71,14 +71,14 @@ func TestStampsThatOrderNothing(t *testing.T) {
 	}
 	for second := range in.sources {
 		x, y := in.sources[0].lo, in.sources[second].lo
-		a, errA := ordered.between(0, second, x, y)
-		b, errB := unordered.between(0, second, x, y)
+		a, errA := ordered.durationBetween(0, second, x, y)
+		b, errB := unordered.durationBetween(0, second, x, y)
 		if errA != nil || errB != nil || !widened(a.Lo-b.Lo, 2) || !widened(b.Hi-a.Hi, 2) {
 			t.Errorf("a duration of %v is %v where stamps order nothing, %v, %v", a.Elapsed,
 				b.Elapsed, errA, errB)
 		}
-		p, _, errA := ordered.place(second, y)
-		q, _, errB := unordered.place(second, y)
+		p, _, errA := ordered.placeEvent(second, y)
+		q, _, errB := unordered.placeEvent(second, y)
 		if errA != nil || errB != nil || !widened(int64(p.Lo-q.Lo), 1) ||
 			!widened(int64(q.Hi-p.Hi), 1) {
 			t.Errorf("what is at %v is at %v where stamps order nothing, %v, %v", p, q, errA, errB)

@@ -47,13 +47,13 @@ func (c *Column) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// present returns the column's values in rising order, without the bins that have no value.
-func (c Column) present() []int64 {
+// presentValues returns the column's values in rising order, without the bins that have no value.
+func (c Column) presentValues() []int64 {
 	values := slices.Clone(c)
 	values = slices.DeleteFunc(values, func(v int64) bool { return v == None })
 	slices.Sort(values)
 	return values
 }
 
-// empty is a column without any value.
-func empty(bins int) Column { return slices.Repeat(Column{None}, bins) }
+// emptyColumn is a column without any value.
+func emptyColumn(bins int) Column { return slices.Repeat(Column{None}, bins) }

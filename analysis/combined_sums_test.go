@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// contains compares the interval of an aggregate with the truth. Rounding of readings changes a
-// duration by at most two cycles.
-func (w *truth) contains(what string, got Interval, want int64) {
+// checkInterval compares the interval of an aggregate with the truth. Rounding of readings changes
+// a duration by at most two cycles.
+func (w *truth) checkInterval(what string, got Interval, want int64) {
 	w.t.Helper()
 	if want < got.Lo_cycles-2 || want > got.Hi_cycles+2 {
 		w.t.Errorf("%s is %v, the truth is %d", what, got, want)
@@ -24,7 +24,7 @@ func (w *truth) contains(what string, got Interval, want int64) {
 
 // checkSpans compares what the answer says of each span, such as counts, sums and percentiles, with
 // the true durations of that span.
-func (w *truth) checkSpans(a *whole) {
+func (w *truth) checkSpans(a *wholeAnswer) {
 	type spanName struct{ from, to, kind string }
 	byName := map[spanName][]int{}
 	for i := range a.rows {
@@ -78,12 +78,12 @@ func (w *truth) checkDurations(what string, got *Durations, all []int64) {
 		signs[1+(cmpZero(d))]++
 	}
 	for _, p := range got.Percentiles {
-		w.contains(fmt.Sprintf("p%v of %v", p.Percent, what), p.Interval,
+		w.checkInterval(fmt.Sprintf("p%v of %v", p.Percent, what), p.Interval,
 			all[rankBig(uint64(p.Percent*1000+0.5), len(all))])
 	}
-	w.contains(what+": the least", got.Min, all[0])
-	w.contains(what+": the greatest", got.Max, all[len(all)-1])
-	w.contains(what+": the mean", got.Mean, sum/int64(len(all)))
+	w.checkInterval(what+": the least", got.Min, all[0])
+	w.checkInterval(what+": the greatest", got.Max, all[len(all)-1])
+	w.checkInterval(what+": the mean", got.Mean, sum/int64(len(all)))
 	if got.Before > signs[2] || got.After > signs[0] {
 		w.t.Errorf("%v: %d surely before and %d surely after, the truth is %v", what, got.Before,
 			got.After, signs)
@@ -119,13 +119,13 @@ func cmpZero(d int64) int {
 
 // checkOverTime compares percentiles over time with the truth. It leaves out a bin if it is not
 // certain which durations are in it.
-func (w *truth) checkOverTime(a *whole, l *Span, rows []int) {
+func (w *truth) checkOverTime(a *wholeAnswer, l *Span, rows []int) {
 	reference := w.job.Nodes[slices.IndexFunc(w.job.Nodes, func(n simrun.Node) bool {
 		return n.Name == a.Reference.Node
 	})]
 	byBin, unsure := map[int][]int64{}, map[int]bool{}
 	for _, i := range rows {
-		found := w.matching(&a.rows[i])
+		found := w.matchingPairs(&a.rows[i])
 		if len(found) == 0 {
 			return
 		}
@@ -155,23 +155,23 @@ func (w *truth) checkOverTime(a *whole, l *Span, rows []int) {
 				b.Bin, len(all))
 			continue
 		}
-		w.contains("p50 over time", b.P50, all[rankBig(50_000, len(all))])
-		w.contains("p99 over time", b.P99, all[rankBig(99_000, len(all))])
+		w.checkInterval("p50 over time", b.P50, all[rankBig(50_000, len(all))])
+		w.checkInterval("p99 over time", b.P99, all[rankBig(99_000, len(all))])
 	}
 	if n != l.All.Count {
 		w.t.Errorf("%s to %s: %d of %d durations are in a bin", l.From, l.To, n, l.All.Count)
 	}
 }
 
-// says reports whether a finding has a text.
-func (a *whole) says(text string) bool {
+// hasText reports whether a finding has a text.
+func (a *wholeAnswer) hasText(text string) bool {
 	return slices.ContainsFunc(a.Findings, func(f Finding) bool {
 		return strings.Contains(f.Text, text)
 	})
 }
 
 // checkPoints compares what is counted at points with the truth.
-func (w *truth) checkPoints(a *whole) {
+func (w *truth) checkPoints(a *wholeAnswer) {
 	for _, p := range a.Points {
 		events, all, ended := uint64(0), uint64(0), uint64(0)
 		for _, u := range w.job.Tuples {
@@ -193,7 +193,7 @@ func (w *truth) checkPoints(a *whole) {
 		if p.Events != events {
 			w.t.Errorf("%d events at %s, the truth is %d", p.Events, p.Name, events)
 		}
-		if !p.Completeness.Lacks() && !w.job.Reused && !a.says("guessed") &&
+		if !p.Completeness.Lacks() && !w.job.Reused && !a.hasText("guessed") &&
 			p.Tuples != all {
 			w.t.Errorf("%d tuples passed %s, the truth is %d", p.Tuples, p.Name, all)
 		}
@@ -206,10 +206,10 @@ func (w *truth) checkPoints(a *whole) {
 }
 
 // checkSlowest compares whole paths with the truth.
-func (w *truth) checkSlowest(a *whole) {
+func (w *truth) checkSlowest(a *wholeAnswer) {
 	for _, s := range a.Slowest {
 		r := &DurationRow{ID: uint64(s.ID), Tuple: 1}
-		if w.job.Lossy && w.reused(r) || w.repeats(r) {
+		if w.job.Lossy && w.idReused(r) || w.repeatsAtPoint(r) {
 			continue // its events are guessed
 		}
 		if !slices.ContainsFunc(w.tuples[uint64(s.ID)], func(u *simrun.Tuple) bool {
@@ -259,7 +259,7 @@ func (w *truth) isPath(u *simrun.Tuple, s *TuplePath) bool {
 
 // jobsTried counts what was compared with the truth.
 type jobsTried struct {
-	tried
+	triedCounts
 	jobs, failed, rows, surely, waited, origins, withheld, guessed int
 
 	joined, joinedTwice int // jobs in which ids were joined over one operator, and over several
@@ -274,7 +274,7 @@ func TestAnswersOfAnyJobAreTrue(t *testing.T) {
 	for i := 0; i < 60/share || !told.enough() && i < 300; i++ {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { answerOfAnyJob(t, fixedJob(t, i), &told) })
 	}
-	if t.Logf("%+v", told); !told.tried.enough() || told.rows < 10_000/share ||
+	if t.Logf("%+v", told); !told.triedCounts.enough() || told.rows < 10_000/share ||
 		told.surely < 1000/share || told.waited < 100/share || told.origins < 10/share ||
 		told.withheld == 0 || told.guessed*20 > told.rows {
 		t.Errorf("%+v: too little was tried", told)
@@ -323,7 +323,7 @@ func answerOfJob(t *testing.T, rng *rand.Rand, j *simrun.Job, told *jobsTried) {
 	if err := simrun.Write(rng, parent, "job", j.Nodes, j.Channels); err != nil {
 		t.Fatal(err)
 	}
-	joined := told.renaming(t, j, openRun(t, parent, "job"))
+	joined := told.renamingOperators(t, j, openRun(t, parent, "job"))
 	w := truthOf(t, j)
 	w.setAside(joined)
 	points := map[string]bool{}
@@ -332,7 +332,7 @@ func answerOfJob(t *testing.T, rng *rand.Rand, j *simrun.Job, told *jobsTried) {
 	}
 	o := Options{Reference: j.Nodes[0].Name}
 	declared := rng.IntN(3)
-	if !w.shown() {
+	if !w.orderShown() {
 		declared = 1
 	}
 	if declared == 1 {
@@ -348,14 +348,14 @@ func answerOfJob(t *testing.T, rng *rand.Rand, j *simrun.Job, told *jobsTried) {
 	var rows []DurationRow
 	o.Durations = func(r DurationRow) error { rows = append(rows, r); return nil }
 	analyze(t, openRun(t, parent, "job"), o)
-	a := &whole{Answer: together, rows: rows}
+	a := &wholeAnswer{Answer: together, rows: rows}
 	w.checkRows(a)
 	w.checkPaths(a)
 	w.checkSpans(a)
 	w.checkPoints(a)
 	w.checkSlowest(a)
 	if declared == 1 {
-		w.checkWhole(a, &told.tried)
+		w.checkWhole(a, &told.triedCounts)
 	}
 	told.jobs++
 	told.count(a)
@@ -378,10 +378,10 @@ func answerOfJob(t *testing.T, rng *rand.Rand, j *simrun.Job, told *jobsTried) {
 	}
 }
 
-// shown reports whether the logs show the order of the job's points, as the analysis assumes: if
-// one point leads to another, some tuple passes both, and all tuples pass them in this order. If
+// orderShown reports whether the logs show the order of the job's points, as the analysis assumes:
+// if one point leads to another, some tuple passes both, and all tuples pass them in this order. If
 // neither leads to the other, some tuples pass them in one order and some in the other.
-func (w *truth) shown() bool {
+func (w *truth) orderShown() bool {
 	if w.job.Colliding {
 		return false
 	}
@@ -414,7 +414,7 @@ func (w *truth) shown() bool {
 	return true
 }
 
-func (n *jobsTried) count(a *whole) {
+func (n *jobsTried) count(a *wholeAnswer) {
 	n.rows += len(a.rows)
 	n.guessed += len(a.guessed)
 	for i := range a.rows {
@@ -430,7 +430,7 @@ func (n *jobsTried) count(a *whole) {
 
 // checkWhole compares what the answer says of all tuples together, in its complete spans and its
 // paths, with the truth.
-func (w *truth) checkWhole(a *whole, told *tried) {
+func (w *truth) checkWhole(a *wholeAnswer, told *triedCounts) {
 	all := w.oracle.answer()
 	all.completeSpans(w.t, a.Answer, told)
 	for i := range a.Paths {

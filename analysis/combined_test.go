@@ -28,7 +28,7 @@ type truth struct {
 // event lies between the two.
 type pair struct {
 	from, to *simrun.Event
-	direct   bool
+	isDirect bool
 }
 
 type pairKey struct {
@@ -43,7 +43,7 @@ func truthOf(t *testing.T, j *simrun.Job) *truth {
 	for _, u := range j.Tuples {
 		w.tuples[u.ID] = append(w.tuples[u.ID], u)
 		for _, e := range u.Events {
-			for from := range ancestors(e, map[*simrun.Event]bool{}) {
+			for from := range ancestorsOf(e, map[*simrun.Event]bool{}) {
 				k := pairKey{u.ID, from.Point, e.Point}
 				w.pairs[k] = append(w.pairs[k], pair{from, e, slices.Contains(e.Causes, from)})
 			}
@@ -60,12 +60,12 @@ func truthOf(t *testing.T, j *simrun.Job) *truth {
 	return w
 }
 
-// ancestors are the events that led to an event.
-func ancestors(e *simrun.Event, into map[*simrun.Event]bool) map[*simrun.Event]bool {
+// ancestorsOf are the events that led to an event.
+func ancestorsOf(e *simrun.Event, into map[*simrun.Event]bool) map[*simrun.Event]bool {
 	for _, c := range e.Causes {
 		if !into[c] {
 			into[c] = true
-			ancestors(c, into)
+			ancestorsOf(c, into)
 		}
 	}
 	return into
@@ -135,19 +135,20 @@ func (w *truth) goesOn(e *simrun.Event) bool {
 	})
 }
 
-// origins adds the events at which the oldest ancestors of a tuple began: tuples made of no others.
-func origins(u *simrun.Tuple, into map[*simrun.Event]bool) map[*simrun.Event]bool {
+// addOrigins adds the events at which the oldest ancestors of a tuple began: tuples made of no
+// others.
+func addOrigins(u *simrun.Tuple, into map[*simrun.Event]bool) map[*simrun.Event]bool {
 	for _, p := range u.Parents {
 		if len(p.Parents) == 0 {
 			into[p.Events[0]] = true
 		}
-		origins(p, into)
+		addOrigins(p, into)
 	}
 	return into
 }
 
-// matching returns the pairs of events that a row may describe.
-func (w *truth) matching(r *DurationRow) (found []pair) {
+// matchingPairs returns the pairs of events that a row may describe.
+func (w *truth) matchingPairs(r *DurationRow) (found []pair) {
 	matches := func(p pair) {
 		d := w.job.Elapsed(p.from, p.to)
 		if r.Lo <= d+1 && d-1 <= r.Hi && w.job.Nodes[p.from.Node].Name == r.FromNode &&
@@ -162,7 +163,7 @@ func (w *truth) matching(r *DurationRow) (found []pair) {
 		return found
 	}
 	for _, u := range w.tuples[r.ID] {
-		all := slices.SortedFunc(maps.Keys(origins(u, map[*simrun.Event]bool{})),
+		all := slices.SortedFunc(maps.Keys(addOrigins(u, map[*simrun.Event]bool{})),
 			func(a, b *simrun.Event) int { return cmp.Compare(a.Time, b.Time) })
 		from := all[0]
 		if strings.HasSuffix(r.Kind, ", latest") {
@@ -179,7 +180,7 @@ func (w *truth) matching(r *DurationRow) (found []pair) {
 
 // checkPaths takes the tuples whose whole path is known, and compares their critical paths with the
 // true ones.
-func (w *truth) checkPaths(a *whole) {
+func (w *truth) checkPaths(a *wholeAnswer) {
 	known := map[uint64]bool{}
 	for i := range a.rows {
 		r := &a.rows[i]
@@ -188,11 +189,11 @@ func (w *truth) checkPaths(a *whole) {
 	for i := range a.rows {
 		r := &a.rows[i]
 		if !known[r.Tuple] || a.guessed[i] || r.Critical != NotCritical || r.Kind == "waiting" ||
-			r.Kind == "end-to-end" || w.repeats(r) || w.job.Lossy && w.reused(r) {
+			r.Kind == "end-to-end" || w.repeatsAtPoint(r) || w.job.Lossy && w.idReused(r) {
 			continue
 		}
-		for _, p := range w.matching(r) {
-			if path := w.paths[p.to.Tuple]; p.direct && slices.Contains(path, p.from) &&
+		for _, p := range w.matchingPairs(r) {
+			if path := w.paths[p.to.Tuple]; p.isDirect && slices.Contains(path, p.from) &&
 				slices.Contains(path, p.to) && len(w.tuples[r.ID]) == 1 {
 				w.t.Errorf("id %d: %s to %s is part of its critical path", r.ID, r.From, r.To)
 			}
@@ -200,10 +201,10 @@ func (w *truth) checkPaths(a *whole) {
 	}
 }
 
-// repeats reports whether a row's id belongs to a tuple with several events at one point. The
-// analysis assumes that events are repeated before their id begins again, and that the logs have
-// the first of them. If a job breaks this assumption, such a row may be false.
-func (w *truth) repeats(r *DurationRow) bool {
+// repeatsAtPoint reports whether a row's id belongs to a tuple with several events at one point.
+// The analysis assumes that events are repeated before their id begins again, and that the logs
+// have the first of them. If a job breaks this assumption, such a row may be false.
+func (w *truth) repeatsAtPoint(r *DurationRow) bool {
 	several := func(u *simrun.Tuple) bool {
 		points := map[string]bool{}
 		return slices.ContainsFunc(u.Events, func(e *simrun.Event) bool {
@@ -212,16 +213,16 @@ func (w *truth) repeats(r *DurationRow) bool {
 			return again
 		})
 	}
-	return (w.reused(r) || w.job.Lossy) && slices.ContainsFunc(w.tuples[r.ID], several)
+	return (w.idReused(r) || w.job.Lossy) && slices.ContainsFunc(w.tuples[r.ID], several)
 }
 
-// reused reports whether a row describes a tuple whose id other tuples have, too, or a tuple that
+// idReused reports whether a row describes a tuple whose id other tuples have, too, or a tuple that
 // was made of such tuples.
-func (w *truth) reused(r *DurationRow) bool {
+func (w *truth) idReused(r *DurationRow) bool {
 	if r.Tuple > 0 {
 		return len(w.tuples[r.ID]) > 1
 	}
-	for e := range origins(w.tuples[r.ID][0], map[*simrun.Event]bool{}) {
+	for e := range addOrigins(w.tuples[r.ID][0], map[*simrun.Event]bool{}) {
 		if len(w.tuples[e.Tuple.ID]) > 1 {
 			return true
 		}
@@ -229,8 +230,8 @@ func (w *truth) reused(r *DurationRow) bool {
 	return false
 }
 
-// whole is an answer with all that it rests on.
-type whole struct {
+// wholeAnswer is an answer with all that it rests on.
+type wholeAnswer struct {
 	*Answer
 	rows []DurationRow
 	// truths has the true duration of each row
@@ -240,7 +241,7 @@ type whole struct {
 }
 
 // checkRows compares each duration with the truth.
-func (w *truth) checkRows(a *whole) {
+func (w *truth) checkRows(a *wholeAnswer) {
 	open := map[[2]string]bool{}
 	a.guessed = map[int]bool{}
 	guess := slices.ContainsFunc(a.Findings, func(f Finding) bool {
@@ -251,8 +252,8 @@ func (w *truth) checkRows(a *whole) {
 	}
 	for i := range a.rows {
 		r := &a.rows[i]
-		found := w.matching(r)
-		guessed := (guess || w.job.Missing) && w.job.Lossy && w.reused(r) || w.repeats(r)
+		found := w.matchingPairs(r)
+		guessed := (guess || w.job.Missing) && w.job.Lossy && w.idReused(r) || w.repeatsAtPoint(r)
 		if len(found) == 0 && guessed {
 			a.guessed[i], a.truths = true, append(a.truths, r.Lo)
 			continue
@@ -266,7 +267,7 @@ func (w *truth) checkRows(a *whole) {
 		a.truths = append(a.truths, w.job.Elapsed(found[0].from, found[0].to))
 		if named := r.Kind == "transfer" || r.Kind == "computation" || r.Kind == "inside"; named &&
 			!open[[2]string{r.From, r.To}] && !w.job.Missing &&
-			!slices.ContainsFunc(found, func(p pair) bool { return p.direct }) {
+			!slices.ContainsFunc(found, func(p pair) bool { return p.isDirect }) {
 			w.t.Errorf("id %d passed other points between %s and %s: no %s", r.ID, r.From, r.To,
 				r.Kind)
 		}

@@ -76,44 +76,44 @@ type comparer struct {
 	bins   Bins
 	hz     float64 // upper end of the reference's frequency; 0: not known
 	views  map[[2]string]*tscratio.View
-	claims map[string]claimed
+	claims map[string]daemonClaims
 }
 
-// claimed is what a node's daemon claimed over time, or the reason why that is not known.
-type claimed struct {
+// daemonClaims is what a node's daemon claimed over time, or the reason why that is not known.
+type daemonClaims struct {
 	bounds Column
 	claims []*Claim // the claim that applies in each bin; nil: none
 	absent string
 }
 
-func (in *input) compare(bins Bins, trips *returns) []Comparison {
+func (in *input) compare(bins Bins, trips *returnJoiner) []Comparison {
 	if bins.Count == 0 {
 		return nil
 	}
 	c := &comparer{
 		in: in, bins: bins, hz: in.nodes[in.clocks.reference].FrequencyHi_hz,
-		views: map[[2]string]*tscratio.View{}, claims: map[string]claimed{},
+		views: map[[2]string]*tscratio.View{}, claims: map[string]daemonClaims{},
 	}
 	var all []Comparison
 	for _, p := range in.clocks.pairs {
-		ours, verdict := c.ours(&p)
+		ours, verdict := c.ourMethod(&p)
 		comparison := Comparison{
 			A: p.a, B: p.b, Verdict: verdict.String(),
 			Methods: []Method{
 				ours, c.minRTT(&p),
 				{
-					Name: ReT, Bounds_cycles: trips.bounds(in, p.a, p.b, bins.Count),
-					Held:   trips.held(in, p.a, p.b),
+					Name: ReT, Bounds_cycles: trips.medianBounds(in, p.a, p.b, bins.Count),
+					Held:   trips.sumHeld(in, p.a, p.b),
 					Absent: "no return trips were logged between the two nodes",
 				},
-				c.ntp(p.a, p.b),
+				c.ntpMethod(p.a, p.b),
 			},
 		}
 		for i := range comparison.Methods {
 			comparison.Methods[i].sum()
 		}
 		for i := range comparison.Methods[1:] {
-			comparison.Methods[i+1].beside(comparison.Methods[0].Bounds_cycles)
+			comparison.Methods[i+1].setBeside(comparison.Methods[0].Bounds_cycles)
 		}
 		all = append(all, comparison)
 	}
@@ -122,7 +122,7 @@ func (in *input) compare(bins Bins, trips *returns) []Comparison {
 
 // sum computes the smallest, the median and the largest bound of all bins.
 func (m *Method) sum() {
-	values := m.Bounds_cycles.present()
+	values := m.Bounds_cycles.presentValues()
 	if len(values) == 0 {
 		m.Bounds_cycles = Column{}
 		return
@@ -132,9 +132,9 @@ func (m *Method) sum() {
 		values[len(values)-1]
 }
 
-// beside compares the bounds with ours, only in bins in which both methods have one. If all bins
+// setBeside compares the bounds with ours, only in bins in which both methods have one. If all bins
 // counted, a method that has values only when measuring is easy would look better than it is.
-func (m *Method) beside(ours Column) {
+func (m *Method) setBeside(ours Column) {
 	if len(m.Bounds_cycles) == 0 {
 		return
 	}
@@ -148,13 +148,13 @@ func (m *Method) beside(ours Column) {
 			theirs, same = append(theirs, v), append(same, ours[i])
 		}
 	}
-	if theirs, same = theirs.present(), same.present(); len(same) > 0 {
+	if theirs, same = theirs.presentValues(), same.presentValues(); len(same) > 0 {
 		m.Times = float64(theirs[(len(theirs)-1)/2]) / float64(max(same[(len(same)-1)/2], 1))
 	}
 }
 
-// at translates a reading of the reference into another node's cycles.
-func (c *comparer) at(node string, reading uint64) (uint64, bool) {
+// translateAt translates a reading of the reference into another node's cycles.
+func (c *comparer) translateAt(node string, reading uint64) (uint64, bool) {
 	reference := c.in.nodes[c.in.clocks.reference].Name
 	if node == reference {
 		return reading, true
@@ -176,13 +176,14 @@ func (c *comparer) translate(from, into string, reading uint64) (tscratio.Interv
 	return i, err == nil
 }
 
-// sampled computes a bound at moments of the run, with a function that gets each moment as a
+// sampleBound computes a bound at moments of the run, with a function that gets each moment as a
 // reading of a node. Each value is used until the next moment.
-func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)) Column {
-	column := empty(c.bins.Count)
+func (c *comparer) sampleBound(node string, bound func(reading uint64) (int64, bool)) Column {
+	column := emptyColumn(c.bins.Count)
 	step := max(1, c.bins.Count/comparisonSamples)
 	for i := 0; i < len(column); i += step {
-		reading, ok := c.at(node, uint64(c.bins.From_cycles)+c.bins.Width_cycles*uint64(2*i+step)/2)
+		reading, ok := c.translateAt(node,
+			uint64(c.bins.From_cycles)+c.bins.Width_cycles*uint64(2*i+step)/2)
 		if !ok {
 			continue
 		}
@@ -194,21 +195,21 @@ func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)
 	return column
 }
 
-// ours is our method. Its bound is half the width of the interval that a reading of B becomes when
-// it is translated into A's cycles.
-func (c *comparer) ours(p *pairClock) (Method, tscratio.Verdict) {
+// ourMethod is our method. Its bound is half the width of the interval that a reading of B becomes
+// when it is translated into A's cycles.
+func (c *comparer) ourMethod(p *pairClock) (Method, tscratio.Verdict) {
 	verdict := max(p.intoA.Verdict, p.intoB.Verdict)
 	scale := c.in.rateOf(p.a)
 	m := Method{
 		Name: Ours, Proven: verdict == tscratio.Consistent,
 		Absent: "the run's time lies too far from the exchanges of the two nodes",
 	}
-	m.Bounds_cycles = c.sampled(p.b, func(reading uint64) (int64, bool) {
+	m.Bounds_cycles = c.sampleBound(p.b, func(reading uint64) (int64, bool) {
 		at, ok := c.translate(p.b, p.a, reading)
 		if ok {
-			m.Held = c.hold(m.Held, p.b, reading, p.a, at)
+			m.Held = c.checkTruth(m.Held, p.b, reading, p.a, at)
 		}
-		return scaled(float64(at.HalfWidth()), scale), ok
+		return scaleUp(float64(at.HalfWidth()), scale), ok
 	})
 	return m, verdict
 }
@@ -222,14 +223,14 @@ func (c *comparer) minRTT(p *pairClock) Method {
 		by                tscratio.Starter
 		starter, answerer string
 	}{{tscratio.StartedByA, p.a, p.b}, {tscratio.StartedByB, p.b, p.a}} {
-		relation, err := c.anchored(p.pair.Best(side.by), side.answerer)
+		relation, err := c.anchoredMethod(p.pair.Best(side.by), side.answerer)
 		if err != nil || best != nil && relation.E().Cmp(best) >= 0 {
 			continue
 		}
 		best = relation.E()
 		scale := c.in.rateOf(side.starter)
 		m.Held = nil
-		m.Bounds_cycles = c.sampled(side.answerer, func(reading uint64) (int64, bool) {
+		m.Bounds_cycles = c.sampleBound(side.answerer, func(reading uint64) (int64, bool) {
 			b, err := relation.WanderedBound(reading, p.intoA.Wander)
 			if err != nil {
 				return 0, false
@@ -238,7 +239,7 @@ func (c *comparer) minRTT(p *pairClock) Method {
 				m.Held = c.holdPaper(m.Held, relation, b, side.answerer, reading, side.starter)
 			}
 			cycles, _ := b.Float64()
-			return scaled(cycles, scale), true
+			return scaleUp(cycles, scale), true
 		})
 	}
 	return m
@@ -257,13 +258,13 @@ func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, 
 	if err != nil {
 		return h
 	}
-	return c.hold(h, node, reading, into, at)
+	return c.checkTruth(h, node, reading, into, at)
 }
 
-// hold compares a method's interval with the truth, if the truth is known. The method claims that
-// the counter of one node (into) was in the interval when the counter of another node showed a
+// checkTruth compares a method's interval with the truth, if the truth is known. The method claims
+// that the counter of one node (into) was in the interval when the counter of another node showed a
 // given reading.
-func (c *comparer) hold(h *Held, node string, reading uint64, into string,
+func (c *comparer) checkTruth(h *Held, node string, reading uint64, into string,
 	at tscratio.Interval) *Held {
 	if c.in.options.Truth == nil {
 		return h
@@ -276,19 +277,20 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 		h = new(Held)
 	}
 	from := at.Lo // from is subtracted, so that both ends fit into 64 signed bits
-	h.hold(tscratio.Elapsed{Hi: int64(at.Hi - from)}, tscratio.Elapsed{
+	h.checkTruth(tscratio.Elapsed{Hi: int64(at.Hi - from)}, tscratio.Elapsed{
 		Lo: int64(truth.Lo - from), Hi: int64(truth.Hi - from),
 	})
 	return h
 }
 
-// anchored uses the best exchanges before and after the time axis of the answer as the paper's
-// anchors. If there are none before, it uses the first exchange of all. If there are none after, it
-// uses the last.
-func (c *comparer) anchored(exchanges []tscratio.Exchange,
+// anchoredMethod uses the best exchanges before and after the time axis of the answer as the
+// paper's anchors. If there are none before, it uses the first exchange of all. If there are none
+// after, it uses the last.
+func (c *comparer) anchoredMethod(exchanges []tscratio.Exchange,
 	answerer string) (tscratio.PaperRelation, error) {
-	begin, ok := c.at(answerer, uint64(c.bins.From_cycles))
-	end, ok2 := c.at(answerer, uint64(c.bins.From_cycles)+c.bins.Width_cycles*uint64(c.bins.Count))
+	begin, ok := c.translateAt(answerer, uint64(c.bins.From_cycles))
+	end, ok2 := c.translateAt(answerer,
+		uint64(c.bins.From_cycles)+c.bins.Width_cycles*uint64(c.bins.Count))
 	if !ok || !ok2 || len(exchanges) < 2 {
 		return tscratio.PaperRelation{}, errUnrelated
 	}
@@ -308,16 +310,16 @@ func (c *comparer) anchored(exchanges []tscratio.Exchange,
 // asked every second.
 const claimHolds_s = 10
 
-// ntp adds up what both nodes' daemons claimed. The sum bounds the error of a duration from one
-// clock to the other.
-func (c *comparer) ntp(a, b string) Method {
+// ntpMethod adds up what both nodes' daemons claimed. The sum bounds the error of a duration from
+// one clock to the other.
+func (c *comparer) ntpMethod(a, b string) Method {
 	m := Method{Name: NTP}
 	x, y := c.claimsOf(a), c.claimsOf(b)
 	if m.Absent = cmp.Or(x.absent, y.absent); m.Absent != "" {
 		return m
 	}
 	m.Absent = "the daemons of the two nodes claimed nothing at the same time"
-	m.Bounds_cycles = empty(c.bins.Count)
+	m.Bounds_cycles = emptyColumn(c.bins.Count)
 	for i := range m.Bounds_cycles {
 		if x.bounds[i] != None && y.bounds[i] != None {
 			m.Bounds_cycles[i] = x.bounds[i] + y.bounds[i]
@@ -358,14 +360,14 @@ func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 			off += claim.Offset_ns * int64(1-2*k)
 			rest += int64(claim.Bound_ns) - abs(claim.Offset_ns)
 		}
-		m.Held.hold(tscratio.Elapsed{Lo: off - rest, Hi: off + rest}, tscratio.Elapsed{})
+		m.Held.checkTruth(tscratio.Elapsed{Lo: off - rest, Hi: off + rest}, tscratio.Elapsed{})
 	}
 }
 
 func abs(v int64) int64 { return max(v, -v) }
 
 // claimsOf returns a node's claims over time. Each claim holds until the next one.
-func (c *comparer) claimsOf(node string) claimed {
+func (c *comparer) claimsOf(node string) daemonClaims {
 	if known, ok := c.claims[node]; ok {
 		return known
 	}
@@ -377,24 +379,25 @@ func (c *comparer) claimsOf(node string) claimed {
 	return known
 }
 
-func (c *comparer) readClaims(node string) (claimed, error) {
+func (c *comparer) readClaims(node string) (daemonClaims, error) {
 	if !(c.hz > 0) {
-		return claimed{},
+		return daemonClaims{},
 			errors.New("claims are in ns, and the frequency of the reference is not known")
 	}
 	of := c.in.nodes[slices.IndexFunc(c.in.nodes, func(n nodeInput) bool { return n.Name == node })]
 	claims, err := Claims(c.in.run, of.node, of.Epoch)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return claimed{}, fmt.Errorf("what the NTP daemon of node %s claimed was not kept", node)
+		return daemonClaims{}, fmt.Errorf("what the NTP daemon of node %s claimed was not kept",
+			node)
 	case err != nil:
-		c.in.miss(runs.Missing{Part: runs.BaselinePath(of.node), Reason: err.Error()})
+		c.in.noteMissing(runs.Missing{Part: runs.BaselinePath(of.node), Reason: err.Error()})
 		if len(claims) == 0 {
-			return claimed{}, err
+			return daemonClaims{}, err
 		}
 	}
 	reference := c.in.nodes[c.in.clocks.reference].Name
-	known := claimed{bounds: empty(c.bins.Count), claims: make([]*Claim, c.bins.Count)}
+	known := daemonClaims{bounds: emptyColumn(c.bins.Count), claims: make([]*Claim, c.bins.Count)}
 	hold := 1 + int64(claimHolds_s*c.hz/float64(c.bins.Width_cycles))
 	for i := range claims {
 		claim := &claims[i]
@@ -409,7 +412,7 @@ func (c *comparer) readClaims(node string) (claimed, error) {
 		bound, holds := int64(None), (*Claim)(nil)
 		if claim.Synchronised {
 			holds = claim
-			bound = scaled(float64(claim.Bound_ns), c.hz/1e9)
+			bound = scaleUp(float64(claim.Bound_ns), c.hz/1e9)
 		}
 		first := int64(at-uint64(c.bins.From_cycles)) / int64(c.bins.Width_cycles)
 		for b := max(first, 0); b < min(first+hold, int64(c.bins.Count)); b++ {
@@ -447,9 +450,9 @@ func (in *input) rateOf(node string) float64 {
 // exactly, and also the sum of two such bounds.
 const mostBound_cycles = 1 << 52
 
-// scaled converts a number of cycles by a scale and rounds up. The factor 1+1e-12 covers the error
+// scaleUp converts a number of cycles by a scale and rounds up. The factor 1+1e-12 covers the error
 // of float64.
-func scaled(cycles, scale float64) int64 {
+func scaleUp(cycles, scale float64) int64 {
 	if scale == 1 { // they are the same cycles
 		return int64(min(math.Ceil(cycles), mostBound_cycles))
 	}

@@ -24,7 +24,7 @@ func methodsOf(t *testing.T, a *Answer) map[string]Method {
 			t.Errorf("%s has %d bounds in %d bins, absent for %q", m.Name, len(m.Bounds_cycles),
 				a.Bins.Count, m.Absent)
 		}
-		if values := m.Bounds_cycles.present(); len(values) > 0 &&
+		if values := m.Bounds_cycles.presentValues(); len(values) > 0 &&
 			(values[0] != m.Least_cycles || values[len(values)-1] != m.Worst_cycles ||
 				m.Median_cycles < m.Least_cycles || m.Median_cycles > m.Worst_cycles) {
 			t.Errorf("%s: %d, %d, %d of %v", m.Name, m.Least_cycles, m.Median_cycles,
@@ -153,7 +153,7 @@ func TestClaimsGrowOld(t *testing.T) {
 			for i, stratum := range []uint64{2, 0} {
 				at := uint64(a.Bins.From_cycles) + uint64(i)*uint64(until_s*simrun.Hz)
 				if node == "B" {
-					at = translated(t, relation, at)
+					at = trueReading(t, relation, at)
 				}
 				if stratum > 0 || name != "too old" {
 					claims = append(claims, logstore.NTP{
@@ -175,8 +175,8 @@ func TestClaimsGrowOld(t *testing.T) {
 	}
 }
 
-// translated is what one counter reads while another shows a reading.
-func translated(t *testing.T, r *tscratio.Relation, reading uint64) uint64 {
+// trueReading is what one counter reads while another shows a reading.
+func trueReading(t *testing.T, r *tscratio.Relation, reading uint64) uint64 {
 	t.Helper()
 	at, err := r.Translate(reading)
 	if err != nil {
@@ -200,7 +200,7 @@ func TestMethodsAreComparedAtTheSameMoments(t *testing.T) {
 		"nowhere":              {nil, 0, 0},
 	} {
 		m := Method{Bounds_cycles: test.bounds}
-		if m.beside(ours); m.Times != test.times || m.Gaps != test.gaps {
+		if m.setBeside(ours); m.Times != test.times || m.Gaps != test.gaps {
 			t.Errorf("%s: %g times as wide, %d gaps, want %g and %d", name, m.Times, m.Gaps,
 				test.times, test.gaps)
 		}

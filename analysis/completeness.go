@@ -30,9 +30,9 @@ func (c Completeness) Lacks() bool { return c.Kept != All && c.Kept != "" }
 
 var keptOrder = []Kept{All, Sampled, Lossy, Unknown}
 
-// with returns the completeness of a set that has two parts: it is that of the worse part, for the
-// reasons of both.
-func (c Completeness) with(d Completeness) Completeness {
+// combineWith returns the completeness of a set that has two parts: it is that of the worse part,
+// for the reasons of both.
+func (c Completeness) combineWith(d Completeness) Completeness {
 	if slices.Index(keptOrder, d.Kept) > slices.Index(keptOrder, c.Kept) {
 		c.Kept = d.Kept
 	}
@@ -42,23 +42,23 @@ func (c Completeness) with(d Completeness) Completeness {
 	return c
 }
 
-// kept says whether a log has all events of its channel.
-func (t *told) kept(s *source) Completeness {
+// keptEvents says whether a log has all events of its channel.
+func (t *told) keptEvents(s *source) Completeness {
 	c := Completeness{Kept: All}
 	if t.thins != "" {
-		c = c.with(Completeness{Sampled, []string{s.name + keepsOnly + t.thins}})
+		c = c.combineWith(Completeness{Sampled, []string{s.name + keepsOnly + t.thins}})
 	}
 	if t.err != nil || !t.report.Whole() {
-		c = c.with(Completeness{Lossy, []string{
+		c = c.combineWith(Completeness{Lossy, []string{
 			fmt.Sprintf("the log of %s is not whole", s.name)}})
 	}
 	if t.rows == 0 && t.err == nil && !t.report.Sealed { // the log may be cut off
-		c = c.with(Completeness{Lossy, []string{
+		c = c.combineWith(Completeness{Lossy, []string{
 			fmt.Sprintf("the log of %s has neither a row nor an end", s.name)}})
 	}
 	for k := range t.report.Rows {
 		if len(t.report.Rows[k].Dropped) > 0 {
-			c = c.with(Completeness{Lossy, []string{s.name + droppedEvents}})
+			c = c.combineWith(Completeness{Lossy, []string{s.name + droppedEvents}})
 		}
 	}
 	return c
@@ -74,10 +74,11 @@ func (s *source) keepsLinks() bool {
 func (in *input) ofRun() Completeness {
 	c := Completeness{Kept: All}
 	for _, n := range in.silent {
-		c = c.with(Completeness{Unknown, []string{fmt.Sprintf("no log of node %s is there", n)}})
+		c = c.combineWith(Completeness{Unknown, []string{fmt.Sprintf("no log of node %s is there",
+			n)}})
 	}
 	if in.openEnds != "" {
-		c = c.with(Completeness{Unknown, []string{in.openEnds}})
+		c = c.combineWith(Completeness{Unknown, []string{in.openEnds}})
 	}
 	return c
 }
@@ -102,8 +103,8 @@ func (in *input) chosenByID(told []told) (rule string) {
 // choosesByID reports whether one rule chose tuples by their ids, during the whole run.
 func (t *told) choosesByID() bool { return strings.HasPrefix(t.thins, "xoy") && t.changes == 0 }
 
-// lacking returns the ranks of points whose logs do not have every tuple that other logs have.
-func (in *input) lacking(g *graph, told []told) (mask uint64) {
+// lackingRanks returns the ranks of points whose logs do not have every tuple that other logs have.
+func (in *input) lackingRanks(g *graph, told []told) (mask uint64) {
 	rule := in.chosenByID(told)
 	for r, p := range g.order {
 		if in.unseen[in.points[p]] != "" || len(in.silent) > 0 {
@@ -112,19 +113,19 @@ func (in *input) lacking(g *graph, told []told) (mask uint64) {
 	}
 	for i := range told {
 		s, t := &in.sources[i], &told[i]
-		chosen := t.kept(s).Kept == Sampled && t.thins == rule
-		if s.point >= 0 && !chosen && t.kept(s).Kept != All {
+		chosen := t.keptEvents(s).Kept == Sampled && t.thins == rule
+		if s.point >= 0 && !chosen && t.keptEvents(s).Kept != All {
 			mask |= 1 << g.rankOf(s)
 		}
 	}
 	return mask
 }
 
-// thinned returns the ranks of points whose logs lack so many events that they may hide
+// thinnedRanks returns the ranks of points whose logs lack so many events that they may hide
 // repetitions: even if every tuple had two events at such a point, the log might show only one
 // event of each tuple. If a log lacks at most half as many events as it has, it cannot hide
 // repetitions: some tuples would show two events.
-func (in *input) thinned(g *graph, told []told) (mask uint64) {
+func (in *input) thinnedRanks(g *graph, told []told) (mask uint64) {
 	for i := range told {
 		s, t := &in.sources[i], &told[i]
 		lacking := uint64(0)
@@ -152,15 +153,15 @@ func (a *assembler) completeness(rank int, except string) Completeness {
 	}
 	c := Completeness{Kept: All}
 	if why := a.in.unseen[a.in.points[a.graph.order[rank]]]; why != "" {
-		c = c.with(Completeness{Unknown, []string{why}})
+		c = c.combineWith(Completeness{Unknown, []string{why}})
 	}
 	for i := range a.told {
 		s, t := &a.in.sources[i], &a.told[i]
 		if a.graph.rankOf(s) != rank {
 			continue
 		}
-		if d := t.kept(s); d.Kept != Sampled || t.thins != except {
-			c = c.with(d)
+		if d := t.keptEvents(s); d.Kept != Sampled || t.thins != except {
+			c = c.combineWith(d)
 		}
 	}
 	if except == "" {
@@ -184,39 +185,41 @@ func (a *assembler) sampledByID(rank int) string {
 	return rule
 }
 
-// undecided says why it is not known whether tuples that end at a point are lost, or whether they
-// end there.
-func (a *assembler) undecided(rank int) string {
+// whyUndecided says why it is not known whether tuples that end at a point are lost, or whether
+// they end there.
+func (a *assembler) whyUndecided(rank int) string {
 	c, rule := Completeness{Kept: All}, a.sampledByID(rank)
-	if a.graph.after[rank] != 0 || a.graph.openEnds {
+	if a.graph.ranksAfter[rank] != 0 || a.graph.openEnds {
 		c = a.in.ofRun()
 	}
-	for rest := a.graph.after[rank]; rest != 0; rest &= rest - 1 {
-		c = c.with(a.completeness(bits.TrailingZeros64(rest), rule))
+	for rest := a.graph.ranksAfter[rank]; rest != 0; rest &= rest - 1 {
+		c = c.combineWith(a.completeness(bits.TrailingZeros64(rest), rule))
 	}
 	for i := range a.told {
-		if s := &a.in.sources[i]; s.keepsLinks() && a.graph.after[rank] != 0 {
-			c = c.with(a.told[i].kept(s)) // other tuples may have been made of those at this point
+		if s := &a.in.sources[i]; s.keepsLinks() && a.graph.ranksAfter[rank] != 0 {
+			// other tuples may have been made of those at this point
+			c = c.combineWith(a.told[i].keptEvents(s))
 		}
 	}
-	if n := a.found.points[rank].guessed; n > 0 {
-		c = c.with(Completeness{Unknown, []string{fmt.Sprintf("%d tuples share their ids with "+
-			"others, so what became of which is not known", n)}})
+	if n := a.found.points[rank].guessedEnds; n > 0 {
+		c = c.combineWith(Completeness{Unknown,
+			[]string{fmt.Sprintf("%d tuples share their ids with "+
+				"others, so what became of which is not known", n)}})
 	}
 	return c.Because()
 }
 
-// past returns the points between two others that a tuple may have passed without an event, because
-// the logs of these points do not have every tuple. A point is left out if the same rule chooses
-// tuples by their ids at this point and at the two ends: then a tuple with events at both ends has
-// an event at the point, too.
-func (a *assembler) past(from, to int) []string {
+// unseenBetween returns the points between two others that a tuple may have passed without an
+// event, because the logs of these points do not have every tuple. A point is left out if the same
+// rule chooses tuples by their ids at this point and at the two ends: then a tuple with events at
+// both ends has an event at the point, too.
+func (a *assembler) unseenBetween(from, to int) []string {
 	var names []string
 	rule := a.sampledByID(from)
 	if rule != a.sampledByID(to) {
 		rule = ""
 	}
-	for rest := a.graph.after[from] & a.graph.before[to]; rest != 0; rest &= rest - 1 {
+	for rest := a.graph.ranksAfter[from] & a.graph.ranksBefore[to]; rest != 0; rest &= rest - 1 {
 		if r := bits.TrailingZeros64(rest); a.completeness(r, rule).Kept != All {
 			names = append(names, a.in.points[a.graph.order[r]].String())
 		}
@@ -224,13 +227,13 @@ func (a *assembler) past(from, to int) []string {
 	return names
 }
 
-// gaps returns, for each rank, the later ranks that a tuple may have reached from there past an
-// unseen point. These are the ranks for which past names a point between the two.
-func (a *assembler) gaps() []uint64 {
+// gapsByRank returns, for each rank, the later ranks that a tuple may have reached from there past
+// an unseen point. These are the ranks for which past names a point between the two.
+func (a *assembler) gapsByRank() []uint64 {
 	all := make([]uint64, len(a.graph.order))
 	for from := range all {
-		for rest := a.graph.after[from]; rest != 0; rest &= rest - 1 {
-			if to := bits.TrailingZeros64(rest); len(a.past(from, to)) > 0 {
+		for rest := a.graph.ranksAfter[from]; rest != 0; rest &= rest - 1 {
+			if to := bits.TrailingZeros64(rest); len(a.unseenBetween(from, to)) > 0 {
 				all[from] |= 1 << to
 			}
 		}
@@ -245,14 +248,14 @@ func (a *assembler) gaps() []uint64 {
 // points matter: two tuples may share the id, and if the log of an earlier point lacks an event of
 // one of them, they look like one tuple.
 func (a *assembler) ofSpan(k spanKey) Completeness {
-	c := a.completeness(k.from, "").with(a.completeness(k.to, "")).with(a.in.ofRun())
-	before := a.graph.before[k.to]
+	c := a.completeness(k.from, "").combineWith(a.completeness(k.to, "")).combineWith(a.in.ofRun())
+	before := a.graph.ranksBefore[k.to]
 	again := a.found.points[k.from].duplicates+a.found.points[k.to].duplicates > 0
 	for rest := before; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
-		unseen := k.kind < wholePath && a.graph.before[k.from]>>r&1 == 0
+		unseen := k.kind < wholePath && a.graph.ranksBefore[k.from]>>r&1 == 0
 		if unseen || again && a.sampledByID(r) == "" {
-			c = c.with(a.completeness(r, ""))
+			c = c.combineWith(a.completeness(r, ""))
 		}
 	}
 	return c

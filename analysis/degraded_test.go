@@ -270,7 +270,7 @@ func TestAxis(t *testing.T) {
 		if from > reading || reading-from > length || from+length < from {
 			t.Fatalf("%+v: bin %d of %d is %d cycles from %d on", a, bin, reading, length, from)
 		}
-		if inner := a.base <= reading && a.edge(bin) <= reading && bin+1 < a.count; inner &&
+		if inner := a.base <= reading && a.binStart(bin) <= reading && bin+1 < a.count; inner &&
 			length > 0 {
 			if last, _ := a.bin(from + length - 1); last != bin {
 				t.Fatalf("%+v: bin %d ends in bin %d", a, bin, last)
@@ -317,7 +317,7 @@ func TestFarReadingsHaveNoDuration(t *testing.T) {
 		if err == nil {
 			told++
 		}
-		if timer.known[a*n+b].far(x, y) {
+		if timer.known[a*n+b].outOfReach(x, y) {
 			if far++; err == nil {
 				t.Fatalf("from %d of %s to %d of %s is far, and took %v", x, in.nodes[a].Name, y,
 					in.nodes[b].Name, d)

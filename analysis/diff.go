@@ -133,14 +133,14 @@ func Diff(before, after []*Answer) ([]Change, error) {
 // changesOf compares the percentiles of a span.
 func changesOf(c Change, before, after []*Answer) (changes []Change) {
 	was, is := spansLike(c, before), spansLike(c, after)
-	c.Why = unlike(c, slices.Concat(before, after))
+	c.Why = whyUnlike(c, slices.Concat(before, after))
 	if len(was) > 0 && len(is) > 0 {
 		for _, c.Percent = range diffPercents {
-			changes = append(changes, change(c, was, is))
+			changes = append(changes, percentileChange(c, was, is))
 		}
 		return changes
 	}
-	c.forget()
+	c.forgetFigures()
 	side := "second"
 	if c.Verdict = Gone; len(was) == 0 {
 		c.Verdict, side = New, "first"
@@ -152,8 +152,8 @@ func changesOf(c Change, before, after []*Answer) (changes []Change) {
 	return []Change{c}
 }
 
-// The method forget marks all figures as not known.
-func (c *Change) forget() {
+// forgetFigures marks all figures as not known.
+func (c *Change) forgetFigures() {
 	c.BeforeLo_ns, c.BeforeHi_ns = math.NaN(), math.NaN()
 	c.AfterLo_ns, c.AfterHi_ns, c.Noise_ns = math.NaN(), math.NaN(), math.Inf(1)
 }
@@ -180,12 +180,12 @@ func spansLike(c Change, in []*Answer) (found []spanOf) {
 	return found
 }
 
-// change compares a percentile of a span in the runs before and after. If the durations are not
-// those of the same tuples, c.Why says why; otherwise it is empty.
-func change(c Change, before, after []spanOf) Change {
+// percentileChange compares a percentile of a span in the runs before and after. If the durations
+// are not those of the same tuples, c.Why says why; otherwise it is empty.
+func percentileChange(c Change, before, after []spanOf) Change {
 	b, whyBefore := sideOf(before, c.Percent)
 	a, whyAfter := sideOf(after, c.Percent)
-	c.forget()
+	c.forgetFigures()
 	c.BeforeRuns, c.AfterRuns = len(b), len(a)
 	c.Suspect = slices.ContainsFunc(slices.Concat(before, after), func(l spanOf) bool {
 		return l.All.Suspect > 0
@@ -209,7 +209,7 @@ func change(c Change, before, after []spanOf) Change {
 // judge decides whether two sides differ. If durations are lacking, they may hide a difference, and
 // the noise allows for that. If the change is undecided for this reason, Why says what is lacking.
 func (c *Change) judge(b, a side) {
-	switch lacking := cmp.Or(b.lacking(), a.lacking()); {
+	switch lacking := cmp.Or(b.lackingRun(), a.lackingRun()); {
 	case c.Why != "":
 		c.Verdict = Undecided
 	case math.IsInf(c.Noise_ns, 1):

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// measured is a span's percentile in one run, in ns.
-type measured struct {
+// runPercentile is a span's percentile in one run, in ns.
+type runPercentile struct {
 	lo, hi  float64
 	noise   float64 // noise of the percentile in ns, as in Durations.noise; infinite: not known
 	count   uint64
@@ -15,10 +15,10 @@ type measured struct {
 	run     string
 }
 
-func (m measured) middle() float64 { return m.lo/2 + m.hi/2 }
+func (m runPercentile) middle() float64 { return m.lo/2 + m.hi/2 }
 
 // side is a span's percentile in each run of one kind.
-type side []measured
+type side []runPercentile
 
 // sideOf measures a percentile in each run that has it. If a run does not have it, sideOf says why.
 func sideOf(spans []spanOf, percent float64) (s side, why string) {
@@ -26,19 +26,19 @@ func sideOf(spans []spanOf, percent float64) (s side, why string) {
 		d := &l.All
 		p, ok := d.Percentiles.At(percent)
 		if !ok {
-			why = cmp.Or(why, l.withheld(percent))
+			why = cmp.Or(why, l.whyWithheld(percent))
 			continue
 		}
-		m := measured{noise: d.noise(percent, l.reference), count: d.Count,
+		m := runPercentile{noise: d.noise(percent, l.reference), count: d.Count,
 			lacking: d.Withheld + d.Unplaced, run: l.run}
-		m.lo, m.hi = l.reference.ns(p)
+		m.lo, m.hi = l.reference.toNs(p)
 		s = append(s, m)
 	}
 	return s, why
 }
 
-// withheld says why a run does not have a percentile of a span.
-func (l *spanOf) withheld(percent float64) string {
+// whyWithheld says why a run does not have a percentile of a span.
+func (l *spanOf) whyWithheld(percent float64) string {
 	reason := "its logs do not determine it"
 	switch d := &l.All; {
 	case d.Count > 0:
@@ -61,8 +61,8 @@ func (d *Durations) noise(percent float64, r Reference) float64 {
 	return far / r.FrequencyLo_hz * 1e9
 }
 
-// lacking names a run that lacks some durations. It is empty if none does.
-func (s side) lacking() string {
+// lackingRun names a run that lacks some durations. It is empty if none does.
+func (s side) lackingRun() string {
 	for _, m := range s {
 		if m.lacking > 0 {
 			return fmt.Sprintf("of %d durations of run %q, %d are withheld or could not be "+
@@ -94,8 +94,8 @@ func (s side) mean() (lo, hi float64) {
 	return lo, hi
 }
 
-// within is the mean of the squared noises of the runs.
-func (s side) within() (mean float64) {
+// varianceWithin is the mean of the squared noises of the runs.
+func (s side) varianceWithin() (mean float64) {
 	for _, m := range s {
 		mean += m.noise * m.noise / float64(len(s))
 	}
@@ -118,7 +118,7 @@ func (s side) variance() (v float64) {
 // other side.
 func noiseOf(before, after side) float64 {
 	b, a := float64(len(before)), float64(len(after))
-	within := math.Sqrt(before.within()/b + after.within()/a)
+	within := math.Sqrt(before.varianceWithin()/b + after.varianceWithin()/a)
 	// The square of the difference's standard error, and the number of runs that it was estimated
 	// from.
 	var squared, runs float64
@@ -135,15 +135,16 @@ func noiseOf(before, after side) float64 {
 	return max(within, student99(int(runs)-1)*math.Sqrt(squared))
 }
 
-// surer is a number of standard deviations. In nine of ten cases, a normally distributed value is
-// at most that far below its mean.
-const surer = 1.2816
+// surerDeviations is a number of standard deviations. In nine of ten cases, a normally distributed
+// value is at most that far below its mean.
+const surerDeviations = 1.2816
 
 // needsOf says what would decide a change, given the gap between the intervals of the two sides.
 // Chance may have made this gap larger than it truly is. So needsOf asks for somewhat more runs or
 // tuples than would suffice for this gap.
 func needsOf(gap float64, before, after side) *Needs {
-	within := math.Sqrt(before.within()+after.within()) * (1 + surer/deviations99)
+	within := math.Sqrt(before.varianceWithin()+after.varianceWithin()) * (1 +
+		surerDeviations/deviations99)
 	switch {
 	case gap <= 0:
 		return &Needs{Bounds: true}
@@ -161,11 +162,11 @@ func needsOf(gap float64, before, after side) *Needs {
 	}
 	least := float64(min(len(before), len(after)) + 1)
 	for n := 2; ; n++ {
-		widest := max(within, (student99(n-1)+surer)*math.Sqrt(variance))
+		widest := max(within, (student99(n-1)+surerDeviations)*math.Sqrt(variance))
 		switch {
 		case widest/math.Sqrt(float64(n)) < gap:
 			return &Needs{Runs: max(float64(n), least)}
-		case n > len(students): // student99 gives the same for all larger n
+		case n > len(studentQuantiles): // student99 gives the same for all larger n
 			return &Needs{Runs: max(math.Floor(widest/gap*widest/gap)+1, least)}
 		}
 	}
@@ -175,10 +176,10 @@ func needsOf(gap float64, before, after side) *Needs {
 // two runs. within is the noise from the present number of tuples. The noise falls with the square
 // root of this number. Percentiles of more than exactValues durations are rounded outward, which
 // narrows the gap and widens the noise.
-func needsTuples(gap, within float64, before, after measured) *Needs {
+func needsTuples(gap, within float64, before, after runPercentile) *Needs {
 	times := func(gap float64) float64 { return math.Floor(within/gap*within/gap) + 1 }
 	n, lost := times(gap), 0.0
-	for _, m := range []measured{before, after} {
+	for _, m := range []runPercentile{before, after} {
 		if m.count <= exactValues && n*float64(m.count) > exactValues {
 			lost += 3 * max(math.Abs(m.lo), math.Abs(m.hi)) / (1 << subBits)
 		}
@@ -196,12 +197,12 @@ func student99(freedom int) float64 {
 	if freedom < 1 {
 		return math.Inf(1)
 	}
-	return students[min(freedom, len(students))-1]
+	return studentQuantiles[min(freedom, len(studentQuantiles))-1]
 }
 
-// students are the quantiles of Student's t at 0.995, for 1, 2 and more degrees of freedom. Beyond
-// the end of the list, the quantile is smaller than the last value.
-var students = []float64{
+// studentQuantiles are the quantiles of Student's t at 0.995, for 1, 2 and more degrees of freedom.
+// Beyond the end of the list, the quantile is smaller than the last value.
+var studentQuantiles = []float64{
 	63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012,
 	2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779,
 	2.771, 2.763, 2.756, 2.750,

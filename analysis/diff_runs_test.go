@@ -40,14 +40,15 @@ func TestRepeatedRunsAreComparedBeyondChance(t *testing.T) {
 		wrong, found := 0, 0
 		for range comparisons {
 			before := aSide(rng, runs[0], 1e6, 10_000, 3)
-			c := change(Change{Percent: 50}, before, aSide(rng, runs[1], 1e6, test.differ, 3))
+			c := percentileChange(Change{Percent: 50}, before,
+				aSide(rng, runs[1], 1e6, test.differ, 3))
 			if c.BeforeRuns != runs[0] || c.AfterRuns != runs[1] {
 				t.Fatalf("%+v", c)
 			}
 			if c.Verdict == Faster || c.Verdict == Slower {
 				wrong++
 			}
-			slower := change(Change{Percent: 50}, before,
+			slower := percentileChange(Change{Percent: 50}, before,
 				aSide(rng, runs[1], 3e6, test.differ, 3))
 			if slower.Verdict == Slower {
 				found++
@@ -68,7 +69,7 @@ func TestWhatDecidesAChange(t *testing.T) {
 	seen := map[string]int{}
 	for range 3000 {
 		runs := 1 + rng.IntN(4)
-		c := change(Change{Percent: 50}, aSide(rng, runs, 1e6, 8_000, rng.Int64N(4_000)),
+		c := percentileChange(Change{Percent: 50}, aSide(rng, runs, 1e6, 8_000, rng.Int64N(4_000)),
 			aSide(rng, runs, 1e6+rng.Float64()*60_000, 8_000, rng.Int64N(4_000)))
 		gap := max(c.AfterLo_ns-c.BeforeHi_ns, c.BeforeLo_ns-c.AfterHi_ns)
 		overlap := gap <= 0
@@ -96,7 +97,7 @@ func TestWhatDecidesAChange(t *testing.T) {
 	}
 
 	// Even if the medians of the runs are equal, the noise of their tuples remains.
-	of := func(noise float64) measured { return measured{noise: noise, count: 100} }
+	of := func(noise float64) runPercentile { return runPercentile{noise: noise, count: 100} }
 	equal := side{of(6), of(6)}
 	if got := noiseOf(equal, side{of(8), of(8)}); math.Abs(got-math.Sqrt(50)) > 1e-9 {
 		t.Errorf("the noise is %v, want √50", got)
@@ -106,7 +107,8 @@ func TestWhatDecidesAChange(t *testing.T) {
 	var b, a side
 	for i := range 3 {
 		off := 10 * math.Sqrt2 * float64(i-1)
-		b, a = append(b, measured{lo: off, hi: off}), append(a, measured{lo: off, hi: off})
+		b, a = append(b, runPercentile{lo: off, hi: off}),
+			append(a, runPercentile{lo: off, hi: off})
 	}
 	for gap, want := range map[float64]float64{
 		71.3: 4, 71.1: 5, 1e9: 4, 14.41: 32, 1: 6503, .01: 65_023_026,

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// unlike says why the durations of a span do not come from the same tuples in all runs. It is empty
-// if each run has the durations of all tuples, or if all runs chose tuples by the same rules for
-// ids.
-func unlike(c Change, all []*Answer) string {
+// whyUnlike says why the durations of a span do not come from the same tuples in all runs. It is
+// empty if each run has the durations of all tuples, or if all runs chose tuples by the same rules
+// for ids.
+func whyUnlike(c Change, all []*Answer) string {
 	joins := slices.ContainsFunc(all, func(a *Answer) bool {
 		return slices.ContainsFunc(a.Spans, func(l Span) bool {
 			return l.Kind == "waiting" && l.To == c.To
@@ -17,7 +17,7 @@ func unlike(c Change, all []*Answer) string {
 	})
 	var first string
 	for i, a := range all {
-		rules, why := a.chosen(c, joins)
+		rules, why := a.chosenRules(c, joins)
 		if why != "" {
 			return fmt.Sprintf("run %q lacks tuples: %s", a.Run, why)
 		}
@@ -31,12 +31,13 @@ func unlike(c Change, all []*Answer) string {
 	return ""
 }
 
-// chosen says by which rules the tuples of a span were chosen. If the run lacks tuples of the span
-// for another reason, it returns the reason. joins says whether branches meet at the span's end.
-func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
+// chosenRules says by which rules the tuples of a span were chosen. If the run lacks tuples of the
+// span for another reason, it returns the reason. joins says whether branches meet at the span's
+// end.
+func (a *Answer) chosenRules(c Change, joins bool) (rules, why string) {
 	var all []string
 	last := ""
-	for _, name := range a.decide(c, joins) {
+	for _, name := range a.decidingPoints(c, joins) {
 		i := slices.IndexFunc(a.Points, func(p Point) bool { return p.Name == name })
 		if i < 0 {
 			if len(a.Missing) > 0 {
@@ -67,13 +68,13 @@ func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
 	return strings.Join(all, " and "), ""
 }
 
-// decide returns the points whose logs decide which tuples a span has:
+// decidingPoints returns the points whose logs decide which tuples a span has:
 //   - the ends of the span, and the points that a gap skips,
 //   - if branches meet at the span's end (joins), all earlier points, which show whether a tuple
 //     waited there,
 //   - for a whole path, the points before its first point and after its last one. They show whether
 //     a tuple began and ended at the span's ends.
-func (a *Answer) decide(c Change, joins bool) []string {
+func (a *Answer) decidingPoints(c Change, joins bool) []string {
 	names := []string{c.From, c.To}
 	for i := range a.Spans {
 		l := &a.Spans[i]

@@ -168,7 +168,7 @@ func TestPointsThatDecideASet(t *testing.T) {
 			Change{From: "left", To: "audit", Kind: "end-to-end"}, "source lacks some"},
 	} {
 		whole := answer(All, All, All, All, All)
-		got := unlike(test.of, []*Answer{whole, answer(test.kept...)})
+		got := whyUnlike(test.of, []*Answer{whole, answer(test.kept...)})
 		if !strings.Contains(got, test.why) || (got == "") != (test.why == "") {
 			t.Errorf("%s: %q, want %q", name, got, test.why)
 		}
@@ -208,7 +208,7 @@ func TestWithheldChange(t *testing.T) {
 			""},
 		"few lack": {near, far, Slower, "", `"noise_ns":1`},
 	} {
-		c := change(Change{Percent: 50}, of(test.before), of(test.after))
+		c := percentileChange(Change{Percent: 50}, of(test.before), of(test.after))
 		text, err := json.Marshal(c)
 		if c.Verdict != test.want || !strings.Contains(c.Why, test.why) || c.Needs != nil ||
 			(c.Why == "") != (test.why == "") || err != nil ||

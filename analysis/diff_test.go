@@ -149,7 +149,8 @@ func TestVerdictOfAChange(t *testing.T) {
 		"below 0, of an unsure frequency": {median(-100, -100, 0, 0), median(-125, -125, 0, 0),
 			vague, 0, Undecided},
 	} {
-		c := change(Change{Percent: 50}, []spanOf{{&Span{All: test.before}, "x", test.of}},
+		c := percentileChange(Change{Percent: 50},
+			[]spanOf{{&Span{All: test.before}, "x", test.of}},
 			[]spanOf{{&Span{All: test.after}, "y", exact}})
 		if c.Verdict != test.want || c.Noise_ns != test.noise {
 			t.Errorf("%s: %+v, want %s, noise %g", name, c, test.want, test.noise)

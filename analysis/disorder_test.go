@@ -238,8 +238,8 @@ func TestPointsAreThoseOfChannels(t *testing.T) {
 	if len(pointOrder) != 4 || poison != channel.Poison {
 		t.Error("the analysis has points, or a poison, of its own")
 	}
-	for e, p := range []string{sent: returntrip.PointSent, arrived: returntrip.PointArrived,
-		acknowledged: returntrip.PointAcknowledged, echoed: returntrip.PointEchoed} {
+	for e, p := range []string{tripSent: returntrip.PointSent, tripArrived: returntrip.PointArrived,
+		tripAcknowledged: returntrip.PointAcknowledged, tripEchoed: returntrip.PointEchoed} {
 		if tripPoints[p] != tripEvent(e) {
 			t.Errorf("return trips have a point %q", p)
 		}

@@ -33,8 +33,8 @@ func bucketOf(v uint64) int {
 	return shift<<subBits + int(v>>shift)
 }
 
-// edges are the smallest and the largest value of a bucket.
-func edges(bucket int) (lo, hi uint64) {
+// bucketEdges are the smallest and the largest value of a bucket.
+func bucketEdges(bucket int) (lo, hi uint64) {
 	if bucket < 2<<subBits {
 		return uint64(bucket), uint64(bucket)
 	}
@@ -43,13 +43,13 @@ func edges(bucket int) (lo, hi uint64) {
 	return lo, lo + 1<<shift - 1
 }
 
-// counts counts values in buckets.
-type counts struct {
+// bucketCounts counts values in buckets.
+type bucketCounts struct {
 	// positive counts values v ≥ 0. negative counts the values v < 0, each as -v-1.
 	positive, negative [bucketsMax>>pageShift + 1]*[bucketPage]uint64
 }
 
-func (c *counts) add(v int64) {
+func (c *bucketCounts) add(v int64) {
 	if v >= 0 {
 		increment(&c.positive, uint64(v), 1)
 	} else {
@@ -68,9 +68,9 @@ func increment(pages *[bucketsMax>>pageShift + 1]*[bucketPage]uint64, v, n uint6
 }
 
 // addMany counts a value n times.
-func (c *counts) addMany(v, n uint64) { increment(&c.positive, min(v, math.MaxInt64), n) }
+func (c *bucketCounts) addMany(v, n uint64) { increment(&c.positive, min(v, math.MaxInt64), n) }
 
-func (c *counts) merge(d *counts) {
+func (c *bucketCounts) merge(d *bucketCounts) {
 	for side, from := range [][]*[bucketPage]uint64{d.positive[:], d.negative[:]} {
 		into := c.positive[:]
 		if side == 1 {
@@ -90,16 +90,16 @@ func (c *counts) merge(d *counts) {
 	}
 }
 
-// each calls the function tell for every bucket that is not empty, in rising order, until tell
-// returns false.
-func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
+// eachBucket calls the function tell for every bucket that is not empty, in rising order, until
+// tell returns false.
+func (c *bucketCounts) eachBucket(tell func(lo, hi int64, n uint64) bool) {
 	for i := len(c.negative) - 1; i >= 0; i-- {
 		if c.negative[i] == nil {
 			continue
 		}
 		for j := bucketPage - 1; j >= 0; j-- {
 			if n := c.negative[i][j]; n > 0 {
-				lo, hi := edges(i<<pageShift + j)
+				lo, hi := bucketEdges(i<<pageShift + j)
 				if !tell(^int64(min(hi, math.MaxInt64)), ^int64(lo), n) {
 					return
 				}
@@ -112,7 +112,7 @@ func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
 		}
 		for j, n := range page {
 			if n > 0 {
-				lo, hi := edges(i<<pageShift + j)
+				lo, hi := bucketEdges(i<<pageShift + j)
 				if !tell(int64(lo), int64(min(hi, math.MaxInt64)), n) {
 					return
 				}
@@ -127,8 +127,8 @@ type distribution struct {
 	n          uint64
 	most       int // the largest length of exact
 	exact      []tscratio.Elapsed
-	lo, hi     *counts // nil as long as durations are kept in exact
-	bound      *counts // half-widths
+	lo, hi     *bucketCounts // nil as long as durations are kept in exact
+	bound      *bucketCounts // half-widths
 	sums       sums
 	least      tscratio.Elapsed // smallest lo, smallest hi
 	largest    tscratio.Elapsed // largest lo, largest hi
@@ -200,29 +200,29 @@ func (s sum) limited() int64 {
 	return math.MaxInt64
 }
 
-// negative returns the sum with the opposite sign.
-func (s sum) negative() sum {
+// negate returns the sum with the opposite sign.
+func (s sum) negate() sum {
 	lo, borrow := bits.Sub64(0, s.lo, 0)
 	return sum{hi: -s.hi - int64(borrow), lo: lo}
 }
 
-// float returns the sum as a float64, with an error only in the last place. It first makes the sum
-// positive. In a negative sum, the two halves have different signs, and adding them as floats could
-// cancel a small sum.
-func (s sum) float() float64 {
+// toFloat returns the sum as a float64, with an error only in the last place. It first makes the
+// sum positive. In a negative sum, the two halves have different signs, and adding them as floats
+// could cancel a small sum.
+func (s sum) toFloat() float64 {
 	if s.hi < 0 {
-		return -s.negative().float()
+		return -s.negate().toFloat()
 	}
 	return float64(s.hi)*(1<<64) + float64(s.lo)
 }
 
-// over is the sum divided by a number, rounded down.
-func (s sum) over(n uint64) int64 {
+// divideDown is the sum divided by a number, rounded down.
+func (s sum) divideDown(n uint64) int64 {
 	if s.hi >= 0 {
 		q, _ := bits.Div64(uint64(s.hi), s.lo, n)
 		return int64(q)
 	}
-	negative := s.negative()
+	negative := s.negate()
 	q, r := bits.Div64(uint64(negative.hi), negative.lo, n)
 	if r > 0 {
 		q++
@@ -230,14 +230,14 @@ func (s sum) over(n uint64) int64 {
 	return -int64(q)
 }
 
-// up is the sum divided by a number, rounded up.
-func (s sum) up(n uint64) int64 { return -s.negative().over(n) }
+// divideUp is the sum divided by a number, rounded up.
+func (s sum) divideUp(n uint64) int64 { return -s.negate().divideDown(n) }
 
 func halfWidth(s tscratio.Elapsed) uint64 { w := s.Width(); return w/2 + w&1 }
 
 // addAll adds durations.
 func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
-	if _, _, uncounted := d.note(elapsed); !uncounted {
+	if _, _, uncounted := d.noteDurations(elapsed); !uncounted {
 		return
 	}
 	for _, s := range elapsed {
@@ -246,10 +246,10 @@ func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
 	}
 }
 
-// The method note adds durations to the sums, and returns the smallest and the largest ends among
+// noteDurations adds durations to the sums, and returns the smallest and the largest ends among
 // them. It does not count ends in buckets. If uncounted is true, the caller must still count the
 // ends in d.lo and d.hi.
-func (d *distribution) note(elapsed []tscratio.Elapsed) (
+func (d *distribution) noteDurations(elapsed []tscratio.Elapsed) (
 	least, largest tscratio.Elapsed, uncounted bool) {
 	if len(elapsed) == 0 {
 		return least, largest, false
@@ -302,7 +302,7 @@ func (d *distribution) fold() {
 	if d.lo != nil {
 		return
 	}
-	d.lo, d.hi, d.bound = new(counts), new(counts), new(counts)
+	d.lo, d.hi, d.bound = new(bucketCounts), new(bucketCounts), new(bucketCounts)
 	for _, s := range d.exact {
 		d.count(s, halfWidth(s))
 	}
@@ -363,7 +363,7 @@ func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Elapsed {
 	if d.n == 0 {
 		return found
 	}
-	los, his := d.ranked(ranksOf(percents_milli, d.n))
+	los, his := d.rankIntervals(ranksOf(percents_milli, d.n))
 	for i := range found {
 		found[i] = tscratio.Elapsed{Lo: los[i].Lo, Hi: his[i].Hi}
 	}
@@ -378,13 +378,13 @@ func ranksOf(percents_milli []uint64, n uint64) []uint64 {
 	return ranks
 }
 
-// ranked returns two intervals for each given rank: one contains the low end with that rank, the
-// other the high end. The ranks must rise. If durations are kept exactly, an interval is a single
-// value. Otherwise it is a bucket. If an edge of a bucket lies beyond the values that were seen,
-// the smallest or the largest of these values replaces it.
-func (d *distribution) ranked(ranks []uint64) (los, his []tscratio.Elapsed) {
+// rankIntervals returns two intervals for each given rank: one contains the low end with that rank,
+// the other the high end. The ranks must rise. If durations are kept exactly, an interval is a
+// single value. Otherwise it is a bucket. If an edge of a bucket lies beyond the values that were
+// seen, the smallest or the largest of these values replaces it.
+func (d *distribution) rankIntervals(ranks []uint64) (los, his []tscratio.Elapsed) {
 	if d.lo != nil {
-		los, his = d.lo.at(ranks), d.hi.at(ranks)
+		los, his = d.lo.bucketsAt(ranks), d.hi.bucketsAt(ranks)
 		for i := range ranks {
 			los[i].Lo, los[i].Hi = max(los[i].Lo, d.least.Lo), min(los[i].Hi, d.largest.Lo)
 			his[i].Lo, his[i].Hi = max(his[i].Lo, d.least.Hi), min(his[i].Hi, d.largest.Hi)
@@ -404,12 +404,12 @@ func (d *distribution) ranked(ranks []uint64) (los, his []tscratio.Elapsed) {
 	return los, his
 }
 
-// at returns the buckets that contain the values with the given ranks, which must rise.
-func (c *counts) at(ranks []uint64) []tscratio.Elapsed {
+// bucketsAt returns the buckets that contain the values with the given ranks, which must rise.
+func (c *bucketCounts) bucketsAt(ranks []uint64) []tscratio.Elapsed {
 	found := make([]tscratio.Elapsed, len(ranks))
 	var below uint64
 	i := 0
-	c.each(func(lo, hi int64, count uint64) bool {
+	c.eachBucket(func(lo, hi int64, count uint64) bool {
 		for i < len(found) && ranks[i] < below+count {
 			found[i] = tscratio.Elapsed{Lo: lo, Hi: hi}
 			i++
@@ -420,8 +420,8 @@ func (c *counts) at(ranks []uint64) []tscratio.Elapsed {
 	return found
 }
 
-// bounds are percentiles of the half-widths.
-func (d *distribution) bounds(percents_milli []uint64) []uint64 {
+// boundPercentiles are percentiles of the half-widths.
+func (d *distribution) boundPercentiles(percents_milli []uint64) []uint64 {
 	found := make([]uint64, len(percents_milli))
 	if d.n == 0 {
 		return found
@@ -437,7 +437,7 @@ func (d *distribution) bounds(percents_milli []uint64) []uint64 {
 		}
 		return found
 	}
-	for i, bucket := range d.bound.at(ranksOf(percents_milli, d.n)) {
+	for i, bucket := range d.bound.bucketsAt(ranksOf(percents_milli, d.n)) {
 		found[i] = min(uint64(bucket.Hi), d.mostBound)
 	}
 	return found

@@ -15,7 +15,7 @@ func TestBuckets(t *testing.T) {
 	for range 100_000 {
 		v := rng.Uint64() >> rng.UintN(64)
 		b := bucketOf(v)
-		lo, hi := edges(b)
+		lo, hi := bucketEdges(b)
 		if v < lo || v > hi || hi-lo > lo/2048 {
 			t.Fatalf("%d is in bucket %d, from %d to %d", v, b, lo, hi)
 		}
@@ -24,7 +24,7 @@ func TestBuckets(t *testing.T) {
 			t.Fatalf("bucket %d, from %d to %d, does not meet its neighbours", b, lo, hi)
 		}
 		w := int64(v >> 1)
-		c := coarse(w)
+		c := coarseBucket(w)
 		if from, to := coarseEdges(c); w < from || w > to || to-from > from/16 {
 			t.Fatalf("%d is in coarse bucket %d, from %d to %d", w, c, from, to)
 		}
@@ -76,8 +76,9 @@ func TestSums(t *testing.T) {
 		}
 		s.merge(other)
 		n := uint64(len(test.values))
-		if s.over(n) != test.down || s.up(n) != test.up {
-			t.Errorf("mean of %v is from %d to %d, want %d to %d", test.values, s.over(n), s.up(n),
+		if s.divideDown(n) != test.down || s.divideUp(n) != test.up {
+			t.Errorf("mean of %v is from %d to %d, want %d to %d", test.values, s.divideDown(n),
+				s.divideUp(n),
 				test.down, test.up)
 		}
 	}
@@ -119,7 +120,7 @@ func TestPercentilesOverTimeRoundOutward(t *testing.T) {
 		all := distribution{most: 1 << 20}
 		counted := distribution{most: 0}
 		counted.fold()
-		var over [3]binned // counted alone, with a distribution, and alone and then merged
+		var over [3]binnedDurations // counted alone, with a distribution, and alone and then merged
 		for range 1 + rng.IntN(40) {
 			elapsed := make([]tscratio.Elapsed, 1+rng.IntN(20))
 			for i := range elapsed {
@@ -131,7 +132,7 @@ func TestPercentilesOverTimeRoundOutward(t *testing.T) {
 			over[0].count(elapsed)
 			half := rng.IntN(len(elapsed) + 1)
 			over[1].countBoth(elapsed[:half], &counted)
-			var rest binned
+			var rest binnedDurations
 			rest.count(elapsed[half:])
 			over[1].merge(&rest)
 		}

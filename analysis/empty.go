@@ -16,7 +16,7 @@ func (in *input) findEmpty(g *graph, told []told) {
 	lacks := func(p int, log string) {
 		switch rank := g.rank[p]; {
 		case rows>>p&1 != 0:
-		case g.before[rank]|g.after[rank] != 0:
+		case g.ranksBefore[rank]|g.ranksAfter[rank] != 0:
 			placed = append(placed, log)
 		default:
 			lacking = append(lacking, log)
@@ -34,17 +34,17 @@ func (in *input) findEmpty(g *graph, told []told) {
 		}
 		log := logOf(s.name, in.nodes[s.node].Name)
 		switch {
-		case t.rows == 0 && t.kept(s).Kept == All && in.unusable[in.points[s.point]] == "":
+		case t.rows == 0 && t.keptEvents(s).Kept == All && in.unusable[in.points[s.point]] == "":
 			unused = append(unused, log)
-		case t.kept(s).Kept != All && s.keepsEvents():
+		case t.keptEvents(s).Kept != All && s.keepsEvents():
 			lacks(s.point, log)
 		}
 	}
 	if len(unused) > 0 {
-		in.find(FindNote, "%s: nothing was logged there", logsHave(unused, "no row"))
+		in.addFinding(FindNote, "%s: nothing was logged there", logsHave(unused, "no row"))
 	}
 	if len(placed) > 0 {
-		in.find(FindUndecided, "%s: which tuples passed there is not known",
+		in.addFinding(FindUndecided, "%s: which tuples passed there is not known",
 			logsHave(placed, noRow))
 	}
 	if len(lacking) > 0 {
@@ -59,7 +59,7 @@ func (in *input) findEmpty(g *graph, told []told) {
 // the points of the run, even if nothing else is known of it.
 func (in *input) noteUnusable(s logstore.Segment, node string) {
 	if tripOf(s.Channel.Point) == noTrip &&
-		in.options.Filter.channel(node, s.Channel.String(), s.Channel.Point) {
+		in.options.Filter.choosesChannel(node, s.Channel.String(), s.Channel.Point) {
 		in.unusable[pointOf(s)] = logOf(s.Channel.String(), node)
 	}
 }

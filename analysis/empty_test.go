@@ -65,8 +65,8 @@ func onlyHeader(t *testing.T, of, path string) *logstore.Writer {
 	return w
 }
 
-// harm applies a change of withoutRows to the one log of a node.
-func harm(t *testing.T, run, node string, change func(*testing.T, string, []byte) []byte) {
+// harmLog applies a change of withoutRows to the one log of a node.
+func harmLog(t *testing.T, run, node string, change func(*testing.T, string, []byte) []byte) {
 	t.Helper()
 	dir := filepath.Join(run, "logs", node)
 	if err := logstore.ExtendManifest(dir, nil); err != nil {
@@ -99,8 +99,8 @@ func TestALogWithoutRows(t *testing.T) {
 			for _, edges := range [][][2]string{nil, chainEdges} {
 				t.Run(name+" of "+node, func(t *testing.T) {
 					run := aChain(t)
-					drop(t, run, node)
-					harm(t, run, node, change)
+					dropTuples(t, run, node)
+					harmLog(t, run, node, change)
 					checkWithoutRows(t, analyze(t, openRun(t, filepath.Dir(run), "chain"),
 						Options{Edges: edges}), node, edges != nil)
 				})
@@ -109,9 +109,9 @@ func TestALogWithoutRows(t *testing.T) {
 	}
 }
 
-// drop removes ten tuples from the log of B, or, if B is the node with the harmed log, from the log
-// of C. So ten tuples seem to end at the previous point.
-func drop(t *testing.T, run, harmed string) {
+// dropTuples removes ten tuples from the log of B, or, if B is the node with the harmed log, from
+// the log of C. So ten tuples seem to end at the previous point.
+func dropTuples(t *testing.T, run, harmed string) {
 	t.Helper()
 	node := "B"
 	if harmed == "B" {

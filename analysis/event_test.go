@@ -37,7 +37,7 @@ func TestEventsHoldDurations(t *testing.T) {
 		if err := simrun.Write(rng, parent, "r", nodes, channels); err != nil {
 			t.Fatal(err)
 		}
-		far(t, filepath.Join(parent, "r"), &nodes[0], &nodes[2])
+		moveApart(t, filepath.Join(parent, "r"), &nodes[0], &nodes[2])
 		dir := openRun(t, parent, "r")
 		for _, third := range []tscratio.ThirdNodes{tscratio.ThirdAgreed, tscratio.ThirdAny} {
 			type place struct {
@@ -84,8 +84,8 @@ func TestEventsHoldDurations(t *testing.T) {
 // far_cycles is how long packets take between two nodes that are far apart.
 const far_cycles = 200_000
 
-// far replaces the relation of two nodes in a run by a relation of nodes that are far apart.
-func far(t *testing.T, run string, a, b *simrun.Node) {
+// moveApart replaces the relation of two nodes in a run by a relation of nodes that are far apart.
+func moveApart(t *testing.T, run string, a, b *simrun.Node) {
 	t.Helper()
 	describe := func(n *simrun.Node) tscratio.Node {
 		return tscratio.Node{

@@ -9,9 +9,9 @@ import (
 
 // evidence is what a sample of tuples shows about the order of points.
 type evidence struct {
-	points int
-	both   [][]uint64 // both[p][q]: tuples that pass points p and q
-	tuples int
+	points     int
+	passedBoth [][]uint64 // passedBoth[p][q]: tuples that pass points p and q
+	tuples     int
 
 	// single, firsts and lasts count in which order tuples passed two points. single counts tuples
 	// with one event at each of the two. For tuples with more events, firsts has the order of the
@@ -20,10 +20,11 @@ type evidence struct {
 	// points, these two events may be of different tuples.
 	single, firsts, lasts tally
 
-	again uint64 // ids that begin again
-	// passed has a mask for each id of the sample that does not begin again: the points that its
-	// tuple passes. several has a mask of those points at which the tuple has more than one event.
-	passed, several []uint64
+	beginAgain uint64 // ids that begin again
+	// passedMasks has a mask for each id of the sample that does not begin again: the points that
+	// its tuple passes. several has a mask of those points at which the tuple has more than one
+	// event.
+	passedMasks, several []uint64
 	// counts says how many events a tuple has at each point in its mask in several, in the order of
 	// the points. Those of tuple i begin at countsOf[i].
 	counts   []uint8
@@ -32,8 +33,8 @@ type evidence struct {
 
 // tally counts in which order tuples passed two points.
 type tally struct {
-	surely [][]uint64 // surely[p][q]: how many tuples certainly pass point p before q
-	middle [][]uint64 // like surely, but judged by the middle of the duration's interval
+	surelyBefore [][]uint64 // surelyBefore[p][q]: how many tuples certainly pass point p before q
+	middleBefore [][]uint64 // like surely, but judged by the middle of the duration's interval
 }
 
 func square(n int) [][]uint64 {
@@ -45,7 +46,7 @@ func square(n int) [][]uint64 {
 }
 
 func newEvidence(points int) *evidence {
-	e := &evidence{points: points, both: square(points)}
+	e := &evidence{points: points, passedBoth: square(points)}
 	for _, c := range []*tally{&e.single, &e.firsts, &e.lasts} {
 		*c = tally{square(points), square(points)}
 	}
@@ -62,7 +63,7 @@ func (e *evidence) add(t *timer, in *input, first, last []passage, counts []uint
 	var passed, several uint64
 	begin := 0
 	for i := range first {
-		if t.earlier(first[i], first[begin]) {
+		if t.isEarlier(first[i], first[begin]) {
 			begin = i
 		}
 	}
@@ -75,8 +76,8 @@ func (e *evidence) add(t *timer, in *input, first, last []passage, counts []uint
 		}
 		for j := i + 1; j < len(first); j++ {
 			q := in.sources[first[j].source].point
-			e.both[p][q]++
-			e.both[q][p]++
+			e.passedBoth[p][q]++
+			e.passedBoth[q][p]++
 			if a == last[i] && first[j] == last[j] && !again {
 				e.single.add(t, p, q, a, first[j])
 				continue
@@ -88,10 +89,10 @@ func (e *evidence) add(t *timer, in *input, first, last []passage, counts []uint
 		}
 	}
 	if again {
-		e.again++
+		e.beginAgain++
 		return
 	}
-	e.passed, e.several = append(e.passed, passed), append(e.several, several)
+	e.passedMasks, e.several = append(e.passedMasks, passed), append(e.several, several)
 	e.countsOf = append(e.countsOf, len(e.counts))
 	for rest := several; rest != 0; rest &= rest - 1 {
 		i := slices.IndexFunc(first, func(a passage) bool {
@@ -102,20 +103,20 @@ func (e *evidence) add(t *timer, in *input, first, last []passage, counts []uint
 }
 
 func (c *tally) add(t *timer, p, q int, a, b passage) {
-	d, err := t.between(int(a.source), int(b.source), a.reading, b.reading)
+	d, err := t.durationBetween(int(a.source), int(b.source), a.reading, b.reading)
 	if err != nil {
 		return
 	}
 	switch d.Order() {
 	case tscratio.Before:
-		c.surely[p][q]++
+		c.surelyBefore[p][q]++
 	case tscratio.After:
-		c.surely[q][p]++
+		c.surelyBefore[q][p]++
 	}
 	if d.Lo/2+d.Hi/2 >= 0 {
-		c.middle[p][q]++
+		c.middleBefore[p][q]++
 	} else {
-		c.middle[q][p]++
+		c.middleBefore[q][p]++
 	}
 }
 
@@ -124,10 +125,10 @@ type votes struct{ surely, surelyNot, middle, middleNot uint64 }
 
 func votesOf(p, q int, tallies ...*tally) (v votes) {
 	for _, c := range tallies {
-		v.surely += c.surely[p][q]
-		v.surelyNot += c.surely[q][p]
-		v.middle += c.middle[p][q]
-		v.middleNot += c.middle[q][p]
+		v.surely += c.surelyBefore[p][q]
+		v.surelyNot += c.surelyBefore[q][p]
+		v.middle += c.middleBefore[p][q]
+		v.middleNot += c.middleBefore[q][p]
 	}
 	return v
 }
@@ -147,7 +148,7 @@ const leastSure = 100
 // order of the first events. If most tuples have several events at a point, tuples with one event
 // there are left out, because their other events may be lost.
 func (e *evidence) precedes(p, q int, points []point) bool {
-	both, a, b := e.both[p][q], points[p], points[q]
+	both, a, b := e.passedBoth[p][q], points[p], points[q]
 	if v := votesOf(p, q, &e.lasts); v.surely+v.surelyNot > both/2 {
 		// Up to one in 20 of these votes may be false, because the event of a slow branch may be
 		// lost although the events of the other branches are there.
@@ -161,15 +162,16 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 		if i == 0 && v.middle+v.middleNot == 0 {
 			continue // each id begins again, or the nodes are not related
 		}
-		if before, after := v.precedes(both, a, b), v.not().precedes(both, b, a); before || after {
+		if before, after := v.precedes(both, a, b), v.oppositeVotes().precedes(both, b,
+			a); before || after {
 			return before
 		}
 	}
 	return false
 }
 
-// not returns the votes for the opposite order.
-func (v votes) not() votes { return votes{v.surelyNot, v.surely, v.middleNot, v.middle} }
+// oppositeVotes returns the votes for the opposite order.
+func (v votes) oppositeVotes() votes { return votes{v.surelyNot, v.surely, v.middleNot, v.middle} }
 
 // precedes decides by the intervals if they show the order, otherwise by the names of the points,
 // and at last by the middles of the intervals. both is the number of tuples that pass both points.
@@ -192,18 +194,18 @@ func (v votes) precedes(both uint64, a, b point) bool {
 		slices.Contains([]int{pointOrder["recv"], pointOrder["start"]}, pointOrder[b.name])
 }
 
-// related reports whether the nodes of p and q are related. If no tuple passes both points, it
+// nodesRelated reports whether the nodes of p and q are related. If no tuple passes both points, it
 // reports true.
-func (e *evidence) related(p, q int) bool {
+func (e *evidence) nodesRelated(p, q int) bool {
 	v := votesOf(p, q, &e.single, &e.firsts)
-	return e.both[p][q] == 0 || v.middle+v.middleNot > 0
+	return e.passedBoth[p][q] == 0 || v.middle+v.middleNot > 0
 }
 
-// unproven reports whether neither the bounds nor the names of two points show their order. The
-// bounds do not show it if the order is certain for fewer than one in leastSure of the tuples that
-// pass both points.
-func (e *evidence) unproven(p, q int, points []point) bool {
-	both, a, b := e.both[p][q], points[p], points[q]
+// orderUnproven reports whether neither the bounds nor the names of two points show their order.
+// The bounds do not show it if the order is certain for fewer than one in leastSure of the tuples
+// that pass both points.
+func (e *evidence) orderUnproven(p, q int, points []point) bool {
+	both, a, b := e.passedBoth[p][q], points[p], points[q]
 	if both == 0 || a.actor == b.actor && pointOrder[a.name] > 0 && pointOrder[b.name] > 0 {
 		return false
 	}
@@ -212,7 +214,7 @@ func (e *evidence) unproven(p, q int, points []point) bool {
 			return false
 		}
 	}
-	return e.related(p, q)
+	return e.nodesRelated(p, q)
 }
 
 // countAt is the number of events of the i-th tuple of passed at a point that the tuple passes. If
@@ -228,7 +230,7 @@ func (e *evidence) countAt(i, p int) uint8 {
 // a point.
 func (e *evidence) manyEvents(p int) bool {
 	var passed, several uint64
-	for i, mask := range e.passed {
+	for i, mask := range e.passedMasks {
 		passed += mask >> p & 1
 		several += e.several[i] >> p & 1
 	}
@@ -250,10 +252,11 @@ func (g *graph) manyEvents(e *evidence) (mask uint64) {
 // mayJoin reports whether branches of a tuple may meet at a rank: some id has events at several of
 // the points directly before.
 func (e *evidence) mayJoin(g *graph, rank int) bool {
-	direct := g.direct(g.before[rank], rank)
+	direct := g.directBefore(g.ranksBefore[rank], rank)
 	for a := direct; a != 0; a &= a - 1 {
 		for b := a & (a - 1); b != 0; b &= b - 1 {
-			if e.both[g.order[bits.TrailingZeros64(a)]][g.order[bits.TrailingZeros64(b)]] > 0 {
+			if e.passedBoth[g.order[bits.TrailingZeros64(a)]][g.order[bits.TrailingZeros64(
+				b)]] > 0 {
 				return true
 			}
 		}
@@ -261,18 +264,19 @@ func (e *evidence) mayJoin(g *graph, rank int) bool {
 	return false
 }
 
-// merges returns the ranks where branches of a tuple arrive one by one (found). At such a rank, at
-// least half of the sample's tuples that have branches there have several events. At some ranks,
-// the sample does not tell whether branches arrive one by one (unknown): logs lack events, or more
-// ids begin again than there are tuples that show branches. thinned is the result of input.thinned.
-func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
+// mergingRanks returns the ranks where branches of a tuple arrive one by one (found). At such a
+// rank, at least half of the sample's tuples that have branches there have several events. At some
+// ranks, the sample does not tell whether branches arrive one by one (unknown): logs lack events,
+// or more ids begin again than there are tuples that show branches. thinned is the result of
+// input.thinnedRanks.
+func (e *evidence) mergingRanks(g *graph, thinned uint64) (found, unknown uint64) {
 	var passed, several [maxPoints]int
-	for i := range e.passed {
-		mask, more := g.ranks(e.passed[i]), g.ranks(e.several[i])
+	for i := range e.passedMasks {
+		mask, more := g.ranks(e.passedMasks[i]), g.ranks(e.several[i])
 		branched := false
 		for rest := mask; rest != 0; rest &= rest - 1 {
 			r := bits.TrailingZeros64(rest)
-			direct := g.direct(mask, r)
+			direct := g.directBefore(mask, r)
 			branched = branched || direct&(direct-1) != 0
 			if branched {
 				passed[r]++
@@ -288,8 +292,8 @@ func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
 		// log lacks events, the one event that a tuple has there may belong to any of its branches.
 		// In both cases it is unknown how many branches arrive.
 		thin := thinned>>r&1 != 0
-		lacks := g.lacking>>r&1 != 0 && several[r] > 0 || thin
-		if r < len(g.order) && (e.again > uint64(n) || lacks) && e.mayJoin(g, r) ||
+		lacks := g.lackingLogs>>r&1 != 0 && several[r] > 0 || thin
+		if r < len(g.order) && (e.beginAgain > uint64(n) || lacks) && e.mayJoin(g, r) ||
 			thin && g.openEnds { // another branch may come from a point that no log shows
 			unknown |= 1 << r
 		}

@@ -23,8 +23,8 @@ func everyTen(node int, name string, n int, delay uint64) simrun.Channel {
 	return c
 }
 
-// says reports whether an answer has a finding of a kind that contains a text.
-func says(a *Answer, kind FindingKind, text string) bool {
+// hasFinding reports whether an answer has a finding of a kind that contains a text.
+func hasFinding(a *Answer, kind FindingKind, text string) bool {
 	for _, f := range a.Findings {
 		if f.Kind == kind && strings.Contains(f.Text, text) {
 			return true
@@ -43,8 +43,9 @@ func TestOrderThatBoundsLeaveOpen(t *testing.T) {
 	for _, chosen := range [][]simrun.Channel{channels, channels[1:3]} {
 		dir := write(t, chosen...)
 		a := analyze(t, dir, Options{})
-		if !says(a, FindUndecided, "/recv is undecided, because the bounds are wider than the "+
-			"time between them") {
+		if !hasFinding(a, FindUndecided,
+			"/recv is undecided, because the bounds are wider than the "+
+				"time between them") {
 			t.Errorf("%d channels: findings %v", len(chosen), a.Findings)
 		}
 		for _, p := range a.Paths {
@@ -75,8 +76,9 @@ func TestOneSurePairDecidesNothing(t *testing.T) {
 		x, y := everyTen(0, "x/recv", tuples, 10_000_000), everyTen(1, "y/recv", tuples, 10_000_100)
 		y.Records[tuples/2].Time -= early // surely before the tuple was at x/recv
 		a := analyze(t, write(t, everyTen(0, "source/send", tuples, 0), x, y), Options{})
-		if !says(a, FindUndecided, "/recv is undecided, because the bounds are wider than the "+
-			"time between them") {
+		if !hasFinding(a, FindUndecided,
+			"/recv is undecided, because the bounds are wider than the "+
+				"time between them") {
 			t.Errorf("%d cycles early: findings %v", early, a.Findings)
 		}
 	}
@@ -110,7 +112,7 @@ func TestFindingsAboutDeclaredEdges(t *testing.T) {
 		},
 	} {
 		a := analyze(t, write(t, test.channels...), Options{Edges: [][2]string{test.edge}})
-		if !says(a, test.kind, test.say) || test.not != "" && mentions(a, test.not) {
+		if !hasFinding(a, test.kind, test.say) || test.not != "" && mentions(a, test.not) {
 			t.Errorf("%s: findings %v", name, a.Findings)
 		}
 	}
@@ -127,7 +129,7 @@ func TestEdgesAgainstTheData(t *testing.T) {
 	against := [][2]string{{"sink/recv", "source/send"}, {"work/send", "work/recv"}}
 	got := analyze(t, dir, Options{Edges: against})
 	for _, e := range against {
-		if !says(got, FindImpossible, "the declared edge from "+e[0]+" to "+e[1]+
+		if !hasFinding(got, FindImpossible, "the declared edge from "+e[0]+" to "+e[1]+
 			" contradicts the data, and is not used: 20 of 20 tuples were surely at "+e[1]) {
 			t.Errorf("findings %v", got.Findings)
 		}
@@ -153,8 +155,9 @@ func TestEdgesAgainstTheData(t *testing.T) {
 	got = analyze(t, write(t, apart...), Options{Edges: [][2]string{
 		{"b/recv", "a/recv"}, {"d/recv", "c/recv"},
 	}})
-	if !says(got, FindImpossible, "the declared edge from d/recv to c/recv contradicts the data, "+
-		"and is not used: tuples or other edges put them in the opposite order") ||
+	if !hasFinding(got, FindImpossible,
+		"the declared edge from d/recv to c/recv contradicts the data, "+
+			"and is not used: tuples or other edges put them in the opposite order") ||
 		mentions(got, "from b/recv to a/recv contradicts") || mentions(got, "circle") {
 		t.Errorf("findings %v", got.Findings)
 	}
@@ -170,9 +173,10 @@ func TestGroupsThatShareNoID(t *testing.T) {
 	}
 	channels := append(other, everyTen(0, "a/recv", 20, 0), everyTen(0, "a/send", 20, 500))
 	a := analyze(t, write(t, channels...), Options{})
-	if !says(a, FindUndecided, "no id at a/recv is at b/recv: the points are in 2 groups that "+
-		"share no id; times within a group are answered") &&
-		!says(a, FindUndecided, "no id at b/recv is at a/recv") || len(a.Spans) != 2 {
+	if !hasFinding(a, FindUndecided,
+		"no id at a/recv is at b/recv: the points are in 2 groups that "+
+			"share no id; times within a group are answered") &&
+		!hasFinding(a, FindUndecided, "no id at b/recv is at a/recv") || len(a.Spans) != 2 {
 		t.Errorf("findings %v, spans %v", a.Findings, a.Spans)
 	}
 }
@@ -204,9 +208,9 @@ func TestDurationsWithinNodesWithoutRelations(t *testing.T) {
 			}
 		}
 		other := map[string]string{"A": "B", "B": "A"}[reference]
-		if within != 2 || !says(a, FindSuspect, other+" and "+reference+" are not related") ||
+		if within != 2 || !hasFinding(a, FindSuspect, other+" and "+reference+" are not related") ||
 			mentions(a, "tuples pass b/recv and b/send, whose") ||
-			!says(a, FindUndecided, "tuples pass 4 pairs of points") {
+			!hasFinding(a, FindUndecided, "tuples pass 4 pairs of points") {
 			t.Errorf("in cycles of %s: %d spans within nodes, findings %v", reference, within,
 				a.Findings)
 		}
@@ -254,7 +258,7 @@ func TestWindowsThatNeverClose(t *testing.T) {
 			}
 		}
 		a := analyze(t, write(t, source, into, link, start, end), Options{})
-		if !says(a, test.kind, test.say) || mentions(a, "match those of no other point") ||
+		if !hasFinding(a, test.kind, test.say) || mentions(a, "match those of no other point") ||
 			a.Partial != (test.kind != FindNote) {
 			t.Errorf("%s: findings %v, missing %v", name, a.Findings, a.Missing)
 		}

@@ -64,23 +64,23 @@ func (a *Answer) Made() (pairs [][2]string) {
 	return pairs
 }
 
-// makes returns Causes.Makes: the points at which tuples enter the operators that log links, and
-// the points before those. If several operators log links, a point counts only if it is such a
+// findMakes returns Causes.Makes: the points at which tuples enter the operators that log links,
+// and the points before those. If several operators log links, a point counts only if it is such a
 // point for each of them, because nobody knows which operator made a tuple.
-func (in *input) makes(g *graph) (names []string) {
+func (in *input) findMakes(g *graph) (names []string) {
 	all, any := ^uint64(0), false
 	for i := range in.sources {
 		s := &in.sources[i]
-		if !s.keepsLinks() || slices.ContainsFunc(in.handed, func(h handed) bool {
+		if !s.keepsLinks() || slices.ContainsFunc(in.handed, func(h renamingOperator) bool {
 			return h.actor == in.points[s.point].actor
 		}) {
 			continue
 		}
 		var before uint64
-		entered := g.ranks(in.entered(in.points[s.point].actor))
+		entered := g.ranks(in.entryPoints(in.points[s.point].actor))
 		for r := range g.order {
 			if entered>>r&1 != 0 {
-				before |= 1<<r | g.before[r]
+				before |= 1<<r | g.ranksBefore[r]
 			}
 		}
 		all, any = all&before, true

@@ -7,20 +7,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// found is what a gatherer found. The results of several gatherers are merged.
-type found struct {
-	tuples  uint64
-	spans   map[spanKey]*span
-	points  []pointFound       // by rank
-	masks   map[uint64]uint64  // how many tuples passed each set of ranks
-	slowest [maxPoints]slowest // by the rank where tuples begin
-	blind   uint64             // tuples that pass two points whose order is not known
-	apart   uint64             // two such points, as in plan
-	backs   []backwards
+// gatherResult is what a gatherer found. The results of several gatherers are merged.
+type gatherResult struct {
+	tuples          uint64
+	spans           map[spanKey]*span
+	points          []pointFound             // by rank
+	masks           map[uint64]uint64        // how many tuples passed each set of ranks
+	slowest         [maxPoints]slowestTuples // by the rank where tuples begin
+	blindTuples     uint64                   // tuples that pass two points whose order is not known
+	unorderedPoints uint64                   // two such points, as in plan
+	backs           []backwardsPair
 
 	// According to a link, a child is an id that was made of other ids. childless counts the
-	// children without an event in any log, and born counts the other children.
-	childless, born uint64
+	// children without an event in any log, and bornIDs counts the other children.
+	childless, bornIDs uint64
 
 	overused uint64 // ids that occur too often to identify a tuple
 }
@@ -33,45 +33,45 @@ type pointFound struct {
 	// by bin of the time axis: tuples that ended here, and those of them that are in flight
 	endedBins, flyingBins []uint64
 
-	made       uint64 // tuples that passed the point and were made of others
-	unfinished uint64 // tuples counted in made that ended inside an actor
+	madeOfOthers uint64 // tuples that passed the point and were made of others
+	unfinished   uint64 // tuples counted in made that ended inside an actor
 
-	// guessed counts tuples that may have ended here. Whether they did is not known, because other
-	// tuples have the same ids. Some of these tuples are also counted as ended in a field above.
-	// perhaps counts the others.
-	guessed, perhaps uint64
+	// guessedEnds counts tuples that may have ended here. Whether they did is not known, because
+	// other tuples have the same ids. Some of these tuples are also counted as ended in a field
+	// above. perhapsEnds counts the others.
+	guessedEnds, perhapsEnds uint64
 	// spilled sums up the end-to-end times of tuples that begin here and whose events are in doubt.
-	spilled critical
+	spilled criticalSums
 
-	again  uint64 // ids that begin here more than once, each in one log
-	shared shared // ids that begin here on several nodes
-	mixed  shared // ids that begin here in several logs of one node
+	beginAgain uint64    // ids that begin here more than once, each in one log
+	shared     sharedIDs // ids that begin here on several nodes
+	mixed      sharedIDs // ids that begin here in several logs of one node
 }
 
-// shared counts ids that begin in two logs. It names one pair of such logs: the one with the
+// sharedIDs counts ids that begin in two logs. It names one pair of such logs: the one with the
 // smallest numbers, so that the pair does not depend on the order of work.
-type shared struct {
+type sharedIDs struct {
 	n    uint64
 	logs [2]int32
 }
 
-func (s *shared) add(n uint64, logs [2]int32) {
+func (s *sharedIDs) add(n uint64, logs [2]int32) {
 	if n > 0 && (s.n == 0 || slices.Compare(logs[:], s.logs[:]) < 0) {
 		s.logs = logs
 	}
 	s.n += n
 }
 
-// begins has some of the logs in which tuples with one id begin. The field onNodes has one log on
-// each of up to two nodes. The field onNode has up to two logs of one node.
-type begins struct {
+// beginLogs has some of the logs in which tuples with one id begin. The field onNodes has one log
+// on each of up to two nodes. The field onNode has up to two logs of one node.
+type beginLogs struct {
 	onNodes, onNode []int32
 	room            [4]int32
 }
 
 // add adds the log in which a tuple begins. If a channel was opened again after its log had ended,
 // its two logs are taken as one.
-func (b *begins) add(in *input, log int32) {
+func (b *beginLogs) add(in *input, log int32) {
 	if b.onNodes == nil {
 		b.onNodes, b.onNode = append(b.room[:0:2], log), append(b.room[2:2], log)
 		return
@@ -87,7 +87,7 @@ func (b *begins) add(in *input, log int32) {
 }
 
 // beginsAgain counts an id that begins several times here.
-func (f *pointFound) beginsAgain(b *begins, n int) {
+func (f *pointFound) beginsAgain(b *beginLogs, n int) {
 	for _, logs := range [][]int32{b.onNodes, b.onNode} {
 		slices.Sort(logs)
 	}
@@ -97,7 +97,7 @@ func (f *pointFound) beginsAgain(b *begins, n int) {
 	case len(b.onNode) > 1:
 		f.mixed.add(1, [2]int32(b.onNode))
 	case n > 1:
-		f.again++
+		f.beginAgain++
 	}
 }
 
@@ -111,21 +111,21 @@ func addTo(bins *[]uint64, bin int, n uint64) {
 	(*bins)[bin] += n
 }
 
-// slowest contains the slowest of some tuples, in order.
-type slowest struct {
-	kept  []slow
+// slowestTuples contains the slowest of some tuples, in order.
+type slowestTuples struct {
+	kept  []slowTuple
 	least int64 // a shorter tuple is not among them
 }
 
-// slow is a tuple that took long.
-type slow struct {
+// slowTuple is a tuple that took long.
+type slowTuple struct {
 	total tscratio.Elapsed
 	id    uint64
 	path  []passage
 }
 
-// backwards is two events of a tuple that was received before it was sent.
-type backwards struct {
+// backwardsPair is two events of a tuple that was received before it was sent.
+type backwardsPair struct {
 	id      uint64
 	span    spanKey
 	a, b    int // indices of the nodes
@@ -134,14 +134,14 @@ type backwards struct {
 
 const maxBackwards = 5
 
-// The method backwards notes a pair of events if its id is among the lowest so far. So the answer
+// noteBackwards notes a pair of events if its id is among the lowest so far. So the answer
 // names the same pairs, whichever worker found them first.
-func (f *found) backwards(b backwards) {
+func (f *gatherResult) noteBackwards(b backwardsPair) {
 	if len(f.backs) == maxBackwards && b.id > f.backs[maxBackwards-1].id {
 		return
 	}
 	f.backs = append(f.backs, b)
-	slices.SortFunc(f.backs, func(a, b backwards) int {
+	slices.SortFunc(f.backs, func(a, b backwardsPair) int {
 		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.span.from, b.span.from),
 			cmp.Compare(a.span.to, b.span.to), cmp.Compare(a.span.kind, b.span.kind),
 			cmp.Compare(a.elapsed.Lo, b.elapsed.Lo))
@@ -149,13 +149,15 @@ func (f *found) backwards(b backwards) {
 	f.backs = f.backs[:min(len(f.backs), maxBackwards)]
 }
 
-// has reports whether a tuple with the given low end of its duration is among the slowest.
-func (f *slowest) has(lo int64, most int) bool { return len(f.kept) < most || lo >= f.least }
+// amongSlowest reports whether a tuple with the given low end of its duration is among the slowest.
+func (f *slowestTuples) amongSlowest(lo int64, most int) bool {
+	return len(f.kept) < most || lo >= f.least
+}
 
-// slow keeps a tuple if it is among the slowest.
-func (f *slowest) slow(total tscratio.Elapsed, id uint64, path []passage, most int) {
-	if f.has(total.Lo, most) {
-		f.keep(slow{total, id, slices.Clone(path)}, most)
+// keepSlow keeps a tuple if it is among the slowest.
+func (f *slowestTuples) keepSlow(total tscratio.Elapsed, id uint64, path []passage, most int) {
+	if f.amongSlowest(total.Lo, most) {
+		f.keepTuple(slowTuple{total, id, slices.Clone(path)}, most)
 	}
 }
 
@@ -173,9 +175,9 @@ func (f *pointFound) settle(node int) {
 	f.ended[node] = kept
 }
 
-// The method fly notes the bins of tuples that are in flight. settle must have been called for each
+// noteInFlight notes the bins of tuples that are in flight. settle must have been called for each
 // node.
-func (f *pointFound) fly(axes []axis) {
+func (f *pointFound) noteInFlight(axes []axis) {
 	for node, readings := range f.ended {
 		for _, reading := range readings {
 			if bin, on := axes[node].bin(reading); on {
@@ -195,10 +197,10 @@ func (f *pointFound) inFlight() uint64 {
 	return n
 }
 
-// keep puts a tuple among the slowest.
-func (f *slowest) keep(s slow, most int) {
+// keepTuple puts a tuple among the slowest.
+func (f *slowestTuples) keepTuple(s slowTuple, most int) {
 	f.kept = append(f.kept, s)
-	slices.SortFunc(f.kept, func(a, b slow) int {
+	slices.SortFunc(f.kept, func(a, b slowTuple) int {
 		return cmp.Or(-cmp.Compare(a.total.Lo, b.total.Lo), cmp.Compare(a.id, b.id),
 			cmp.Compare(a.path[0].reading, b.path[0].reading))
 	})
@@ -207,16 +209,16 @@ func (f *slowest) keep(s slow, most int) {
 }
 
 // merge adds what another gatherer found. settle must have been called for both.
-func (f *found) merge(o *found, slowest int) {
+func (f *gatherResult) merge(o *gatherResult, slowest int) {
 	f.tuples += o.tuples
-	f.blind += o.blind
+	f.blindTuples += o.blindTuples
 	for mask, n := range o.masks {
 		f.masks[mask] += n
 	}
-	f.apart = max(f.apart, o.apart)
+	f.unorderedPoints = max(f.unorderedPoints, o.unorderedPoints)
 	f.overused += o.overused
 	f.childless += o.childless
-	f.born += o.born
+	f.bornIDs += o.bornIDs
 	for k, l := range o.spans {
 		if mine := f.spans[k]; mine != nil {
 			mine.merge(l)
@@ -230,11 +232,11 @@ func (f *found) merge(o *found, slowest int) {
 		a.duplicates += b.duplicates
 		a.appeared += b.appeared
 		a.lost += b.lost
-		a.again += b.again
-		a.guessed += b.guessed
-		a.perhaps += b.perhaps
+		a.beginAgain += b.beginAgain
+		a.guessedEnds += b.guessedEnds
+		a.perhapsEnds += b.perhapsEnds
 		a.spilled.merge(&b.spilled)
-		a.made += b.made
+		a.madeOfOthers += b.madeOfOthers
 		a.unfinished += b.unfinished
 		a.shared.add(b.shared.n, b.shared.logs)
 		a.mixed.add(b.mixed.n, b.mixed.logs)
@@ -248,10 +250,10 @@ func (f *found) merge(o *found, slowest int) {
 	}
 	for r := range o.slowest {
 		for _, s := range o.slowest[r].kept {
-			f.slowest[r].keep(s, slowest)
+			f.slowest[r].keepTuple(s, slowest)
 		}
 	}
 	for _, b := range o.backs {
-		f.backwards(b)
+		f.noteBackwards(b)
 	}
 }

@@ -51,7 +51,7 @@ func TestIDsThatBeginTwice(t *testing.T) {
 		}
 		for _, workers := range []int{1, 3} {
 			a := analyze(t, openRun(t, parent, "job"), Options{Workers: workers})
-			if !says(a, test.kind, test.want) {
+			if !hasFinding(a, test.kind, test.want) {
 				t.Errorf("%s: findings %v, want %q", name, a.Findings, test.want)
 			}
 		}

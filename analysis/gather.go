@@ -34,7 +34,7 @@ type gatherer struct {
 	// events fill pages well, paged is true, and pageRuns has the runs, cut where pages begin.
 	// Otherwise events has all events, sources has the source of each event, and heads and next
 	// form chains of the events whose ids share a hash.
-	runs     []run
+	runs     []eventRun
 	pageRuns []pageRun
 	paged    bool
 	page     *page
@@ -44,22 +44,22 @@ type gatherer struct {
 	next     []uint32
 	buffer   []logstore.Event // for reading from the scratch file
 
-	chain      []passage // the events of one id
-	firsts     []passage // the first event of the chain at each point
-	lasts      []passage // the last event of the chain at each point
-	counts     []uint8   // how many events of the chain are in one log of each point
-	inLog      []uint8   // by source: how many events of the chain it has
-	mixed      []mixed   // a chain with several ids
-	cut        []copied  // the events of one id, in order of time
+	chain      []passage     // the events of one id
+	firsts     []passage     // the first event of the chain at each point
+	lasts      []passage     // the last event of the chain at each point
+	counts     []uint8       // how many events of the chain are in one log of each point
+	inLog      []uint8       // by source: how many events of the chain it has
+	mixed      []mixedEvent  // a chain with several ids
+	cut        []copiedEvent // the events of one id, in order of time
 	beginnings []beginning
-	placed     []placed // by tuple and point: the tuple's first and last event there
-	judged     judged   // the critical path of a tuple
-	critical   Critical // whether the present span is on the tuple's critical path
-	doubts     doubts   // doubts about the present tuple
-	taken      uint64   // the present tuple's ranks as in plan.taken
-	strayed    uint64   // the present tuple's ranks as in straying
-	shared     bool     // the present tuple's id began several tuples
-	latest     uint64   // no event of the present id is later; 0: one tuple has them all
+	placed     []placedEvents // by tuple and point: the tuple's first and last event there
+	judged     judgedTuple    // the critical path of a tuple
+	critical   Critical       // whether the present span is on the tuple's critical path
+	doubts     doubts         // doubts about the present tuple
+	takenMask  uint64         // the present tuple's ranks as in doubt.takenRanks
+	strayed    uint64         // the present tuple's ranks as in straying
+	shared     bool           // the present tuple's id began several tuples
+	latest     uint64         // no event of the present id is later; 0: one tuple has them all
 
 	// passed has a tuple's events by rank. At ranks that are not in the tuple's mask, passed still
 	// has events of earlier tuples.
@@ -75,18 +75,18 @@ type gatherer struct {
 	orphans  uint64          // linked tuples that reached the end without a known origin
 	emit     *lineageAppenders
 
-	single  bool               // each duration is computed alone
-	sole    bool               // the span that is being measured is a tuple's whole path
-	elapsed []tscratio.Elapsed // durations that are computed together
-	apart   []apart            // the durations of a tuple, until its events are exported
-	passing []passage          // a tuple's path
-	number  uint64             // number of the tuple, counted from 1: EventRow.Tuple
-	origin  uint64             // as DurationRow.Origin
-	made    uint64             // as DurationRow.Made
+	single         bool               // each duration is computed alone
+	soleSpan       bool               // the span that is being measured is a tuple's whole path
+	elapsed        []tscratio.Elapsed // durations that are computed together
+	apartDurations []apartDuration    // the durations of a tuple, until its events are exported
+	passing        []passage          // a tuple's path
+	number         uint64             // number of the tuple, counted from 1: EventRow.Tuple
+	origin         uint64             // as DurationRow.Origin
+	made           uint64             // as DurationRow.Made
 
 	plans map[uint64]*plan // by mask
 	last  *plan            // plan of the previous tuple
-	found found
+	found gatherResult
 	err   error
 }
 
@@ -113,12 +113,13 @@ func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 
 // load takes a partition and groups its events by id. If keep is true, the store still has the
 // events afterwards.
-func (w *gatherer) load(s *scattered, partition int, keep bool) error {
+func (w *gatherer) load(s *scatteredLogs, partition int, keep bool) error {
 	w.runs = w.runs[:0]
 	var err error
-	w.buffer, err = s.events.each(partition, w.buffer, func(events []logstore.Event, source int32) {
-		w.runs = append(w.runs, run{events, uint16(source)})
-	})
+	w.buffer, err = s.events.eachStretch(partition, w.buffer,
+		func(events []logstore.Event, source int32) {
+			w.runs = append(w.runs, eventRun{events, uint16(source)})
+		})
 	if err != nil {
 		return err
 	}
@@ -148,19 +149,19 @@ func (w *gatherer) chainByHash() {
 	clear(w.heads)
 	w.next = extend(w.next[:0], len(w.events))
 	for i := range w.events {
-		slot := mix(w.events[i].ID) & uint64(size-1)
+		slot := mixBits(w.events[i].ID) & uint64(size-1)
 		w.next[i] = w.heads[slot]
 		w.heads[slot] = uint32(i + 1)
 	}
 }
 
-// each calls the function tell for every id of the partition, with the events of that id.
-func (w *gatherer) each(tell func(id uint64, events []passage)) {
+// eachID calls the function tell for every id of the partition, with the events of that id.
+func (w *gatherer) eachID(tell func(id uint64, events []passage)) {
 	if w.paged {
 		w.eachPage(func(first uint64, p *page) {
 			for row, mask := range p.masks {
 				if mask != 0 {
-					w.chain = p.chain(row, w.chain[:0])
+					w.chain = p.appendEvents(row, w.chain[:0])
 					tell(first+uint64(row), w.chain)
 				}
 			}
@@ -183,25 +184,25 @@ func (w *gatherer) each(tell func(id uint64, events []passage)) {
 			tell(id, w.chain)
 			continue
 		}
-		w.several(head, tell)
+		w.splitByID(head, tell)
 	}
 }
 
-// mixed is an event of a chain with several ids.
-type mixed struct {
+// mixedEvent is an event of a chain with several ids.
+type mixedEvent struct {
 	id uint64
 	passage
 }
 
-// several splits a chain with several ids. It sorts the events by id. Somebody could choose very
+// splitByID splits a chain with several ids. It sorts the events by id. Somebody could choose very
 // many ids that share one hash, and comparing each event with all others would then take too long.
-func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) {
+func (w *gatherer) splitByID(head uint32, tell func(id uint64, events []passage)) {
 	w.mixed = w.mixed[:0]
 	for i := head; i != 0; i = w.next[i-1] {
 		e := &w.events[i-1]
-		w.mixed = append(w.mixed, mixed{e.ID, passage{e.Counter, int32(w.sources[i-1])}})
+		w.mixed = append(w.mixed, mixedEvent{e.ID, passage{e.Counter, int32(w.sources[i-1])}})
 	}
-	slices.SortStableFunc(w.mixed, func(a, b mixed) int { return cmp.Compare(a.id, b.id) })
+	slices.SortStableFunc(w.mixed, func(a, b mixedEvent) int { return cmp.Compare(a.id, b.id) })
 	w.chain = w.chain[:0]
 	for i, e := range w.mixed {
 		w.chain = append(w.chain, e.passage)
@@ -215,10 +216,10 @@ func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) 
 // The method sample reads partitions until enough tuples have shown the order in which they pass
 // points. If a point has events, but no tuple was seen both there and at another point, it reads on
 // until it finds such a tuple or no partition is left.
-func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph, error) {
+func (in *input) sample(ctx context.Context, s *scatteredLogs, axes []axis) (*graph, error) {
 	e := newEvidence(len(in.points))
 	w := in.newGatherer(&graph{}, axes)
-	alone := in.alone(e, s.told)
+	alone := in.lonelyPoints(e, s.told)
 	for p := 0; p < s.events.partitions() && (e.tuples < sampleTuples || alone != 0); p++ {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -226,7 +227,7 @@ func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph,
 		if err := w.load(s, p, true); err != nil {
 			return nil, err
 		}
-		w.each(func(_ uint64, events []passage) {
+		w.eachID(func(_ uint64, events []passage) {
 			if e.tuples < sampleTuples || slices.ContainsFunc(events, func(e passage) bool {
 				return alone>>in.sources[e.source].point&1 != 0
 			}) {
@@ -234,7 +235,7 @@ func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph,
 				e.add(w.timer, in, first, last, counts)
 			}
 		})
-		alone = in.alone(e, s.told)
+		alone = in.lonelyPoints(e, s.told)
 	}
 	return in.graphOf(e, s.told)
 }
@@ -262,9 +263,9 @@ func (w *gatherer) firstAndLast(events []passage) (first, last []passage, counts
 				continue
 			}
 			counts[i] = max(counts[i], w.inLog[e.source])
-			if w.timer.earlier(e, first[i]) {
+			if w.timer.isEarlier(e, first[i]) {
 				first[i] = e
-			} else if w.timer.earlier(last[i], e) {
+			} else if w.timer.isEarlier(last[i], e) {
 				last[i] = e
 			}
 		}
@@ -277,8 +278,8 @@ func (w *gatherer) firstAndLast(events []passage) (first, last []passage, counts
 }
 
 // gather joins the events of all partitions into paths.
-func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis,
-	l *lineage) (*found, error) {
+func (in *input) gather(ctx context.Context, s *scatteredLogs, g *graph, axes []axis,
+	l *lineage) (*gatherResult, error) {
 	workers := in.workers()
 	gatherers := make([]*gatherer, workers)
 	var next, done atomic.Int64
@@ -307,9 +308,9 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 					break
 				}
 				if w.paged {
-					w.eachPage(w.tuples)
+					w.eachPage(w.measureTuples)
 				} else {
-					w.each(w.tuple)
+					w.eachID(w.measureEvents)
 				}
 				w.tellUnseen()
 				in.progress(0.5+0.5*float64(done.Add(1))/float64(partitions), "joining tuples")
@@ -333,9 +334,9 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 		for node := range all.points[i].ended {
 			all.points[i].settle(node)
 		}
-		all.points[i].fly(axes)
+		all.points[i].noteInFlight(axes)
 	}
-	return all, together(failed)
+	return all, joinErrors(failed)
 }
 
 // settle adds the counts of the plans to w.found, and computes the durations of the pairs of
@@ -347,9 +348,9 @@ func (w *gatherer) settle() {
 		}
 		w.found.tuples += p.tuples
 		w.found.masks[p.mask] += p.tuples
-		if p.apart != 0 {
-			w.found.blind += p.tuples
-			w.found.apart = max(w.found.apart, p.apart)
+		if p.unorderedMask != 0 {
+			w.found.blindTuples += p.tuples
+			w.found.unorderedPoints = max(w.found.unorderedPoints, p.unorderedMask)
 		}
 		for rest := p.mask; rest != 0; rest &= rest - 1 {
 			w.found.points[bits.TrailingZeros64(rest)].tuples += p.tuples
@@ -359,8 +360,8 @@ func (w *gatherer) settle() {
 	f := &w.found
 	for _, l := range f.spans {
 		for _, p := range l.parts {
-			for i := 0; p != nil && i < len(p.fresh); i++ {
-				if p.fresh[i] != nil && p.fresh[i].n > 0 {
+			for i := 0; p != nil && i < len(p.pendingPairs); i++ {
+				if p.pendingPairs[i] != nil && p.pendingPairs[i].n > 0 {
 					w.settlePart(l, p, i == 1)
 				}
 			}

@@ -12,41 +12,41 @@ import (
 
 // graph is the order in which tuples pass points.
 type graph struct {
-	order  []int    // points, in the order in which they are passed
-	rank   []int    // by point: its index in order
-	before []uint64 // by rank: the ranks that precede it in every tuple that passes both
-	after  []uint64 // by rank: the ranks that follow it in every tuple that passes both
-	// apart[rank] has the ranks whose order relative to rank is not known: no tuple of the sample
-	// passed both points, and the declared edges do not name both.
-	apart []uint64
-	// open[rank] has the ranks that may precede rank, although the field before does not have them.
-	// If the order of two ranks is not proven at all, each is open for the other.
-	open []uint64
-	// called[rank] belongs to a point of an actor that another actor called. It has the ranks where
-	// a tuple may have entered the calling actor.
-	called []uint64
-	// against[rank] has the ranks that follow rank only because declared edges say so. The data
+	order       []int    // points, in the order in which they are passed
+	rank        []int    // by point: its index in order
+	ranksBefore []uint64 // by rank: the ranks that precede it in every tuple that passes both
+	ranksAfter  []uint64 // by rank: the ranks that follow it in every tuple that passes both
+	// unorderedRanks[rank] has the ranks whose order relative to rank is not known: no tuple of the
+	// sample passed both points, and the declared edges do not name both.
+	unorderedRanks []uint64
+	// openRanks[rank] has the ranks that may precede rank, although the field ranksBefore does not
+	// have them. If the order of two ranks is not proven at all, each is open for the other.
+	openRanks []uint64
+	// calledRanks[rank] belongs to a point of an actor that another actor called. It has the ranks
+	// where a tuple may have entered the calling actor.
+	calledRanks []uint64
+	// againstData[rank] has the ranks that follow rank only because declared edges say so. The data
 	// show the opposite, or nothing.
-	against []uint64
+	againstData []uint64
 	// merges has the ranks where the branches of a tuple arrive one by one, and each arrival is an
 	// event.
 	merges uint64
-	// alone has the ranks of points whose tuples were seen at no other point.
-	alone uint64
-	// inside has the ranks that another rank of the same actor follows.
-	inside uint64
+	// lonelyRanks has the ranks of points whose tuples were seen at no other point.
+	lonelyRanks uint64
+	// insideRanks has the ranks that another rank of the same actor follows.
+	insideRanks uint64
 	// asides has the ranks where an operator ends its work on a tuple that it has already sent on.
 	// The tuple's later events do not wait for the end of this work, so no path leads over an
 	// aside.
 	asides uint64
-	// lacking has the ranks of points whose logs do not have every tuple.
-	lacking uint64
+	// lackingLogs has the ranks of points whose logs do not have every tuple.
+	lackingLogs uint64
 	// gaps[rank] has the ranks that a tuple may have reached from rank by passing a point without a
-	// record: see assembler.past.
+	// record: see assembler.unseenBetween.
 	gaps []uint64
-	// crowded has the ranks where it is not known how many branches of a tuple arrive: a branch
-	// that no log shows may lead there, or too many ids begin again.
-	crowded uint64
+	// crowdedRanks has the ranks where it is not known how many branches of a tuple arrive: a
+	// branch that no log shows may lead there, or too many ids begin again.
+	crowdedRanks uint64
 	// openEnds is true if paths may begin earlier or go on later, at points that have no place in
 	// the order.
 	openEnds bool
@@ -60,8 +60,8 @@ func (g *graph) rankOf(s *source) int {
 	return g.rank[s.point]
 }
 
-// gradual returns the ranks where branches of a tuple arrive one by one, or may arrive so.
-func (g *graph) gradual() uint64 { return g.merges | g.crowded }
+// gradualRanks returns the ranks where branches of a tuple arrive one by one, or may arrive so.
+func (g *graph) gradualRanks() uint64 { return g.merges | g.crowdedRanks }
 
 // graphOf orders the points by the evidence.
 func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
@@ -69,7 +69,7 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 	var unrelated [][2]point
 	for p := range n {
 		for q := range p {
-			if !e.related(p, q) {
+			if !e.nodesRelated(p, q) {
 				unrelated = append(unrelated, [2]point{in.points[q], in.points[p]})
 			}
 		}
@@ -77,20 +77,20 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 	switch len(unrelated) { // with many nodes a finding for each pair would hide other findings
 	case 0:
 	case 1:
-		in.find(FindUndecided, "tuples pass %s and %s, whose nodes are not related: "+
+		in.addFinding(FindUndecided, "tuples pass %s and %s, whose nodes are not related: "+
 			"how long that took is not known", unrelated[0][0], unrelated[0][1])
 	default:
-		in.find(FindUndecided, "tuples pass %d pairs of points whose nodes are not related, "+
+		in.addFinding(FindUndecided, "tuples pass %d pairs of points whose nodes are not related, "+
 			"such as %s and %s: how long that took is not known",
 			len(unrelated), unrelated[0][0], unrelated[0][1])
 	}
-	edges, declared, err := in.declared()
+	edges, declared, err := in.declaredEdges()
 	if err != nil {
 		return nil, err
 	}
-	o := &ordering{precedes: declared, may: matrix(n)}
+	o := &ordering{precedes: declared, mayPrecede: matrix(n)}
 	if !in.options.OnlyEdges {
-		edges = in.agreeing(e, edges)
+		edges = in.agreeingEdges(e, edges)
 		declared = closedOver(n, edges)
 		o = orderOf(e, in.points, edges, declared)
 		in.setAside(e, o, declared)
@@ -98,34 +98,34 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 		in.near = in.nearEdges(e, o)
 		in.findNeedless(e, edges, o)
 	}
-	g := in.sorted(o)
-	g.apart, g.against = make([]uint64, n), make([]uint64, n)
+	g := in.rankPoints(o)
+	g.unorderedRanks, g.againstData = make([]uint64, n), make([]uint64, n)
 	for p := range n {
 		for q := range n {
 			if declared[p][q] && !e.precedes(p, q, in.points) {
-				g.against[g.rank[p]] |= 1 << g.rank[q]
+				g.againstData[g.rank[p]] |= 1 << g.rank[q]
 			}
 			told := isIn(declared, p) && isIn(declared, q) || in.options.OnlyEdges
-			if p != q && e.both[p][q] == 0 && !o.precedes[p][q] && !o.precedes[q][p] &&
+			if p != q && e.passedBoth[p][q] == 0 && !o.precedes[p][q] && !o.precedes[q][p] &&
 				!told {
-				g.apart[g.rank[p]] |= 1 << g.rank[q]
+				g.unorderedRanks[g.rank[p]] |= 1 << g.rank[q]
 			}
 		}
 	}
-	g.alone, g.asides = g.ranks(in.alone(e, told)), g.ranks(o.asides)
+	g.lonelyRanks, g.asides = g.ranks(in.lonelyPoints(e, told)), g.ranks(o.asides)
 	for p, before := range o.precedes {
 		for q, follows := range before {
 			if follows && in.points[p].actor == in.points[q].actor {
-				g.inside |= 1 << g.rank[p]
+				g.insideRanks |= 1 << g.rank[p]
 			}
 		}
 	}
-	g.lacking = in.lacking(g, told)
+	g.lackingLogs = in.lackingRanks(g, told)
 	in.findEmpty(g, told)
 	g.openEnds = in.openEnds != "" || len(in.silent) > 0
 	var unknown uint64
-	g.merges, unknown = e.merges(g, in.thinned(g, told))
-	g.crowded = g.manyEvents(e) | unknown
+	g.merges, unknown = e.mergingRanks(g, in.thinnedRanks(g, told))
+	g.crowdedRanks = g.manyEvents(e) | unknown
 	return g, nil
 }
 
@@ -139,10 +139,10 @@ func isIn(precedes [][]bool, p int) bool {
 	return false
 }
 
-// alone returns the points that have events, but whose tuples were seen at no other point.
-func (in *input) alone(e *evidence, told []told) (mask uint64) {
-	for p, both := range e.both {
-		if len(e.both) > 1 && in.hasEvents(p, told) &&
+// lonelyPoints returns the points that have events, but whose tuples were seen at no other point.
+func (in *input) lonelyPoints(e *evidence, told []told) (mask uint64) {
+	for p, both := range e.passedBoth {
+		if len(e.passedBoth) > 1 && in.hasEvents(p, told) &&
 			!slices.ContainsFunc(both, func(n uint64) bool { return n > 0 }) {
 			mask |= 1 << p
 		}
@@ -162,8 +162,8 @@ func (in *input) hasEvents(p int, told []told) bool {
 	return false
 }
 
-// declared returns the declared edges, and which points precede which according to them.
-func (in *input) declared() (edges [][2]int, precedes [][]bool, err error) {
+// declaredEdges returns the declared edges, and which points precede which according to them.
+func (in *input) declaredEdges() (edges [][2]int, precedes [][]bool, err error) {
 	index := map[string]int{}
 	for i, p := range in.points {
 		index[p.String()] = i
@@ -181,8 +181,8 @@ func (in *input) declared() (edges [][2]int, precedes [][]bool, err error) {
 				"%s: %w", e[0], e[1], name, someOf(slices.Sorted(maps.Keys(index))), ErrEdge)
 			switch {
 			case in.hasUnseen(name):
-			case len(in.missing) > 0 || in.options.Filter.any(): // its log may be missing
-				in.find(FindUndecided, "%v", err)
+			case len(in.missing) > 0 || in.options.Filter.leavesOut(): // its log may be missing
+				in.addFinding(FindUndecided, "%v", err)
 			default:
 				return nil, nil, err
 			}
@@ -213,39 +213,41 @@ func (in *input) hasUnseen(name string) bool {
 	return false
 }
 
-// sorted ranks points so that each comes after those that precede it or may precede it. If the
+// rankPoints ranks points so that each comes after those that precede it or may precede it. If the
 // order has a circle, a finding says so.
-func (in *input) sorted(o *ordering) *graph {
+func (in *input) rankPoints(o *ordering) *graph {
 	ranked := matrix(len(in.points))
 	for p := range ranked {
 		for q := range ranked {
-			ranked[p][q] = o.precedes[p][q] || o.may[p][q] && !o.precedes[q][p] && !o.may[q][p]
+			ranked[p][q] = o.precedes[p][q] || o.mayPrecede[p][q] && !o.precedes[q][p] &&
+				!o.mayPrecede[q][p]
 		}
 	}
-	g, circle := sorted(ranked)
+	g, circle := sortPoints(ranked)
 	if len(circle) > 0 {
 		var names []string
 		for _, p := range slices.Sorted(slices.Values(circle)) {
 			names = append(names, in.points[p].String())
 		}
-		in.find(FindUndecided, "the tuples put %s in a circle: what is measured between them "+
-			"begins at %s; declare an edge to change that", strings.Join(names, ", "),
+		in.addFinding(FindUndecided,
+			"the tuples put %s in a circle: what is measured between them "+
+				"begins at %s; declare an edge to change that", strings.Join(names, ", "),
 			in.points[circle[0]])
 	}
-	g.link(o.precedes)
-	g.open, g.called = make([]uint64, len(in.points)), make([]uint64, len(in.points))
-	for p := range o.may {
-		for q, may := range o.may[p] {
+	g.linkRanks(o.precedes)
+	g.openRanks, g.calledRanks = make([]uint64, len(in.points)), make([]uint64, len(in.points))
+	for p := range o.mayPrecede {
+		for q, may := range o.mayPrecede[p] {
 			if may {
-				g.open[g.rank[q]] |= 1 << g.rank[p]
+				g.openRanks[g.rank[q]] |= 1 << g.rank[p]
 			}
 		}
 	}
 	for _, n := range o.nestings {
 		for _, y := range n.inner {
 			for _, p := range y.points {
-				if n.is == open {
-					g.called[g.rank[p]] |= 1 << g.rank[n.outer.enter]
+				if n.is == nestingOpen {
+					g.calledRanks[g.rank[p]] |= 1 << g.rank[n.outer.enter]
 				}
 			}
 		}
@@ -253,9 +255,9 @@ func (in *input) sorted(o *ordering) *graph {
 	return g
 }
 
-// sorted ranks points so that each comes after those that precede it. If that is impossible, it
+// sortPoints ranks points so that each comes after those that precede it. If that is impossible, it
 // returns the points that are in circles, first the one with the least rank.
-func sorted(precedes [][]bool) (g *graph, circle []int) {
+func sortPoints(precedes [][]bool) (g *graph, circle []int) {
 	n := len(precedes)
 	g = &graph{rank: make([]int, n)}
 	taken := make([]bool, n)
@@ -277,7 +279,7 @@ func sorted(precedes [][]bool) (g *graph, circle []int) {
 		g.rank[best] = len(g.order)
 		g.order = append(g.order, best)
 	}
-	g.link(precedes)
+	g.linkRanks(precedes)
 	return g, circle
 }
 
@@ -327,16 +329,16 @@ func inCircles(precedes [][]bool, taken []bool) []bool {
 	return circles
 }
 
-// link sets which ranks precede and follow each rank. If the order has a circle, the pairs that
-// contradict the ranks are left out.
-func (g *graph) link(precedes [][]bool) {
+// linkRanks sets which ranks precede and follow each rank. If the order has a circle, the pairs
+// that contradict the ranks are left out.
+func (g *graph) linkRanks(precedes [][]bool) {
 	n := len(precedes)
-	g.before, g.after = make([]uint64, n), make([]uint64, n)
+	g.ranksBefore, g.ranksAfter = make([]uint64, n), make([]uint64, n)
 	for p := range n {
 		for q := range n {
 			if i, j := g.rank[p], g.rank[q]; precedes[p][q] && i < j {
-				g.before[j] |= 1 << i
-				g.after[i] |= 1 << j
+				g.ranksBefore[j] |= 1 << i
+				g.ranksAfter[i] |= 1 << j
 			}
 		}
 	}
@@ -350,14 +352,14 @@ func (g *graph) ranks(points uint64) (mask uint64) {
 	return mask
 }
 
-// direct returns the ranks in a mask from which a tuple goes directly to a given rank: they precede
-// that rank, and no other rank in the mask lies between.
-func (g *graph) direct(mask uint64, to int) uint64 {
-	all := mask & g.before[to]
+// directBefore returns the ranks in a mask from which a tuple goes directly to a given rank: they
+// precede that rank, and no other rank in the mask lies between.
+func (g *graph) directBefore(mask uint64, to int) uint64 {
+	all := mask & g.ranksBefore[to]
 	found := all
 	for rest := all; rest != 0; rest &= rest - 1 {
 		// From a rank that precedes one of these, tuples do not go directly to the given rank.
-		found &^= g.before[bits.TrailingZeros64(rest)]
+		found &^= g.ranksBefore[bits.TrailingZeros64(rest)]
 	}
 	return found
 }

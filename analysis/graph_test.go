@@ -36,9 +36,9 @@ func TestWhatPrecedes(t *testing.T) {
 		{"a/send", "b/end", 200, [2]uint64{}, [2]uint64{}, [2]bool{}},
 	} {
 		e := newEvidence(2)
-		e.both[0][1], e.both[1][0] = test.both, test.both
-		e.single.surely[0][1], e.single.surely[1][0] = test.surely[0], test.surely[1]
-		e.single.middle[0][1], e.single.middle[1][0] = test.middle[0], test.middle[1]
+		e.passedBoth[0][1], e.passedBoth[1][0] = test.both, test.both
+		e.single.surelyBefore[0][1], e.single.surelyBefore[1][0] = test.surely[0], test.surely[1]
+		e.single.middleBefore[0][1], e.single.middleBefore[1][0] = test.middle[0], test.middle[1]
 		var points []point
 		for _, name := range []string{test.p, test.q} {
 			actor, at, _ := strings.Cut(name, "/")

@@ -27,8 +27,8 @@ type Held struct {
 // UsedSteps is the number of steps of Used.
 const UsedSteps = 20
 
-// hold compares one interval with an interval that contains the truth.
-func (h *Held) hold(s, truth tscratio.Elapsed) {
+// checkTruth compares one interval with an interval that contains the truth.
+func (h *Held) checkTruth(s, truth tscratio.Elapsed) {
 	h.Count++
 	// The error is counted in half cycles, so that the middle of the interval is a whole number.
 	// All distances are unsigned, because the two ends may lie 2^64 apart.
@@ -107,8 +107,8 @@ func (p *heldPart) merge(q *heldPart) {
 	p.truths.merge(&q.truths)
 }
 
-// held converts the results for an answer. It returns nil if there are none.
-func (p *heldPart) held() *Held {
+// heldForAnswer converts the results for an answer. It returns nil if there are none.
+func (p *heldPart) heldForAnswer() *Held {
 	if p == nil {
 		return nil
 	}
@@ -127,8 +127,8 @@ func (in *input) trueDuration(a int, x uint64, b int, y uint64) (tscratio.Elapse
 	return tscratio.Elapsed{Lo: int64(to.Lo - from.Hi), Hi: int64(to.Hi - from.Lo)}, ok && ok2
 }
 
-// hold checks the durations of a span against the truth, if the truth is known.
-func (in *input) hold(p *spanPart, a, b int, elapsed []tscratio.Elapsed, xs, ys []uint64) {
+// checkTruth checks the durations of a span against the truth, if the truth is known.
+func (in *input) checkTruth(p *spanPart, a, b int, elapsed []tscratio.Elapsed, xs, ys []uint64) {
 	if in.options.Truth == nil {
 		return
 	}
@@ -140,7 +140,7 @@ func (in *input) hold(p *spanPart, a, b int, elapsed []tscratio.Elapsed, xs, ys 
 		if p.held == nil {
 			p.held = &heldPart{truths: distribution{most: p.most}}
 		}
-		p.held.hold(s, truth)
+		p.held.checkTruth(s, truth)
 		p.held.truths.addAll([]tscratio.Elapsed{truth})
 	}
 }
@@ -168,7 +168,7 @@ func (in *input) heldInAll(a *Answer) *Held {
 			why = "some may be estimates, which are no bounds; otherwise an assumption is " +
 				"broken, or this is a defect"
 		}
-		in.find(
+		in.addFinding(
 			FindImpossible,
 			"%d of %d durations do not contain the truth that the virtual nodes know: %s",
 			all.Outside, all.Count, why)

@@ -42,7 +42,7 @@ func TestHold(t *testing.T) {
 			tscratio.Elapsed{Lo: math.MaxInt64, Hi: math.MaxInt64}, -1, mostUsed},
 	} {
 		var h Held
-		h.hold(test.s, test.truth)
+		h.checkTruth(test.s, test.truth)
 		var used [UsedSteps]uint64
 		if test.step >= 0 {
 			used[test.step] = 1
@@ -72,7 +72,7 @@ func TestHoldIsExact(t *testing.T) {
 			truth.Hi = truth.Lo
 		}
 		var h Held
-		h.hold(s, truth)
+		h.checkTruth(s, truth)
 		inside := s.Lo <= truth.Lo && truth.Hi <= s.Hi
 		if (h.Outside == 0) != inside {
 			t.Fatalf("%v holds %v: %+v", s, truth, h)

@@ -33,19 +33,20 @@ var ErrEdge = errors.New("declare edges between points of the run")
 
 // input is what an answer is made from.
 type input struct {
-	run      *runs.Directory
-	options  Options
-	nodes    []nodeInput // by name
-	sources  []source
-	points   []point // sorted by actor, then in the order in which tuples pass them
-	clocks   clocks
-	missing  []runs.Missing
-	recorded int              // number of entries of missing that were noted when the run was made
-	unseen   map[point]string // why not all logs of a point are read
-	silent   []string         // nodes that should have logs, and have none
-	unusable map[point]string // by point: a chosen log that cannot be used in full
-	pauses   *pausesOf        // nil: no JVM logged pauses
-	handed   []handed         // of the operators that give tuples other ids
+	run     *runs.Directory
+	options Options
+	nodes   []nodeInput // by name
+	sources []source
+	points  []point // sorted by actor, then in the order in which tuples pass them
+	clocks  clocks
+	missing []runs.Missing
+	// number of entries of missing that were noted when the run was made
+	recorded int
+	unseen   map[point]string   // why not all logs of a point are read
+	silent   []string           // nodes that should have logs, and have none
+	unusable map[point]string   // by point: a chosen log that cannot be used in full
+	pauses   *pausesOf          // nil: no JVM logged pauses
+	handed   []renamingOperator // of the operators that give tuples other ids
 	near     []NearEdge
 	openEnds string // why paths may begin or go on at points without a row
 	findings []Finding
@@ -96,24 +97,24 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	pairs, missing := dir.Relations()
 	logs, unlisted := dir.Logs()
 	missing = append(missing, unlisted...)
-	in.miss(missing...)
+	in.noteMissing(missing...)
 	for _, m := range unlisted {
 		if s, ok := logstore.ParseSegment(m.Part); ok {
 			in.unseen[pointOf(s)] = fmt.Sprintf("not all logs of %s are there", pointOf(s))
 			in.noteUnusable(s, path.Base(path.Dir(m.Part)))
 		}
 	}
-	in.miss(dir.Absent(pairs, logs, missing)...)
-	if err := in.relate(pairs); err != nil {
+	in.noteMissing(dir.Absent(pairs, logs, missing)...)
+	if err := in.relatePairs(pairs); err != nil {
 		return nil, err
 	}
-	in.list(logs)
+	in.listSources(logs)
 	return in, in.chooseReference()
 }
 
-// The method miss notes missing parts, each once. The run itself may contain notes from the time
+// noteMissing notes missing parts, each once. The run itself may contain notes from the time
 // when it was made. They do not prevent a new note about the same part, unless it says the same.
-func (in *input) miss(missing ...runs.Missing) {
+func (in *input) noteMissing(missing ...runs.Missing) {
 	for _, m := range missing {
 		known := slices.Contains(in.missing[:in.recorded], m)
 		if !known && !slices.ContainsFunc(in.missing[in.recorded:], func(known runs.Missing) bool {
@@ -124,13 +125,13 @@ func (in *input) miss(missing ...runs.Missing) {
 	}
 }
 
-// find adds a finding.
-func (in *input) find(kind FindingKind, format string, args ...any) {
+// addFinding adds a finding.
+func (in *input) addFinding(kind FindingKind, format string, args ...any) {
 	in.findings = append(in.findings, Finding{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
-// relate evaluates the pairs and makes the closure.
-func (in *input) relate(pairs []*tscratio.Pair) error {
+// relatePairs evaluates the pairs and makes the closure.
+func (in *input) relatePairs(pairs []*tscratio.Pair) error {
 	in.nameEpochs()
 	described := map[string]tscratio.Node{}
 	var relations []*tscratio.Relation
@@ -138,7 +139,7 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		part := in.run.Run.PairPath(p.A, p.B)
 		related, err := in.relatePair(p, described)
 		if err != nil {
-			in.miss(runs.Missing{Part: part, Reason: err.Error()})
+			in.noteMissing(runs.Missing{Part: part, Reason: err.Error()})
 			continue
 		}
 		relations = append(relations, related.intoA, related.intoB)
@@ -176,9 +177,11 @@ func (in *input) nameEpochs() {
 			in.nodes = append(in.nodes, nodeInput{Node: of, node: n.Name})
 		}
 		if len(n.Earlier) > 0 {
-			in.find(FindUndecided, "the counter of node %s was interrupted during the run: each "+
-				"of its %d epochs is a separate node here, and nothing is known about the time "+
-				"between them", n.Name, len(n.Earlier)+1)
+			in.addFinding(FindUndecided,
+				"the counter of node %s was interrupted during the run: each "+
+					"of its %d epochs is a separate node here, and nothing is known about "+
+					"the time "+
+					"between them", n.Name, len(n.Earlier)+1)
 		}
 	}
 	slices.SortStableFunc(in.nodes, func(a, b nodeInput) int { return cmpStrings(a.node, b.node) })
@@ -221,17 +224,18 @@ func (in *input) findPairsApart(described map[string]tscratio.Node) {
 				continue
 			}
 			if err := in.clocks.closure.Related(a.Name, b.Name); err != nil {
-				in.find(FindUndecided, "durations between %s and %s are not known: %v", a.Name,
+				in.addFinding(FindUndecided, "durations between %s and %s are not known: %v",
+					a.Name,
 					b.Name, err)
 			}
 		}
 	}
 }
 
-// list makes a source of each ring's log.
-func (in *input) list(logs []runs.NodeLogs) {
+// listSources makes a source of each ring's log.
+func (in *input) listSources(logs []runs.NodeLogs) {
 	rank := map[point]int{}
-	in.miss(in.options.Filter.unmatched(named(in.run.Run.Nodes, logs))...)
+	in.noteMissing(in.options.Filter.unmatchedNames(sortedNames(in.run.Run.Nodes, logs))...)
 	for _, n := range in.run.Run.Nodes {
 		if !n.NoLogs && !slices.ContainsFunc(logs, func(l runs.NodeLogs) bool {
 			return l.Node == n.Name && len(l.Segments) > 0
@@ -241,7 +245,7 @@ func (in *input) list(logs []runs.NodeLogs) {
 	}
 	for _, l := range logs {
 		if _, known := in.run.Run.Node(l.Node); !known {
-			in.miss(runs.Missing{
+			in.noteMissing(runs.Missing{
 				Part: runs.LogsPath(l.Node), Reason: "the run names no such node",
 			})
 			continue
@@ -282,8 +286,8 @@ func (in *input) list(logs []runs.NodeLogs) {
 // hasPoint reports whether a log of a point is read.
 func (in *input) hasPoint(p point) bool { return slices.Contains(in.points, p) }
 
-// named returns the sorted names of nodes, and of channels that have a log.
-func named(of []runs.Node, logs []runs.NodeLogs) (nodes, channels []string) {
+// sortedNames returns the sorted names of nodes, and of channels that have a log.
+func sortedNames(of []runs.Node, logs []runs.NodeLogs) (nodes, channels []string) {
 	for _, n := range of {
 		nodes = append(nodes, n.Name)
 	}
@@ -305,7 +309,7 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 	if name == blackbox.Channel {
 		return // its events are messages and no tuples: see package blackbox/messages
 	}
-	if !in.options.Filter.channel(node, name, ring[0].Channel.Point) {
+	if !in.options.Filter.choosesChannel(node, name, ring[0].Channel.Point) {
 		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all channels of %s were chosen",
 			pointOf(ring[0]))
 		return
@@ -315,7 +319,7 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all logs of %s can be used",
 			pointOf(ring[0]))
 		in.noteUnusable(ring[0], node)
-		in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf(format, args...)})
+		in.noteMissing(runs.Missing{Part: part, Reason: fmt.Sprintf(format, args...)})
 	}
 	var s *source           // the source of the previous segment
 	from := len(in.sources) // index of the first source of this ring

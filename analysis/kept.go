@@ -58,13 +58,13 @@ func (c Completeness) Because() string {
 		if len(r.channels) > 1 {
 			r.one = r.many
 		}
-		all = append(all, enumerated(r.channels)+r.one)
+		all = append(all, enumerateNames(r.channels)+r.one)
 	}
 	return strings.Join(all, "; ")
 }
 
-// enumerated lists names as a sentence does. If there are many, it lists only the first.
-func enumerated(names []string) string {
+// enumerateNames lists names as a sentence does. If there are many, it lists only the first.
+func enumerateNames(names []string) string {
 	const most = 4
 	n := len(names)
 	switch {
@@ -82,12 +82,12 @@ func (in *input) ofAll(told []told) Completeness {
 	c := in.ofRun()
 	for i := range told {
 		if s := &in.sources[i]; s.point >= 0 {
-			c = c.with(told[i].kept(s))
+			c = c.combineWith(told[i].keptEvents(s))
 		}
 	}
 	for _, p := range in.points {
 		if why := in.unseen[p]; why != "" {
-			c = c.with(Completeness{Unknown, []string{why}})
+			c = c.combineWith(Completeness{Unknown, []string{why}})
 		}
 	}
 	return c

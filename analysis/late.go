@@ -7,9 +7,9 @@ import (
 
 // lateEvents notes the events that tuples of one id still lack when the id begins again, and that
 // may yet come. Such an event would look like an event of a later tuple.
-type lateEvents struct{ lacked []lacked }
+type lateEvents struct{ lacked []lackedEvents }
 
-type lacked struct {
+type lackedEvents struct {
 	mask uint64 // ranks of the events that are lacking
 	age  int    // how often the id has begun again since this tuple
 }
@@ -18,8 +18,8 @@ type lacked struct {
 // several. Durations from or to such an event are withheld.
 type doubt uint64
 
-// of reports whether one of a span's two ranks is in doubt.
-func (d doubt) of(from, to int) bool { return (d>>from|d>>to)&1 != 0 }
+// touchesSpan reports whether one of a span's two ranks is in doubt.
+func (d doubt) touchesSpan(from, to int) bool { return (d>>from|d>>to)&1 != 0 }
 
 // withheldWhy says why a duration is withheld.
 type withheldWhy int
@@ -41,7 +41,7 @@ var withheldWords = [withheldReasons]string{
 
 // branchesOf returns why the events of branches at a rank are in doubt.
 func branchesOf(p *plan, r uint8) withheldWhy {
-	if p.unsure>>r&1 != 0 {
+	if p.unsureRanks>>r&1 != 0 {
 		return lacksBranch
 	}
 	return fitsNoBranches
@@ -61,7 +61,7 @@ func (d *doubts) all() (in doubt) {
 // there is.
 func (p *spanPart) withhold(d *doubts, from, to int) {
 	for why, of := range d {
-		if of.of(from, to) {
+		if of.touchesSpan(from, to) {
 			p.withheld[why]++
 			return
 		}
@@ -81,10 +81,11 @@ func (p *spanPart) withheldAll() (n uint64) {
 // tuple would put all later tuples with its id in doubt.
 const longestLate = 3
 
-// next begins the id's next tuple. It returns the ranks where an event may belong to an earlier
-// tuple.
-func (l *lateEvents) next() (late doubt) {
-	l.lacked = slices.DeleteFunc(l.lacked, func(k lacked) bool { return k.age == longestLate })
+// nextTuple begins the id's next tuple. It returns the ranks where an event may belong to an
+// earlier tuple.
+func (l *lateEvents) nextTuple() (late doubt) {
+	l.lacked = slices.DeleteFunc(l.lacked,
+		func(k lackedEvents) bool { return k.age == longestLate })
 	for i := range l.lacked {
 		l.lacked[i].age++
 		late |= doubt(l.lacked[i].mask)
@@ -95,15 +96,15 @@ func (l *lateEvents) next() (late doubt) {
 // The method add notes the ranks at which a tuple lacks an event.
 func (l *lateEvents) add(mask uint64) {
 	if mask != 0 {
-		l.lacked = append(l.lacked, lacked{mask: mask})
+		l.lacked = append(l.lacked, lackedEvents{mask: mask})
 	}
 }
 
-// lacks returns the ranks that follow the tuple's points and at which it has no event. If the tuple
-// did not come to an end, it may also lack events where branches meet.
-func (p *plan) lacks(g *graph) (mask uint64) {
+// lackedRanks returns the ranks that follow the tuple's points and at which it has no event. If the
+// tuple did not come to an end, it may also lack events where branches meet.
+func (p *plan) lackedRanks(g *graph) (mask uint64) {
 	for rest := p.mask; rest != 0; rest &= rest - 1 {
-		mask |= g.after[bits.TrailingZeros64(rest)]
+		mask |= g.ranksAfter[bits.TrailingZeros64(rest)]
 	}
 	has := p.mask
 	if len(p.ends) > 0 {
@@ -112,17 +113,17 @@ func (p *plan) lacks(g *graph) (mask uint64) {
 	return mask &^ has
 }
 
-// taken returns the ranks at which a tuple's event may have been taken for the event of a later
-// tuple with the same id. later has the beginnings of those later tuples. Ranks before those that
-// the tuple passed are left out, except ranks where branches arrive one by one. At such a rank, one
-// branch may have arrived while events of another are yet to come.
-func (p *plan) taken(g *graph, later []beginning) (mask uint64) {
+// takenRanks returns the ranks at which a tuple's event may have been taken for the event of a
+// later tuple with the same id. later has the beginnings of those later tuples. Ranks before those
+// that the tuple passed are left out, except ranks where branches arrive one by one. At such a
+// rank, one branch may have arrived while events of another are yet to come.
+func (p *plan) takenRanks(g *graph, later []beginning) (mask uint64) {
 	for _, b := range later[:min(len(later), longestLate)] {
 		mask |= b.mask
 	}
-	for rest := p.mask &^ g.gradual(); rest != 0; rest &= rest - 1 {
+	for rest := p.mask &^ g.gradualRanks(); rest != 0; rest &= rest - 1 {
 		// Events at these ranks happened before the later tuples began.
-		mask &^= g.before[bits.TrailingZeros64(rest)]
+		mask &^= g.ranksBefore[bits.TrailingZeros64(rest)]
 	}
-	return mask & p.lacks(g)
+	return mask & p.lackedRanks(g)
 }

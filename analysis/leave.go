@@ -32,14 +32,14 @@ func (in *input) leaveOut(rank map[point]int) {
 	}
 	chosen := inTurns(points, maxPoints)
 	if n := len(rank) - len(chosen); n > 0 {
-		in.miss(runs.Missing{Part: "points", Reason: fmt.Sprintf(
+		in.noteMissing(runs.Missing{Part: "points", Reason: fmt.Sprintf(
 			"%d of %d are left out, those with the fewest events of a node: choose up to %d by "+
 				"channel",
 			n, len(rank), maxPoints)})
 	}
 	kept := inTurns(sources, maxSources)
 	if n := len(in.sources) - len(kept); n > 0 {
-		in.miss(runs.Missing{Part: "logs", Reason: fmt.Sprintf(
+		in.noteMissing(runs.Missing{Part: "logs", Reason: fmt.Sprintf(
 			"%d of %d are left out: choose up to %d by node or channel", n, len(in.sources),
 			maxSources)})
 	}

@@ -31,14 +31,14 @@ type lineage struct {
 // tuples began.
 type origin struct {
 	id               uint64
-	earliest, latest begun // not known if their source is nowhere
+	earliest, latest beginEvent // not known if their source is nowhere
 	// lacking is true if the logs do not show where some of these tuples began. They may have begun
 	// before earliest, after latest, or in between.
 	lacking bool
 }
 
-// begun is an event of a tuple. number is EventRow.Tuple of that event.
-type begun struct {
+// beginEvent is an event of a tuple. number is EventRow.Tuple of that event.
+type beginEvent struct {
 	passage
 	number uint64
 }
@@ -48,7 +48,7 @@ const nowhere = -1
 // ending is where a tuple ended.
 type ending struct {
 	id    uint64
-	last  begun
+	last  beginEvent
 	doubt bool // last may be an event of another tuple with the same id
 }
 
@@ -57,7 +57,7 @@ type lineageAppenders struct {
 	ends    *appender[ending]
 }
 
-func (in *input) newLineage(s *scratch, of *scattered) *lineage {
+func (in *input) newLineage(s *scratch, of *scatteredLogs) *lineage {
 	if of.links == 0 {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (in *input) newLineage(s *scratch, of *scattered) *lineage {
 	l.origins, l.ends = newStore[origin](s, l.bits, 64), newStore[ending](s, l.bits, 64)
 	for i := range of.told {
 		s := &in.sources[i]
-		if s.keepsLinks() && of.told[i].kept(s).Kept != All {
+		if s.keepsLinks() && of.told[i].keptEvents(s).Kept != All {
 			l.lossy = true
 		}
 	}
@@ -79,7 +79,7 @@ func (l *lineage) appenders() *lineageAppenders {
 func (a *lineageAppenders) flush() error { return errors.Join(a.origins.flush(), a.ends.flush()) }
 
 // loadLinks notes which ids of a partition are parents and which are children.
-func (w *gatherer) loadLinks(s *scattered, partition int) error {
+func (w *gatherer) loadLinks(s *scatteredLogs, partition int) error {
 	if w.lineage == nil {
 		return nil
 	}
@@ -113,9 +113,9 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 // log. It also counts the children in the partition, those with an event and those without one.
 func (w *gatherer) tellUnseen() {
 	w.found.childless += uint64(len(w.unborn))
-	w.found.born += uint64(len(w.children) - len(w.unborn))
+	w.found.bornIDs += uint64(len(w.children) - len(w.unborn))
 	for id := range w.unseen {
-		none := begun{passage: passage{source: nowhere}}
+		none := beginEvent{passage: passage{source: nowhere}}
 		w.emit.origins.add(id, 0, origin{id, none, none, true})
 	}
 }
@@ -127,27 +127,28 @@ func (w *gatherer) lineageOf(id, mask uint64, path *[maxPoints]passage, parent, 
 	if parent && !child {
 		rank := bits.TrailingZeros64(mask)
 		delete(w.unseen, id)
-		first := begun{path[rank], w.number}
+		first := beginEvent{path[rank], w.number}
 		w.emit.origins.add(id, 0, origin{id, first, first,
-			w.graph.before[rank] != 0 || w.graph.openEnds})
+			w.graph.ranksBefore[rank] != 0 || w.graph.openEnds})
 	}
 	mask &^= w.graph.asides
-	if last := 63 - bits.LeadingZeros64(mask); child && mask != 0 && w.graph.after[last] == 0 {
-		w.emit.ends.add(id, 0, ending{id, begun{path[last], w.number}, in>>last&1 != 0})
+	if last := 63 - bits.LeadingZeros64(mask); child && mask != 0 && w.graph.ranksAfter[last] == 0 {
+		w.emit.ends.add(id, 0, ending{id, beginEvent{path[last], w.number}, in>>last&1 != 0})
 	}
 }
 
-// follow measures all tuples that were made of others and reached the end.
-func (l *lineage) follow(ctx context.Context, of *scattered, w *gatherer) error {
+// measureLineage measures all tuples that were made of others and reached the end.
+func (l *lineage) measureLineage(ctx context.Context, of *scatteredLogs, w *gatherer) error {
 	arrived := newStore[origin](l.scratch, l.bits, 64)
 	current := l.origins
 	for generation := 0; ; generation++ {
 		if generation > maxGenerations {
-			l.in.find(FindUndecided, "links lead through more than %d generations of tuples, or "+
-				"in a circle: what is beyond is not followed", maxGenerations)
+			l.in.addFinding(FindUndecided,
+				"links lead through more than %d generations of tuples, or "+
+					"in a circle: what is beyond is not followed", maxGenerations)
 			break
 		}
-		made, err := l.round(ctx, current, arrived, of, w)
+		made, err := l.passRound(ctx, current, arrived, of, w)
 		if err != nil {
 			return err
 		}
@@ -159,9 +160,9 @@ func (l *lineage) follow(ctx context.Context, of *scattered, w *gatherer) error 
 	return l.measure(arrived, w)
 }
 
-// round passes the origins of one generation to its children. It returns nil if there are no
+// passRound passes the origins of one generation to its children. It returns nil if there are no
 // children.
-func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of *scattered,
+func (l *lineage) passRound(ctx context.Context, current, arrived *store[origin], of *scatteredLogs,
 	w *gatherer) (*store[origin], error) {
 	made := newStore[origin](l.scratch, l.bits, 64)
 	next, reached := made.appender(), arrived.appender()
@@ -180,7 +181,7 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 		if len(rows) == 0 {
 			continue
 		}
-		byID := l.joined(rows, current == l.origins, w)
+		byID := l.mergeRows(rows, current == l.origins, w)
 		if ends, err = l.ends.peek(p, ends[:0]); err != nil {
 			return nil, err
 		}
@@ -210,10 +211,10 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 	return made, nil
 }
 
-// joined merges the rows of each id. In the first generation (once), an id should have one row. If
-// it has more, several tuples share the id. Then it is not known of which of them the children were
-// made.
-func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origin {
+// mergeRows merges the rows of each id. In the first generation (once), an id should have one row.
+// If it has more, several tuples share the id. Then it is not known of which of them the children
+// were made.
+func (l *lineage) mergeRows(rows []origin, once bool, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {
 		known, ok := byID[o.id]
@@ -227,10 +228,10 @@ func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origi
 		case known.earliest.source == nowhere:
 			known.earliest, known.latest = o.earliest, o.latest
 		default:
-			if w.timer.earlier(o.earliest.passage, known.earliest.passage) {
+			if w.timer.isEarlier(o.earliest.passage, known.earliest.passage) {
 				known.earliest = o.earliest
 			}
-			if w.timer.earlier(known.latest.passage, o.latest.passage) {
+			if w.timer.isEarlier(known.latest.passage, o.latest.passage) {
 				known.latest = o.latest
 			}
 		}
@@ -241,7 +242,7 @@ func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origi
 
 // surelyAfter reports whether the first event surely happened after the second.
 func (w *gatherer) surelyAfter(a, b passage) bool {
-	d, err := w.timer.between(int(a.source), int(b.source), a.reading, b.reading)
+	d, err := w.timer.durationBetween(int(a.source), int(b.source), a.reading, b.reading)
 	return err == nil && d.Hi < 0
 }
 
@@ -257,7 +258,7 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 		if ends, err = l.ends.load(p, ends[:0]); err != nil {
 			return err
 		}
-		byID := l.joined(rows, false, w)
+		byID := l.mergeRows(rows, false, w)
 		for _, e := range ends {
 			o, ok := byID[e.id]
 			if !ok || o.earliest.source == nowhere {
@@ -271,13 +272,13 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 			to := w.graph.rank[l.in.sources[e.last.source].point]
 			for _, from := range []struct {
 				kind spanKind
-				begun
+				beginEvent
 			}{{fromEarliest, o.earliest}, {fromLatest, o.latest}} {
 				k := spanKey{
 					from: w.graph.rank[l.in.sources[from.source].point], to: to, kind: from.kind,
 				}
 				s := w.spanOf(k)
-				part := w.part(s, from.source, e.last.source)
+				part := w.partBetween(s, from.source, e.last.source)
 				if lacking {
 					part.withheld[beganUnseen]++
 					continue

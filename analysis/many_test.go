@@ -46,7 +46,7 @@ func TestIDsOfOneHash(t *testing.T) {
 		w.next = append(w.next, uint32(i))
 	}
 	var ids, readings []uint64
-	w.several(n, func(id uint64, events []passage) {
+	w.splitByID(n, func(id uint64, events []passage) {
 		ids = append(ids, id)
 		for _, e := range events {
 			if uint64(n-int(e.reading))/2 != id {
@@ -76,7 +76,7 @@ func TestLastNotAfter(t *testing.T) {
 				want = i
 			}
 		}
-		if lower(all); lastNotAfter(all, hi) != want {
+		if lowerEnds(all); lastNotAfter(all, hi) != want {
 			t.Fatalf("of %v the last not above %d is %d, want %d", all, hi, lastNotAfter(all, hi),
 				want)
 		}

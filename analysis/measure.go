@@ -16,7 +16,7 @@ func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 		w.elapsed = make([]tscratio.Elapsed, freshPairs)
 	}
 	for i := 0; i < len(xs); {
-		n, d, err := w.timer.many(p.a, p.b, xs[i:], ys[i:], w.elapsed)
+		n, d, err := w.timer.computeMany(p.a, p.b, xs[i:], ys[i:], w.elapsed)
 		if err != nil {
 			p.unplaced += uint64(n)
 			if on {
@@ -30,24 +30,24 @@ func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 			l.critical.add(elapsed)
 		}
 		var least, largest tscratio.Elapsed
-		if l.again {
+		if l.countedBefore {
 			p.n += uint64(n)
 		} else {
 			least, largest = l.add(p, elapsed, &d, xs[i:], &w.axes[p.a])
-			w.in.hold(p, p.a, p.b, elapsed, xs[i:], ys[i:])
+			w.in.checkTruth(p, p.a, p.b, elapsed, xs[i:], ys[i:])
 			if least.Hi < 0 {
 				for k, s := range elapsed {
 					if s.Hi < 0 {
-						w.found.backwards(backwards{idOf(i + k), l.key, p.a, p.b, s})
+						w.found.noteBackwards(backwardsPair{idOf(i + k), l.key, p.a, p.b, s})
 					}
 				}
 			}
 		}
 		most, kept := w.in.options.Slowest, &w.found.slowest[l.key.from]
-		if pathOf != nil && (l.again || kept.has(largest.Lo, most)) {
+		if pathOf != nil && (l.countedBefore || kept.amongSlowest(largest.Lo, most)) {
 			for k, s := range elapsed {
-				if kept.has(s.Lo, most) {
-					kept.slow(s, idOf(i+k), pathOf(i+k), most)
+				if kept.amongSlowest(s.Lo, most) {
+					kept.keepSlow(s, idOf(i+k), pathOf(i+k), most)
 				}
 			}
 		}
@@ -55,9 +55,9 @@ func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 	}
 }
 
-// apart has the duration between two events of a tuple. from and to are the ranks of the events'
-// points.
-type apart struct {
+// apartDuration has the duration between two events of a tuple. from and to are the ranks of the
+// events' points.
+type apartDuration struct {
 	from, to int
 	elapsed  tscratio.Elapsed
 }
@@ -74,11 +74,11 @@ func (w *gatherer) tellEvents(id, mask, ended uint64, path *[maxPoints]passage) 
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
 		e, err := path[r], error(nil)
-		if at[r], verdicts[r], err = w.timer.place(int(e.source), e.reading); err != nil {
+		if at[r], verdicts[r], err = w.timer.placeEvent(int(e.source), e.reading); err != nil {
 			placed &^= 1 << r
 		}
 	}
-	for _, a := range w.apart {
+	for _, a := range w.apartDurations {
 		if placed>>a.from&1 == 0 || placed>>a.to&1 == 0 {
 			continue
 		}
@@ -86,7 +86,7 @@ func (w *gatherer) tellEvents(id, mask, ended uint64, path *[maxPoints]passage) 
 		to.Lo -= min(to.Lo, uint64(max(int64(to.Lo-from.Hi)-a.elapsed.Lo, 0)))
 		to.Hi += min(^uint64(0)-to.Hi, uint64(max(a.elapsed.Hi-int64(to.Hi-from.Lo), 0)))
 	}
-	w.apart = w.apart[:0]
+	w.apartDurations = w.apartDurations[:0]
 	for rest := mask; rest != 0 && w.err == nil; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
 		s := &w.in.sources[path[r].source]
@@ -102,7 +102,8 @@ func (w *gatherer) spanOf(k spanKey) *span {
 	l := w.found.spans[k]
 	if l == nil {
 		l = &span{key: k, parts: make([]*spanPart, len(w.in.nodes)*len(w.in.nodes))}
-		l.again = k.kind == wholePath && w.graph.after[k.from]&w.graph.before[k.to] == 0
+		l.countedBefore = k.kind == wholePath &&
+			w.graph.ranksAfter[k.from]&w.graph.ranksBefore[k.to] == 0
 		w.found.spans[k] = l
 	}
 	return l

@@ -70,15 +70,15 @@ type nesting struct {
 type nestingKind uint8
 
 const (
-	open     nestingKind = iota // a call or branches: not known
-	calls                       // outer calls inner
-	branches                    // outer and inner each got a copy
+	nestingOpen     nestingKind = iota // a call or branches: not known
+	nestingCalls                       // outer calls inner
+	nestingBranches                    // outer and inner each got a copy
 )
 
-// forks finds how tuples go from point to point. At first, the field precedes has each order of two
-// points that the times show. But an order does not prove that tuples go from the first point to
-// the second. If they do not, forks removes the order.
-type forks struct {
+// forkFinder finds how tuples go from point to point. At first, the field precedes has each order
+// of two points that the times show. But an order does not prove that tuples go from the first
+// point to the second. If they do not, forkFinder removes the order.
+type forkFinder struct {
 	evidence *evidence
 	points   []point
 	precedes [][]bool
@@ -89,17 +89,17 @@ type forks struct {
 	decisive [][2]int // the declared edges that decided a nesting
 }
 
-// chained reports whether tuples leave x before they enter y.
-func (f *forks) chained(x, y *actor) bool { return f.precedes[x.leave][y.enter] }
+// isChained reports whether tuples leave x before they enter y.
+func (f *forkFinder) isChained(x, y *actor) bool { return f.precedes[x.leave][y.enter] }
 
-// nests reports whether y works on tuples only while x does.
-func (f *forks) nests(x, y *actor) bool {
+// isNested reports whether y works on tuples only while x does.
+func (f *forkFinder) isNested(x, y *actor) bool {
 	return x != y && f.precedes[x.enter][y.enter] && f.precedes[y.leave][x.leave]
 }
 
-// sender returns a point of a third actor that tuples pass before they enter x and y. If there are
-// several, it returns one that comes last among them; if there are none, -1.
-func (f *forks) sender(x, y *actor) int {
+// findSender returns a point of a third actor that tuples pass before they enter x and y. If there
+// are several, it returns one that comes last among them; if there are none, -1.
+func (f *forkFinder) findSender(x, y *actor) int {
 	best := -1
 	for p, at := range f.points {
 		if at.actor != x.name && at.actor != y.name && f.precedes[p][x.enter] &&
@@ -115,21 +115,21 @@ func (f *forks) sender(x, y *actor) int {
 // times look like a flow although there is none: tuples are copied to two actors, and one of them
 // is usually faster. Then the points of the faster actor come first, although no tuple goes from
 // one actor to the other.
-func (f *forks) decide() {
+func (f *forkFinder) decide() {
 	f.actors = actorsOf(f.points)
 	inner := map[*actor][]*actor{}
 	var atOnce []*nesting
 	for i, x := range f.actors {
 		for _, y := range f.actors[i+1:] {
-			sent := f.sender(x, y) >= 0
+			sent := f.findSender(x, y) >= 0
 			switch {
-			case !sent || f.chained(x, y) || f.chained(y, x):
-			case f.nests(x, y):
+			case !sent || f.isChained(x, y) || f.isChained(y, x):
+			case f.isNested(x, y):
 				inner[x] = append(inner[x], y)
-			case f.nests(y, x):
+			case f.isNested(y, x):
 				inner[y] = append(inner[y], x)
 			default:
-				atOnce = append(atOnce, &nesting{outer: x, inner: []*actor{y}, is: branches,
+				atOnce = append(atOnce, &nesting{outer: x, inner: []*actor{y}, is: nestingBranches,
 					tight: f.unproven[x.leave][y.enter] || f.unproven[y.leave][x.enter]})
 			}
 		}
@@ -140,18 +140,18 @@ func (f *forks) decide() {
 	// An outer actor with few inner actors may itself be nested in another one, so the actors with
 	// the fewest inner ones come first.
 	for _, x := range outer {
-		for _, group := range f.groups(inner[x]) {
-			n := &nesting{outer: x, inner: group, sender: f.sender(x, group[0])}
+		for _, group := range f.groupNested(inner[x]) {
+			n := &nesting{outer: x, inner: group, sender: f.findSender(x, group[0])}
 			n.is = f.declaredKind(n, inner[x])
-			if n.is == open && f.goesElsewhere(n, inner[x]) {
-				n.is = branches
+			if n.is == nestingOpen && f.goesElsewhere(n, inner[x]) {
+				n.is = nestingBranches
 			}
 			f.nestings = append(f.nestings, n)
 		}
 	}
 	f.nestings = append(f.nestings, atOnce...)
 	f.countArrivals()
-	f.precedes = f.without(func(n *nesting) bool { return n.is != calls })
+	f.precedes = f.withBranches(func(n *nesting) bool { return n.is != nestingCalls })
 	for _, n := range f.nestings {
 		for _, y := range n.inner {
 			for _, p := range y.points {
@@ -165,8 +165,8 @@ func (f *forks) decide() {
 	}
 }
 
-// without returns a copy of an order in which neither of two actors precedes the other.
-func without(precedes [][]bool, x, y *actor) [][]bool {
+// withoutOrder returns a copy of an order in which neither of two actors precedes the other.
+func withoutOrder(precedes [][]bool, x, y *actor) [][]bool {
 	precedes = slices.Clone(precedes)
 	for _, side := range [][2]*actor{{x, y}, {y, x}} {
 		for _, p := range side[0].points {
@@ -179,26 +179,26 @@ func without(precedes [][]bool, x, y *actor) [][]bool {
 	return precedes
 }
 
-// without returns the order in which the chosen nestings are branches.
-func (f *forks) without(chosen func(*nesting) bool) [][]bool {
+// withBranches returns the order in which the chosen nestings are branches.
+func (f *forkFinder) withBranches(chosen func(*nesting) bool) [][]bool {
 	precedes := f.precedes
 	for _, n := range f.nestings {
 		for _, y := range n.inner {
 			if chosen(n) {
-				precedes = without(precedes, n.outer, y)
+				precedes = withoutOrder(precedes, n.outer, y)
 			}
 		}
 	}
 	return precedes
 }
 
-// groups splits actors that are nested in the same actor. Actors that tuples pass one after
+// groupNested splits actors that are nested in the same actor. Actors that tuples pass one after
 // another, or that call each other, are in one group. The first actor of a group is one that tuples
 // enter first.
-func (f *forks) groups(inner []*actor) (groups [][]*actor) {
+func (f *forkFinder) groupNested(inner []*actor) (groupNested [][]*actor) {
 	for _, y := range inner {
 		joined := []*actor{y}
-		groups = slices.DeleteFunc(groups, func(group []*actor) bool {
+		groupNested = slices.DeleteFunc(groupNested, func(group []*actor) bool {
 			if !slices.ContainsFunc(group, func(w *actor) bool { return f.linked(y, w) }) {
 				return false
 			}
@@ -214,19 +214,19 @@ func (f *forks) groups(inner []*actor) (groups [][]*actor) {
 			}
 			return cmp.Compare(a.name, b.name)
 		})
-		groups = append(groups, joined)
+		groupNested = append(groupNested, joined)
 	}
-	return groups
+	return groupNested
 }
 
-func (f *forks) linked(x, y *actor) bool {
+func (f *forkFinder) linked(x, y *actor) bool {
 	of := func(p int, x *actor) bool { return f.points[p].actor == x.name }
 	nested := func(x, y *actor) bool {
-		return f.nests(x, y) && !slices.ContainsFunc(f.nestings, func(n *nesting) bool {
-			return n.outer == x && slices.Contains(n.inner, y) && n.is != calls
+		return f.isNested(x, y) && !slices.ContainsFunc(f.nestings, func(n *nesting) bool {
+			return n.outer == x && slices.Contains(n.inner, y) && n.is != nestingCalls
 		})
 	}
-	return f.chained(x, y) || f.chained(y, x) || nested(x, y) || nested(y, x) ||
+	return f.isChained(x, y) || f.isChained(y, x) || nested(x, y) || nested(y, x) ||
 		slices.ContainsFunc(f.edges, func(e [2]int) bool {
 			return of(e[0], x) && of(e[1], y) || of(e[0], y) && of(e[1], x)
 		})
@@ -238,7 +238,7 @@ func (f *forks) linked(x, y *actor) bool {
 // Two edges mean branches: one from any other actor to an inner one, and one from an inner actor to
 // a point after the outer one. The parameter all has all actors that are nested in the same outer
 // actor.
-func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
+func (f *forkFinder) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 	const inside, outside, outer = 1, 2, 3
 	side := func(p int) int {
 		name := f.points[p].actor
@@ -249,28 +249,28 @@ func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 		case slices.ContainsFunc(all, named):
 			return 0
 		case name == n.outer.name, slices.ContainsFunc(f.actors, func(x *actor) bool {
-			return named(x) && f.nests(n.outer, x)
+			return named(x) && f.isNested(n.outer, x)
 		}):
 			return outer
 		}
 		return outside
 	}
 	for _, e := range f.edges {
-		said := open
+		said := nestingOpen
 		switch [2]int{side(e[0]), side(e[1])} {
 		case [2]int{outer, inside}, [2]int{inside, outer}:
-			said = calls
+			said = nestingCalls
 		case [2]int{outside, inside}:
-			said = branches
+			said = nestingBranches
 		case [2]int{inside, outside}:
 			if f.precedes[n.outer.leave][e[1]] {
-				said = branches
+				said = nestingBranches
 			}
 		}
-		if said != open {
+		if said != nestingOpen {
 			f.decisive = append(f.decisive, e)
 		}
-		if kind != calls && said != open {
+		if kind != nestingCalls && said != nestingOpen {
 			kind = said
 		}
 	}
@@ -282,7 +282,7 @@ func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 // point before they leave the outer actor, and other tuples pass it afterwards. It leaves out
 // points where branches arrive one by one, because an early event there may belong to another
 // branch.
-func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
+func (f *forkFinder) goesElsewhere(n *nesting, all []*actor) bool {
 	e, leave := f.evidence, n.outer.leave
 	for k, at := range f.points {
 		if at.actor == n.outer.name || f.precedes[k][leave] || f.precedes[leave][k] ||
@@ -292,7 +292,8 @@ func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
 		}
 		early := votesOf(k, leave, &e.single, &e.firsts).surely
 		after := func(y *actor) bool { return f.precedes[y.leave][k] }
-		if early > 0 && early*leastSure >= e.both[k][leave] && slices.ContainsFunc(n.inner, after) {
+		if early > 0 && early*leastSure >= e.passedBoth[k][leave] &&
+			slices.ContainsFunc(n.inner, after) {
 			return true
 		}
 	}
@@ -305,24 +306,24 @@ func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
 // there. If most tuples have at least as many events as branches need, the nesting is branches. If
 // most have only as many as with a call, the nesting stays open, and its field ends is set: it is a
 // call, or the inner branch ends earlier.
-func (f *forks) countArrivals() {
-	isOpen := func(n *nesting) bool { return n.is == open }
+func (f *forkFinder) countArrivals() {
+	isOpen := func(n *nesting) bool { return n.is == nestingOpen }
 	if !slices.ContainsFunc(f.nestings, isOpen) {
 		return
 	}
 	e := f.evidence
-	apart := newArrivals(e, f.without(func(n *nesting) bool { return n.is != calls }))
+	apart := newArrivals(e, f.withBranches(func(n *nesting) bool { return n.is != nestingCalls }))
 	var decided []*nesting
 	for _, n := range f.nestings {
-		if n.is != open {
+		if n.is != nestingOpen {
 			continue
 		}
-		called := newArrivals(e, f.without(func(m *nesting) bool {
-			return m != n && m.is != calls
+		called := newArrivals(e, f.withBranches(func(m *nesting) bool {
+			return m != n && m.is != nestingCalls
 		}))
 		for p := range f.points {
 			all, enough, less := 0, 0, 0
-			for i, mask := range e.passed {
+			for i, mask := range e.passedMasks {
 				if want := apart.at(mask, p); mask>>p&1 != 0 && want > called.at(mask, p) {
 					all++
 					enough += number(int(e.countAt(i, p)) >= want)
@@ -337,27 +338,27 @@ func (f *forks) countArrivals() {
 		}
 	}
 	for _, n := range decided {
-		n.is, n.ends = branches, false
+		n.is, n.ends = nestingBranches, false
 	}
 }
 
-// arrivals counts how many branches of a tuple arrive at a point, supposing that each has an event
-// there.
-type arrivals struct {
+// arrivalCounter counts how many branches of a tuple arrive at a point, supposing that each has an
+// event there.
+type arrivalCounter struct {
 	graph  *graph
 	byMask map[uint64][]uint8 // by rank, for tuples that pass these points
 }
 
-func newArrivals(e *evidence, precedes [][]bool) *arrivals {
-	g, _ := sorted(precedes)
-	g.merges, _ = e.merges(g, 0)
-	return &arrivals{g, map[uint64][]uint8{}}
+func newArrivals(e *evidence, precedes [][]bool) *arrivalCounter {
+	g, _ := sortPoints(precedes)
+	g.merges, _ = e.mergingRanks(g, 0)
+	return &arrivalCounter{g, map[uint64][]uint8{}}
 }
 
-func (a *arrivals) at(points uint64, p int) int {
+func (a *arrivalCounter) at(points uint64, p int) int {
 	all := a.byMask[points]
 	if all == nil {
-		all = a.graph.copies(a.graph.ranks(points))
+		all = a.graph.copiesAt(a.graph.ranks(points))
 		a.byMask[points] = all
 	}
 	return int(all[a.graph.rank[p]])

@@ -34,14 +34,15 @@ type nestedJob struct {
 // point. If other is true, a third branch joins the others.
 func randomNested(rng *rand.Rand, kind nestedKind, single, other bool) *nestedJob {
 	j := &nestedJob{kind: kind, other: other, forkJob: forkJob{
-		nodes: simrun.Nodes(rng, 1+rng.IntN(3)), where: map[string]int{}, index: map[string]int{},
-		seen: map[uint64][]*forked{}, ends: map[uint64][]*forked{},
+		nodes: simrun.Nodes(rng, 1+rng.IntN(3)), actorNode: map[string]int{},
+		index:        map[string]int{},
+		loggedEvents: map[uint64][]*forkedEvent{}, ends: map[uint64][]*forkedEvent{},
 	}}
 	for i, a := range []string{"source", "slow", "quick", "other", "join", "aside"} {
-		j.where[a] = rng.IntN(len(j.nodes))
+		j.actorNode[a] = rng.IntN(len(j.nodes))
 		if i < 3 {
 			// Each node has logs: a node without logs would leave more orders open.
-			j.where[a] = i % len(j.nodes)
+			j.actorNode[a] = i % len(j.nodes)
 		}
 	}
 	step := func(most uint64) uint64 { return forkMs/50 + rng.Uint64N(most) }
@@ -62,7 +63,7 @@ func randomNested(rng *rand.Rand, kind nestedKind, single, other bool) *nestedJo
 			left = quick
 		}
 		leave := j.log(id, "slow", "send", quick.time+step(forkMs), left)
-		sent := []*forked{leave}
+		sent := []*forkedEvent{leave}
 		if kind == forkLast || kind == forkEach {
 			sent = append(sent, quick)
 		}
@@ -75,12 +76,12 @@ func randomNested(rng *rand.Rand, kind nestedKind, single, other bool) *nestedJo
 			sent = append(sent, j.log(id, "other", "send", at.time+step(forkMs), at))
 		}
 		if kind == forkNoJoin && !other {
-			j.ends[id] = []*forked{leave}
+			j.ends[id] = []*forkedEvent{leave}
 			continue
 		}
-		j.joined(id, sent, kind == forkEach || kind == callEach, step)
+		j.logArrivals(id, sent, kind == forkEach || kind == callEach, step)
 		if kind == forkAside && aside.time > j.ends[id][0].time {
-			j.ends[id] = []*forked{aside}
+			j.ends[id] = []*forkedEvent{aside}
 		}
 	}
 	for i := range j.channels {
@@ -89,22 +90,23 @@ func randomNested(rng *rand.Rand, kind nestedKind, single, other bool) *nestedJo
 	return j
 }
 
-// joined logs the arrival of a tuple's branches at the point join. If each is true, it logs the
-// arrival of each branch, otherwise only that of the last.
-func (j *nestedJob) joined(id uint64, sent []*forked, each bool, step func(uint64) uint64) {
+// logArrivals logs the arrival of a tuple's branches at the point join. If each is true, it logs
+// the arrival of each branch, otherwise only that of the last.
+func (j *nestedJob) logArrivals(id uint64, sent []*forkedEvent, each bool,
+	step func(uint64) uint64) {
 	var times []uint64
 	for _, e := range sent {
 		times = append(times, e.time+step(forkMs))
 	}
 	last := slices.Max(times)
-	var at *forked
+	var at *forkedEvent
 	for i, e := range sent {
 		if each && times[i] < last {
 			j.log(id, "join", "recv", times[i], e)
 		}
 	}
 	at = j.log(id, "join", "recv", last, sent...)
-	j.ends[id] = []*forked{j.log(id, "join", "send", at.time+step(forkMs), at)}
+	j.ends[id] = []*forkedEvent{j.log(id, "join", "send", at.time+step(forkMs), at)}
 }
 
 func (j *nestedJob) analyze(t *testing.T, rng *rand.Rand, edges ...[2]string) (*Answer,
@@ -121,11 +123,11 @@ func (j *nestedJob) analyze(t *testing.T, rng *rand.Rand, edges ...[2]string) (*
 	return a, rows
 }
 
-// check compares an answer with the truth. If the answer calls a span surely critical, the span
-// must be on the tuple's true critical path. If the answer calls it surely not critical, the span
-// must not be on that path. If decided is true, the order is known, so the answer must decide
+// checkCritical compares an answer with the truth. If the answer calls a span surely critical, the
+// span must be on the tuple's true critical path. If the answer calls it surely not critical, the
+// span must not be on that path. If decided is true, the order is known, so the answer must decide
 // nearly all spans.
-func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided bool) {
+func (j *nestedJob) checkCritical(t *testing.T, a *Answer, rows []DurationRow, decided bool) {
 	t.Helper()
 	type key struct {
 		id       uint64
@@ -133,7 +135,7 @@ func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided b
 	}
 	truth, spans := map[key]bool{}, map[[2]string]bool{}
 	sums, total := map[[2]string]float64{}, 0.0
-	for _, events := range j.seen {
+	for _, events := range j.loggedEvents {
 		for _, e := range events {
 			for _, c := range e.causes {
 				spans[[2]string{c.point, e.point}] = true
@@ -142,10 +144,10 @@ func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided b
 	}
 	for id, ends := range j.ends {
 		path := ends[0].criticalPath()
-		total += float64(j.elapsed(path[len(path)-1], path[0]))
+		total += float64(j.trueElapsed(path[len(path)-1], path[0]))
 		for i, to := range path[:len(path)-1] {
 			truth[key{id, path[i+1].point, to.point}] = true
-			sums[[2]string{path[i+1].point, to.point}] += float64(j.elapsed(path[i+1], to))
+			sums[[2]string{path[i+1].point, to.point}] += float64(j.trueElapsed(path[i+1], to))
 		}
 	}
 	perhaps, told := 0, map[key]bool{}
@@ -222,12 +224,12 @@ func nestedForksAndCalls(t *testing.T, rng *rand.Rand, kind nestedKind, single, 
 	j := randomNested(rng, kind, single, other)
 	shown := kind == forkEach || kind == forkAside
 	a, rows := j.analyze(t, rng)
-	j.check(t, a, rows, shown)
+	j.checkCritical(t, a, rows, shown)
 
 	edge := [2]string{"source/send", "quick/recv"}
 	if kind >= callAndWait {
 		edge = [2]string{"slow/recv", "quick/recv"}
 	}
 	a, rows = j.analyze(t, rng, edge)
-	j.check(t, a, rows, true)
+	j.checkCritical(t, a, rows, true)
 }

@@ -227,9 +227,9 @@ func (o *Options) defaults() error {
 	return nil
 }
 
-// channel reports whether a channel of a node is chosen. On a chosen node, channels of JVM pauses
-// are always chosen, because pauses are no events of tuples.
-func (f *Filter) channel(node, name, point string) bool {
+// choosesChannel reports whether a channel of a node is chosen. On a chosen node, channels of JVM
+// pauses are always chosen, because pauses are no events of tuples.
+func (f *Filter) choosesChannel(node, name, point string) bool {
 	if len(f.Nodes) > 0 && !slices.Contains(f.Nodes, node) {
 		return false
 	}
@@ -244,10 +244,10 @@ func (f *Filter) channel(node, name, point string) bool {
 	return len(f.Channels) == 0
 }
 
-// unmatched returns the chosen nodes and patterns that match nothing in a run, and the names that
-// exist there. If a node and a pattern each match something, but no channel matches both, they are
-// not reported.
-func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
+// unmatchedNames returns the chosen nodes and patterns that match nothing in a run, and the names
+// that exist there. If a node and a pattern each match something, but no channel matches both, they
+// are not reported.
+func (f *Filter) unmatchedNames(nodes, channels []string) (missing []runs.Missing) {
 	for _, n := range f.Nodes {
 		if !slices.Contains(nodes, n) {
 			missing = append(missing, runs.Missing{
@@ -283,8 +283,8 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// any reports whether the filter leaves anything out.
-func (f *Filter) any() bool {
+// leavesOut reports whether the filter leaves anything out.
+func (f *Filter) leavesOut() bool {
 	return len(f.Nodes)+len(f.Channels)+len(f.IDs) > 0 || f.To_cycles != 0 || f.To_utc_ns != 0
 }
 

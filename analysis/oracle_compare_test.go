@@ -163,7 +163,7 @@ func comparePaths(t *testing.T, o *oracle, want *oracleAnswer, got *Answer) {
 			if find(l.From) != on || l.Kind == "waiting" {
 				continue
 			}
-			if gap := o.gap(l.From, l.To); gap != (l.Kind == "gap") {
+			if gap := o.mayHaveGap(l.From, l.To); gap != (l.Kind == "gap") {
 				t.Errorf("span %s, %s is a %s, gap: %v", l.From, l.To, l.Kind, gap)
 			} else if gap {
 				gaps = append(gaps, l)
@@ -332,7 +332,7 @@ func (o *oracle) isPath(w oraclePath, got TuplePath) bool {
 			p.At != intervalOf(o.duration(w.passed[0], e).Elapsed) {
 			return false
 		}
-		came := o.direct(points, e.point)
+		came := o.directPoints(points, e.point)
 		if len(p.After) != len(came) || i > 0 && len(came) == 0 {
 			return len(came) == 0 && p.Since == nil
 		}
@@ -343,7 +343,7 @@ func (o *oracle) isPath(w oraclePath, got TuplePath) bool {
 				return false
 			}
 		}
-		if may, one := o.latest(before); one && *p.Since !=
+		if may, one := o.mayBeLatest(before); one && *p.Since !=
 			intervalOf(o.duration(before[slices.Index(may, true)], e).Elapsed) {
 			return false
 		}

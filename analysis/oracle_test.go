@@ -92,8 +92,8 @@ type oracle struct {
 	elapsed func(a, b oracleEvent) int64
 }
 
-// place returns the interval on the reference's counter that contains an event.
-func (o *oracle) place(e oracleEvent) tscratio.Interval {
+// placeEvent returns the interval on the reference's counter that contains an event.
+func (o *oracle) placeEvent(e oracleEvent) tscratio.Interval {
 	if o.elapsed != nil {
 		return tscratio.At(uint64(o.elapsed(oracleEvent{}, e)))
 	}
@@ -141,16 +141,16 @@ func (o *oracle) duration(a, b oracleEvent) tscratio.Duration {
 
 func (o *oracle) precedes(p, q string) bool { return slices.Contains(o.before[q], p) }
 
-// gap reports whether a tuple may have passed a point between two others without an event in the
-// logs.
-func (o *oracle) gap(p, q string) bool {
+// mayHaveGap reports whether a tuple may have passed a point between two others without an event in
+// the logs.
+func (o *oracle) mayHaveGap(p, q string) bool {
 	return slices.ContainsFunc(o.points, func(r string) bool {
 		return o.lacking[r] && o.precedes(p, r) && o.precedes(r, q)
 	})
 }
 
-// lacks reports whether the logs may lack a tuple's event at a point.
-func (o *oracle) lacks(p string) bool { return o.silent || o.lacking[p] }
+// mayLackEvent reports whether the logs may lack a tuple's event at a point.
+func (o *oracle) mayLackEvent(p string) bool { return o.silent || o.lacking[p] }
 
 func (o *oracle) follows(p string) bool {
 	return slices.ContainsFunc(o.points, func(q string) bool { return o.precedes(p, q) })
@@ -196,11 +196,11 @@ func (o *oracle) answer() *oracleAnswer {
 	}
 	var ends []end
 	guesses, made := a.guesses, map[string]int{}
-	merges := o.merges(byID)
+	merges := o.mergingPoints(byID)
 	doubtful := map[oracleEvent]bool{} // by last event of a tuple that was made of others
 	begins, finals := map[uint64][]oracleEvent{}, map[uint64][]oracleEvent{}
 	for id, events := range byID {
-		for _, u := range o.tuples(events, merges, a) {
+		for _, u := range o.splitTuples(events, merges, a) {
 			way := u.way
 			a.tuples++
 			var passed []string
@@ -215,7 +215,7 @@ func (o *oracle) answer() *oracleAnswer {
 			first, last := passed[0], passed[len(passed)-1]
 			whole, beginnings := true, 0
 			for _, q := range passed {
-				came := o.direct(passed, q)
+				came := o.directPoints(passed, q)
 				for _, p := range came {
 					k := [2]string{p, way[p].node}
 					wentOn[k] = max(wentOn[k], way[p].reading)
@@ -235,7 +235,7 @@ func (o *oracle) answer() *oracleAnswer {
 			for _, q := range o.points {
 				_, has := way[q]
 				on := slices.ContainsFunc(passed, func(r string) bool { return o.precedes(q, r) })
-				if (u.messy() && (has || u.taken[q]) || u.shared && isParent[id] && has && !on) &&
+				if (u.isMessy() && (has || u.taken[q]) || u.shared && isParent[id] && has && !on) &&
 					o.follows(q) {
 					guesses[q]++
 					if !slices.ContainsFunc(ends, func(e end) bool {
@@ -245,15 +245,15 @@ func (o *oracle) answer() *oracleAnswer {
 					}
 				}
 			}
-			whole = whole && !o.silent && !u.messy() && beginnings == 1
+			whole = whole && !o.silent && !u.isMessy() && beginnings == 1
 			whole = whole && !slices.ContainsFunc(passed, func(p string) bool {
 				return u.late[p] || u.unsure[p]
 			})
 			whole = whole && !slices.ContainsFunc(o.points, func(q string) bool {
-				return o.lacks(q) && !slices.Contains(passed, q) && o.precedes(first, q) &&
+				return o.mayLackEvent(q) && !slices.Contains(passed, q) && o.precedes(first, q) &&
 					!slices.ContainsFunc(passed, func(p string) bool { return o.precedes(q, p) })
 			})
-			o.tuple(a, &u, passed, whole)
+			o.measureTuple(a, &u, passed, whole)
 			if isParent[id] && !children[id] {
 				begins[id] = append(begins[id], way[first])
 			}
@@ -294,7 +294,7 @@ func (o *oracle) answer() *oracleAnswer {
 			continue
 		}
 		slices.SortFunc(origins, func(x, y oracleEvent) int {
-			return cmp.Compare(o.place(x).Mid(), o.place(y).Mid())
+			return cmp.Compare(o.placeEvent(x).Mid(), o.placeEvent(y).Mid())
 		})
 		for _, e := range events {
 			first, last := origins[0], origins[len(origins)-1]

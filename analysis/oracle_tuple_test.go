@@ -25,17 +25,17 @@ type oracleTuple struct {
 	mixed  bool // it may be several tuples, because the logs may lack where the others began
 }
 
-// messy reports whether some of the tuple's events may belong to another tuple, or some of another
-// tuple's events to this one.
-func (u *oracleTuple) messy() bool { return len(u.taken)+len(u.late) > 0 || u.mixed }
+// isMessy reports whether some of the tuple's events may belong to another tuple, or some of
+// another tuple's events to this one.
+func (u *oracleTuple) isMessy() bool { return len(u.taken)+len(u.late) > 0 || u.mixed }
 
 // inDoubt reports whether the events at two points may belong to two tuples.
 func (u *oracleTuple) inDoubt(p, q string) bool {
 	return u.unsure[p] || u.unsure[q] || u.late[p] || u.late[q]
 }
 
-// direct returns the points of a tuple that directly precede the point q.
-func (o *oracle) direct(passed []string, q string) (all []string) {
+// directPoints returns the points of a tuple that directly precede the point q.
+func (o *oracle) directPoints(passed []string, q string) (all []string) {
 	for _, p := range passed {
 		if o.precedes(p, q) && !slices.ContainsFunc(passed, func(r string) bool {
 			return o.precedes(p, r) && o.precedes(r, q)
@@ -46,9 +46,9 @@ func (o *oracle) direct(passed []string, q string) (all []string) {
 	return all
 }
 
-// latest reports for each event whether it may be the latest of all. The result one is true if
+// mayBeLatest reports for each event whether it may be the latest of all. The result one is true if
 // exactly one event may be.
-func (o *oracle) latest(all []oracleEvent) (may []bool, one bool) {
+func (o *oracle) mayBeLatest(all []oracleEvent) (may []bool, one bool) {
 	n := 0
 	for _, a := range all {
 		late := !slices.ContainsFunc(all, func(b oracleEvent) bool {
@@ -62,8 +62,8 @@ func (o *oracle) latest(all []oracleEvent) (may []bool, one bool) {
 	return may, n == 1
 }
 
-// tuple measures one tuple. If whole is true, the tuple has a critical path.
-func (o *oracle) tuple(a *oracleAnswer, u *oracleTuple, passed []string, whole bool) {
+// measureTuple measures one tuple. If whole is true, the tuple has a critical path.
+func (o *oracle) measureTuple(a *oracleAnswer, u *oracleTuple, passed []string, whole bool) {
 	var lasts []string
 	var lastEvents []oracleEvent
 	first := passed[0]
@@ -79,7 +79,7 @@ func (o *oracle) tuple(a *oracleAnswer, u *oracleTuple, passed []string, whole b
 		a.critical[k].add(lo, hi)
 	}
 	on := map[string]Critical{}
-	may, one := o.latest(lastEvents)
+	may, one := o.mayBeLatest(lastEvents)
 	slowest := -1
 	for i, q := range lasts {
 		if whole && may[i] {
@@ -119,7 +119,7 @@ func (o *oracle) tuple(a *oracleAnswer, u *oracleTuple, passed []string, whole b
 			o.span(a, k, u.way[first], u.way[q])
 		}
 		doubtful := slices.ContainsFunc(passed, func(p string) bool { return u.inDoubt(p, p) })
-		if i == slowest && !doubtful && !u.messy() {
+		if i == slowest && !doubtful && !u.isMessy() {
 			w := oraclePath{Elapsed: d.Elapsed}
 			for _, p := range passed {
 				w.passed = append(w.passed, u.way[p])
@@ -132,7 +132,7 @@ func (o *oracle) tuple(a *oracleAnswer, u *oracleTuple, passed []string, whole b
 	}
 	full := o.inOrder(func(p string) bool { return slices.Contains(passed, p) || u.taken[p] })
 	for q := range u.taken {
-		for _, p := range o.direct(full, q) {
+		for _, p := range o.directPoints(full, q) {
 			a.withheld[oracleSpan{p, q, ""}]++
 		}
 		if len(o.before[full[0]]) == 0 && !o.follows(q) && slices.ContainsFunc(o.points,
@@ -141,12 +141,12 @@ func (o *oracle) tuple(a *oracleAnswer, u *oracleTuple, passed []string, whole b
 		}
 	}
 	for _, q := range slices.Backward(passed) {
-		came := o.direct(passed, q)
+		came := o.directPoints(passed, q)
 		var events []oracleEvent
 		for _, p := range came {
 			events = append(events, u.way[p])
 		}
-		may, one := o.latest(events)
+		may, one := o.mayBeLatest(events)
 		for i := range may { // an event on a node without logs may be the latest
 			may[i] = may[i] || o.silent
 		}
@@ -193,14 +193,14 @@ func (o *oracle) inOrder(chosen func(p string) bool) (all []string) {
 // mayLack reports whether the logs may lack another branch to q, besides the one from p.
 func (o *oracle) mayLack(passed []string, p, q string) bool {
 	return slices.ContainsFunc(o.before[q], func(r string) bool {
-		return o.lacks(r) && r != p && !slices.Contains(passed, r) && !o.precedes(r, p) &&
+		return o.mayLackEvent(r) && r != p && !slices.Contains(passed, r) && !o.precedes(r, p) &&
 			!o.precedes(p, r)
 	})
 }
 
-// merges returns the points at which at least half of the ids whose tuples branch have several
-// events. It also sets the field o.crowded.
-func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
+// mergingPoints returns the points at which at least half of the ids whose tuples branch have
+// several events. It also sets the field o.crowded.
+func (o *oracle) mergingPoints(byID map[uint64][]oracleEvent) map[string]bool {
 	passed, several := map[string]int{}, map[string]int{}
 	all, more, again := map[string]int{}, map[string]int{}, 0
 	both := map[[2]string]bool{}
@@ -216,7 +216,7 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 			}
 		}
 		first := slices.MinFunc(events, func(a, b oracleEvent) int {
-			return cmp.Compare(o.place(a).Mid(), o.place(b).Mid())
+			return cmp.Compare(o.placeEvent(a).Mid(), o.placeEvent(b).Mid())
 		})
 		for _, p := range points {
 			for _, q := range points {
@@ -233,7 +233,7 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 		}
 		branched := false
 		for _, p := range points {
-			if branched = branched || len(o.direct(points, p)) > 1; branched {
+			if branched = branched || len(o.directPoints(points, p)) > 1; branched {
 				passed[p]++
 				if n[p] > 1 {
 					several[p]++
@@ -247,22 +247,22 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 	}
 	o.crowded = map[string]bool{}
 	for _, p := range o.points {
-		came, joins := o.direct(append(slices.Clone(o.before[p]), p), p), false
+		came, joins := o.directPoints(append(slices.Clone(o.before[p]), p), p), false
 		for i, q := range came {
 			for _, r := range came[i+1:] {
 				joins = joins || both[[2]string{q, r}]
 			}
 		}
 		o.crowded[p] = o.silent && more[p]*20 > all[p] ||
-			joins && (again > passed[p] || o.lacks(p) && several[p] > 0)
+			joins && (again > passed[p] || o.mayLackEvent(p) && several[p] > 0)
 	}
 	return found
 }
 
-// straying returns, by point, events of later tuples of an id that may belong to the first tuple.
-// At such a point, the first tuple has no event. A later tuple has one, which may have happened
-// before all events of the first tuple at the points that follow.
-func (o *oracle) straying(at []map[string][]oracleEvent,
+// strayingEvents returns, by point, events of later tuples of an id that may belong to the first
+// tuple. At such a point, the first tuple has no event. A later tuple has one, which may have
+// happened before all events of the first tuple at the points that follow.
+func (o *oracle) strayingEvents(at []map[string][]oracleEvent,
 	merges map[string]bool) map[string]oracleEvent {
 	found := map[string]oracleEvent{}
 	for _, p := range o.points {
@@ -278,7 +278,7 @@ func (o *oracle) straying(at []map[string][]oracleEvent,
 			}
 			if merges[q] || o.crowded[q] { // the last copy that arrived
 				events = []oracleEvent{slices.MaxFunc(events, func(a, b oracleEvent) int {
-					return cmp.Compare(o.place(a).Hi, o.place(b).Hi)
+					return cmp.Compare(o.placeEvent(a).Hi, o.placeEvent(b).Hi)
 				})}
 			}
 			next = append(next, events...)
@@ -286,7 +286,7 @@ func (o *oracle) straying(at []map[string][]oracleEvent,
 		for _, later := range slices.Backward(at[1:min(len(at), 1+longestLate)]) {
 			if len(next) > 0 && slices.ContainsFunc(later[p], func(e oracleEvent) bool {
 				return !slices.ContainsFunc(next, func(n oracleEvent) bool {
-					return o.place(n).Hi < o.place(e).Lo
+					return o.placeEvent(n).Hi < o.placeEvent(e).Lo
 				})
 			}) {
 				found[p] = later[p][0]
@@ -296,8 +296,8 @@ func (o *oracle) straying(at []map[string][]oracleEvent,
 	return found
 }
 
-// tuples splits the events of an id into tuples.
-func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
+// splitTuples splits the events of an id into tuples.
+func (o *oracle) splitTuples(events []oracleEvent, merges map[string]bool,
 	a *oracleAnswer) []oracleTuple {
 	rank := func(p string) int { return slices.Index(o.points, p) }
 	first := events[0].point
@@ -308,7 +308,7 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 	}
 	events = slices.Clone(events)
 	sort.SliceStable(events, func(i, j int) bool {
-		x, y := o.place(events[i]).Mid(), o.place(events[j]).Mid()
+		x, y := o.placeEvent(events[i]).Mid(), o.placeEvent(events[j]).Mid()
 		return x < y || x == y && rank(events[i].point) < rank(events[j].point)
 	})
 	var begins []oracleEvent
@@ -327,7 +327,7 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 		}
 		of := 0
 		for i, b := range begins {
-			if o.place(b).Lo <= o.place(e).Hi {
+			if o.placeEvent(b).Lo <= o.placeEvent(e).Hi {
 				of = i
 			}
 		}
@@ -341,19 +341,19 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 		for _, earlier := range lacks[max(len(lacks)-longestLate, 0):] {
 			maps.Copy(u.late, earlier)
 		}
-		strayed := o.straying(at[i:], merges)
+		strayed := o.strayingEvents(at[i:], merges)
 		passed := o.inOrder(func(p string) bool {
 			_, has := strayed[p]
 			return has || len(points[p]) > 0
 		})
 		arrive := map[string]int{}
 		joins := slices.ContainsFunc(passed, func(p string) bool {
-			return len(o.direct(passed, p)) > 1
+			return len(o.directPoints(passed, p)) > 1
 		})
 		for _, p := range passed {
 			arrive[p] = 1
 			if n := 0; joins && merges[p] {
-				for _, q := range o.direct(passed, p) {
+				for _, q := range o.directPoints(passed, p) {
 					n += arrive[q]
 				}
 				arrive[p] = max(n, 1)
@@ -371,7 +371,7 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 			on := !o.follows(p) || slices.ContainsFunc(passed, func(q string) bool {
 				return o.precedes(p, q)
 			})
-			lacking := merges[p] && slices.ContainsFunc(o.direct(passed, p),
+			lacking := merges[p] && slices.ContainsFunc(o.directPoints(passed, p),
 				func(q string) bool { return o.mayLack(passed, q, p) })
 			if arrive[p] > 1 && (n != arrive[p] || !on) || lacking || o.crowded[p] {
 				u.unsure[p] = true
@@ -379,8 +379,8 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 		}
 		begun, again := true, len(begins) > 1
 		for _, p := range passed {
-			begun = begun && (len(o.direct(passed, p)) > 0 || len(o.before[p]) == 0) &&
-				!o.lacks(passed[0])
+			begun = begun && (len(o.directPoints(passed, p)) > 0 || len(o.before[p]) == 0) &&
+				!o.mayLackEvent(passed[0])
 			if arrive[p] == 1 && len(points[p]) > 1 {
 				again = true
 				if i > 0 {

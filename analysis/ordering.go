@@ -8,10 +8,10 @@ import (
 // ordering says which points precede which, and which orders are not known.
 type ordering struct {
 	precedes [][]bool
-	// may[p][q] is true if p may precede q, although this is not sure: either the field precedes
-	// does not say so, or q may precede p as well (may[q][p]).
-	may      [][]bool
-	nestings []*nesting
+	// mayPrecede[p][q] is true if p may precede q, although this is not sure: either the field
+	// precedes does not say so, or q may precede p as well (mayPrecede[q][p]).
+	mayPrecede [][]bool
+	nestings   []*nesting
 	// decisive has the declared edges that decided whether an actor calls another.
 	decisive [][2]int
 	unproven [][2]int // pairs of points whose order the bounds leave open
@@ -26,8 +26,8 @@ func matrix(n int) [][]bool {
 	return m
 }
 
-// closed makes an order transitive.
-func closed(precedes [][]bool) [][]bool {
+// transitive makes an order transitive.
+func transitive(precedes [][]bool) [][]bool {
 	for via := range precedes {
 		for p := range precedes {
 			for q := range precedes {
@@ -44,22 +44,22 @@ func closedOver(n int, edges [][2]int) [][]bool {
 	for _, e := range edges {
 		precedes[e[0]][e[1]] = true
 	}
-	return closed(precedes)
+	return transitive(precedes)
 }
 
-// agreeing returns the declared edges that the data do not contradict. The data contradict an edge
-// if the bounds or the names of points prove the opposite order of its two points. Some edges are
-// contradicted only together with earlier edges of the list. A finding names each edge that is left
-// out.
-func (in *input) agreeing(e *evidence, edges [][2]int) (agree [][2]int) {
+// agreeingEdges returns the declared edges that the data do not contradict. The data contradict an
+// edge if the bounds or the names of points prove the opposite order of its two points. Some edges
+// are contradicted only together with earlier edges of the list. A finding names each edge that is
+// left out.
+func (in *input) agreeingEdges(e *evidence, edges [][2]int) (agree [][2]int) {
 	n := len(in.points)
 	firm := matrix(n)
 	for p := range n {
 		for q := range n {
-			firm[p][q] = p != q && e.precedes(p, q, in.points) && !e.unproven(p, q, in.points)
+			firm[p][q] = p != q && e.precedes(p, q, in.points) && !e.orderUnproven(p, q, in.points)
 		}
 	}
-	closed(firm)
+	transitive(firm)
 	for _, edge := range edges {
 		p, q := edge[0], edge[1]
 		if firm[q][p] && !firm[p][q] {
@@ -84,18 +84,19 @@ func (in *input) findContradicted(e *evidence, p, q int) {
 	}
 	if n := votesOf(q, p, &e.single, &e.firsts).surely; n > 0 {
 		why = fmt.Sprintf("%d of %d %stuples were surely at %s before they were at %s", n,
-			e.both[p][q], sampled, in.points[q], in.points[p])
+			e.passedBoth[p][q], sampled, in.points[q], in.points[p])
 	}
-	in.find(FindImpossible, "the declared edge from %s to %s contradicts the data, and is not "+
-		"used: %s", in.points[p], in.points[q], why)
+	in.addFinding(FindImpossible,
+		"the declared edge from %s to %s contradicts the data, and is not "+
+			"used: %s", in.points[p], in.points[q], why)
 }
 
 // orderOf returns the order that the evidence and the declared edges show. It gets the declared
 // edges, each from a point to a point, and the order that follows from them (declared).
 func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *ordering {
 	n := len(points)
-	o := &ordering{may: matrix(n)}
-	f := &forks{evidence: e, points: points, precedes: matrix(n),
+	o := &ordering{mayPrecede: matrix(n)}
+	f := &forkFinder{evidence: e, points: points, precedes: matrix(n),
 		unproven: matrix(n), edges: edges}
 	firm, unproven := matrix(n), f.unproven
 	for p := range n {
@@ -104,12 +105,12 @@ func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *or
 				continue
 			}
 			f.precedes[p][q] = e.precedes(p, q, points)
-			unproven[p][q] = e.unproven(p, q, points)
+			unproven[p][q] = e.orderUnproven(p, q, points)
 			firm[p][q] = f.precedes[p][q] && !unproven[p][q] || declared[p][q]
 		}
 	}
 	// Proven orders prove further orders: if p precedes q, and q precedes r, then p precedes r.
-	for p, after := range closed(firm) {
+	for p, after := range transitive(firm) {
 		for q := range after {
 			if unproven[p][q] && firm[p][q] != firm[q][p] {
 				f.precedes[p][q], unproven[p][q] = firm[p][q], false
@@ -124,8 +125,8 @@ func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *or
 		for _, y := range m.inner {
 			for _, p := range m.outer.points {
 				for _, q := range y.points {
-					if m.is == open && !declared[p][q] && !declared[q][p] {
-						o.may[p][q], o.may[q][p] = shown[p][q], shown[q][p]
+					if m.is == nestingOpen && !declared[p][q] && !declared[q][p] {
+						o.mayPrecede[p][q], o.mayPrecede[q][p] = shown[p][q], shown[q][p]
 					}
 					if !m.tight {
 						unproven[p][q], unproven[q][p] = false, false
@@ -137,7 +138,7 @@ func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *or
 	for p := range n {
 		for q := range p {
 			if unproven[p][q] {
-				o.may[p][q], o.may[q][p] = true, true
+				o.mayPrecede[p][q], o.mayPrecede[q][p] = true, true
 				o.unproven = append(o.unproven, [2]int{q, p})
 			}
 		}
@@ -163,7 +164,7 @@ func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 		}
 		for q, sent := range in.points {
 			if p != q && at.actor == sent.actor && in.sentBefore(e, p, q) {
-				o.setAside(p, in.entered(at.actor))
+				o.setAside(p, in.entryPoints(at.actor))
 				break
 			}
 		}
@@ -185,12 +186,12 @@ func (in *input) sentBefore(e *evidence, p, q int) bool {
 		}
 	}
 	return in.points[p].name == "end" && in.points[q].name == "send" &&
-		v.surely > 0 && v.surely*leastSure >= e.both[p][q] &&
+		v.surely > 0 && v.surely*leastSure >= e.passedBoth[p][q] &&
 		v.surely*100 >= (v.surely+v.surelyNot)*99
 }
 
-// entered returns the points at which tuples enter an operator.
-func (in *input) entered(actor string) (mask uint64) {
+// entryPoints returns the points at which tuples enter an operator.
+func (in *input) entryPoints(actor string) (mask uint64) {
 	for p, at := range in.points {
 		if at.actor == actor && (pointOrder[at.name] == 1 || pointOrder[at.name] == 2) {
 			mask |= 1 << p
@@ -210,7 +211,7 @@ func (o *ordering) setAside(p int, from uint64) {
 		for f := range o.precedes {
 			before = before || keep>>f&1 != 0 && o.precedes[f][p] && o.precedes[q][f]
 		}
-		o.precedes[p][q], o.may[p][q], o.may[q][p] = false, false, false
+		o.precedes[p][q], o.mayPrecede[p][q], o.mayPrecede[q][p] = false, false, false
 		o.precedes[q][p] = before
 	}
 	o.unproven = slices.DeleteFunc(o.unproven, func(of [2]int) bool {
@@ -221,7 +222,7 @@ func (o *ordering) setAside(p int, from uint64) {
 // findOpen says what the order leaves open.
 func (in *input) findOpen(o *ordering) {
 	for _, n := range o.nestings {
-		if n.is != open {
+		if n.is != nestingOpen {
 			continue
 		}
 		names, works := n.inner[0].name, "works"
@@ -231,14 +232,15 @@ func (in *input) findOpen(o *ordering) {
 		x, y := n.outer, n.inner[0]
 		call := x.enter // the last point of the outer actor before it would call
 		for _, p := range x.points {
-			if o.may[p][y.enter] && pointOrder[in.points[p].name] >
+			if o.mayPrecede[p][y.enter] && pointOrder[in.points[p].name] >
 				pointOrder[in.points[call].name] {
 				call = p
 			}
 		}
-		in.find(FindUndecided, "branch or call? %s %s on tuples only while %s does: either %s "+
-			"calls %s, or both get their tuples from %s and %s is always quicker: if it is a "+
-			"call, say --edge %s:%s; if not, say --edge %s:%s", names, works, x.name, x.name,
+		in.addFinding(FindUndecided,
+			"branch or call? %s %s on tuples only while %s does: either %s "+
+				"calls %s, or both get their tuples from %s and %s is always quicker: if it is a "+
+				"call, say --edge %s:%s; if not, say --edge %s:%s", names, works, x.name, x.name,
 			y.name, in.points[n.sender], names, in.points[call], in.points[y.enter],
 			in.points[n.sender], in.points[y.enter])
 	}
@@ -253,8 +255,9 @@ func (in *input) findOpen(o *ordering) {
 	if n := len(o.unproven); n > 1 {
 		what = fmt.Sprintf("the orders of %d pairs of points, such as %s and %s, are", n, p, q)
 	}
-	in.find(FindUndecided, "%s undecided, because the bounds are wider than the time between "+
-		"them: if tuples pass %s first, say --edge %s:%s", what, p, p, q)
+	in.addFinding(FindUndecided,
+		"%s undecided, because the bounds are wider than the time between "+
+			"them: if tuples pass %s first, say --edge %s:%s", what, p, p, q)
 }
 
 // findNeedless notes declared edges that change nothing.
@@ -265,8 +268,9 @@ func (in *input) findNeedless(e *evidence, edges [][2]int, o *ordering) {
 	shown := orderOf(e, in.points, nil, matrix(len(in.points)))
 	for _, edge := range edges {
 		p, q := edge[0], edge[1]
-		if shown.precedes[p][q] && !shown.may[q][p] && !slices.Contains(o.decisive, edge) {
-			in.find(FindNote, "the declared edge from %s to %s adds nothing: the data show it",
+		if shown.precedes[p][q] && !shown.mayPrecede[q][p] && !slices.Contains(o.decisive, edge) {
+			in.addFinding(FindNote,
+				"the declared edge from %s to %s adds nothing: the data show it",
 				in.points[p], in.points[q])
 		}
 	}

@@ -79,33 +79,33 @@ func (p *page) sortRepeats() {
 	slices.SortFunc(p.again, func(a, b repeat) int { return cmp.Compare(a.row, b.row) })
 }
 
-// at returns a row's event of a rank. The row must have such an event.
-func (p *page) at(row, rank int) passage {
+// eventAt returns a row's event of a rank. The row must have such an event.
+func (p *page) eventAt(row, rank int) passage {
 	c := p.columns[rank]
 	return passage{c.readings[row], int32(c.sources[row])}
 }
 
-// chain appends all events of a row.
-func (p *page) chain(row int, chain []passage) []passage {
+// appendEvents appends all events of a row.
+func (p *page) appendEvents(row int, appendEvents []passage) []passage {
 	for rest := p.masks[row]; rest != 0; rest &= rest - 1 {
-		chain = append(chain, p.at(row, bits.TrailingZeros64(rest)))
+		appendEvents = append(appendEvents, p.eventAt(row, bits.TrailingZeros64(rest)))
 	}
 	if p.repeats(row) {
 		i, _ := slices.BinarySearchFunc(p.again, row, func(r repeat, row int) int {
 			return cmp.Compare(r.row, row)
 		})
 		for ; i < len(p.again) && p.again[i].row == row; i++ {
-			chain = append(chain, p.again[i].passage)
+			appendEvents = append(appendEvents, p.again[i].passage)
 		}
 	}
-	return chain
+	return appendEvents
 }
 
 func (p *page) repeats(row int) bool { return p.repeated[row/64]>>(row%64)&1 != 0 }
 
-// alike is the number of rows, from the given row on, whose events are from exactly the same
+// countAlike is the number of rows, from the given row on, whose events are from exactly the same
 // sources as those of the given row. It is 0 if the given row has several events of one rank.
-func (p *page) alike(row int) int {
+func (p *page) countAlike(row int) int {
 	mask := p.masks[row]
 	mixed, repeats := mask&p.mixed, len(p.again) > 0
 	end := row
@@ -126,15 +126,15 @@ func (p *page) sameSources(mask uint64, a, b int) bool {
 	return true
 }
 
-// run has consecutive events of a partition from one source.
-type run struct {
+// eventRun has consecutive events of a partition from one source.
+type eventRun struct {
 	events []logstore.Event
 	source uint16
 }
 
 // pageRun is a run within one page of ids.
 type pageRun struct {
-	run
+	eventRun
 	page uint64
 }
 
@@ -154,7 +154,7 @@ func (w *gatherer) findPages() bool {
 			for end < len(r.events) && r.events[end].ID>>pageBits == page {
 				end++
 			}
-			w.pageRuns = append(w.pageRuns, pageRun{run{r.events[:end], r.source}, page})
+			w.pageRuns = append(w.pageRuns, pageRun{eventRun{r.events[:end], r.source}, page})
 			if len(w.pageRuns) > n/leastPageRun+1 {
 				return false
 			}
@@ -194,8 +194,8 @@ func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 // takes longer to find out that they are alike than to measure them one by one.
 const leastAlike = 8
 
-// tuples measures the tuples of a page.
-func (w *gatherer) tuples(first uint64, p *page) {
+// measureTuples measures the tuples of a page.
+func (w *gatherer) measureTuples(first uint64, p *page) {
 	together := !w.single && w.lineage == nil && w.in.options.Filter.To_cycles == 0
 	for row := 0; row < pageRows; {
 		mask := p.masks[row]
@@ -205,32 +205,32 @@ func (w *gatherer) tuples(first uint64, p *page) {
 		}
 		n := 0
 		if together {
-			n = p.alike(row)
+			n = p.countAlike(row)
 		}
-		if n >= leastAlike && w.planOf(mask).alike() {
-			w.paths(first, p, row, n)
+		if n >= leastAlike && w.planOf(mask).allAlike() {
+			w.measurePaths(first, p, row, n)
 			row += n
 			continue
 		}
 		for last := row + max(n, 1); row < last; row++ {
 			if p.repeats(row) {
-				w.chain = p.chain(row, w.chain[:0])
-				w.repeated(first+uint64(row), w.chain)
+				w.chain = p.appendEvents(row, w.chain[:0])
+				w.measureRepeated(first+uint64(row), w.chain)
 				continue
 			}
 			for rest := mask; rest != 0; rest &= rest - 1 {
 				rank := bits.TrailingZeros64(rest)
-				w.passed[rank] = p.at(row, rank)
+				w.passed[rank] = p.eventAt(row, rank)
 			}
-			w.once(first+uint64(row), mask, &w.passed)
+			w.measureOnce(first+uint64(row), mask, &w.passed)
 		}
 	}
 }
 
-// The method paths measures the tuples of several rows at once. The result is the same as if each
-// were measured by the method path. The rows must be alike (page.alike), and their plan must treat
-// all tuples alike (plan.alike). Do not call paths if single tuples are exported.
-func (w *gatherer) paths(first uint64, p *page, row, n int) {
+// measurePaths measures the tuples of several rows at once. The result is the same as if each were
+// measured by the method measurePath. The rows must be alike (page.countAlike), and their plan must
+// treat all tuples alike (plan.allAlike). Do not call measurePaths if single tuples are exported.
+func (w *gatherer) measurePaths(first uint64, p *page, row, n int) {
 	plan := w.planOf(p.masks[row])
 	plan.tuples += uint64(n)
 	on := plan.ended
@@ -238,8 +238,9 @@ func (w *gatherer) paths(first uint64, p *page, row, n int) {
 	for i := range plan.spans {
 		l := &plan.spans[i]
 		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
-		source := p.at(row, l.from).source
-		w.measureAll(l.span, w.partOf(l, source, p.at(row, l.to).source), xs, ys, on && !l.aside,
+		source := p.eventAt(row, l.from).source
+		w.measureAll(l.span, w.partOf(l, source, p.eventAt(row, l.to).source), xs, ys, on &&
+			!l.aside,
 			idOf, nil)
 		newest := &w.found.points[l.from].newest[w.nodeOf[source]]
 		*newest = max(*newest, slices.Max(xs))
@@ -247,20 +248,21 @@ func (w *gatherer) paths(first uint64, p *page, row, n int) {
 	for i := range plan.wholes {
 		l := &plan.wholes[i]
 		pathOf := func(i int) []passage {
-			w.passing = p.chain(row+i, w.passing[:0])
+			w.passing = p.appendEvents(row+i, w.passing[:0])
 			return w.passing
 		}
 		if w.in.options.Slowest == 0 {
 			pathOf = nil
 		}
 		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
-		w.measureAll(l.span, w.partOf(l, p.at(row, l.from).source, p.at(row, l.to).source), xs, ys,
+		w.measureAll(l.span, w.partOf(l, p.eventAt(row, l.from).source,
+			p.eventAt(row, l.to).source), xs, ys,
 			on, idOf, pathOf)
 	}
 	for _, r := range plan.ends {
 		for i := range n {
-			e := p.at(row+i, r)
-			w.end(r, &e)
+			e := p.eventAt(row+i, r)
+			w.countEnd(r, &e)
 		}
 	}
 	for _, r := range plan.starts {

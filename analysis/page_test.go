@@ -51,7 +51,7 @@ func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 			return sources
 		}
 		for row := range want {
-			got := p.chain(row, nil)
+			got := p.appendEvents(row, nil)
 			order := func(a, b passage) int {
 				return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.reading, b.reading))
 			}
@@ -67,7 +67,7 @@ func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 			for sources := kind(row); sources != nil && row+alike < pageRows &&
 				slices.Equal(kind(row+alike), sources); alike++ {
 			}
-			if n := p.alike(row); n != alike {
+			if n := p.countAlike(row); n != alike {
 				t.Fatalf("from row %d on %d are alike, want %d", row, n, alike)
 			}
 		}

@@ -120,8 +120,8 @@ func (l *Span) Lateness() bool {
 		l.Kind == "inside"
 }
 
-// paths finds which points the same tuples pass, and which spans between these points are slow.
-func (a *assembler) paths(out *Answer) {
+// findPaths finds which points the same tuples pass, and which spans between these points are slow.
+func (a *assembler) findPaths(out *Answer) {
 	var masks []uint64 // masks of ranks; no two have a rank in common
 	for mask := range a.found.masks {
 		masks = slices.DeleteFunc(masks, func(other uint64) bool {
@@ -143,10 +143,10 @@ func (a *assembler) paths(out *Answer) {
 			rank := bits.TrailingZeros64(rest)
 			name := a.in.points[a.graph.order[rank]].String()
 			on[name] = i
-			if a.graph.before[rank]&mask == 0 {
+			if a.graph.ranksBefore[rank]&mask == 0 {
 				path.From = append(path.From, name)
 			}
-			if a.ends(mask)>>rank&1 != 0 {
+			if a.lastPoints(mask)>>rank&1 != 0 {
 				path.To = append(path.To, name)
 			}
 		}
@@ -159,11 +159,11 @@ func (a *assembler) paths(out *Answer) {
 	}
 	a.findNothingInCommon(out, masks)
 	for i := range out.Paths {
-		path, total, mask := &out.Paths[i], a.wholeTime(masks[i]), a.graph.with(masks[i])
+		path, total, mask := &out.Paths[i], a.wholeTime(masks[i]), a.graph.addUnseen(masks[i])
 		path.Whole, path.Completeness = total.surely+total.perhaps, a.ofPath(mask)
 		of := func(l *Span) bool { return on[l.From] == i }
 		shares := make([]*Share, len(out.Spans))
-		spilled := a.spilled(mask)
+		spilled := a.spilledTime(mask)
 		total.doubtful = spilled.doubtful
 		path.SampledBy, path.NoShares = a.noShares(mask, &total)
 		if path.NoShares == "" {
@@ -172,7 +172,7 @@ func (a *assembler) paths(out *Answer) {
 			shares = a.shares(out.Spans, mask, &total, &spilled, of)
 		}
 		path.Backwards = backwardsOf(out, of)
-		path.Spans = ranked(out.Spans, shares,
+		path.Spans = rankSpans(out.Spans, shares,
 			!path.Completeness.Lacks() && path.Backwards == 0, of)
 	}
 	for _, l := range out.EndToEnd {
@@ -194,14 +194,17 @@ func (a *assembler) findNothingInCommon(out *Answer, masks []uint64) {
 	}
 	linked := slices.ContainsFunc(a.in.sources, func(s source) bool { return s.keepsLinks() })
 	if len(begins) > 1 && !linked {
-		a.in.find(FindUndecided, "no id at %s is at %s: the points are in %d groups that share no "+
-			"id; times within a group are answered, times between groups are not: if they are of "+
-			"the same tuples, log the same ids, or link them", begins[0], begins[1], len(begins))
+		a.in.addFinding(FindUndecided,
+			"no id at %s is at %s: the points are in %d groups that share no "+
+				"id; times within a group are answered, times between groups are not: "+
+				"if they are of "+
+				"the same tuples, log the same ids, or link them", begins[0], begins[1],
+			len(begins))
 	}
 }
 
 // wholeTime sums up the end-to-end times of all tuples on a path.
-func (a *assembler) wholeTime(mask uint64) (total critical) {
+func (a *assembler) wholeTime(mask uint64) (total criticalSums) {
 	for k, l := range a.found.spans {
 		if k.kind == wholePath && mask>>k.to&1 != 0 {
 			total.merge(&l.critical)
@@ -210,9 +213,9 @@ func (a *assembler) wholeTime(mask uint64) (total critical) {
 	return total
 }
 
-// spilled sums up the end-to-end times of those tuples of a path whose events may belong to other
-// tuples. Nobody knows on which spans these tuples spent their times.
-func (a *assembler) spilled(mask uint64) (all critical) {
+// spilledTime sums up the end-to-end times of those tuples of a path whose events may belong to
+// other tuples. Nobody knows on which spans these tuples spent their times.
+func (a *assembler) spilledTime(mask uint64) (all criticalSums) {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		all.merge(&a.found.points[bits.TrailingZeros64(rest)].spilled)
 	}
@@ -231,9 +234,9 @@ func backwardsOf(out *Answer, of func(*Span) bool) (n uint64) {
 	return n
 }
 
-// The function ranked orders the chosen spans by their shares, or by their medians if no share is
+// rankSpans orders the chosen spans by their shares, or by their medians if no share is
 // known. The caller may say that no order is proven.
-func ranked(spans []Span, shares []*Share, sure bool, of func(*Span) bool) []RankedSpan {
+func rankSpans(spans []Span, shares []*Share, sure bool, of func(*Span) bool) []RankedSpan {
 	r := []RankedSpan{}
 	byShare, withheld := true, false
 	for i := range spans {

@@ -89,7 +89,7 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 		"nothing": {nil, []RankedSpan{}},
 	} {
 		all := func(*Span) bool { return true }
-		got := ranked(test.spans, noShares(test.spans), true, all)
+		got := rankSpans(test.spans, noShares(test.spans), true, all)
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -104,7 +104,7 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 		for i := range test.want {
 			test.want[i].Share = shares[test.want[i].Span]
 		}
-		if diff := cmp.Diff(test.want, ranked(test.spans, shares, true, all)); diff != "" {
+		if diff := cmp.Diff(test.want, rankSpans(test.spans, shares, true, all)); diff != "" {
 			t.Errorf("by shares, %s: %s", name, diff)
 		}
 	}
@@ -113,18 +113,18 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 	apart := []Span{span(20, 29), span(10, 19)}
 	unproven := []RankedSpan{{Span: 0}, {Span: 1}}
 	all := func(*Span) bool { return true }
-	if diff := cmp.Diff(unproven, ranked(apart, noShares(apart), false, all)); diff != "" {
+	if diff := cmp.Diff(unproven, rankSpans(apart, noShares(apart), false, all)); diff != "" {
 		t.Errorf("logs lack tuples: %s", diff)
 	}
 	apart[1].All.Withheld = 1
-	if diff := cmp.Diff(unproven, ranked(apart, noShares(apart), true, all)); diff != "" {
+	if diff := cmp.Diff(unproven, rankSpans(apart, noShares(apart), true, all)); diff != "" {
 		t.Errorf("a duration is withheld: %s", diff)
 	}
 	spans := []Span{
 		span(10, 19), span(20, 29), of(span(30, 39), func(d *Durations) { d.Unplaced = 1 }),
 	}
 	want := []RankedSpan{{Span: 1, Surely: true}, {Span: 0, Surely: true}}
-	if diff := cmp.Diff(want, ranked(spans, noShares(spans), true, func(l *Span) bool {
+	if diff := cmp.Diff(want, rankSpans(spans, noShares(spans), true, func(l *Span) bool {
 		return l != &spans[2]
 	})); diff != "" {
 		t.Errorf("with a span of another path: %s", diff)

@@ -45,15 +45,15 @@ type pause struct {
 
 // pausesOf are the JVMs of a run.
 type pausesOf struct {
-	jvms []jvm
-	of   [][]int // by source: the JVMs of its process
+	jvms   []jvm
+	jvmsOf [][]int // by source: the JVMs of its process
 }
 
 // newPauses places the pauses of all JVMs. nil: no JVM logged pauses.
 func (in *input) newPauses(t *timer, told []told) *pausesOf {
-	p := &pausesOf{of: make([][]int, len(in.sources))}
+	p := &pausesOf{jvmsOf: make([][]int, len(in.sources))}
 	for i := range in.sources {
-		if in.sources[i].trip == paused {
+		if in.sources[i].trip == jvmPaused {
 			p.jvms = append(p.jvms, t.placePauses(i, &told[i]))
 		}
 	}
@@ -65,7 +65,7 @@ func (in *input) newPauses(t *timer, told []told) *pausesOf {
 		for k := range p.jvms {
 			j := &in.sources[p.jvms[k].source]
 			if s.trip == noTrip && s.node == j.node && s.header.ProcessID == j.header.ProcessID {
-				p.of[i] = append(p.of[i], k)
+				p.jvmsOf[i] = append(p.jvmsOf[i], k)
 			}
 		}
 	}
@@ -134,8 +134,8 @@ func (t *timer) placePause(source int, events []logstore.Event) (p pause, ok boo
 	for i, to := range []*tscratio.Interval{&p.begin, &p.stopped, &p.end} {
 		e := events[i]
 		bound := e.ID >> pauseBoundShift & pauseBoundMask
-		lo, _, err := t.place(source, e.Counter-min(e.Counter, bound))
-		hi, _, err2 := t.place(source, e.Counter+min(^e.Counter, bound))
+		lo, _, err := t.placeEvent(source, e.Counter-min(e.Counter, bound))
+		hi, _, err2 := t.placeEvent(source, e.Counter+min(^e.Counter, bound))
 		if err != nil || err2 != nil || bound == pauseBoundMask ||
 			e.ID>>pauseMomentShift&0xFF != uint64(i) {
 			return p, false
@@ -152,8 +152,8 @@ func elapsedBetween(from, to tscratio.Interval) tscratio.Elapsed {
 	return tscratio.Elapsed{Lo: int64(to.Lo - from.Hi), Hi: int64(to.Hi - from.Lo)}
 }
 
-// within is how much of the time from one moment to another lay in pauses.
-func (j *jvm) within(from, to tscratio.Interval) (of tscratio.Elapsed) {
+// timeInPauses is how much of the time from one moment to another lay in pauses.
+func (j *jvm) timeInPauses(from, to tscratio.Interval) (of tscratio.Elapsed) {
 	i, _ := slices.BinarySearch(j.ended, from.Lo)
 	for ; i < len(j.pauses) && j.begins[i] < to.Hi; i++ {
 		p := &j.pauses[i]
@@ -218,7 +218,7 @@ func (l *span) addPaused(d, in tscratio.Elapsed, each []jvmTime) {
 	if l.paused == nil {
 		l.paused = pausedSpan{}
 	}
-	bucket := coarse(d.Hi)
+	bucket := coarseBucket(d.Hi)
 	if l.paused[bucket] == nil {
 		l.paused[bucket] = new(pausedTime)
 	}
@@ -240,24 +240,25 @@ func (l *span) mergePaused(m *span) {
 // pausesIn notes how much of a tuple's spans lay in pauses of the JVMs at their two ends. The last
 // parameter is the tuple's whole path, or nil if that is not known. Of the whole path, only the
 // spans on the critical path are counted. Spans that have an end in doubt are left out.
-func (w *gatherer) pausesIn(p *plan, path *[maxPoints]passage, in doubt, root *planned,
+func (w *gatherer) pausesIn(p *plan, path *[maxPoints]passage, in doubt, root *plannedSpan,
 	all Critical) {
 	var total tscratio.Elapsed
 	var sums []jvmTime
 	known := true
 	for i := range p.spans {
 		l := &p.spans[i]
-		c, of := l.critical(all), l.span
-		if !p.alike() {
+		c, of := l.spanCritical(all), l.span
+		if !p.allAlike() {
 			c = w.judged.critical[i]
 			if w.judged.waited[i] {
 				c, of = NotCritical, l.waited
 			}
 		}
 		from, to := &path[l.from], &path[l.to]
-		d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+		d, err := w.timer.durationBetween(int(from.source), int(to.source), from.reading,
+			to.reading)
 		elapsed, each, ok := w.timer.pausesBetween(from, to)
-		if err != nil || !ok || in.of(l.from, l.to) {
+		if err != nil || !ok || in.touchesSpan(l.from, l.to) {
 			known = false
 			continue
 		}
@@ -277,11 +278,11 @@ func (w *gatherer) pausesIn(p *plan, path *[maxPoints]passage, in doubt, root *p
 			sums = addJVM(sums, e)
 		}
 	}
-	if root == nil || !known || root.span.again {
+	if root == nil || !known || root.span.countedBefore {
 		return
 	}
 	from, to := &path[root.from], &path[root.to]
-	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+	d, err := w.timer.durationBetween(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {
 		return
 	}
@@ -305,19 +306,19 @@ func addJVM(all []jvmTime, e jvmTime) []jvmTime {
 // and the high end includes the pauses of all. ok is false if an event cannot be placed.
 func (t *timer) pausesBetween(from, to *passage) (all tscratio.Elapsed, each []jvmTime, ok bool) {
 	of := t.in.pauses
-	jvms := of.of[from.source]
-	for _, j := range of.of[to.source] {
+	jvms := of.jvmsOf[from.source]
+	for _, j := range of.jvmsOf[to.source] {
 		if !slices.Contains(jvms, j) {
 			jvms = append(slices.Clip(jvms), j)
 		}
 	}
-	x, _, err := t.place(int(from.source), from.reading)
-	y, _, err2 := t.place(int(to.source), to.reading)
+	x, _, err := t.placeEvent(int(from.source), from.reading)
+	y, _, err2 := t.placeEvent(int(to.source), to.reading)
 	if err != nil || err2 != nil {
 		return all, nil, len(jvms) == 0
 	}
 	for _, j := range jvms {
-		e := of.jvms[j].within(x, y)
+		e := of.jvms[j].timeInPauses(x, y)
 		if e.Hi > 0 {
 			each = append(each, jvmTime{j, e})
 			all.Lo, all.Hi = max(all.Lo, e.Lo), all.Hi+e.Hi

@@ -133,13 +133,14 @@ func (a *assembler) tellPauses(out *Answer) {
 		return
 	}
 	for i := range a.in.pauses.jvms {
-		out.JVMs = append(out.JVMs, a.jvm(&a.in.pauses.jvms[i]))
+		out.JVMs = append(out.JVMs, a.describeJVM(&a.in.pauses.jvms[i]))
 		out.JVMs[i].Channels = a.in.channelsOf(i)
 	}
 	for _, j := range out.JVMs {
 		if j.Absent > 0 {
-			a.in.find(FindNote, "%d pauses of %s on %s are not known: what is said of pauses "+
-				"lacks them", j.Absent, j.Name, j.Node)
+			a.in.addFinding(FindNote,
+				"%d pauses of %s on %s are not known: what is said of pauses "+
+					"lacks them", j.Absent, j.Name, j.Node)
 		}
 	}
 	for _, all := range [][]Span{out.Spans, out.EndToEnd} {
@@ -149,15 +150,15 @@ func (a *assembler) tellPauses(out *Answer) {
 				continue
 			}
 			if text := l.Pauses.Slowest.Relevant(); text != "" {
-				a.in.find(FindNote, "%s → %s, the slowest %d of %d tuples: %s", l.From, l.To,
+				a.in.addFinding(FindNote, "%s → %s, the slowest %d of %d tuples: %s", l.From, l.To,
 					l.Pauses.Slowest.Count, l.Pauses.All.Count, text)
 			}
 		}
 	}
 }
 
-// jvm describes a JVM and its pauses.
-func (a *assembler) jvm(j *jvm) JVM {
+// describeJVM describes a JVM and its pauses.
+func (a *assembler) describeJVM(j *jvm) JVM {
 	s := &a.in.sources[j.source]
 	out := JVM{Name: a.in.jvmName(j), Node: a.in.nodes[s.node].Name, Process: s.header.ProcessID,
 		Pauses: uint64(len(j.pauses)), Absent: j.absent, Kinds: []PauseKind{}, Longest: []Pause{}}

@@ -18,25 +18,26 @@ import (
 // truePause is a pause in true cycles.
 type truePause struct{ begin, stopped, end uint64 }
 
-// stopping is a job whose programs are JVMs, on three nodes. Tuples pass its stages in turn. The
+// stoppingJob is a job whose programs are JVMs, on three nodes. Tuples pass its stages in turn. The
 // truth about each tuple and each pause is known.
-type stopping struct {
-	nodes    []simrun.Node
-	jvms     [][]truePause // by process; nil: the program is no JVM
-	absent   []uint64      // by process: how many of these pauses are not whole in the logs
-	nodeOf   []int         // by process
-	stages   []string      // channels
-	of       []int         // by stage: its process
-	passed   map[uint64][]uint64
-	channels []simrun.Channel
+type stoppingJob struct {
+	nodes     []simrun.Node
+	jvms      [][]truePause // by process; nil: the program is no JVM
+	absent    []uint64      // by process: how many of these pauses are not whole in the logs
+	nodeOf    []int         // by process
+	stages    []string      // channels
+	processOf []int         // by stage: its process
+	passed    map[uint64][]uint64
+	channels  []simrun.Channel
 }
 
-func newStopping(rng *rand.Rand, tuples int) *stopping {
-	j := &stopping{
+func newStopping(rng *rand.Rand, tuples int) *stoppingJob {
+	j := &stoppingJob{
 		nodes: simrun.Nodes(rng, 3), nodeOf: []int{0, 1, 1, 2}, jvms: make([][]truePause, 4),
 		stages: []string{"spout/send", "split/recv", "split/send", "count/recv", "count/end",
 			"sink/recv"},
-		of: []int{0, 1, 1, 2, 2, 3}, passed: map[uint64][]uint64{}, absent: make([]uint64, 4),
+		processOf: []int{0, 1, 1, 2, 2, 3}, passed: map[uint64][]uint64{},
+		absent: make([]uint64, 4),
 	}
 	end := simrun.Hz + uint64(tuples)*300_000
 	for p := range 3 { // the last program is no JVM
@@ -63,7 +64,7 @@ func newStopping(rng *rand.Rand, tuples int) *stopping {
 		j.channels = append(j.channels, c)
 	}
 	for i, name := range j.stages {
-		p := j.of[i]
+		p := j.processOf[i]
 		j.channels = append(j.channels, simrun.Channel{Node: j.nodeOf[p], Process: 100 + p,
 			Name: name})
 	}
@@ -71,7 +72,7 @@ func newStopping(rng *rand.Rand, tuples int) *stopping {
 		at := simrun.Hz + id*300_000 + rng.Uint64N(100_000)
 		for i := range j.stages {
 			at += 5_000 + rng.Uint64N(1<<rng.UintN(18))
-			for _, pause := range j.jvms[j.of[i]] { // no program logs while it stands still
+			for _, pause := range j.jvms[j.processOf[i]] { // no program logs while it stands still
 				if pause.begin <= at && at < pause.end {
 					at = pause.end + rng.Uint64N(100)
 				}
@@ -87,8 +88,8 @@ func newStopping(rng *rand.Rand, tuples int) *stopping {
 	return j
 }
 
-// lose removes a pause from the logs, or one of its events.
-func (j *stopping) lose(process, number int, whole bool) {
+// losePause removes a pause from the logs, or one of its events.
+func (j *stoppingJob) losePause(process, number int, whole bool) {
 	c := &j.channels[process]
 	n := 0
 	c.Records = slices.DeleteFunc(c.Records, func(r simrun.Record) bool {
@@ -101,15 +102,15 @@ func (j *stopping) lose(process, number int, whole bool) {
 	j.absent[process]++
 }
 
-// paused is how much of the time from one stage of a tuple to the next lay in pauses of a process,
-// in cycles of the first node. If process is -1, it counts the pauses of the processes of both
-// stages.
-func (j *stopping) paused(id uint64, stage, process int) (cycles int64) {
+// truePaused is how much of the time from one stage of a tuple to the next lay in pauses of a
+// process, in cycles of the first node. If process is -1, it counts the pauses of the processes of
+// both stages.
+func (j *stoppingJob) truePaused(id uint64, stage, process int) (cycles int64) {
 	from, to := j.passed[id][stage], j.passed[id][stage+1]
 	last := from
 	var all []truePause
 	for p, pauses := range j.jvms {
-		if (p == j.of[stage] || p == j.of[stage+1]) && (process < 0 || p == process) {
+		if (p == j.processOf[stage] || p == j.processOf[stage+1]) && (process < 0 || p == process) {
 			all = append(all, pauses...)
 		}
 	}
@@ -123,11 +124,11 @@ func (j *stopping) paused(id uint64, stage, process int) (cycles int64) {
 	return cycles
 }
 
-func (j *stopping) cycles(from, to uint64) int64 {
+func (j *stoppingJob) cycles(from, to uint64) int64 {
 	return int64(j.nodes[0].Reading(to) - j.nodes[0].Reading(from))
 }
 
-func (j *stopping) run(t *testing.T, rng *rand.Rand) *runs.Directory {
+func (j *stoppingJob) run(t *testing.T, rng *rand.Rand) *runs.Directory {
 	t.Helper()
 	parent := t.TempDir()
 	if err := simrun.Write(rng, parent, "run", j.nodes, j.channels); err != nil {
@@ -136,9 +137,10 @@ func (j *stopping) run(t *testing.T, rng *rand.Rand) *runs.Directory {
 	return openRun(t, parent, "run")
 }
 
-// judge compares what an answer says of some tuples with the truth. The truth may be off a little,
-// because each pause and each duration is rounded to whole cycles.
-func (j *stopping) judge(t *testing.T, what string, got *PausedTime, ids []uint64, stages []int) {
+// comparePauses compares what an answer says of some tuples with the truth. The truth may be off a
+// little, because each pause and each duration is rounded to whole cycles.
+func (j *stoppingJob) comparePauses(t *testing.T, what string, got *PausedTime, ids []uint64,
+	stages []int) {
 	t.Helper()
 	if got.Count != uint64(len(ids)) {
 		t.Errorf("%s: %d durations, there are %d", what, got.Count, len(ids))
@@ -149,9 +151,9 @@ func (j *stopping) judge(t *testing.T, what string, got *PausedTime, ids []uint6
 	for _, id := range ids {
 		of := int64(0)
 		for _, s := range stages {
-			of += j.paused(id, s, -1)
+			of += j.truePaused(id, s, -1)
 			for p := range byJVM {
-				byJVM[p] += j.paused(id, s, p)
+				byJVM[p] += j.truePaused(id, s, p)
 			}
 			total += j.cycles(j.passed[id][s], j.passed[id][s+1])
 		}
@@ -187,10 +189,10 @@ func TestTimeInPausesHasTheTruth(t *testing.T) {
 	for range max(1, 5/seed.Share()) {
 		rng := seed.Random(t)
 		j := newStopping(rng, 2000)
-		j.lose(0, 3, true)
-		j.lose(1, 1, false)
-		j.lose(1, 4, true)
-		j.lose(1, 5, true)
+		j.losePause(0, 3, true)
+		j.losePause(1, 1, false)
+		j.losePause(1, 4, true)
+		j.losePause(1, 5, true)
 		his := map[[2]string]map[uint64]int64{}
 		run := j.run(t, rng)
 		rows := map[int]uint64{}
@@ -235,11 +237,11 @@ func TestTimeInPausesHasTheTruth(t *testing.T) {
 				stages = append(stages, s)
 			}
 			name := l.From + " → " + l.To
-			j.judge(t, name, &l.Pauses.All, ids, stages)
+			j.comparePauses(t, name, &l.Pauses.All, ids, stages)
 			slow := slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool {
 				return his[[2]string{l.From, l.To}][id] < l.Pauses.Slowest.Least_cycles
 			})
-			j.judge(t, name+", slowest", &l.Pauses.Slowest, slow, stages)
+			j.comparePauses(t, name+", slowest", &l.Pauses.Slowest, slow, stages)
 			if n := len(slow); n < len(ids)/slowestShare || n > len(ids)/4 {
 				t.Errorf("%s: %d of %d are the slowest", name, n, len(ids))
 			}
@@ -253,14 +255,14 @@ func TestTimeInPausesHasTheTruth(t *testing.T) {
 }
 
 // judgeSlowest compares the paths of the slowest tuples with the truth.
-func (j *stopping) judgeSlowest(t *testing.T, a *Answer) {
+func (j *stoppingJob) judgeSlowest(t *testing.T, a *Answer) {
 	t.Helper()
 	if len(a.Slowest) == 0 {
 		t.Error("no slowest tuples")
 	}
 	for _, s := range a.Slowest {
 		for i, p := range s.Passed[1:] {
-			truth := j.paused(uint64(s.ID), i, -1)
+			truth := j.truePaused(uint64(s.ID), i, -1)
 			if p.Paused == nil || truth < p.Paused.Lo_cycles || truth > p.Paused.Hi_cycles {
 				t.Errorf("tuple %d to %s: %d cycles in pauses are not in %v", s.ID, p.Point, truth,
 					p.Paused)
@@ -271,11 +273,11 @@ func (j *stopping) judgeSlowest(t *testing.T, a *Answer) {
 }
 
 // judgePath compares the pauses of a tuple's path with the truth.
-func (j *stopping) judgePath(t *testing.T, s *TuplePath) {
+func (j *stoppingJob) judgePath(t *testing.T, s *TuplePath) {
 	t.Helper()
 	id, truth := uint64(s.ID), int64(0)
 	for i := range s.Passed[1:] {
-		truth += j.paused(id, i, -1)
+		truth += j.truePaused(id, i, -1)
 	}
 	if s.Paused == nil || truth < s.Paused.Lo_cycles || truth > s.Paused.Hi_cycles {
 		t.Errorf("tuple %d: %d cycles in pauses are not in %v", id, truth, s.Paused)
@@ -294,7 +296,8 @@ func (j *stopping) judgePath(t *testing.T, s *TuplePath) {
 					contains(got.Begin, j.cycles(first, pause.begin)) &&
 					contains(got.End, j.cycles(first, pause.end)) &&
 					contains(got.Length, j.cycles(pause.begin, pause.end)) &&
-					!slices.ContainsFunc(got.Events, func(e int) bool { return j.of[e] != p })
+					!slices.ContainsFunc(got.Events,
+						func(e int) bool { return j.processOf[e] != p })
 			}) {
 				t.Errorf("tuple %d: no pause of process %d from %d to %d in %+v", id, p,
 					j.cycles(first, pause.begin), j.cycles(first, pause.end), s.Pauses)
@@ -303,7 +306,7 @@ func (j *stopping) judgePath(t *testing.T, s *TuplePath) {
 	}
 }
 
-func (j *stopping) judgeJVMs(t *testing.T, a *Answer) {
+func (j *stoppingJob) judgeJVMs(t *testing.T, a *Answer) {
 	t.Helper()
 	if len(a.JVMs) != 3 {
 		t.Fatalf("%d JVMs", len(a.JVMs))
@@ -330,7 +333,7 @@ func (j *stopping) judgeJVMs(t *testing.T, a *Answer) {
 		}
 		var kinds uint64
 		var channels []string
-		for i, of := range j.of {
+		for i, of := range j.processOf {
 			if of == p {
 				channels = append(channels, j.stages[i])
 			}

@@ -24,7 +24,7 @@ const maxPathPauses = 100
 
 // tellPausesOf says which pauses lay in the time of a tuple's path, and how much of it they took.
 // It gets the spans of the tuple's plan, and whether each is on the critical path.
-func (a *assembler) tellPausesOf(w *TuplePath, s slow, spans []planned, c []Critical,
+func (a *assembler) tellPausesOf(w *TuplePath, s slowTuple, spans []plannedSpan, c []Critical,
 	at *[maxPoints]passage) {
 	if a.in.pauses == nil {
 		return
@@ -33,7 +33,8 @@ func (a *assembler) tellPausesOf(w *TuplePath, s slow, spans []planned, c []Crit
 	known, critical := true, false
 	for i := range spans {
 		from, to := &at[spans[i].from], &at[spans[i].to]
-		d, err := a.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+		d, err := a.timer.durationBetween(int(from.source), int(to.source), from.reading,
+			to.reading)
 		in, _, ok := a.timer.pausesBetween(from, to)
 		known = known && ok && err == nil
 		if c[i] == NotCritical {
@@ -57,7 +58,7 @@ func (a *assembler) tellPausesOf(w *TuplePath, s slow, spans []planned, c []Crit
 func (a *assembler) pausesAround(w *TuplePath, path []passage) {
 	var placed []tscratio.Interval
 	for _, e := range path {
-		at, _, err := a.timer.place(int(e.source), e.reading)
+		at, _, err := a.timer.placeEvent(int(e.source), e.reading)
 		if err != nil {
 			return
 		}
@@ -72,7 +73,7 @@ func (a *assembler) pausesAround(w *TuplePath, path []passage) {
 		j := &of.jvms[k]
 		var events []int
 		for i, e := range path {
-			if slices.Contains(of.of[e.source], k) {
+			if slices.Contains(of.jvmsOf[e.source], k) {
 				events = append(events, i)
 			}
 		}
@@ -132,7 +133,7 @@ func (in *input) exportPauses() error {
 func (in *input) channelsOf(jvm int) []string {
 	names := []string{}
 	for i := range in.sources {
-		if slices.Contains(in.pauses.of[i], jvm) {
+		if slices.Contains(in.pauses.jvmsOf[i], jvm) {
 			names = append(names, in.sources[i].name)
 		}
 	}

@@ -13,9 +13,9 @@ const factPlaces = "programs_ran_in"
 // maxPlaces is the number of places that the fact names.
 const maxPlaces = 20
 
-// facts returns what is known about a node. To what the node said about itself, it adds the pods,
-// containers and units in which programs logged there.
-func (in *input) facts(node int) map[string]string {
+// nodeFacts returns what is known about a node. To what the node said about itself, it adds the
+// pods, containers and units in which programs logged there.
+func (in *input) nodeFacts(node int) map[string]string {
 	n := in.nodes[node]
 	var places []string
 	for i := range in.sources {

@@ -25,15 +25,15 @@ func TestPlacesOfPrograms(t *testing.T) {
 		log(1, fmt.Sprintf("unit %02d.service", i))
 	}
 	log(2, "")
-	if got := in.facts(0); got[factPlaces] != "pod shop/cart-1; pod shop/cart-2" ||
+	if got := in.nodeFacts(0); got[factPlaces] != "pod shop/cart-1; pod shop/cart-2" ||
 		got["kernel"] != "6.1" || len(in.nodes[0].Facts) != 1 {
 		t.Errorf("%v, and the run says %v", got, in.nodes[0].Facts)
 	}
-	if got := in.facts(1)[factPlaces]; !strings.HasPrefix(got, "unit 00.service; unit 01") ||
+	if got := in.nodeFacts(1)[factPlaces]; !strings.HasPrefix(got, "unit 00.service; unit 01") ||
 		!strings.HasSuffix(got, "unit 19.service; 3 more") {
 		t.Errorf("%q", got)
 	}
-	if got := in.facts(2); got != nil {
+	if got := in.nodeFacts(2); got != nil {
 		t.Errorf("%v of a node whose programs ran nowhere in particular", got)
 	}
 }

@@ -16,26 +16,26 @@ import (
 type renamer struct {
 	in      *input
 	scratch *scratch
-	all     *scattered
+	all     *scatteredLogs
 	// operators are the names of operators that log links. of has the number of each source's
 	// operator.
-	operators []string
-	of        []int
+	operators  []string
+	operatorOf []int
 	// renames[i] says whether operator i makes exactly one tuple of each tuple.
 	renames []bool
-	handed  []handed // by operator
+	handed  []renamingOperator // by operator
 }
 
-// renamed says which id a tuple began with.
-type renamed struct {
+// renamedTuple says which id a tuple began with.
+type renamedTuple struct {
 	id, began uint64
 	operator  int32 // the operator that renamed it last
 }
 
-// handed describes an operator that renames tuples: a tuple enters it under one id, and goes on
-// under another. from has the points at which tuples have the first id. made has the points at
-// which they have the second id.
-type handed struct {
+// renamingOperator describes an operator that renames tuples: a tuple enters it under one id, and
+// goes on under another. from has the points at which tuples have the first id. made has the points
+// at which they have the second id.
+type renamingOperator struct {
 	actor      string
 	from, made uint64 // masks
 }
@@ -44,9 +44,9 @@ type handed struct {
 // the id that the tuple began with. It changes nothing if logs lack anything: then an operator may
 // have made more tuples than the links show. If the filter chooses tuples by ids, all other tuples
 // are left out.
-func (in *input) rename(ctx context.Context, s *scratch, all *scattered, axes []axis) error {
+func (in *input) rename(ctx context.Context, s *scratch, all *scatteredLogs, axes []axis) error {
 	r := &renamer{in: in, scratch: s, all: all}
-	began := newStore[renamed](s, all.events.bits, 256)
+	began := newStore[renamedTuple](s, all.events.bits, 256)
 	if all.links > 0 {
 		var err error
 		if began, err = r.find(ctx); err != nil {
@@ -65,35 +65,36 @@ func (in *input) rename(ctx context.Context, s *scratch, all *scattered, axes []
 }
 
 // find finds the operators that rename tuples, and the tuples that they rename.
-func (r *renamer) find(ctx context.Context) (began *store[renamed], err error) {
+func (r *renamer) find(ctx context.Context) (began *store[renamedTuple], err error) {
 	in := r.in
-	r.of = make([]int, len(in.sources))
+	r.operatorOf = make([]int, len(in.sources))
 	for i := range in.sources {
 		if !in.sources[i].keepsLinks() && r.all.told[i].links == 0 {
 			continue
 		}
 		name := in.points[in.sources[i].point].actor
-		if r.of[i] = slices.Index(r.operators, name); r.of[i] < 0 {
-			r.of[i], r.operators = len(r.operators), append(r.operators, name)
+		if r.operatorOf[i] = slices.Index(r.operators, name); r.operatorOf[i] < 0 {
+			r.operatorOf[i], r.operators = len(r.operators), append(r.operators, name)
 			r.renames = append(r.renames, false)
 		}
-		r.renames[r.of[i]] = r.renames[r.of[i]] || r.all.told[i].links > 0
+		r.renames[r.operatorOf[i]] = r.renames[r.operatorOf[i]] || r.all.told[i].links > 0
 	}
 	if err := r.oneForOne(ctx); err != nil {
 		return nil, err
 	}
 	if c := in.ofAll(r.all.told); slices.Contains(r.renames, true) && c.Lacks() {
-		in.find(FindNote, "%s: each tuple there seems to be made of one other, but whether it is "+
-			"the same tuple is not known: %s", r.names(), c.Because())
+		in.addFinding(FindNote,
+			"%s: each tuple there seems to be made of one other, but whether it is "+
+				"the same tuple is not known: %s", r.operatorNames(), c.Because())
 		clear(r.renames)
 	}
-	began = newStore[renamed](r.scratch, r.all.events.bits, 256)
+	began = newStore[renamedTuple](r.scratch, r.all.events.bits, 256)
 	for again := true; again && slices.Contains(r.renames, true); {
-		r.handed = make([]handed, len(r.operators))
+		r.handed = make([]renamingOperator, len(r.operators))
 		if began, err = r.follow(ctx); err != nil {
 			return nil, err
 		}
-		if again, err = r.twice(ctx, began); err != nil {
+		if again, err = r.passesTwice(ctx, began); err != nil {
 			return nil, err
 		}
 	}
@@ -103,15 +104,16 @@ func (r *renamer) find(ctx context.Context) (began *store[renamed], err error) {
 		}
 	}
 	if len(in.handed) > 0 {
-		in.find(FindNote, "%s: each tuple there was made of one other, and each was made into one "+
-			"at most: it is the same tuple, and its whole path is shown under the id that it "+
-			"began with", r.names())
+		in.addFinding(FindNote,
+			"%s: each tuple there was made of one other, and each was made into one "+
+				"at most: it is the same tuple, and its whole path is shown under the id that it "+
+				"began with", r.operatorNames())
 	}
 	return began, nil
 }
 
-// names lists the operators that rename.
-func (r *renamer) names() string {
+// operatorNames lists the operators that rename.
+func (r *renamer) operatorNames() string {
 	var names []string
 	for i, name := range r.operators {
 		if r.renames[i] {
@@ -142,8 +144,8 @@ func (r *renamer) oneForOne(ctx context.Context) error {
 			}
 			first := map[uint64]int{} // by id: the operator of its first link
 			var err error
-			links, err = by.store.each(p, links, func(of []logstore.Link, source int32) {
-				operator := r.of[source]
+			links, err = by.store.eachStretch(p, links, func(of []logstore.Link, source int32) {
+				operator := r.operatorOf[source]
 				for _, l := range of {
 					if before, known := first[by.end(l)]; known {
 						r.renames[before], r.renames[operator] = false, false
@@ -165,26 +167,26 @@ func (r *renamer) oneForOne(ctx context.Context) error {
 
 // follow returns the renamed tuples by their ids. A tuple may be renamed several times, so each
 // round goes back by one operator.
-func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
+func (r *renamer) follow(ctx context.Context) (*store[renamedTuple], error) {
 	bits := r.all.events.bits
-	current := newStore[renamed](r.scratch, bits, 256)
-	done := newStore[renamed](r.scratch, bits, 256)
+	current := newStore[renamedTuple](r.scratch, bits, 256)
+	done := newStore[renamedTuple](r.scratch, bits, 256)
 	next, ready := current.appender(), done.appender()
 	for p := range r.all.byKid.partitions() {
 		err := r.eachRenaming(r.all.byKid, p, func(l logstore.Link, operator int) {
-			next.add(l.Parent, 0, renamed{l.Child, l.Parent, int32(operator)})
+			next.add(l.Parent, 0, renamedTuple{l.Child, l.Parent, int32(operator)})
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	var rows []renamed
+	var rows []renamedTuple
 	for generation, any := 0, true; any && generation < maxGenerations; generation++ {
 		if err := next.flush(); err != nil {
 			return nil, err
 		}
 		before := current
-		current = newStore[renamed](r.scratch, bits, 256)
+		current = newStore[renamedTuple](r.scratch, bits, 256)
 		next, any = current.appender(), false
 		for p := range before.partitions() {
 			if err := ctx.Err(); err != nil {
@@ -217,9 +219,9 @@ func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
 // divided into partitions either by their child's id or by their parent's.
 func (r *renamer) eachRenaming(links *store[logstore.Link], p int,
 	tell func(l logstore.Link, operator int)) error {
-	_, err := links.each(p, nil, func(of []logstore.Link, source int32) {
+	_, err := links.eachStretch(p, nil, func(of []logstore.Link, source int32) {
 		for _, l := range of {
-			if operator := r.of[source]; r.renames[operator] {
+			if operator := r.operatorOf[source]; r.renames[operator] {
 				tell(l, operator)
 			}
 		}
@@ -227,21 +229,22 @@ func (r *renamer) eachRenaming(links *store[logstore.Link], p int,
 	return err
 }
 
-// passed says which points a tuple passed under one of its ids.
-type passed struct {
-	began    uint64
-	points   uint64 // a mask
-	operator int32  // the operator that made this id, or that replaced it
-	twice    bool   // the tuple passed one of the points twice
+// passedPoints says which points a tuple passed under one of its ids.
+type passedPoints struct {
+	began       uint64
+	points      uint64 // a mask
+	operator    int32  // the operator that made this id, or that replaced it
+	passedTwice bool   // the tuple passed one of the points twice
 }
 
-// twice reports whether a tuple would pass a point twice under the id that it began with. Then its
-// events could not be distinguished from those of another tuple. So the operators that renamed it
-// are no longer treated as operators that rename tuples.
-func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, err error) {
-	ways := newStore[passed](r.scratch, r.all.events.bits, 256)
+// passesTwice reports whether a tuple would pass a point twice under the id that it began with.
+// Then its events could not be distinguished from those of another tuple. So the operators that
+// renamed it are no longer treated as operators that rename tuples.
+func (r *renamer) passesTwice(ctx context.Context, began *store[renamedTuple]) (any bool,
+	err error) {
+	ways := newStore[passedPoints](r.scratch, r.all.events.bits, 256)
 	told := ways.appender()
-	var rows []renamed
+	var rows []renamedTuple
 	for p := range r.all.events.partitions() {
 		if err := ctx.Err(); err != nil {
 			return false, context.Cause(ctx)
@@ -274,24 +277,24 @@ func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, e
 
 // passedUnder returns the points that the renamed tuples passed, for each of their ids that lies in
 // a partition. It gets the ids of the partition that operators made.
-func (r *renamer) passedUnder(p int, rows []renamed) (map[uint64]*passed, error) {
-	byID := map[uint64]*passed{}
+func (r *renamer) passedUnder(p int, rows []renamedTuple) (map[uint64]*passedPoints, error) {
+	byID := map[uint64]*passedPoints{}
 	for _, row := range rows {
-		byID[row.id] = &passed{began: row.began, operator: row.operator}
+		byID[row.id] = &passedPoints{began: row.began, operator: row.operator}
 	}
 	err := r.eachRenaming(r.all.byPar, p, func(l logstore.Link, operator int) {
 		if byID[l.Parent] == nil {
-			byID[l.Parent] = &passed{began: l.Parent, operator: int32(operator)}
+			byID[l.Parent] = &passedPoints{began: l.Parent, operator: int32(operator)}
 		}
 	})
 	if err != nil || len(byID) == 0 {
 		return nil, err
 	}
-	_, err = r.all.events.each(p, nil, func(of []logstore.Event, source int32) {
+	_, err = r.all.events.eachStretch(p, nil, func(of []logstore.Event, source int32) {
 		point := uint64(1) << r.in.sources[source].point
 		for _, e := range of {
 			if t := byID[e.ID]; t != nil {
-				t.twice = t.twice || t.points&point != 0
+				t.passedTwice = t.passedTwice || t.points&point != 0
 				t.points |= point
 			}
 		}
@@ -301,15 +304,15 @@ func (r *renamer) passedUnder(p int, rows []renamed) (map[uint64]*passed, error)
 
 // stopRenaming finds the tuples that passed a point twice under any of their ids. Operators that
 // renamed one of them no longer rename. It reports whether there is such an operator.
-func (r *renamer) stopRenaming(ways *store[passed]) (any bool, err error) {
-	var all []passed
+func (r *renamer) stopRenaming(ways *store[passedPoints]) (any bool, err error) {
+	var all []passedPoints
 	for p := range ways.partitions() {
 		if all, err = ways.load(p, all[:0]); err != nil {
 			return false, err
 		}
 		points, twice := map[uint64]uint64{}, map[uint64]bool{}
 		for _, t := range all {
-			twice[t.began] = twice[t.began] || t.twice || points[t.began]&t.points != 0
+			twice[t.began] = twice[t.began] || t.passedTwice || points[t.began]&t.points != 0
 			points[t.began] |= t.points
 		}
 		for _, t := range all {
@@ -322,7 +325,7 @@ func (r *renamer) stopRenaming(ways *store[passed]) (any bool, err error) {
 }
 
 // apply gives events and links of renamed tuples the ids with which these tuples began.
-func (r *renamer) apply(ctx context.Context, began *store[renamed]) error {
+func (r *renamer) apply(ctx context.Context, began *store[renamedTuple]) error {
 	old := *r.all
 	r.all.events = newStore[logstore.Event](r.scratch, old.events.bits, old.events.chunkRows)
 	r.all.byPar = newStore[logstore.Link](r.scratch, old.byPar.bits, old.byPar.chunkRows)
@@ -333,7 +336,7 @@ func (r *renamer) apply(ctx context.Context, began *store[renamed]) error {
 	byPar, byKid := r.all.byPar.appender(), r.all.byKid.appender()
 	r.all.links = 0
 	err := r.eachPartition(ctx, began, func(p int, ids map[uint64]uint64) error {
-		_, err := old.events.each(p, nil, func(of []logstore.Event, source int32) {
+		_, err := old.events.eachStretch(p, nil, func(of []logstore.Event, source int32) {
 			for _, e := range of {
 				if id, ok := ids[e.ID]; ok {
 					e.ID = id
@@ -345,7 +348,7 @@ func (r *renamer) apply(ctx context.Context, began *store[renamed]) error {
 		if err != nil {
 			return err
 		}
-		_, err = old.byKid.each(p, nil, func(of []logstore.Link, source int32) {
+		_, err = old.byKid.eachStretch(p, nil, func(of []logstore.Link, source int32) {
 			for _, l := range of {
 				if _, ok := ids[l.Child]; !ok {
 					links.add(l.Parent, source, l)
@@ -361,7 +364,7 @@ func (r *renamer) apply(ctx context.Context, began *store[renamed]) error {
 		return err
 	}
 	err = r.eachPartition(ctx, began, func(p int, ids map[uint64]uint64) error {
-		_, err := left.each(p, nil, func(of []logstore.Link, source int32) {
+		_, err := left.eachStretch(p, nil, func(of []logstore.Link, source int32) {
 			for _, l := range of {
 				if id, ok := ids[l.Parent]; ok {
 					l.Parent = id
@@ -385,13 +388,13 @@ func (in *input) choosesLater() bool {
 
 // choose leaves out the events of tuples that are not chosen. A tuple is chosen if one of its ids
 // is.
-func (r *renamer) choose(ctx context.Context, began *store[renamed], axes []axis) error {
+func (r *renamer) choose(ctx context.Context, began *store[renamedTuple], axes []axis) error {
 	old := r.all.events
 	r.all.events = newStore[logstore.Event](r.scratch, old.bits, old.chunkRows)
 	also := newStore[uint64](r.scratch, old.bits, 256)
 	events, others := r.all.events.appender(), also.appender()
 	filter := &r.in.options.Filter
-	var rows []renamed
+	var rows []renamedTuple
 	for p := range began.partitions() {
 		var err error
 		if rows, err = began.load(p, rows[:0]); err != nil {
@@ -419,10 +422,10 @@ func (r *renamer) choose(ctx context.Context, began *store[renamed], axes []axis
 		for _, id := range ids {
 			chosen[id] = true
 		}
-		_, err = old.each(p, nil, func(of []logstore.Event, source int32) {
+		_, err = old.eachStretch(p, nil, func(of []logstore.Event, source int32) {
 			for i, e := range of {
 				if filter.id(e.ID) || chosen[e.ID] {
-					r.all.told[source].count(&axes[r.in.sources[source].node], of[i:i+1])
+					r.all.told[source].countEvents(&axes[r.in.sources[source].node], of[i:i+1])
 					events.add(e.ID, source, e)
 				}
 			}
@@ -437,9 +440,9 @@ func (r *renamer) choose(ctx context.Context, began *store[renamed], axes []axis
 
 // eachPartition calls the function do for each partition, with a map. The keys are the ids in the
 // partition that an operator gave to a tuple. The values are the ids that these tuples began with.
-func (r *renamer) eachPartition(ctx context.Context, began *store[renamed],
+func (r *renamer) eachPartition(ctx context.Context, began *store[renamedTuple],
 	do func(p int, ids map[uint64]uint64) error) error {
-	var rows []renamed
+	var rows []renamedTuple
 	for p := range began.partitions() {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)

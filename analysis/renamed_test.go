@@ -13,9 +13,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// renaming returns the operators that give tuples other ids, according to the answer. The truth
-// then joins the same ids, so that a wrong claim of the answer shows when the two are compared.
-func (n *jobsTried) renaming(t *testing.T, j *simrun.Job, dir *runs.Directory) []string {
+// renamingOperators returns the operators that give tuples other ids, according to the answer. The
+// truth then joins the same ids, so that a wrong claim of the answer shows when the two are
+// compared.
+func (n *jobsTried) renamingOperators(t *testing.T, j *simrun.Job, dir *runs.Directory) []string {
 	joined := joinedBy(analyze(t, dir, Options{}))
 	j.Join(joined)
 	n.joined += number(len(joined) > 0)

@@ -13,27 +13,27 @@ import (
 // not identify a tuple.
 const maxCopies = 1 << 22
 
-// copied is an event whose id occurs more than once at some point.
-type copied struct {
+// copiedEvent is an event whose id occurs more than once at some point.
+type copiedEvent struct {
 	passage
 	rank uint8
 	at   tscratio.Interval
 }
 
-// repeated takes the events of an id that passes some point more than once. The events belong to
-// several tuples that share the id, or are copies of one tuple's events.
-func (w *gatherer) repeated(id uint64, events []passage) {
+// measureRepeated takes the events of an id that passes some point more than once. The events
+// belong to several tuples that share the id, or are copies of one tuple's events.
+func (w *gatherer) measureRepeated(id uint64, events []passage) {
 	if len(events) > maxCopies {
 		w.found.overused++
 		delete(w.unborn, id)
 		return
 	}
 	first, mask := w.inOrder(events)
-	w.begin(first)
+	w.fillBeginnings(first)
 	// In w.placed, the places of a tuple are adjacent, one for each point at which the id occurs.
 	// Each place has the first and the last event of the tuple at the point.
 	width := bits.OnesCount64(mask)
-	place := func(tuple int, rank uint8) *placed {
+	place := func(tuple int, rank uint8) *placedEvents {
 		return &w.placed[tuple*width+bits.OnesCount64(mask&(1<<rank-1))]
 	}
 	w.placed = extend(w.placed[:0], len(w.beginnings)*width)
@@ -42,13 +42,13 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	w.shared = len(w.beginnings) > 1
 	var late lateEvents
 	for i := range w.beginnings {
-		w.strayed = w.straying(i, place)
+		w.strayed = w.strayingRanks(i, place)
 		plan := w.planOf(w.beginnings[i].mask | w.strayed)
 		d := w.doubtsOf(i, first, plan, place)
-		d[beganAgain] |= (late.next() | doubt(w.strayed)) & doubt(plan.mask)
-		w.doubts, w.taken = d, plan.taken(w.graph, w.beginnings[i+1:])
-		w.path(id, plan.mask, &w.passed)
-		late.add(plan.lacks(w.graph) | w.strayed)
+		d[beganAgain] |= (late.nextTuple() | doubt(w.strayed)) & doubt(plan.mask)
+		w.doubts, w.takenMask = d, plan.takenRanks(w.graph, w.beginnings[i+1:])
+		w.measurePath(id, plan.mask, &w.passed)
+		late.add(plan.lackedRanks(w.graph) | w.strayed)
 	}
 }
 
@@ -58,29 +58,29 @@ func (w *gatherer) inOrder(events []passage) (first uint8, mask uint64) {
 	w.cut = slices.Grow(w.cut[:0], len(events))
 	first, w.latest = maxPoints, 0
 	for _, e := range events {
-		c := copied{passage: e, rank: w.rankOf[e.source] & (maxPoints - 1)}
+		c := copiedEvent{passage: e, rank: w.rankOf[e.source] & (maxPoints - 1)}
 		// If the node is not related to the reference, the node's own readings are used instead:
 		// any order will do.
 		var err error
-		if c.at, _, err = w.timer.place(int(e.source), e.reading); err != nil {
+		if c.at, _, err = w.timer.placeEvent(int(e.source), e.reading); err != nil {
 			c.at = tscratio.At(e.reading)
 		}
 		first, w.latest = min(first, c.rank), max(w.latest, c.at.Hi)
 		mask |= 1 << c.rank
 		w.cut = append(w.cut, c)
 	}
-	slices.SortFunc(w.cut, func(a, b copied) int {
+	slices.SortFunc(w.cut, func(a, b copiedEvent) int {
 		return cmp.Or(cmp.Compare(a.at.Mid(), b.at.Mid()), cmp.Compare(a.rank, b.rank),
 			cmp.Compare(a.source, b.source), cmp.Compare(a.reading, b.reading))
 	})
 	return first, mask
 }
 
-// begin fills w.beginnings. Each event at the point where the id first occurs is the beginning of a
-// tuple.
-func (w *gatherer) begin(first uint8) {
+// fillBeginnings fills w.beginnings. Each event at the point where the id first occurs is the
+// beginning of a tuple.
+func (w *gatherer) fillBeginnings(first uint8) {
 	w.beginnings = slices.Grow(w.beginnings[:0], len(w.cut))
-	var begin begins
+	var begin beginLogs
 	for i := range w.cut {
 		if w.cut[i].rank == first {
 			w.beginnings = append(w.beginnings, beginning{lo: w.cut[i].at.Lo, mask: 1 << first})
@@ -88,13 +88,13 @@ func (w *gatherer) begin(first uint8) {
 		}
 	}
 	w.found.points[first].beginsAgain(&begin, len(w.beginnings))
-	lower(w.beginnings)
+	lowerEnds(w.beginnings)
 }
 
 // distribute gives each event to a tuple. An event at the first point belongs to the tuple that it
 // begins. Any other event belongs to the last tuple that does not certainly begin after the event.
 // If all tuples certainly begin after the event, it belongs to the first tuple.
-func (w *gatherer) distribute(first uint8, place func(tuple int, rank uint8) *placed) {
+func (w *gatherer) distribute(first uint8, place func(tuple int, rank uint8) *placedEvents) {
 	tuple := 0
 	for i := range w.cut {
 		c := &w.cut[i]
@@ -118,11 +118,11 @@ func (w *gatherer) distribute(first uint8, place func(tuple int, rank uint8) *pl
 // doubtsOf chooses the events of one of the tuples that share an id, and puts them into w.passed.
 // It returns the ranks at which the chosen event may belong to another of these tuples.
 func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
-	place func(tuple int, rank uint8) *placed) (d doubts) {
+	place func(tuple int, rank uint8) *placedEvents) (d doubts) {
 	again := len(w.beginnings) > 1
 	for rest := w.beginnings[tuple].mask; rest != 0; rest &= rest - 1 {
 		r := uint8(bits.TrailingZeros64(rest))
-		e, certain := w.arrival(plan, r, place(tuple, r))
+		e, certain := w.chooseArrival(plan, r, place(tuple, r))
 		w.passed[r] = e
 		if !certain {
 			d[branchesOf(plan, r)] |= 1 << r
@@ -135,7 +135,7 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 		}
 	}
 	// If the log of the first point lacks events, one of the chosen events may begin another tuple.
-	if again && (len(plan.starts) > 0 || w.graph.lacking>>first&1 != 0) {
+	if again && (len(plan.starts) > 0 || w.graph.lackingLogs>>first&1 != 0) {
 		d[beganUnseen] = doubt(plan.mask) // the events may be those of several tuples
 	}
 	for why := range d {
@@ -144,11 +144,12 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 	return d
 }
 
-// straying returns the ranks at which an event of this tuple may have been taken for an event of a
-// later tuple with the same id. At such a rank, this tuple has no event, although it went on to
-// further points. The later tuple has an event there. By the bounds, that event may be older than
-// this tuple's events at the further points. That event is put into w.passed.
-func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed) (found uint64) {
+// strayingRanks returns the ranks at which an event of this tuple may have been taken for an event
+// of a later tuple with the same id. At such a rank, this tuple has no event, although it went on
+// to further points. The later tuple has an event there. By the bounds, that event may be older
+// than this tuple's events at the further points. That event is put into w.passed.
+func (w *gatherer) strayingRanks(tuple int, place func(tuple int,
+	rank uint8) *placedEvents) (found uint64) {
 	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]
 	all = all[:min(len(all), longestLate)]
 	var later, after, before uint64
@@ -157,14 +158,14 @@ func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed
 	}
 	for rest := b.mask; rest != 0 && later != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
-		after, before = after|w.graph.after[r], before|w.graph.before[r]
+		after, before = after|w.graph.ranksAfter[r], before|w.graph.ranksBefore[r]
 	}
 	for rest := later & after & before &^ b.mask; rest != 0; rest &= rest - 1 {
 		r := uint8(bits.TrailingZeros64(rest))
 		end := ^uint64(0) // by then, all copies of the tuple surely passed a point after r
-		for next := b.mask & w.graph.after[r]; next != 0; next &= next - 1 {
+		for next := b.mask & w.graph.ranksAfter[r]; next != 0; next &= next - 1 {
 			r := uint8(bits.TrailingZeros64(next))
-			if p := place(tuple, r); w.graph.gradual()>>r&1 != 0 {
+			if p := place(tuple, r); w.graph.gradualRanks()>>r&1 != 0 {
 				end = min(end, p.until)
 			} else {
 				end = min(end, p.at.Hi)
@@ -184,8 +185,8 @@ func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed
 	return found
 }
 
-// placed are the events of a tuple at a point.
-type placed struct {
+// placedEvents are the events of a tuple at a point.
+type placedEvents struct {
 	first, last passage
 	n           int
 	// The smallest low end and the smallest high end of the events' intervals. The first event
@@ -194,12 +195,12 @@ type placed struct {
 	until uint64 // the largest high end: no event happened later
 }
 
-// arrival chooses one of a tuple's events at a point. Where branches meet, each branch brings an
-// event, and the last one is chosen. Elsewhere, further events are duplicates, and the first one is
-// chosen. The choice is uncertain if the logs may lack a branch. Where several branches arrive, the
-// choice is also uncertain if there are more or fewer events than branches, or if the tuple did not
-// go on, because then a branch may be lost, or an event repeated.
-func (w *gatherer) arrival(p *plan, r uint8, at *placed) (e passage, certain bool) {
+// chooseArrival chooses one of a tuple's events at a point. Where branches meet, each branch brings
+// an event, and the last one is chosen. Elsewhere, further events are duplicates, and the first one
+// is chosen. The choice is uncertain if the logs may lack a branch. Where several branches arrive,
+// the choice is also uncertain if there are more or fewer events than branches, or if the tuple did
+// not go on, because then a branch may be lost, or an event repeated.
+func (w *gatherer) chooseArrival(p *plan, r uint8, at *placedEvents) (e passage, certain bool) {
 	copies := 1
 	if p.copies != nil {
 		copies = int(p.copies[r])
@@ -207,7 +208,7 @@ func (w *gatherer) arrival(p *plan, r uint8, at *placed) (e passage, certain boo
 	if at.n > copies {
 		w.found.points[r].duplicates += uint64(at.n - copies)
 	}
-	certain = p.unsure>>r&1 == 0
+	certain = p.unsureRanks>>r&1 == 0
 	if copies == 1 {
 		return at.first, certain
 	}
@@ -222,16 +223,16 @@ type beginning struct {
 	mask uint64
 }
 
-// lower reduces low ends, so that each is at most as large as the next one. A binary search needs
-// this order.
-func lower(all []beginning) {
+// lowerEnds reduces low ends, so that each is at most as large as the next one. A binary search
+// needs this order.
+func lowerEnds(all []beginning) {
 	for i := len(all) - 2; i >= 0; i-- {
 		all[i].lo = min(all[i].lo, all[i+1].lo)
 	}
 }
 
 // lastNotAfter returns the last beginning with a low end that is not above the given reading, or 0
-// if there is none. The method lower must have been called.
+// if there is none. The method lowerEnds must have been called.
 func lastNotAfter(all []beginning, hi uint64) int {
 	return max(sort.Search(len(all), func(i int) bool { return all[i].lo > hi })-1, 0)
 }

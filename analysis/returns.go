@@ -48,26 +48,26 @@ type tripEvent uint8
 
 const (
 	noTrip tripEvent = iota
-	sent
-	arrived
-	acknowledged
-	echoed
+	tripSent
+	tripArrived
+	tripAcknowledged
+	tripEchoed
 	tripEvents
-	// paused is an event of a JVM's pauses, and no part of a return trip.
-	paused
+	// jvmPaused is an event of a JVM's pauses, and no part of a return trip.
+	jvmPaused
 )
 
 // tripPoints are the points at which package returntrip opens its channels.
 // TestPointsAreThoseOfChannels compares tripPoints with that package.
 var tripPoints = map[string]tripEvent{
-	"ret-sent": sent, "ret-arrived": arrived, "ret-acknowledged": acknowledged,
-	"ret-echoed": echoed,
+	"ret-sent": tripSent, "ret-arrived": tripArrived, "ret-acknowledged": tripAcknowledged,
+	"ret-echoed": tripEchoed,
 }
 
 // tripOf says which moment of a return trip the events of a channel are, by the channel's point.
 func tripOf(point string) tripEvent {
 	if point == pausePoint {
-		return paused
+		return jvmPaused
 	}
 	return tripPoints[point]
 }
@@ -88,7 +88,7 @@ type tripGroup struct {
 
 	trips, counters tripSide
 	id              uint64              // id of the first tuple whose intervals do not overlap
-	says            [2]tscratio.Elapsed // the intervals of that tuple, by trip and by counters
+	claimIntervals  [2]tscratio.Elapsed // the intervals of that tuple, by trip and by counters
 }
 
 // tripSide has the durations that one of the two methods gives.
@@ -105,14 +105,14 @@ func (s *tripSide) add(d *tscratio.Duration, x uint64, axis *axis) {
 		return
 	}
 	width := int64(halfWidth(d.Elapsed))
-	b := s.widths.binned(bin)
+	b := s.widths.histogramOf(bin)
 	b.n++
-	b.lo[coarse(width)]++
-	b.hi[coarse(width)]++
+	b.lo[coarseBucket(width)]++
+	b.hi[coarseBucket(width)]++
 }
 
-// returns joins return trips and groups the results by key. Only one goroutine may use it.
-type returns struct {
+// returnJoiner joins return trips and groups the results by key. Only one goroutine may use it.
+type returnJoiner struct {
 	w      *gatherer
 	groups map[tripKey]*tripGroup
 	unsent uint64 // tuples that arrived, but whose departure no log shows
@@ -122,14 +122,14 @@ type returns struct {
 }
 
 // returnTrips joins the events of return trips.
-func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph,
-	axes []axis) (*returns, error) {
-	r := &returns{groups: map[tripKey]*tripGroup{}}
+func (in *input) returnTrips(ctx context.Context, s *scatteredLogs, g *graph,
+	axes []axis) (*returnJoiner, error) {
+	r := &returnJoiner{groups: map[tripKey]*tripGroup{}}
 	if s.returns == nil {
 		return r, nil
 	}
 	r.w = in.newGatherer(g, axes)
-	events := &scattered{events: s.returns}
+	events := &scatteredLogs{events: s.returns}
 	for p := range s.returns.partitions() {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -137,32 +137,34 @@ func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph,
 		if err := r.w.load(events, p, false); err != nil {
 			return nil, err
 		}
-		r.w.each(r.tuple)
+		r.w.eachID(r.joinTuple)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(r.groups), tripKey.compare) {
 		if g := r.groups[k]; g.disagree > 0 {
-			in.find(FindImpossible, "of %d tuples from %s on %s to %s on %s the return trip and "+
-				"the related counters contradict each other, as for tuple %d with %v and %v "+
-				"cycles: an assumption is broken, or an id is not unique",
+			in.addFinding(FindImpossible,
+				"of %d tuples from %s on %s to %s on %s the return trip and "+
+					"the related counters contradict each other, as for tuple %d with %v and %v "+
+					"cycles: an assumption is broken, or an id is not unique",
 				g.disagree, k.from, in.nodes[k.fromNode].Name, k.to, in.nodes[k.toNode].Name, g.id,
-				g.says[0], g.says[1])
+				g.claimIntervals[0], g.claimIntervals[1])
 		}
 	}
 	if r.unsent > 0 {
-		in.find(FindNote,
+		in.addFinding(FindNote,
 			"the arrival of %d tuples was acknowledged, but no log says that they left", r.unsent)
 	}
 	if r.ambiguous > 0 {
-		in.find(FindNote, "the return trips of %d tuples are not counted: their ids left twice, "+
-			"or arrived at several nodes", r.ambiguous)
+		in.addFinding(FindNote,
+			"the return trips of %d tuples are not counted: their ids left twice, "+
+				"or arrived at several nodes", r.ambiguous)
 	}
 	return r, nil
 }
 
-// tuple takes all events of an id. If a packet or the tuple arrived more than once on one node, a
-// moment has several events, and the earliest is used. This is safe: no acknowledgement precedes
+// joinTuple takes all events of an id. If a packet or the tuple arrived more than once on one node,
+// a moment has several events, and the earliest is used. This is safe: no acknowledgement precedes
 // the first arrival, and no echo precedes the first acknowledgement.
-func (r *returns) tuple(id uint64, events []passage) {
+func (r *returnJoiner) joinTuple(id uint64, events []passage) {
 	var first [tripEvents]passage
 	var times [tripEvents]int
 	ambiguous := false
@@ -172,28 +174,28 @@ func (r *returns) tuple(id uint64, events []passage) {
 			first[k] = e
 			continue
 		}
-		ambiguous = ambiguous || k == sent || r.node(e) != r.node(first[k])
+		ambiguous = ambiguous || k == tripSent || r.node(e) != r.node(first[k])
 		if e.reading < first[k].reading {
 			first[k] = e
 		}
 	}
 	// A tuple that did not arrive is not counted: a filter may have dropped it.
-	if times[sent] == 0 || times[arrived] == 0 {
-		if times[arrived] > 0 {
+	if times[tripSent] == 0 || times[tripArrived] == 0 {
+		if times[tripArrived] > 0 {
 			r.unsent++
 		}
 		return
 	}
-	if f := &r.w.in.options.Filter; f.To_cycles != 0 && !r.w.begins(first[sent]) {
+	if f := &r.w.in.options.Filter; f.To_cycles != 0 && !r.w.beginsInTime(first[tripSent]) {
 		return
 	}
-	whole := times[acknowledged] > 0 && times[echoed] > 0
-	if ambiguous || whole && (r.node(first[acknowledged]) != r.node(first[sent]) ||
-		r.node(first[echoed]) != r.node(first[arrived])) {
+	whole := times[tripAcknowledged] > 0 && times[tripEchoed] > 0
+	if ambiguous || whole && (r.node(first[tripAcknowledged]) != r.node(first[tripSent]) ||
+		r.node(first[tripEchoed]) != r.node(first[tripArrived])) {
 		r.ambiguous++
 		return
 	}
-	g := r.group(first[sent], first[arrived])
+	g := r.group(first[tripSent], first[tripArrived])
 	if !whole {
 		g.unanswered++
 		return
@@ -201,9 +203,9 @@ func (r *returns) tuple(id uint64, events []passage) {
 	r.measure(g, id, &first)
 }
 
-func (r *returns) node(e passage) int { return r.w.in.sources[e.source].node }
+func (r *returnJoiner) node(e passage) int { return r.w.in.sources[e.source].node }
 
-func (r *returns) group(from, to passage) *tripGroup {
+func (r *returnJoiner) group(from, to passage) *tripGroup {
 	actor := func(e passage) string { return r.w.in.sources[e.source].segments[0].Channel.Actor }
 	k := tripKey{actor(from), actor(to), r.node(from), r.node(to)}
 	g := r.groups[k]
@@ -218,46 +220,48 @@ func (r *returns) group(from, to passage) *tripGroup {
 }
 
 // measure computes a duration by both methods.
-func (r *returns) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
+func (r *returnJoiner) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
 	between := func(x, y tripEvent) (tscratio.Duration, error) {
-		return r.w.timer.between(int(e[x].source), int(e[y].source), e[x].reading, e[y].reading)
+		return r.w.timer.durationBetween(int(e[x].source), int(e[y].source), e[x].reading,
+			e[y].reading)
 	}
-	trip, err := between(sent, acknowledged)
-	back, err2 := between(arrived, echoed)
-	counters, err3 := between(sent, arrived)
-	axis := &r.w.axes[r.node(e[sent])]
+	trip, err := between(tripSent, tripAcknowledged)
+	back, err2 := between(tripArrived, tripEchoed)
+	counters, err3 := between(tripSent, tripArrived)
+	axis := &r.w.axes[r.node(e[tripSent])]
 	if err != nil || err2 != nil {
 		g.trips.part.unplaced++
 	} else {
 		trip.Lo -= back.Hi
 		trip.Verdict = max(trip.Verdict, back.Verdict)
 		if back.Hi >= 0 {
-			g.trips.add(&trip, e[sent].reading, axis)
-			r.hold(g.trips.part, trip.Elapsed, e)
+			g.trips.add(&trip, e[tripSent].reading, axis)
+			r.checkTruth(g.trips.part, trip.Elapsed, e)
 		}
 	}
 	if err3 != nil {
 		g.counters.part.unplaced++
 	} else {
-		g.counters.add(&counters, e[sent].reading, axis)
-		r.hold(g.counters.part, counters.Elapsed, e)
+		g.counters.add(&counters, e[tripSent].reading, axis)
+		r.checkTruth(g.counters.part, counters.Elapsed, e)
 	}
 	if err == nil && err2 == nil &&
 		(back.Hi < 0 || err3 == nil && (trip.Hi < counters.Lo || counters.Hi < trip.Lo)) {
 		if g.disagree++; g.disagree == 1 {
-			g.id, g.says = id, [2]tscratio.Elapsed{trip.Elapsed, counters.Elapsed}
+			g.id, g.claimIntervals = id, [2]tscratio.Elapsed{trip.Elapsed, counters.Elapsed}
 		}
 	}
 }
 
-// hold compares the interval of a return trip with the truth.
-func (r *returns) hold(p *spanPart, s tscratio.Elapsed, e *[tripEvents]passage) {
-	r.w.in.hold(p, r.node(e[sent]), r.node(e[arrived]), []tscratio.Elapsed{s},
-		[]uint64{e[sent].reading}, []uint64{e[arrived].reading})
+// checkTruth compares the interval of a return trip with the truth.
+func (r *returnJoiner) checkTruth(p *spanPart, s tscratio.Elapsed, e *[tripEvents]passage) {
+	r.w.in.checkTruth(p, r.node(e[tripSent]), r.node(e[tripArrived]), []tscratio.Elapsed{s},
+		[]uint64{e[tripSent].reading}, []uint64{e[tripArrived].reading})
 }
 
-// held sums up the return trips between two nodes in both directions. nil: the truth is not known.
-func (r *returns) held(in *input, a, b string) (h *Held) {
+// sumHeld sums up the return trips between two nodes in both directions. nil: the truth is not
+// known.
+func (r *returnJoiner) sumHeld(in *input, a, b string) (h *Held) {
 	for k, g := range r.groups {
 		if x, y := in.nodes[k.fromNode].Name,
 			in.nodes[k.toNode].Name; (x == a && y == b || x == b && y == a) &&
@@ -271,8 +275,8 @@ func (r *returns) held(in *input, a, b string) (h *Held) {
 	return h
 }
 
-// answer returns the durations that the return trips give, by key.
-func (r *returns) answer(in *input) []ReturnTrips {
+// durationsByKey returns the durations that the return trips give, by key.
+func (r *returnJoiner) durationsByKey(in *input) []ReturnTrips {
 	var all []ReturnTrips
 	for _, k := range slices.SortedFunc(maps.Keys(r.groups), tripKey.compare) {
 		g := r.groups[k]
@@ -301,21 +305,21 @@ func (r *returns) answer(in *input) []ReturnTrips {
 	return all
 }
 
-// bounds returns, for each bin of time, the median bound that the return trips between two nodes
-// claim. It takes both directions together.
-func (r *returns) bounds(in *input, a, b string, bins int) Column {
+// medianBounds returns, for each bin of time, the median bound that the return trips between two
+// nodes claim. It takes both directions together.
+func (r *returnJoiner) medianBounds(in *input, a, b string, bins int) Column {
 	var widths span
 	for k, g := range r.groups {
 		if x, y := in.nodes[k.fromNode].Name, in.nodes[k.toNode].Name; x == a && y == b ||
 			x == b && y == a {
 			for i, bin := range g.trips.widths.bins {
 				if bin != nil {
-					widths.binned(i).merge(bin)
+					widths.histogramOf(i).merge(bin)
 				}
 			}
 		}
 	}
-	column := empty(bins)
+	column := emptyColumn(bins)
 	for i, b := range widths.bins {
 		if b != nil && i < bins {
 			column[i] = min(b.percentile(50_000).Hi, mostBound_cycles)

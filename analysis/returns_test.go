@@ -12,11 +12,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// trippers makes a run in which B acknowledges to A each tuple that arrives. It returns the run's
-// parent directory, the nodes, and two lists for the tuples whose acknowledgement was answered. The
-// lists say how long each tuple took, and the round trip that was measured where it arrived, both
-// in true cycles. Some tuples or packets are lost or come twice.
-func trippers(t *testing.T, tuples uint64,
+// makeTripRun makes a run in which B acknowledges to A each tuple that arrives. It returns the
+// run's parent directory, the nodes, and two lists for the tuples whose acknowledgement was
+// answered. The lists say how long each tuple took, and the round trip that was measured where it
+// arrived, both in true cycles. Some tuples or packets are lost or come twice.
+func makeTripRun(t *testing.T, tuples uint64,
 	more ...func(add func(channel int, time, id uint64))) (string, []simrun.Node, []int64,
 	[]int64) {
 	t.Helper()
@@ -87,7 +87,7 @@ func trippers(t *testing.T, tuples uint64,
 // The durations of return trips contain the truth, and are in the answer next to those of the
 // related counters. The channels of return trips are not points of the program.
 func TestReturnTrips(t *testing.T) {
-	parent, _, took, back := trippers(t, 2000)
+	parent, _, took, back := makeTripRun(t, 2000)
 	dir := openRun(t, parent, "r")
 	a := analyze(t, dir, Options{Reference: "A"})
 	if len(a.Points) != 2 || len(a.Spans) != 1 || len(a.Channels) != 7 || a.Partial ||
@@ -179,7 +179,7 @@ func TestReturnTrips(t *testing.T) {
 
 // If a return trip contradicts the related counters, a finding says so.
 func TestReturnTripsThatDisagree(t *testing.T) {
-	parent, _, _, _ := trippers(t, 100, func(add func(channel int, time, id uint64)) {
+	parent, _, _, _ := makeTripRun(t, 100, func(add func(channel int, time, id uint64)) {
 		const begin = 2 * simrun.Hz
 		// The acknowledgement is much earlier than the arrival.
 		for i, at := range []uint64{begin, begin + 50_000_000, begin + 10_000, begin + 50_010_000} {
@@ -197,7 +197,7 @@ func TestReturnTripsThatDisagree(t *testing.T) {
 
 // A run may have only return trips.
 func TestReturnTripsAlone(t *testing.T) {
-	parent, _, took, _ := trippers(t, 100)
+	parent, _, took, _ := makeTripRun(t, 100)
 	a := analyze(t, openRun(t, parent, "r"), Options{Filter: Filter{Channels: []string{"*/ret-*"}}})
 	if len(a.Points) != 0 || len(a.Spans) != 0 ||
 		a.ReturnTrips[0].ByReturnTrip.Count != uint64(len(took)) {

@@ -72,8 +72,8 @@ func takeSteps(ctx context.Context, dir *runs.Directory, o Options, s *scratch) 
 		return nil, err
 	}
 	a := &assembler{in: in, graph: g, told: all.told, timer: t, bins: bins}
-	g.gaps = a.gaps()
-	if err := in.begin(bins, all.told); err != nil {
+	g.gaps = a.gapsByRank()
+	if err := in.tellBegin(bins, all.told); err != nil {
 		return nil, err
 	}
 	if a.found, err = in.gatherAll(ctx, s, all, g, axes); err != nil {
@@ -106,8 +106,8 @@ func (in *input) checkNotEmpty() error {
 	return nil
 }
 
-// begin tells the options' Begin what the answer will rest on.
-func (in *input) begin(bins Bins, of []told) error {
+// tellBegin tells the options' Begin what the answer will rest on.
+func (in *input) tellBegin(bins Bins, of []told) error {
 	if in.options.Begin == nil {
 		return nil
 	}
@@ -117,28 +117,30 @@ func (in *input) begin(bins Bins, of []told) error {
 }
 
 // gatherAll sums up all tuples: first by their ids, and then along the links between tuples.
-func (in *input) gatherAll(ctx context.Context, s *scratch, all *scattered, g *graph, axes []axis) (
-	*found, error) {
+func (in *input) gatherAll(ctx context.Context, s *scratch, all *scatteredLogs, g *graph,
+	axes []axis) (
+	*gatherResult, error) {
 	l := in.newLineage(s, all)
 	f, err := in.gather(ctx, all, g, axes, l)
 	if err != nil || l == nil {
 		return f, err
 	}
 	w := in.newGatherer(g, axes)
-	if err := l.follow(ctx, all, w); err != nil {
+	if err := l.measureLineage(ctx, all, w); err != nil {
 		return nil, err
 	}
 	f.merge(&w.found, in.options.Slowest)
 	if w.orphans > 0 {
-		in.find(FindUndecided, "%d tuples that were made of others came to the end, but where "+
-			"those others began is not known", w.orphans)
+		in.addFinding(FindUndecided,
+			"%d tuples that were made of others came to the end, but where "+
+				"those others began is not known", w.orphans)
 	}
 	return f, nil
 }
 
 // noteNothingChosen adds a note to the answer if the filter leaves no tuple.
 func (a *Answer) noteNothingChosen(f *Filter) {
-	if !f.any() || a.Work.Tuples > 0 || a.Length != nil || len(a.Counters) > 0 {
+	if !f.leavesOut() || a.Work.Tuples > 0 || a.Length != nil || len(a.Counters) > 0 {
 		return
 	}
 	a.Comparisons = nil // comparisons cover the time of tuples, and there are none
@@ -167,7 +169,7 @@ func (in *input) resolveFilter() error {
 	if f.To_utc_ns == 0 {
 		return nil
 	}
-	c := in.clock(Bins{})
+	c := in.clockFacts(Bins{})
 	var err error // rounded outward, to choose every tuple that may have begun within the times
 	f.From_cycles, f.To_cycles, err = c.Cycles(f.From_utc_ns, f.To_utc_ns)
 	return err

@@ -131,7 +131,7 @@ func TestCircle(t *testing.T) {
 			precedes[p][q] = p != q
 		}
 	}
-	g := in.sorted(&ordering{precedes: precedes, may: matrix(4)})
+	g := in.rankPoints(&ordering{precedes: precedes, mayPrecede: matrix(4)})
 	if len(in.findings) != 1 || !strings.Contains(in.findings[0].Text, "put a/recv, b/recv, "+
 		"c/recv, d/recv in a circle: what is measured between them begins at a/recv") {
 		t.Errorf("found %v", in.findings)
@@ -148,7 +148,7 @@ func TestCircleHasOnlyItsPoints(t *testing.T) {
 	for _, pair := range [][2]int{{1, 2}, {2, 3}, {3, 1}, {3, 0}} {
 		precedes[pair[0]][pair[1]] = true
 	}
-	g, circle := sorted(precedes)
+	g, circle := sortPoints(precedes)
 	if !slices.Equal(circle, []int{1, 2, 3}) || !slices.Equal(g.order, []int{1, 2, 3, 0}) {
 		t.Errorf("circle %v, order %v", circle, g.order)
 	}
@@ -167,15 +167,15 @@ func TestKinds(t *testing.T) {
 		in := &input{points: []point{{p[0], p[1]}, {q[0], q[1]}}}
 		g := &graph{order: []int{0, 1}, gaps: make([]uint64, 2)}
 		l := span{key: spanKey{from: 0, to: 1}}
-		if got := l.kind(in, g); got != test.want {
+		if got := l.kindWords(in, g); got != test.want {
 			t.Errorf("%s to %s is %s, want %s", test.from, test.to, got, test.want)
 		}
 		g.gaps[0] = 1 << 1
-		if got := l.kind(in, g); got != "gap" {
+		if got := l.kindWords(in, g); got != "gap" {
 			t.Errorf("%s to %s, past a point, is %s", test.from, test.to, got)
 		}
 		l.key.kind = fromLatest
-		if got := l.words(in, g); got != "end-to-end, latest" {
+		if got := l.kindAndOrigin(in, g); got != "end-to-end, latest" {
 			t.Errorf("the whole way from %s to %s is %s", test.from, test.to, got)
 		}
 	}

@@ -28,13 +28,13 @@ func (s *samples) add(rows []logstore.Sample) {
 		}
 		s.seen++
 		if len(s.rows) > maxSamples {
-			s.thin()
+			s.thinOut()
 		}
 	}
 }
 
-// thin keeps every second sample.
-func (s *samples) thin() {
+// thinOut keeps every second sample.
+func (s *samples) thinOut() {
 	kept := s.rows[:0]
 	for i := 0; i < len(s.rows); i += 2 {
 		kept = append(kept, s.rows[i])
@@ -42,8 +42,8 @@ func (s *samples) thin() {
 	s.rows, s.every = kept, 2*max(s.every, 1)
 }
 
-// all returns the samples that were kept and the last sample, which may not be among them.
-func (s *samples) all() []logstore.Sample {
+// keptSamples returns the samples that were kept and the last sample, which may not be among them.
+func (s *samples) keptSamples() []logstore.Sample {
 	if n := len(s.rows); n > 0 && s.rows[n-1] != s.last {
 		return append(s.rows[:n:n], s.last)
 	}

@@ -25,7 +25,7 @@ func TestManySamples(t *testing.T) {
 			s.add(rows)
 			left -= len(rows)
 		}
-		all := s.all()
+		all := s.keptSamples()
 		if len(all) > maxSamples+1 || len(all) < min(n, maxSamples/2) ||
 			all[len(all)-1].Count != count || s.backwards != 0 {
 			t.Errorf("of %d samples %d are kept, to %d of %d", n, len(all), all[len(all)-1].Count,

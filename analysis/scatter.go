@@ -34,8 +34,8 @@ type told struct {
 	morePauses uint64           // events of pauses beyond maxPauseEvents
 }
 
-// scattered is everything that was read.
-type scattered struct {
+// scatteredLogs is everything that was read.
+type scatteredLogs struct {
 	events  *store[logstore.Event]
 	returns *store[logstore.Event] // events of return trips; nil: there are none
 	byPar   *store[logstore.Link]  // links, by parent
@@ -57,7 +57,7 @@ func partitionBits(events uint64, memory_bytes int64, workers int) uint {
 }
 
 // scatter reads all logs.
-func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scattered, error) {
+func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatteredLogs, error) {
 	var total, links uint64
 	for _, src := range in.sources {
 		total += src.events
@@ -72,14 +72,14 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	// 64 rows, even if more memory is needed for that.
 	chunkRows := int(
 		min(max(uint64(in.options.Memory_bytes)/8/uint64(workers)>>bitsOf/16, 64), 4096))
-	out := &scattered{
+	out := &scatteredLogs{
 		events: newStore[logstore.Event](s, bitsOf, chunkRows), told: make([]told, len(in.sources)),
 	}
 	out.byPar, out.byKid = newStore[logstore.Link](s, bitsOf, min(chunkRows, 256)),
 		newStore[logstore.Link](s, bitsOf, min(chunkRows, 256))
 
 	if slices.ContainsFunc(in.sources, func(s source) bool {
-		return s.trip != noTrip && s.trip != paused
+		return s.trip != noTrip && s.trip != jvmPaused
 	}) {
 		out.returns = newStore[logstore.Event](s, bitsOf, min(chunkRows, 256))
 	}
@@ -117,12 +117,12 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	for i := range out.told {
 		out.links += out.told[i].links
 	}
-	return out, together(failed)
+	return out, joinErrors(failed)
 }
 
-// together joins the errors of workers. If one cause, such as a signal, ended several workers, its
-// error appears once.
-func together(failed []error) error {
+// joinErrors joins the errors of workers. If one cause, such as a signal, ended several workers,
+// its error appears once.
+func joinErrors(failed []error) error {
 	var told []error
 	for _, err := range failed {
 		if err != nil && !slices.ContainsFunc(told, func(t error) bool {
@@ -137,7 +137,7 @@ func together(failed []error) error {
 // reader reads one log after another. Only one goroutine may use it.
 type reader struct {
 	in      *input
-	out     *scattered
+	out     *scatteredLogs
 	axes    []axis
 	events  *appender[logstore.Event]
 	returns *appender[logstore.Event] // nil: there are none
@@ -153,7 +153,7 @@ func (r *reader) source(ctx context.Context, i int) error {
 	axis := r.axes[s.node]
 	t.perBin = make([]uint64, max(axis.count, 1))
 	t.noteHandler(s.header.Settings.Kind.String(), s.header.Settings.String())
-	orders := map[int]*order{}
+	orders := map[int]*orderCheck{}
 	for {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -179,7 +179,7 @@ func (r *reader) source(ctx context.Context, i int) error {
 				o = newOrder()
 				orders[b.Shard] = o
 			}
-			r.block(i, t, o, &axis, b.Events)
+			r.countBlock(i, t, o, &axis, b.Events)
 			r.report(len(b.Events))
 		case len(b.Links) > 0:
 			if r.in.sources[i].trip != noTrip {
@@ -224,10 +224,11 @@ func (t *told) noteHandler(kind, settings string) {
 	}
 }
 
-// The method block counts the events of one block and passes them on by id. It may change the
+// countBlock counts the events of one block and passes them on by id. It may change the
 // slice.
-func (r *reader) block(source int, t *told, o *order, axis *axis, events []logstore.Event) {
-	if r.in.sources[source].trip == paused {
+func (r *reader) countBlock(source int, t *told, o *orderCheck, axis *axis,
+	events []logstore.Event) {
+	if r.in.sources[source].trip == jvmPaused {
 		some := events[:min(len(events), maxPauseEvents-len(t.pauses))]
 		t.pauses = append(t.pauses, some...)
 		t.morePauses += uint64(len(events) - len(some))
@@ -265,21 +266,21 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 			}))
 		} else {
 			o.check(t, same)
-			t.count(axis, same)
+			t.countEvents(axis, same)
 		}
 		a.addAll(page, int32(source), same)
 	}
 }
 
-// The method count counts events that were chosen.
-func (t *told) count(axis *axis, events []logstore.Event) {
+// countEvents counts events that were chosen.
+func (t *told) countEvents(axis *axis, events []logstore.Event) {
 	t.events += uint64(len(events))
-	t.offAxis += axis.tally(t.perBin, events)
+	t.offAxis += axis.tallyBins(t.perBin, events)
 }
 
-// The method tally counts events in the bins of their readings, and returns how many events lie off
+// tallyBins counts events in the bins of their readings, and returns how many events lie off
 // the axis.
-func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
+func (a *axis) tallyBins(perBin []uint64, events []logstore.Event) (off uint64) {
 	if a.count == 0 { // the node is not related, which is reported elsewhere
 		return 0
 	}
@@ -306,9 +307,9 @@ const originShift = 40
 // maxOrigins is the largest number of origins in one log whose order is checked.
 const maxOrigins = 4096
 
-// order checks whether ids are logged in the order in which they were made. As RFC 4737 defines
-// reordering, an id is late if a greater id of the same origin was logged before.
-type order struct {
+// orderCheck checks whether ids are logged in the order in which they were made. As RFC 4737
+// defines reordering, an id is late if a greater id of the same origin was logged before.
+type orderCheck struct {
 	// origin is the origin of the previous id. next is the smallest of this origin's ids that would
 	// not be late. The map others has, for each other origin, the smallest of its ids that would
 	// not be late.
@@ -316,23 +317,23 @@ type order struct {
 	others       map[uint64]uint64
 }
 
-func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }
+func newOrder() *orderCheck { return &orderCheck{origin: ^uint64(0), others: map[uint64]uint64{}} }
 
 // check checks the events of one page. Ids of one page share all bits above pageBits, and thus the
 // bits above originShift. So the events have one origin, which may differ from that of the previous
 // page.
-func (o *order) check(t *told, events []logstore.Event) {
+func (o *orderCheck) check(t *told, events []logstore.Event) {
 	for _, e := range events {
 		if e.ID >= o.next && e.ID>>originShift == o.origin {
 			o.next = e.ID + 1
 		} else {
-			o.other(t, e.ID)
+			o.checkLate(t, e.ID)
 		}
 	}
 }
 
-// other checks an id that is late, or that has another origin than the id before.
-func (o *order) other(t *told, id uint64) {
+// checkLate checks an id that is late, or that has another origin than the id before.
+func (o *orderCheck) checkLate(t *told, id uint64) {
 	origin := id >> originShift
 	if origin != o.origin {
 		if o.origin != ^uint64(0) {

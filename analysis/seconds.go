@@ -62,8 +62,8 @@ func (r Reference) Microseconds_up(cycles int64) float64 {
 	return us / 1e6
 }
 
-// ns is an interval of cycles in ns, rounded outward to a picosecond.
-func (r Reference) ns(i Interval) (lo, hi float64) {
+// toNs is an interval of cycles in ns, rounded outward to a picosecond.
+func (r Reference) toNs(i Interval) (lo, hi float64) {
 	lo, _ = new(big.Float).SetInt(r.picoseconds(i.Lo_cycles, false)).Float64()
 	hi, _ = new(big.Float).SetInt(r.picoseconds(i.Hi_cycles, true)).Float64()
 	return lo / 1000, hi / 1000
@@ -162,9 +162,9 @@ var (
 	hertzUnits  = units{"GHz", "MHz", "kHz", "Hz"} // the step is a millihertz
 )
 
-// of returns the largest unit that is not larger than a number, and the power of ten of that unit.
-// If all units are larger, it returns the smallest unit.
-func (u units) of(n *big.Int) (name string, power int) {
+// unitFor returns the largest unit that is not larger than a number, and the power of ten of that
+// unit. If all units are larger, it returns the smallest unit.
+func (u units) unitFor(n *big.Int) (name string, power int) {
 	for i, name := range u {
 		if power := 12 - 3*i; digitsOf(n) > power {
 			return name, power
@@ -180,21 +180,21 @@ func plusMinus(lo, hi *big.Int, u units) string {
 	if hi.CmpAbs(lo) > 0 {
 		larger = hi
 	}
-	name, power := u.of(larger)
+	name, power := u.unitFor(larger)
 	width := new(big.Int).Sub(hi, lo)
 	half := ceilDiv(width, big.NewInt(2))
 	cut := min(max(0, digitsOf(half)-2), power)
-	value, need := rounded(lo, hi, cut)
+	value, need := roundInterval(lo, hi, cut)
 	if decimals := power - cut; decimals > 3 {
-		return decimal(value, decimals) + " " + name + " ± " + roundUp(need, 2, u)
+		return printDecimal(value, decimals) + " " + name + " ± " + roundUp(need, 2, u)
 	}
 	bound := ceilDiv(need, powerOfTen(cut))
-	return decimal(value, power-cut) + " ± " + decimal(bound, power-cut) + " " + name
+	return printDecimal(value, power-cut) + " ± " + printDecimal(bound, power-cut) + " " + name
 }
 
-// rounded returns the middle of an interval rounded to steps of 10^cut, and the bound that the
-// interval then needs. The rounding moves the middle, and the bound makes up for that.
-func rounded(lo, hi *big.Int, cut int) (value, need *big.Int) {
+// roundInterval returns the middle of an interval rounded to steps of 10^cut, and the bound that
+// the interval then needs. The rounding moves the middle, and the bound makes up for that.
+func roundInterval(lo, hi *big.Int, cut int) (value, need *big.Int) {
 	step := powerOfTen(cut)
 	twice := new(big.Int).Add(lo, hi)
 	value = floorDiv(twice.Add(twice, step), new(big.Int).Lsh(step, 1))
@@ -212,18 +212,18 @@ func roundUp(n *big.Int, digits int, u units) string {
 		return "0 " + u[3]
 	}
 	cut := func() (string, int, int) {
-		name, power := u.of(n)
+		name, power := u.unitFor(n)
 		return name, power, min(max(0, digitsOf(n)-digits), power)
 	}
 	_, _, before := cut()
 	step := powerOfTen(before)
 	n = new(big.Int).Mul(ceilDiv(n, step), step) // rounding may reach the next unit
 	name, power, after := cut()
-	return decimal(floorDiv(n, powerOfTen(after)), power-after) + " " + name
+	return printDecimal(floorDiv(n, powerOfTen(after)), power-after) + " " + name
 }
 
-// decimal prints a number with a point before its last digits.
-func decimal(n *big.Int, decimals int) string {
+// printDecimal prints a number with a point before its last digits.
+func printDecimal(n *big.Int, decimals int) string {
 	sign, digits := "", new(big.Int).Abs(n).String()
 	if n.Sign() < 0 {
 		sign = "-"

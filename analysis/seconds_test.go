@@ -88,8 +88,8 @@ func TestSecondsAreShownOneWay(t *testing.T) {
 	}
 }
 
-// shown parses what was printed, exactly.
-func shown(t *testing.T, text string) (lo, hi *big.Rat) {
+// parseShown parses what was printed, exactly.
+func parseShown(t *testing.T, text string) (lo, hi *big.Rat) {
 	t.Helper()
 	units := map[string]string{"s": "1", "ms": "1/1000", "µs": "1/1000000", "ns": "1/1000000000"}
 	number := func(text, unit string) *big.Rat {
@@ -128,7 +128,7 @@ func TestSecondsContainWhatTheFrequencyLeavesOpen(t *testing.T) {
 		half := rng.Int64N(1<<rng.UintN(50) + 1)
 		i := Interval{middle - half, middle + half}
 		text := r.Seconds(i)
-		lo, hi := shown(t, text)
+		lo, hi := parseShown(t, text)
 		for _, cycles := range []int64{i.Lo_cycles, i.Hi_cycles} {
 			for _, mhz := range []int64{lo_mhz, hi_mhz} {
 				truth := new(big.Rat).SetFrac64(cycles, mhz)

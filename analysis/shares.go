@@ -11,19 +11,19 @@ import (
 // returns a rule (sample), they describe only the tuples that this rule chose.
 //
 // The logs of points between the first and the last may lack tuples. The intervals of the shares
-// then include the time that the logs do not show (graph.allow).
-func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) {
+// then include the time that the logs do not show (graph.allowUnseen).
+func (a *assembler) noShares(mask uint64, total *criticalSums) (sample, why string) {
 	sample, lack := a.sampledEnds(mask)
 	if len(lack.Why) > 0 {
 		return "", "the logs of points where tuples begin or end do not have every tuple: " +
 			lack.Because()
 	}
-	ends := a.ends(mask)
-	lacking := a.graph.lacking & mask
+	ends := a.lastPoints(mask)
+	lacking := a.graph.lackingLogs & mask
 	for rest := lacking; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
 		name := a.in.points[a.graph.order[r]]
-		if ends&^(1<<r)&^a.graph.after[r] != 0 {
+		if ends&^(1<<r)&^a.graph.ranksAfter[r] != 0 {
 			return "", fmt.Sprintf("a tuple may have gone on from %s unseen, and have no end: %s",
 				name, a.completeness(r, "").Because())
 		}
@@ -42,35 +42,35 @@ func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) 
 	return sample, ""
 }
 
-// The method with adds, to the ranks of a path, those ranks that its tuples may have passed
+// addUnseen adds, to the ranks of a path, those ranks that its tuples may have passed
 // although no log shows them there.
-func (g *graph) with(mask uint64) uint64 {
+func (g *graph) addUnseen(mask uint64) uint64 {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
-		mask |= g.lacking & (g.before[r] | g.after[r])
+		mask |= g.lackingLogs & (g.ranksBefore[r] | g.ranksAfter[r])
 	}
 	return mask
 }
 
-// ends returns the last points of a path.
-func (a *assembler) ends(mask uint64) (ends uint64) {
+// lastPoints returns the last points of a path.
+func (a *assembler) lastPoints(mask uint64) (lastPoints uint64) {
 	for rest := mask &^ a.graph.asides; rest != 0; rest &= rest - 1 {
-		if r := bits.TrailingZeros64(rest); a.graph.after[r]&mask == 0 {
-			ends |= 1 << r
+		if r := bits.TrailingZeros64(rest); a.graph.ranksAfter[r]&mask == 0 {
+			lastPoints |= 1 << r
 		}
 	}
-	return ends
+	return lastPoints
 }
 
 // sampledEnds finds which tuples have their beginning and their end in the logs. These may be all
 // tuples, or all that a rule chose by their ids: then it returns the rule. Otherwise, it says what
 // the logs lack (why).
 func (a *assembler) sampledEnds(mask uint64) (rule string, why Completeness) {
-	c := a.unseen()
+	c := a.unseenPoints()
 	lacks := c.Lacks()
-	ends := a.ends(mask)
+	ends := a.lastPoints(mask)
 	for _, side := range []func(r int) bool{
-		func(r int) bool { return a.graph.before[r]&mask == 0 },
+		func(r int) bool { return a.graph.ranksBefore[r]&mask == 0 },
 		func(r int) bool { return ends>>r&1 != 0 },
 	} {
 		rules := map[string]bool{}
@@ -80,7 +80,7 @@ func (a *assembler) sampledEnds(mask uint64) (rule string, why Completeness) {
 			if !side(r) {
 				continue
 			}
-			c = c.with(all)
+			c = c.combineWith(all)
 			chosen := ""
 			if all.Lacks() {
 				chosen = a.sampledByID(r)
@@ -98,13 +98,13 @@ func (a *assembler) sampledEnds(mask uint64) (rule string, why Completeness) {
 	return rule, Completeness{}
 }
 
-// unseen says which points of the run have no log among those that were read. A tuple may have
-// passed them, begun there or ended there.
-func (a *assembler) unseen() Completeness {
+// unseenPoints says which points of the run have no log among those that were read. A tuple may
+// have passed them, begun there or ended there.
+func (a *assembler) unseenPoints() Completeness {
 	c := a.in.ofRun()
 	for p, why := range a.in.unseen {
 		if tripPoints[p.name] == noTrip && !a.in.hasPoint(p) {
-			c = c.with(Completeness{Unknown, []string{why}})
+			c = c.combineWith(Completeness{Unknown, []string{why}})
 		}
 	}
 	return c
@@ -112,23 +112,23 @@ func (a *assembler) unseen() Completeness {
 
 // ofPath says how many of the tuples that passed the points of a path are in the logs.
 func (a *assembler) ofPath(mask uint64) Completeness {
-	c := a.unseen()
+	c := a.unseenPoints()
 	for rest := mask; rest != 0; rest &= rest - 1 {
-		c = c.with(a.completeness(bits.TrailingZeros64(rest), ""))
+		c = c.combineWith(a.completeness(bits.TrailingZeros64(rest), ""))
 	}
 	return c
 }
 
 // shares returns the share of each span of a path in the end-to-end time. A share is nil if it is
 // not known.
-func (a *assembler) shares(spans []Span, mask uint64, total, spilled *critical,
+func (a *assembler) shares(spans []Span, mask uint64, total, spilled *criticalSums,
 	of func(*Span) bool) []*Share {
 	all := make([]*Share, len(spans))
 	for i, l := range a.between {
-		if !of(&spans[i]) || l.critical.hi.float() < 0 { // as in share
+		if !of(&spans[i]) || l.critical.hi.toFloat() < 0 { // as in share
 			continue
 		}
-		c, others := l.critical, critical{}
+		c, others := l.critical, criticalSums{}
 		c.hi.merge(spilled.hi)
 		others.hi.merge(spilled.hi)
 		for j, o := range a.between {
@@ -142,7 +142,7 @@ func (a *assembler) shares(spans []Span, mask uint64, total, spilled *critical,
 				others.merge(&o.critical)
 			}
 		}
-		a.graph.allow(mask, l.key, &c, &others, total)
+		a.graph.allowUnseen(mask, l.key, &c, &others, total)
 		if s, known := c.share(total, &others); known {
 			all[i] = &s
 		}
@@ -154,26 +154,27 @@ func (a *assembler) shares(spans []Span, mask uint64, total, spilled *critical,
 // no event at an end of l, it has no duration for l. Then its time on l is a part of its duration
 // for the gap.
 func (g *graph) hidesIn(l, gap spanKey) bool {
-	if l.kind != between || gap.kind != between || l == gap {
+	if l.kind != directSpan || gap.kind != directSpan || l == gap {
 		return false
 	}
-	inside := g.after[gap.from] & g.before[gap.to] & g.lacking
+	inside := g.ranksAfter[gap.from] & g.ranksBefore[gap.to] & g.lackingLogs
 	return (l.from == gap.from || inside>>l.from&1 != 0) &&
 		(l.to == gap.to || inside>>l.to&1 != 0)
 }
 
-// allow widens the time on a span (c), and the time on all other spans (others), by the time that
-// the logs may not show. If a tuple has no event at a point, it may have passed that point on a
-// branch parallel to the branches that have events. Then only the end-to-end time limits the time
+// allowUnseen widens the time on a span (c), and the time on all other spans (others), by the time
+// that the logs may not show. If a tuple has no event at a point, it may have passed that point on
+// a branch parallel to the branches that have events. Then only the end-to-end time limits the time
 // on the span.
-func (g *graph) allow(mask uint64, l spanKey, c, others, total *critical) {
-	if g.lacking&mask == 0 {
+func (g *graph) allowUnseen(mask uint64, l spanKey, c, others, total *criticalSums) {
+	if g.lackingLogs&mask == 0 {
 		return
 	}
 	others.hi = total.hi
-	for rest := g.lacking & (1<<l.from | 1<<l.to); rest != 0; rest &= rest - 1 {
+	for rest := g.lackingLogs & (1<<l.from | 1<<l.to); rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
-		if mask&^(g.before[r]|g.after[r]|1<<r) != 0 && c.hi.float() < total.hi.float() {
+		if mask&^(g.ranksBefore[r]|g.ranksAfter[r]|1<<r) != 0 &&
+			c.hi.toFloat() < total.hi.toFloat() {
 			c.hi = total.hi
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// tried counts what was compared with the truth.
-type tried struct {
+// triedCounts counts what was compared with the truth.
+type triedCounts struct {
 	complete int // spans of which the answer has all tuples
 	shares   int
 	wide     int // shares that include time that the logs do not show
@@ -20,7 +20,7 @@ type tried struct {
 	surely   int
 }
 
-func (n *tried) enough() bool {
+func (n *triedCounts) enough() bool {
 	share := seed.Share()
 	return n.complete >= 50/share && n.shares >= 100/share && n.wide >= 10/share &&
 		n.sampled >= 10/share && n.surely >= 20/share
@@ -28,7 +28,7 @@ func (n *tried) enough() bool {
 
 // completeSpans takes the spans of which an answer has all tuples, and compares them with the
 // truth.
-func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *tried) {
+func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *triedCounts) {
 	t.Helper()
 	for _, spans := range [][]Span{a.Spans, a.EndToEnd} {
 		for i := range spans {
@@ -81,7 +81,7 @@ func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *tried) {
 
 // truePath compares what an answer says of a path with the truth: the shares of the spans, and
 // which spans it calls surely slow.
-func (w *oracleAnswer) truePath(t *testing.T, a *Answer, p *Path, told *tried) {
+func (w *oracleAnswer) truePath(t *testing.T, a *Answer, p *Path, told *triedCounts) {
 	t.Helper()
 	float := func(n *big.Int) float64 { f, _ := n.Float64(); return f }
 	total, n := 0.0, uint64(0)

@@ -11,8 +11,8 @@ import (
 type spanKind uint8
 
 const (
-	between      spanKind = iota // from one point to the next
-	waiting                      // as between, but the tuple waited at the end for another branch
+	directSpan   spanKind = iota // from one point to the next
+	waitingSpan                  // as between, but the tuple waited at the end for another branch
 	wholePath                    // a tuple from its first point to its last
 	fromEarliest                 // a tuple made of others, from where the earliest of those began
 	fromLatest                   // a tuple made of others, from where the latest of those began
@@ -26,18 +26,19 @@ type spanKey struct {
 // span is what was measured from one point to another.
 type span struct {
 	key   spanKey
-	parts []*spanPart // by first node·nodes + second node
-	bins  []*binned   // the durations over time
+	parts []*spanPart        // by first node·nodes + second node
+	bins  []*binnedDurations // the durations over time
 	// critical sums up the durations on critical paths. In a span of whole paths, it sums up the
 	// whole paths that are critical from end to end.
-	critical critical
+	critical criticalSums
 
-	// again is true for a whole path if no point can lie between its two ends. The span between the
-	// same points then already has the durations of the whole path. They are computed again only to
-	// count the tuples and to find the slowest.
-	again bool
-	// open is true if it is not known whether tuples go directly from one end to the other.
-	open bool
+	// countedBefore is true for a whole path if no point can lie between its two ends. The span
+	// between the same points then already has the durations of the whole path. They are computed
+	// again only to count the tuples and to find the slowest.
+	countedBefore bool
+	// mayBeIndirect is true if it is not known whether tuples go directly from one end to the
+	// other.
+	mayBeIndirect bool
 	// missed counts durations that are withheld because their last event was taken for another
 	// tuple's event.
 	missed uint64
@@ -47,9 +48,9 @@ type span struct {
 func (l *span) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }
 func (l *span) to(in *input, g *graph) string   { return in.points[g.order[l.key.to]].String() }
 
-// words returns the span's kind, and its origin if it has one.
-func (l *span) words(in *input, g *graph) string {
-	switch kind := l.kind(in, g); l.key.kind {
+// kindAndOrigin returns the span's kind, and its origin if it has one.
+func (l *span) kindAndOrigin(in *input, g *graph) string {
+	switch kind := l.kindWords(in, g); l.key.kind {
 	case fromEarliest:
 		return kind + ", earliest"
 	case fromLatest:
@@ -59,13 +60,13 @@ func (l *span) words(in *input, g *graph) string {
 	}
 }
 
-// kind is the span's kind in words.
-func (l *span) kind(in *input, g *graph) string {
+// kindWords is the span's kind in words.
+func (l *span) kindWords(in *input, g *graph) string {
 	k, p, q := l.key, in.points[g.order[l.key.from]], in.points[g.order[l.key.to]]
 	switch {
-	case k.kind == waiting:
+	case k.kind == waitingSpan:
 		return "waiting"
-	case k.kind != between:
+	case k.kind != directSpan:
 		return "end-to-end"
 	case g.gaps[k.from]>>k.to&1 != 0:
 		return "gap"
@@ -81,18 +82,18 @@ func (l *span) kind(in *input, g *graph) string {
 // together, because that takes less time for each.
 type spanPart struct {
 	distribution
-	a, b      int       // indices of the nodes
-	fresh     [2]*fresh // pairs off the critical path, and pairs on it
-	held      *heldPart // nil: the truth is not known
-	unplaced  uint64
-	withheld  [withheldReasons]uint64
-	suspect   uint64
-	orders    [3]uint64 // numbers of durations: events in order, perhaps, in the wrong order
-	scenarios [6]uint64
+	a, b         int              // indices of the nodes
+	pendingPairs [2]*readingPairs // pairs off the critical path, and pairs on it
+	held         *heldPart        // nil: the truth is not known
+	unplaced     uint64
+	withheld     [withheldReasons]uint64
+	suspect      uint64
+	orders       [3]uint64 // numbers of durations: events in order, perhaps, in the wrong order
+	scenarios    [6]uint64
 }
 
-// fresh has pairs of readings whose durations are still to be computed.
-type fresh struct {
+// readingPairs has pairs of readings whose durations are still to be computed.
+type readingPairs struct {
 	n           int
 	xs, ys, ids [freshPairs]uint64
 	// The path of pair i is paths[from[i]:from[i+1]]. It is needed if the tuple is among the
@@ -104,7 +105,7 @@ type fresh struct {
 // freshPairs is the largest number of pairs that are collected.
 const freshPairs = 512
 
-func (f *fresh) clear() { f.n, f.from, f.paths = 0, f.from[:0], f.paths[:0] }
+func (f *readingPairs) clear() { f.n, f.from, f.paths = 0, f.from[:0], f.paths[:0] }
 
 // add adds durations that began at the given readings. The scenario and the verdict are the same
 // for all of them, and are taken from one duration (d). It returns the smallest and the largest
@@ -114,7 +115,7 @@ func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration
 	n := uint64(len(elapsed))
 	p.scenarios[d.Scenario] += n
 	p.suspect += uint64(d.Verdict) * n
-	least, largest, uncounted := p.note(elapsed)
+	least, largest, uncounted := p.noteDurations(elapsed)
 	if least.Lo > 0 {
 		p.orders[2] += n
 	} else {
@@ -144,7 +145,7 @@ func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration
 		for end < len(xs) && xs[end]-from < length {
 			end++
 		}
-		b := l.binned(bin)
+		b := l.histogramOf(bin)
 		if uncounted {
 			b.countBoth(elapsed[i:end], &p.distribution)
 		} else {
@@ -182,7 +183,7 @@ func (p *spanPart) merge(q *spanPart) {
 
 func (l *span) merge(m *span) {
 	l.critical.merge(&m.critical)
-	l.open = l.open || m.open
+	l.mayBeIndirect = l.mayBeIndirect || m.mayBeIndirect
 	l.missed += m.missed
 	l.mergePaused(m)
 	for i, p := range m.parts {
@@ -209,12 +210,13 @@ func (l *span) merge(m *span) {
 	}
 }
 
-// binned is a coarse histogram of the durations in one bin of time. A negative high end is counted
-// as 0, and so rounded outward.
-type binned struct {
+// binnedDurations is a coarse histogram of the durations in one bin of time. A negative high end is
+// counted as 0, and so rounded outward.
+type binnedDurations struct {
 	n      uint64
 	lo, hi [coarseBuckets]uint32
-	below  *[coarseBuckets]uint32 // negative low ends v, each counted as -v-1; nil: there are none
+	// negative low ends v, each counted as -v-1; nil: there are none
+	negativeEnds *[coarseBuckets]uint32
 }
 
 const (
@@ -222,8 +224,8 @@ const (
 	coarseBuckets = (64-coarseBits)<<coarseBits + 1<<coarseBits
 )
 
-// coarse is bucketOf with fewer buckets.
-func coarse(v int64) int {
+// coarseBucket is bucketOf with fewer buckets.
+func coarseBucket(v int64) int {
 	u := uint64(max(v, 0))
 	n := bits.Len64(u)
 	if n <= coarseBits+1 {
@@ -236,7 +238,7 @@ func coarse(v int64) int {
 // coarseOf is the coarse bucket that contains the values of one of bucketOf's buckets.
 func coarseOf(bucket int) int {
 	if bucket < 2<<subBits {
-		return coarse(int64(bucket))
+		return coarseBucket(int64(bucket))
 	}
 	const finer = subBits - coarseBits
 	return finer<<coarseBits + bucket>>finer
@@ -252,43 +254,43 @@ func coarseEdges(bucket int) (lo, hi int64) {
 	return int64(l), int64(min(l+1<<shift-1, math.MaxInt64))
 }
 
-// binned returns the histogram of a bin of time.
-func (l *span) binned(bin int) *binned {
+// histogramOf returns the histogram of a bin of time.
+func (l *span) histogramOf(bin int) *binnedDurations {
 	if bin >= len(l.bins) {
-		l.bins = append(l.bins, make([]*binned, bin+1-len(l.bins))...)
+		l.bins = append(l.bins, make([]*binnedDurations, bin+1-len(l.bins))...)
 	}
 	b := l.bins[bin]
 	if b == nil {
-		b = new(binned)
+		b = new(binnedDurations)
 		l.bins[bin] = b
 	}
 	return b
 }
 
 // The method count counts durations.
-func (b *binned) count(elapsed []tscratio.Elapsed) {
+func (b *binnedDurations) count(elapsed []tscratio.Elapsed) {
 	b.n += uint64(len(elapsed))
 	for _, s := range elapsed {
 		b.countLo(s.Lo)
-		b.hi[coarse(s.Hi)]++
+		b.hi[coarseBucket(s.Hi)]++
 	}
 }
 
-func (b *binned) countLo(v int64) {
+func (b *binnedDurations) countLo(v int64) {
 	if v >= 0 {
-		b.lo[coarse(v)]++
+		b.lo[coarseBucket(v)]++
 		return
 	}
-	if b.below == nil {
-		b.below = new([coarseBuckets]uint32)
+	if b.negativeEnds == nil {
+		b.negativeEnds = new([coarseBuckets]uint32)
 	}
-	b.below[coarse(^v)]++
+	b.negativeEnds[coarseBucket(^v)]++
 }
 
 // countBoth counts durations twice: in this histogram, and in the buckets of a distribution, whose
-// method note was already called with the same durations. Doing both at once saves most of the work
-// of one.
-func (b *binned) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
+// method noteDurations was already called with the same durations. Doing both at once saves most of
+// the work of one.
+func (b *binnedDurations) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
 	b.n += uint64(len(elapsed))
 	los, his := &d.lo.positive, &d.hi.positive
 	for _, s := range elapsed {
@@ -305,35 +307,35 @@ func (b *binned) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
 		d.lo.add(s.Lo)
 		d.hi.add(s.Hi)
 		b.countLo(s.Lo)
-		b.hi[coarse(s.Hi)]++
+		b.hi[coarseBucket(s.Hi)]++
 	}
 }
 
-func (b *binned) merge(c *binned) {
+func (b *binnedDurations) merge(c *binnedDurations) {
 	b.n += c.n
 	for i := range b.lo {
 		b.lo[i] += c.lo[i]
 		b.hi[i] += c.hi[i]
 	}
-	if c.below == nil {
+	if c.negativeEnds == nil {
 		return
 	}
-	if b.below == nil {
-		b.below = new([coarseBuckets]uint32)
+	if b.negativeEnds == nil {
+		b.negativeEnds = new([coarseBuckets]uint32)
 	}
-	for i, n := range c.below {
-		b.below[i] += n
+	for i, n := range c.negativeEnds {
+		b.negativeEnds[i] += n
 	}
 }
 
 // percentile is a percentile of the durations, rounded outward by at most 1/16.
-func (b *binned) percentile(percent_milli uint64) tscratio.Elapsed {
+func (b *binnedDurations) percentile(percent_milli uint64) tscratio.Elapsed {
 	rank := rankOf(percent_milli, b.n)
 	var below uint64
 	s := tscratio.Elapsed{Lo: math.MinInt64, Hi: math.MaxInt64}
-	if b.below != nil {
+	if b.negativeEnds != nil {
 		for i := coarseBuckets - 1; i >= 0 && rank >= below; i-- {
-			if below += uint64(b.below[i]); rank < below {
+			if below += uint64(b.negativeEnds[i]); rank < below {
 				_, hi := coarseEdges(i)
 				s.Lo = ^hi
 			}

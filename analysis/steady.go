@@ -10,30 +10,30 @@ const (
 	mostGroups  = 40   // with 40 groups, a burst of a tenth of the tuples fills whole groups
 	// falseAlarm is the largest probability that a share that never changes is found to change.
 	falseAlarm = 0.001
-	// changed is the smallest change of the share that matters. It is relative to the share of
+	// leastChange is the smallest change of the share that matters. It is relative to the share of
 	// tuples that end, or to the share of tuples that go on, whichever is smaller. The share of
 	// most filters changes a little. With many tuples, chance cannot explain even such a small
 	// change, so without this limit the filter would count as a loss.
-	changed = 0.1
+	leastChange = 0.1
 )
 
-// filters reports whether tuples end at a point as if a filter dropped them: at least leastShare of
-// them do, and the share is about the same at every time. It gets the number of the point's events
-// in each bin. The data cannot prove that it was a filter: a steady loss looks the same. But most
-// losses come in bursts.
-func (f *pointFound) filters(passed []uint64) bool {
+// actsAsFilter reports whether tuples end at a point as if a filter dropped them: at least
+// leastShare of them do, and the share is about the same at every time. It gets the number of the
+// point's events in each bin. The data cannot prove that it was a filter: a steady loss looks the
+// same. But most losses come in bursts.
+func (f *pointFound) actsAsFilter(passed []uint64) bool {
 	decided := make([]flow, len(passed)) // by bin: tuples that are not in flight
 	for bin, n := range passed {
 		flying := at(f.flyingBins, bin)
 		decided[bin] = flow{n - min(n, flying), at(f.endedBins, bin) - flying}
 	}
-	groups := grouped(decided)
+	groups := groupBins(decided)
 	var all flow
 	for _, g := range groups {
 		all.add(g)
 	}
 	return all.passed >= leastJudged && all.share() >= leastShare && len(groups) >= leastGroups &&
-		steady(groups, all)
+		isSteady(groups, all)
 }
 
 func at(bins []uint64, bin int) uint64 {
@@ -50,10 +50,10 @@ func (f *flow) add(g flow) { f.passed, f.ended = f.passed+g.passed, f.ended+g.en
 
 func (f *flow) share() float64 { return float64(f.ended) / float64(max(f.passed, f.ended, 1)) }
 
-// grouped merges neighbouring bins into at most mostGroups groups, each with at least an equal
+// groupBins merges neighbouring bins into at most mostGroups groups, each with at least an equal
 // share of the tuples. It does not look at how many tuples ended. So the choice of groups makes the
 // share of ended tuples seem neither steadier nor less steady.
-func grouped(bins []flow) (groups []flow) {
+func groupBins(bins []flow) (groups []flow) {
 	var all, group flow
 	for _, b := range bins {
 		all.add(b)
@@ -69,15 +69,15 @@ func grouped(bins []flow) (groups []flow) {
 	return groups
 }
 
-// steady reports whether the share of tuples that end is about the same everywhere: in each stretch
-// of neighbouring groups as in all groups together.
+// isSteady reports whether the share of tuples that end is about the same everywhere: in each
+// stretch of neighbouring groups as in all groups together.
 //
 // If each tuple ends with the same probability, and the total is known, the number that ends in a
 // stretch is hypergeometric. Let p be the share in all groups. By Hoeffding (1963, theorem 1 and
 // section 6), the probability that the stretch's share is x, or farther from p on the same side, is
 // at most exp(-n·d(x, p)). Here n is the number of tuples, and d is the divergence. falseAlarm is
 // divided among both sides of all stretches.
-func steady(groups []flow, all flow) bool {
+func isSteady(groups []flow, all flow) bool {
 	p := all.share()
 	stretches := len(groups) * (len(groups) + 1) / 2
 	limit := math.Log(2 * float64(stretches) / falseAlarm)
@@ -86,7 +86,7 @@ func steady(groups []flow, all flow) bool {
 		for _, g := range groups[from:] {
 			here.add(g)
 			x := here.share()
-			if math.Abs(x-p) > changed*min(p, 1-p) &&
+			if math.Abs(x-p) > leastChange*min(p, 1-p) &&
 				float64(here.passed)*divergence(x, p) > limit {
 				return false
 			}

@@ -40,16 +40,16 @@ func TestFiltersOrLoses(t *testing.T) {
 		"nothing passed": {nil, nil, nil, false},
 	} {
 		f := pointFound{endedBins: test.ended, flyingBins: test.flying}
-		if got := f.filters(test.passed); got != test.want {
+		if got := f.actsAsFilter(test.passed); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
 }
 
-// dropping makes tuples pass a point, evenly over the run's bins or in some of the bins only. The
+// dropSome makes tuples pass a point, evenly over the run's bins or in some of the bins only. The
 // function drop gives the probability that a tuple ends at the point. Its argument is the tuple's
 // place in the run, from 0 to 1.
-func dropping(rng *rand.Rand, tuples int, drop func(at float64) float64) (*pointFound, []uint64) {
+func dropSome(rng *rand.Rand, tuples int, drop func(at float64) float64) (*pointFound, []uint64) {
 	f, passed := &pointFound{endedBins: make([]uint64, maxBins)}, make([]uint64, maxBins)
 	width := 1.0
 	if rng.IntN(2) == 0 {
@@ -77,12 +77,12 @@ func TestSteadySharesAreFiltered(t *testing.T) {
 			tuples = 1_000_000
 		}
 		p := 0.05 + 0.85*rng.Float64()
-		f, passed := dropping(rng, tuples, func(float64) float64 { return p })
+		f, passed := dropSome(rng, tuples, func(float64) float64 { return p })
 		var all flow
 		for bin := range passed {
 			all.add(flow{passed[bin], f.endedBins[bin]})
 		}
-		if got := f.filters(passed); !got && all.share() >= leastShare {
+		if got := f.actsAsFilter(passed); !got && all.share() >= leastShare {
 			alarms++
 			t.Logf("%d of %d tuples, with probability %.3f", all.ended, tuples, p)
 		}
@@ -120,13 +120,13 @@ func TestBurstsAreLost(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			lose = least + (1-least)*rng.Float64()
 		}
-		f, passed := dropping(rng, tuples, func(at float64) float64 {
+		f, passed := dropSome(rng, tuples, func(at float64) float64 {
 			if at >= begin && at < begin+long {
 				return filter + (1-filter)*lose
 			}
 			return filter
 		})
-		if f.filters(passed) {
+		if f.actsAsFilter(passed) {
 			t.Errorf("%d tuples, filter %.2f: a burst of %.2f from %.2f to %.2f is filtered",
 				tuples, filter, lose, begin, begin+long)
 		}

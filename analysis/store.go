@@ -17,8 +17,8 @@ var ErrScratch = errors.New("scratch space is used up")
 // accesses for consecutive ids are close to each other.
 const pageBits = 12
 
-// mix spreads the bits of a page's number (the finaliser of MurmurHash3).
-func mix(x uint64) uint64 {
+// mixBits spreads the bits of a page's number (the finaliser of MurmurHash3).
+func mixBits(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
@@ -107,10 +107,10 @@ type store[T any] struct {
 
 // chunk is some rows of one partition.
 type chunk[T any] struct {
-	rows    []T   // nil: they are in the file
-	n       int   // number of rows
-	at      int64 // offset in the file
-	sources []stint
+	rows       []T   // nil: they are in the file
+	n          int   // number of rows
+	fileOffset int64 // offset in the file
+	sources    []stint
 }
 
 // stint says from which source the rows of a chunk are: those from the row with the index from on,
@@ -129,7 +129,7 @@ func newStore[T any](s *scratch, bits uint, chunkRows int) *store[T] {
 func (s *store[T]) partitions() int { return len(s.chunks) }
 
 // partition is the partition of an id.
-func (s *store[T]) partition(id uint64) int { return int(mix(id>>pageBits) >> (64 - s.bits)) }
+func (s *store[T]) partition(id uint64) int { return int(mixBits(id>>pageBits) >> (64 - s.bits)) }
 
 func rowBytes[T any]() int64 {
 	var row T
@@ -143,10 +143,11 @@ func bytesOf[T any](rows []T) []byte {
 		len(rows)*int(rowBytes[T]()))
 }
 
-// each calls the function tell for every stretch of a partition's rows that comes from one source.
-// Rows in memory are not copied. Rows in the file are read into a buffer, which may grow and is
-// returned.
-func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source int32)) ([]T, error) {
+// eachStretch calls the function tell for every stretch of a partition's rows that comes from one
+// source. Rows in memory are not copied. Rows in the file are read into a buffer, which may grow
+// and is returned.
+func (s *store[T]) eachStretch(partition int, buffer []T, tell func(rows []T, source int32)) ([]T,
+	error) {
 	inFile := 0
 	for _, c := range s.chunks[partition] {
 		if c.rows == nil {
@@ -160,7 +161,7 @@ func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source in
 		rows := c.rows
 		if rows == nil {
 			rows, read = read[:c.n], read[c.n:]
-			if err := s.scratch.read(bytesOf(rows), c.at); err != nil {
+			if err := s.scratch.read(bytesOf(rows), c.fileOffset); err != nil {
 				return buffer, err
 			}
 		}
@@ -185,7 +186,7 @@ func (s *store[T]) peek(partition int, rows []T) ([]T, error) {
 		}
 		from := len(rows)
 		rows = extend(rows, c.n)
-		if err := s.scratch.read(bytesOf(rows[from:]), c.at); err != nil {
+		if err := s.scratch.read(bytesOf(rows[from:]), c.fileOffset); err != nil {
 			return rows, err
 		}
 	}
@@ -244,7 +245,7 @@ func (a *appender[T]) add(id uint64, source int32, row T) {
 	p := a.store.partition(id)
 	c := &a.open[p]
 	if len(c.rows) == cap(c.rows) || c.source != source {
-		a.turn(p, source)
+		a.prepareChunk(p, source)
 	}
 	c.rows = append(c.rows, row)
 }
@@ -256,7 +257,8 @@ func (a *appender[T]) addAll(page uint64, source int32, rows []T) {
 	c := &a.open[p]
 	for len(rows) > 0 {
 		if len(c.rows) == cap(c.rows) || c.source != source {
-			if a.turn(p, source); len(c.rows) == cap(c.rows) { // no room: writing has failed
+			// no room: writing has failed
+			if a.prepareChunk(p, source); len(c.rows) == cap(c.rows) {
 				return
 			}
 		}
@@ -266,11 +268,11 @@ func (a *appender[T]) addAll(page uint64, source int32, rows []T) {
 	}
 }
 
-// turn prepares a partition's open chunk for rows of a source.
-func (a *appender[T]) turn(p int, source int32) {
+// prepareChunk prepares a partition's open chunk for rows of a source.
+func (a *appender[T]) prepareChunk(p int, source int32) {
 	c := &a.open[p]
 	if len(c.rows) == cap(c.rows) {
-		a.put(p)
+		a.putChunk(p)
 	}
 	if c.source != source {
 		c.sources = append(c.sources, stint{int32(len(c.rows)), source})
@@ -278,8 +280,8 @@ func (a *appender[T]) turn(p int, source int32) {
 	}
 }
 
-// put moves a partition's open chunk to the store.
-func (a *appender[T]) put(p int) {
+// putChunk moves a partition's open chunk to the store.
+func (a *appender[T]) putChunk(p int) {
 	c := &a.open[p]
 	bytes := int64(cap(c.rows)) * rowBytes[T]()
 	if len(c.rows) > 0 && a.err == nil {
@@ -287,7 +289,7 @@ func (a *appender[T]) put(p int) {
 		if a.store.scratch.reserve(bytes) {
 			full.rows = c.rows
 			c.rows = nil
-		} else if full.at, a.err = a.store.scratch.write(bytesOf(c.rows)); a.err != nil {
+		} else if full.fileOffset, a.err = a.store.scratch.write(bytesOf(c.rows)); a.err != nil {
 			return
 		}
 		a.store.mu.Lock()
@@ -307,7 +309,7 @@ func (a *appender[T]) flush() error {
 	for p := range a.open {
 		if c := &a.open[p]; len(c.rows) > 0 {
 			c.rows = append(make([]T, 0, len(c.rows)), c.rows...)
-			a.put(p)
+			a.putChunk(p)
 		}
 		a.open[p] = openChunk[T]{source: -1}
 	}

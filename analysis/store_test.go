@@ -53,7 +53,7 @@ func TestStore(t *testing.T) {
 			for k := range 3 {
 				var got []row
 				var buffer []logstore.Event
-				if _, err := st.each(p, buffer, func(events []logstore.Event, source int32) {
+				if _, err := st.eachStretch(p, buffer, func(events []logstore.Event, source int32) {
 					for _, e := range events {
 						got = append(got, row{e, uint16(source)})
 					}

@@ -56,7 +56,7 @@ func TestSumsAreExact(t *testing.T) {
 func TestLongestContainsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	for range 200 {
-		var c, exact critical
+		var c, exact criticalSums
 		var truth int64
 		for range 1 + r.IntN(4) {
 			all := make([]tscratio.Elapsed, 1+r.IntN(3))
@@ -69,15 +69,15 @@ func TestLongestContainsTheTruth(t *testing.T) {
 				}
 				points[i] = tscratio.Elapsed{Lo: truths[i], Hi: truths[i]}
 			}
-			c.longest(all)
-			exact.longest(points)
+			c.addLongest(all)
+			exact.addLongest(points)
 			truth += slices.Max(truths)
 		}
-		lo, hi := c.lo.float(), c.hi.float()
+		lo, hi := c.lo.toFloat(), c.hi.toFloat()
 		if lo > float64(truth) || hi < float64(truth) {
 			t.Errorf("the sum is %v to %v, and in truth %d", lo, hi, truth)
 		}
-		if lo, hi := exact.lo.float(), exact.hi.float(); lo != float64(truth) || hi != lo {
+		if lo, hi := exact.lo.toFloat(), exact.hi.toFloat(); lo != float64(truth) || hi != lo {
 			t.Errorf("the sum of exact durations is %v to %v, want %d", lo, hi, truth)
 		}
 	}

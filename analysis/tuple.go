@@ -7,106 +7,110 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// tuple takes all events of an id, and measures the one or more tuples to which they belong.
-func (w *gatherer) tuple(id uint64, events []passage) {
+// measureEvents takes all events of an id, and measures the one or more tuples to which they
+// belong.
+func (w *gatherer) measureEvents(id uint64, events []passage) {
 	var mask uint64
 	path := &w.passed
 	for i := range events {
 		e := &events[i]
 		r := w.rankOf[e.source] & (maxPoints - 1)
 		if mask>>r&1 != 0 {
-			w.repeated(id, events)
+			w.measureRepeated(id, events)
 			return
 		}
 		mask |= 1 << r
 		path[r] = *e
 	}
-	w.once(id, mask, path)
+	w.measureOnce(id, mask, path)
 }
 
-// once measures a tuple that has one event at each point, and whose id no other tuple has.
-func (w *gatherer) once(id, mask uint64, path *[maxPoints]passage) {
-	w.doubts, w.taken, w.strayed = w.planOf(mask).oneEach(), 0, 0
+// measureOnce measures a tuple that has one event at each point, and whose id no other tuple has.
+func (w *gatherer) measureOnce(id, mask uint64, path *[maxPoints]passage) {
+	w.doubts, w.takenMask, w.strayed = w.planOf(mask).oneEach(), 0, 0
 	w.latest, w.shared = 0, false
-	w.path(id, mask, path)
+	w.measurePath(id, mask, path)
 }
 
-// path measures the spans of one tuple. w.doubts has the ranks at which its events are in doubt.
-func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
+// measurePath measures the spans of one tuple. w.doubts has the ranks at which its events are in
+// doubt.
+func (w *gatherer) measurePath(id, mask uint64, measurePath *[maxPoints]passage) {
 	in := w.doubts.all()
-	if f := &w.in.options.Filter; f.To_cycles != 0 && !w.begins(path[bits.TrailingZeros64(mask)]) {
+	if f := &w.in.options.Filter; f.To_cycles != 0 &&
+		!w.beginsInTime(measurePath[bits.TrailingZeros64(mask)]) {
 		return
 	}
 	p := w.planOf(mask)
 	p.tuples++
 	w.number++
-	messy := w.taken|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
+	messy := w.takenMask|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
 	// This is the verdict if the plan decides it without the times of events: either every span is
 	// surely critical, or no span is known to be critical.
 	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
 		all = SurelyCritical
 	} else if p.ended || messy {
-		w.spill(mask, path)
+		w.noteSpilled(mask, measurePath)
 	}
-	if !p.alike() {
-		w.judged.judge(w.timer, p, path, whole)
+	if !p.allAlike() {
+		w.judged.judge(w.timer, p, measurePath, whole)
 	}
 	root := w.rootOf(p, messy)
-	w.spans(p, id, path, all, root)
+	w.measureSpans(p, id, measurePath, all, root)
 	if w.in.pauses != nil {
-		var ended *planned
+		var ended *plannedSpan
 		if whole {
 			ended = root
 		}
-		w.pausesIn(p, path, in, ended, all)
+		w.pausesIn(p, measurePath, in, ended, all)
 	}
-	if w.taken != 0 {
-		w.missed(w.planOf(mask | w.taken))
+	if w.takenMask != 0 {
+		w.countMissed(w.planOf(mask | w.takenMask))
 	}
 	parent, child := false, false
 	if w.lineage != nil {
 		parent, child = w.parents[id], w.children[id]
-		w.lineageOf(id, mask, path, parent, child, in)
+		w.lineageOf(id, mask, measurePath, parent, child, in)
 		for rest := mask; child && rest != 0; rest &= rest - 1 {
-			w.found.points[bits.TrailingZeros64(rest)].made++
+			w.found.points[bits.TrailingZeros64(rest)].madeOfOthers++
 		}
 	}
-	w.endToEnd(p, id, path, root, whole)
-	ended := w.endings(p, path, parent, child)
+	w.endToEnd(p, id, measurePath, root, whole)
+	ended := w.countEndings(p, measurePath, parent, child)
 	switch {
 	case messy:
-		w.mayEnd(mask|w.taken, ended)
+		w.mayEnd(mask|w.takenMask, ended)
 	case parent && w.shared: // it is not known which tuples with this id are parents
 		w.mayEnd(mask&^p.goesOn, 0)
 	}
 	if w.in.options.Events != nil {
-		w.tellEvents(id, mask&^w.strayed, ended, path)
+		w.tellEvents(id, mask&^w.strayed, ended, measurePath)
 	}
 }
 
 // rootOf is the span from the tuple's first point to its last, or nil if the last is not known.
-func (w *gatherer) rootOf(p *plan, messy bool) (root *planned) {
+func (w *gatherer) rootOf(p *plan, messy bool) (root *plannedSpan) {
 	for i := range p.wholes {
-		if !messy && (p.alike() || i == w.judged.last) {
+		if !messy && (p.allAlike() || i == w.judged.last) {
 			root = &p.wholes[i]
 		}
 	}
 	return root
 }
 
-// spans measures the spans of a tuple from one point to the next.
-func (w *gatherer) spans(p *plan, id uint64, path *[maxPoints]passage, all Critical,
-	root *planned) {
+// measureSpans measures the spans of a tuple from one point to the next.
+func (w *gatherer) measureSpans(p *plan, id uint64, path *[maxPoints]passage, all Critical,
+	root *plannedSpan) {
 	in := w.doubts.all()
 	for i := range p.spans {
 		l := &p.spans[i]
-		w.sole = root != nil && root.span.again && root.from == l.from && root.to == l.to
+		w.soleSpan = root != nil && root.span.countedBefore && root.from == l.from &&
+			root.to == l.to
 		switch {
-		case p.alike():
-			w.measurePlanned(l, id, path, in, l.critical(all))
+		case p.allAlike():
+			w.measurePlanned(l, id, path, in, l.spanCritical(all))
 		case w.judged.waited[i]:
-			waited := planned{from: l.from, to: l.to, span: l.waited}
+			waited := plannedSpan{from: l.from, to: l.to, span: l.waited}
 			w.measurePlanned(&waited, id, path, in, NotCritical)
 		default:
 			w.measurePlanned(l, id, path, in, w.judged.critical[i])
@@ -117,35 +121,37 @@ func (w *gatherer) spans(p *plan, id uint64, path *[maxPoints]passage, all Criti
 }
 
 // endToEnd measures the spans from the tuple's first point to each of its last points.
-func (w *gatherer) endToEnd(p *plan, id uint64, path *[maxPoints]passage, root *planned,
+func (w *gatherer) endToEnd(p *plan, id uint64, path *[maxPoints]passage, root *plannedSpan,
 	whole bool) {
 	in := w.doubts.all()
 	for i := range p.wholes {
 		l := &p.wholes[i]
-		switch w.sole = l == root; {
-		case in.of(l.from, l.to):
+		switch w.soleSpan = l == root; {
+		case in.touchesSpan(l.from, l.to):
 			w.partOf(l, path[l.from].source, path[l.to].source).withhold(&w.doubts, l.from, l.to)
 		case l == root:
-			w.whole(l, id, p.mask, path, in == 0, whole && (p.alike() || w.judged.surely))
+			w.measureWhole(l, id, p.mask, path, in == 0, whole &&
+				(p.allAlike() || w.judged.surelyLast))
 		default:
 			w.measurePlanned(l, id, path, in, NotCritical)
 		}
 	}
-	if whole && !p.alike() && !w.judged.surely {
-		w.longest(p, path)
+	if whole && !p.allAlike() && !w.judged.surelyLast {
+		w.addLongest(p, path)
 	}
 }
 
-// The method endings counts a tuple where it ended although it could have gone on, and where it
+// countEndings counts a tuple where it ended although it could have gone on, and where it
 // appeared although it could not begin there. It returns the ranks at which the tuple ended.
-func (w *gatherer) endings(p *plan, path *[maxPoints]passage, parent, child bool) (ended uint64) {
+func (w *gatherer) countEndings(p *plan, path *[maxPoints]passage, parent,
+	child bool) (ended uint64) {
 	if !parent {
 		for _, r := range p.ends {
-			if child && w.graph.inside>>r&1 != 0 {
+			if child && w.graph.insideRanks>>r&1 != 0 {
 				w.found.points[r].unfinished++ // for example, a window that is still open
 				continue
 			}
-			w.end(r, &path[r])
+			w.countEnd(r, &path[r])
 			ended |= 1 << r
 		}
 	}
@@ -157,12 +163,12 @@ func (w *gatherer) endings(p *plan, path *[maxPoints]passage, parent, child bool
 	return ended
 }
 
-// The method missed counts durations to the ranks in w.taken. The tuple may have had these
+// countMissed counts durations to the ranks in w.takenMask. The tuple may have had these
 // durations, but they are withheld.
-func (w *gatherer) missed(p *plan) {
-	for _, all := range [][]planned{p.spans, p.wholes} {
+func (w *gatherer) countMissed(p *plan) {
+	for _, all := range [][]plannedSpan{p.spans, p.wholes} {
 		for i := range all {
-			if l := &all[i]; w.taken>>l.to&1 != 0 {
+			if l := &all[i]; w.takenMask>>l.to&1 != 0 {
 				l.span.missed++
 			}
 		}
@@ -171,29 +177,29 @@ func (w *gatherer) missed(p *plan) {
 
 // mayEnd is called for a tuple that shares its id with another tuple, so the events and links found
 // under this id may belong to the other tuple. At each rank where the tuple may have ended, mayEnd
-// adds 1 to the field guessed. Where the tuple was not counted as ended, mayEnd also adds 1 to the
-// field perhaps.
+// adds 1 to the field guessedEnds. Where the tuple was not counted as ended, mayEnd also adds 1 to
+// the field perhapsEnds.
 func (w *gatherer) mayEnd(mask, ended uint64) {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
-		if w.graph.after[r] != 0 {
-			w.found.points[r].guessed++
-			w.found.points[r].perhaps += uint64(number(ended>>r&1 == 0))
+		if w.graph.ranksAfter[r] != 0 {
+			w.found.points[r].guessedEnds++
+			w.found.points[r].perhapsEnds += uint64(number(ended>>r&1 == 0))
 		}
 	}
 }
 
-// The method spill notes how long a tuple may have taken if its events are in doubt: from its
+// noteSpilled notes how long a tuple may have taken if its events are in doubt: from its
 // beginning to the last event of its id.
-func (w *gatherer) spill(mask uint64, path *[maxPoints]passage) {
+func (w *gatherer) noteSpilled(mask uint64, path *[maxPoints]passage) {
 	f := &w.found.points[bits.TrailingZeros64(mask)].spilled
 	f.doubtful++
-	begin, _, err := w.timer.place(int(path[bits.TrailingZeros64(mask)].source),
+	begin, _, err := w.timer.placeEvent(int(path[bits.TrailingZeros64(mask)].source),
 		path[bits.TrailingZeros64(mask)].reading)
 	last := max(begin.Hi, w.latest)
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		e := &path[bits.TrailingZeros64(rest)]
-		at, _, err2 := w.timer.place(int(e.source), e.reading)
+		at, _, err2 := w.timer.placeEvent(int(e.source), e.reading)
 		err, last = errors.Join(err, err2), max(last, at.Hi)
 	}
 	if d := (tscratio.Elapsed{Hi: int64(last - begin.Lo)}); err == nil && isDuration(d) {
@@ -203,15 +209,16 @@ func (w *gatherer) spill(mask uint64, path *[maxPoints]passage) {
 	f.unplaced++
 }
 
-// longest adds a tuple's end-to-end time to the sum of all, if it is not known which point the
+// addLongest adds a tuple's end-to-end time to the sum of all, if it is not known which point the
 // tuple passed last. That time is the longest of the durations from the tuple's first point to the
 // points that may be its last.
-func (w *gatherer) longest(p *plan, path *[maxPoints]passage) {
+func (w *gatherer) addLongest(p *plan, path *[maxPoints]passage) {
 	c := &p.wholes[0].span.critical
 	all := w.judged.elapsed[:0]
 	for i := range p.wholes {
 		from, to := path[p.wholes[i].from], path[p.wholes[i].to]
-		d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+		d, err := w.timer.durationBetween(int(from.source), int(to.source), from.reading,
+			to.reading)
 		if err != nil {
 			c.unplaced++
 			return
@@ -219,15 +226,15 @@ func (w *gatherer) longest(p *plan, path *[maxPoints]passage) {
 		all = append(all, d.Elapsed)
 	}
 	w.judged.elapsed = all
-	c.longest(all)
+	c.addLongest(all)
 }
 
 // measurePlanned measures a span of a tuple, unless one of its ends is in doubt.
-func (w *gatherer) measurePlanned(l *planned, id uint64, path *[maxPoints]passage, in doubt,
+func (w *gatherer) measurePlanned(l *plannedSpan, id uint64, path *[maxPoints]passage, in doubt,
 	c Critical) {
 	from, to := &path[l.from], &path[l.to]
 	part := w.partOf(l, from.source, to.source)
-	if in.of(l.from, l.to) {
+	if in.touchesSpan(l.from, l.to) {
 		part.withhold(&w.doubts, l.from, l.to)
 		return
 	}
@@ -236,12 +243,12 @@ func (w *gatherer) measurePlanned(l *planned, id uint64, path *[maxPoints]passag
 	if c != PerhapsCritical {
 		return
 	}
-	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+	d, err := w.timer.durationBetween(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {
 		l.span.critical.unplaced++
 		return
 	}
-	l.span.critical.maybe(d.Elapsed)
+	l.span.critical.addMaybe(d.Elapsed)
 }
 
 // planOf is the plan for tuples that pass the given ranks.
@@ -257,15 +264,15 @@ func (w *gatherer) planOf(mask uint64) *plan {
 	return p
 }
 
-// begins reports whether a tuple that begins with this event is in the chosen time.
-func (w *gatherer) begins(first passage) bool {
+// beginsInTime reports whether a tuple that begins with this event is in the chosen time.
+func (w *gatherer) beginsInTime(first passage) bool {
 	f := &w.in.options.Filter
-	at, _, err := w.timer.place(int(first.source), first.reading)
+	at, _, err := w.timer.placeEvent(int(first.source), first.reading)
 	return err == nil && at.Lo <= f.To_cycles && at.Hi >= f.From_cycles
 }
 
-// The method end counts a tuple that ended with a given event, although it could have gone on.
-func (w *gatherer) end(r int, e *passage) {
+// countEnd counts a tuple that ended with a given event, although it could have gone on.
+func (w *gatherer) countEnd(r int, e *passage) {
 	f := &w.found.points[r]
 	node := int(w.nodeOf[e.source])
 	if bin, on := w.axes[node].bin(e.reading); on {

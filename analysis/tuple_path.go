@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// slowest returns the slowest of the tuples that were made of others or, if made is false, of all
+// slowestOf returns the slowest of the tuples that were made of others or, if made is false, of all
 // other tuples. Slow tuples are stored by the point where they begin. At one point, either all
 // tuples were made of others or none was.
-func (a *assembler) slowest(made bool) []slow {
-	var all slowest
+func (a *assembler) slowestOf(made bool) []slowTuple {
+	var all slowestTuples
 	for r := range a.found.slowest {
 		for _, s := range a.found.slowest[r].kept {
 			p := &a.found.points[min(r, len(a.found.points)-1)]
-			if (p.made > 0 && p.made == p.tuples) == made {
-				all.keep(s, a.in.options.Slowest)
+			if (p.madeOfOthers > 0 && p.madeOfOthers == p.tuples) == made {
+				all.keepTuple(s, a.in.options.Slowest)
 			}
 		}
 	}
 	return all.kept
 }
 
-// path returns a tuple's whole path.
-func (a *assembler) path(s slow, made bool) TuplePath {
+// pathOfTuple returns a tuple's whole path.
+func (a *assembler) pathOfTuple(s slowTuple, made bool) TuplePath {
 	w := TuplePath{ID: Reading(s.id), Total: intervalOf(s.total), Made: made}
 	var at [maxPoints]passage
 	var index [maxPoints]int
@@ -37,16 +37,17 @@ func (a *assembler) path(s slow, made bool) TuplePath {
 			Point: a.in.points[src.point].String(), Channel: src.name,
 			Node: a.in.nodes[src.node].Name, Reading: Reading(e.reading),
 		}
-		if d, err := a.timer.between(int(s.path[0].source), int(e.source), s.path[0].reading,
+		if d, err := a.timer.durationBetween(int(s.path[0].source), int(e.source),
+			s.path[0].reading,
 			e.reading); err == nil {
 			p.At, p.Verdict = intervalOf(d.Elapsed), d.Verdict.String()
 		}
 		w.Passed = append(w.Passed, p)
 	}
 	plan := a.graph.planOf(mask, func(spanKey) *span { return nil })
-	var j judged
+	var j judgedTuple
 	j.judge(a.timer, plan, &at, plan.ended)
-	for r, c := range j.on {
+	for r, c := range j.criticalAt {
 		if mask>>r&1 != 0 {
 			w.Passed[index[r]].Critical = c.String()
 		}
@@ -58,24 +59,24 @@ func (a *assembler) path(s slow, made bool) TuplePath {
 	a.tellPausesOf(&w, s, plan.spans, j.critical, &at)
 	for r := range at {
 		if mask>>r&1 != 0 && len(w.Passed[index[r]].After) > 0 {
-			a.arrived(&w, s.path, index[r])
+			a.arrivalTimes(&w, s.path, index[r])
 		}
 	}
 	return w
 }
 
-// arrived computes how long event i happened after each event directly before it.
-func (a *assembler) arrived(w *TuplePath, path []passage, i int) {
+// arrivalTimes computes how long event i happened after each event directly before it.
+func (a *assembler) arrivalTimes(w *TuplePath, path []passage, i int) {
 	to := &w.Passed[i]
 	slices.SortFunc(to.After, func(x, y Arrival) int { return cmp.Compare(x.From, y.From) })
 	var before []passage
 	for _, k := range to.After {
 		before = append(before, path[k.From])
 	}
-	may, _ := a.timer.latest(before)
+	may, _ := a.timer.latestEvents(before)
 	last := a.timer.latestMiddle(before, may)
 	since := func(x, y passage) *Interval {
-		d, err := a.timer.between(int(x.source), int(y.source), x.reading, y.reading)
+		d, err := a.timer.durationBetween(int(x.source), int(y.source), x.reading, y.reading)
 		if err != nil {
 			return nil
 		}
@@ -114,7 +115,7 @@ func (t *timer) latestMiddle(events []passage, may uint64) (best int) {
 	for rest := may & (may - 1); rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros64(rest)
 		a, b := events[best], events[i]
-		d, err := t.between(int(a.source), int(b.source), a.reading, b.reading)
+		d, err := t.durationBetween(int(a.source), int(b.source), a.reading, b.reading)
 		if err == nil && d.Lo/2+d.Hi/2 >= 0 {
 			best = i
 		}

@@ -20,16 +20,17 @@ func (r Reference) UnitOf(durations []Interval) Unit {
 	}
 	sizes := []*big.Int{new(big.Int)}
 	for _, d := range durations {
-		_, hi := r.ends(d)
+		_, hi := r.endsInUnits(d)
 		sizes = append(sizes, hi.Abs(hi))
 	}
 	slices.SortFunc(sizes, (*big.Int).Cmp)
-	name, power := secondUnits.of(sizes[len(sizes)/2])
+	name, power := secondUnits.unitFor(sizes[len(sizes)/2])
 	return Unit{name, power}
 }
 
-// ends returns the ends of an interval in picoseconds, or in cycles if the frequency is not known.
-func (r Reference) ends(i Interval) (lo, hi *big.Int) {
+// endsInUnits returns the ends of an interval in picoseconds, or in cycles if the frequency is not
+// known.
+func (r Reference) endsInUnits(i Interval) (lo, hi *big.Int) {
 	if !(r.FrequencyLo_hz > 0) {
 		return big.NewInt(i.Lo_cycles), big.NewInt(i.Hi_cycles)
 	}
@@ -40,16 +41,16 @@ func (r Reference) ends(i Interval) (lo, hi *big.Int) {
 // two digits in most cases. If the text has more than the given number of characters, both numbers
 // lose digits. The printed interval still contains the given one.
 func (r Reference) In(u Unit, i Interval, characters int) string {
-	lo, hi := r.ends(i)
+	lo, hi := r.endsInUnits(i)
 	half := ceilDiv(new(big.Int).Sub(hi, lo), big.NewInt(2))
 	for cut := min(max(0, digitsOf(half)-2), u.power); ; cut++ {
-		value, need := rounded(lo, hi, cut)
+		value, need := roundInterval(lo, hi, cut)
 		bound := ceilDiv(need, powerOfTen(cut))
 		decimals, tens := max(0, u.power-cut), ""
 		if cut > u.power {
 			tens = fmt.Sprintf("e%d", cut-u.power)
 		}
-		text := decimal(value, decimals) + tens + "±" + decimal(bound, decimals) + tens
+		text := printDecimal(value, decimals) + tens + "±" + printDecimal(bound, decimals) + tens
 		if utf8.RuneCountInString(text) <= characters ||
 			tens != "" && digitsOf(value) <= 1 && digitsOf(bound) <= 1 {
 			return text

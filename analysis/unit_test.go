@@ -59,7 +59,7 @@ func TestIn(t *testing.T) {
 			t.Fatalf("%q is no interval", text)
 		}
 		size := new(big.Rat).SetInt(powerOfTen(unit.power))
-		lo, hi := r.ends(i)
+		lo, hi := r.endsInUnits(i)
 		least := new(big.Rat).Mul(new(big.Rat).Sub(m, b), size)
 		most := new(big.Rat).Mul(new(big.Rat).Add(m, b), size)
 		if least.Cmp(new(big.Rat).SetInt(lo)) > 0 || most.Cmp(new(big.Rat).SetInt(hi)) < 0 {

@@ -26,11 +26,11 @@ type Clock struct {
 	slack_cycles uint64 // two readings at the same moment may differ by this much
 }
 
-// clock returns what the logs and the run say about how the reference's counter and UTC are
+// clockFacts returns what the logs and the run say about how the reference's counter and UTC are
 // related.
-func (in *input) clock(b Bins) Clock {
+func (in *input) clockFacts(b Bins) Clock {
 	n := in.nodes[in.clocks.reference]
-	c := Clock{Reference: in.reference()}
+	c := Clock{Reference: in.describeReference()}
 	h, known := in.referenceHeader()
 	if c.Known = known && n.FrequencyHi_hz > 0; !c.Known {
 		begun := in.run.Run.Begun
@@ -43,8 +43,8 @@ func (in *input) clock(b Bins) Clock {
 	return c
 }
 
-// reference describes the reference node.
-func (in *input) reference() Reference {
+// describeReference describes the reference node.
+func (in *input) describeReference() Reference {
 	r := in.nodes[in.clocks.reference]
 	return Reference{
 		Node: r.Name, Chosen: in.options.Reference == "" && in.run.Run.Reference == "",
@@ -97,13 +97,13 @@ func (c *Clock) Cycles(from_ns, to_ns int64) (from, to uint64, err error) {
 	most := func(ns int64) float64 {
 		return max(cycles(ns, r.FrequencyLo_hz), cycles(ns, r.FrequencyHi_hz))
 	}
-	from = shifted(c.Counter, math.Floor(least(from_ns-c.UTCHi_ns))-e)
-	to = shifted(c.Counter, math.Ceil(most(to_ns-c.UTCLo_ns))+e)
+	from = shiftReading(c.Counter, math.Floor(least(from_ns-c.UTCHi_ns))-e)
+	to = shiftReading(c.Counter, math.Ceil(most(to_ns-c.UTCLo_ns))+e)
 	return from, max(to, 1), nil
 }
 
-// shifted is the sum of a reading and a difference, limited to the range of a counter.
-func shifted(c uint64, d float64) uint64 {
+// shiftReading is the sum of a reading and a difference, limited to the range of a counter.
+func shiftReading(c uint64, d float64) uint64 {
 	switch {
 	case d < 0 && -d >= float64(c):
 		return 0

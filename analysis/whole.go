@@ -8,15 +8,15 @@ import (
 
 // partOf returns the part of a planned span between the nodes of two sources. Usually it is the
 // part that the previous tuple used.
-func (w *gatherer) partOf(p *planned, from, to int32) *spanPart {
+func (w *gatherer) partOf(p *plannedSpan, from, to int32) *spanPart {
 	if p.part == nil || p.sources != [2]int32{from, to} {
-		p.part, p.sources = w.part(p.span, from, to), [2]int32{from, to}
+		p.part, p.sources = w.partBetween(p.span, from, to), [2]int32{from, to}
 	}
 	return p.part
 }
 
-// part is the part of a span between the nodes of two sources.
-func (w *gatherer) part(l *span, from, to int32) *spanPart {
+// partBetween is the part of a span between the nodes of two sources.
+func (w *gatherer) partBetween(l *span, from, to int32) *spanPart {
 	a, b := int(w.nodeOf[from]), int(w.nodeOf[to])
 	part := l.parts[a*len(w.in.nodes)+b]
 	if part == nil {
@@ -30,7 +30,7 @@ func (w *gatherer) part(l *span, from, to int32) *spanPart {
 // measure adds a tuple to a span. If on is true, the span is surely on the tuple's critical path.
 func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage, on bool) {
 	if w.single {
-		w.alone(l, part, id, from, to, on, false)
+		w.measureAlone(l, part, id, from, to, on, false)
 		return
 	}
 	f := part.freshFor(on)
@@ -41,15 +41,15 @@ func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage
 	}
 }
 
-// whole measures a tuple from its first point to the one that it passes last. If that point is
-// surely the last, the whole span is the critical path. The caller may ask that the tuple's path is
-// stored until it is known whether the tuple is among the slowest.
-func (w *gatherer) whole(p *planned, id, mask uint64, path *[maxPoints]passage,
+// measureWhole measures a tuple from its first point to the one that it passes last. If that point
+// is surely the last, the whole span is the critical path. The caller may ask that the tuple's path
+// is stored until it is known whether the tuple is among the slowest.
+func (w *gatherer) measureWhole(p *plannedSpan, id, mask uint64, path *[maxPoints]passage,
 	keep, surely bool) {
 	from, to := &path[p.from], &path[p.to]
 	part := w.partOf(p, from.source, to.source)
 	if keep && w.in.options.Slowest > 0 {
-		w.pass(mask, path)
+		w.collectPath(mask, path)
 		if !w.single && surely {
 			f := part.freshFor(true)
 			f.from = append(f.from, int32(len(f.paths)))
@@ -62,18 +62,18 @@ func (w *gatherer) whole(p *planned, id, mask uint64, path *[maxPoints]passage,
 		w.measure(p.span, part, id, from, to, true)
 		return
 	}
-	w.alone(p.span, part, id, from, to, false, keep)
+	w.measureAlone(p.span, part, id, from, to, false, keep)
 }
 
-// pass collects a tuple's whole path.
-func (w *gatherer) pass(mask uint64, path *[maxPoints]passage) {
+// collectPath collects a tuple's whole path.
+func (w *gatherer) collectPath(mask uint64, path *[maxPoints]passage) {
 	w.passing = w.passing[:0]
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		w.passing = append(w.passing, path[bits.TrailingZeros64(rest)])
 	}
 }
 
-// alone computes one duration. It is used in four cases:
+// measureAlone computes one duration. It is used in four cases:
 //   - stamps have a slack of their own,
 //   - JVMs logged pauses,
 //   - durations are exported,
@@ -81,8 +81,9 @@ func (w *gatherer) pass(mask uint64, path *[maxPoints]passage) {
 //
 // If keep is true, w.passing is the tuple's path, which is stored if the tuple is among the
 // slowest.
-func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, on, keep bool) {
-	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+func (w *gatherer) measureAlone(l *span, part *spanPart, id uint64, from, to *passage, on,
+	keep bool) {
+	d, err := w.timer.durationBetween(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {
 		part.unplaced++
 		l.critical.unplaced += uint64(number(on))
@@ -92,43 +93,44 @@ func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, 
 		l.critical.add([]tscratio.Elapsed{d.Elapsed})
 	}
 	if (keep || on && l.key.kind == wholePath) && w.in.options.Slowest > 0 {
-		w.found.slowest[l.key.from].slow(d.Elapsed, id, w.passing, w.in.options.Slowest)
+		w.found.slowest[l.key.from].keepSlow(d.Elapsed, id, w.passing, w.in.options.Slowest)
 	}
-	if l.again {
+	if l.countedBefore {
 		part.n++
 		return
 	}
 	l.add(part, []tscratio.Elapsed{d.Elapsed}, &d, []uint64{from.reading}, &w.axes[part.a])
-	w.in.hold(part, part.a, part.b, []tscratio.Elapsed{d.Elapsed}, []uint64{from.reading}, []uint64{
-		to.reading,
-	})
+	w.in.checkTruth(part, part.a, part.b, []tscratio.Elapsed{d.Elapsed}, []uint64{from.reading},
+		[]uint64{
+			to.reading,
+		})
 	if d.Hi < 0 {
-		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Elapsed})
+		w.found.noteBackwards(backwardsPair{id, l.key, part.a, part.b, d.Elapsed})
 	}
 	// w.number is 0 if the duration begins at another tuple, of which this one was made.
 	if w.in.options.Events != nil && w.number > 0 {
-		w.apart = append(w.apart, apart{l.key.from, l.key.to, d.Elapsed})
+		w.apartDurations = append(w.apartDurations, apartDuration{l.key.from, l.key.to, d.Elapsed})
 	}
 	if w.in.options.Durations != nil && w.err == nil {
 		w.err = w.in.options.Durations(DurationRow{
 			ID: id, Tuple: w.number, Origin: w.origin, Made: w.made,
 			From: l.from(w.in, w.graph), To: l.to(w.in, w.graph),
 			FromNode: w.in.nodes[part.a].Name, ToNode: w.in.nodes[part.b].Name,
-			Kind: l.words(w.in, w.graph), Critical: w.critical, Whole: w.sole,
-			Ends: w.ends(from, to), Duration: d,
+			Kind: l.kindAndOrigin(w.in, w.graph), Critical: w.critical, Whole: w.soleSpan,
+			Ends: w.placeEnds(from, to), Duration: d,
 		})
 	}
 }
 
-// The method ends places the two events of a duration that begins at another tuple, for
+// placeEnds places the two events of a duration that begins at another tuple, for
 // DurationRow.Ends.
-func (w *gatherer) ends(from, to *passage) (at [2]tscratio.Interval) {
+func (w *gatherer) placeEnds(from, to *passage) (at [2]tscratio.Interval) {
 	if w.number > 0 {
 		return at
 	}
 	for i, e := range []*passage{from, to} {
 		var err error
-		if at[i], _, err = w.timer.place(int(e.source), e.reading); err != nil {
+		if at[i], _, err = w.timer.placeEvent(int(e.source), e.reading); err != nil {
 			return [2]tscratio.Interval{}
 		}
 	}
@@ -154,10 +156,10 @@ func (w *gatherer) settlePart(l *span, p *spanPart, on bool) {
 
 // freshFor returns the pairs that wait to be computed, either for spans on the critical path (on)
 // or for other spans.
-func (p *spanPart) freshFor(on bool) *fresh {
-	f := &p.fresh[number(on)]
+func (p *spanPart) freshFor(on bool) *readingPairs {
+	f := &p.pendingPairs[number(on)]
 	if *f == nil {
-		*f = new(fresh)
+		*f = new(readingPairs)
 	}
 	return *f
 }
