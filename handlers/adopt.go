@@ -16,9 +16,9 @@ import (
 var errLinkOnly = errors.New("only the open decides whether a channel keeps links: open a second " +
 	"channel")
 
-// adopted contains the settings of a switching word in the form that log calls use. An adopted does
-// not change after log calls can see it.
-type adopted struct {
+// adoptedSettings contains the settings of a switching word in the form that log calls use. These
+// settings do not change after log calls can see them.
+type adoptedSettings struct {
 	word  uint64
 	mode  uint64 // what the assembly does with an event
 	sieve sieve
@@ -40,31 +40,31 @@ const (
 // handler implements a handler kind.
 type handler struct {
 	// prepare computes from checked settings what a log call needs, so that log calls never divide.
-	prepare func(s channel.Settings, many bool) adopted
+	prepare func(s channel.Settings, many bool) adoptedSettings
 	// log is the Go implementation of what the handler does with an event.
-	log func(c *Channel, set *adopted, id uint64)
+	log func(c *Channel, set *adoptedSettings, id uint64)
 }
 
 // byKind has the handler of each kind. Each handler has its own file.
 var byKind = [...]handler{
-	channel.Null:       null,
-	channel.Identity:   identity,
-	channel.Buffered:   identity,
-	channel.Counter:    counter,
-	channel.Downsample: downsample,
-	channel.XoY:        xoy,
+	channel.Null:       nullHandler,
+	channel.Identity:   identityHandler,
+	channel.Buffered:   identityHandler,
+	channel.Counter:    counterHandler,
+	channel.Downsample: downsampleHandler,
+	channel.XoY:        xoyHandler,
 	channel.FirstLast:  firstLast,
-	channel.Link:       link,
+	channel.Link:       linkHandler,
 }
 
 // adopt adopts the settings that the switching word points to, notes in the ring's journal from
 // which record on they apply, and returns them. If the channel cannot take the settings, it adopts
 // the null handler and sets a flag.
-func (c *Channel) adopt() *adopted {
+func (c *Channel) adopt() *adoptedSettings {
 	c.changes.Lock()
 	defer c.changes.Unlock()
 	if c.closed {
-		return &adopted{}
+		return &adoptedSettings{}
 	}
 	settings, word := c.ring.Settings()
 	// Another goroutine may have adopted these settings already.
@@ -81,11 +81,11 @@ func (c *Channel) adopt() *adopted {
 		// unfinished.
 		c.ring.Shards[i].Journal(max(word, 1), settings, now)
 	}
-	return c.hold(settings, word)
+	return c.holdSettings(settings, word)
 }
 
-// hold makes log calls use the settings until the switching word changes.
-func (c *Channel) hold(settings channel.Settings, word ring.Word) *adopted {
+// holdSettings makes log calls use the settings until the switching word changes.
+func (c *Channel) holdSettings(settings channel.Settings, word ring.Word) *adoptedSettings {
 	next := byKind[settings.Kind].prepare(settings, c.writer == writerMany)
 	next.word, next.kind = uint64(word), settings.Kind
 	if next.mode == modeCounterMany && c.counts == nil {
@@ -117,6 +117,6 @@ func (c *Channel) admit(settings channel.Settings) error {
 	return nil
 }
 
-func (c *Channel) adopted() *adopted {
-	return (*adopted)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Pointer(&c.set))))
+func (c *Channel) adopted() *adoptedSettings {
+	return (*adoptedSettings)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Pointer(&c.set))))
 }

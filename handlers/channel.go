@@ -45,8 +45,8 @@ type Options struct {
 	Dir string
 }
 
-// config checks the options.
-func (o Options) config(name channel.Name, many bool) (c ring.Config, err error) {
+// checkOptions checks the options.
+func (o Options) checkOptions(name channel.Name, many bool) (c ring.Config, err error) {
 	c.Name = name
 	if o.Handler == "" {
 		o.Handler = channel.Buffered.String()
@@ -94,38 +94,39 @@ type Channel struct {
 	// field that the present settings do not need is neverWord, which equals no switching word.
 	word  *uint64 // the ring's switching word; &noWord if there is no ring
 	plain uint64
-	every window   // where the records go if the switching word equals plain; otherwise empty
-	set   *adopted // the settings that the program has adopted
-	idle  uint64
+	// where the records go if the switching word equals plain; otherwise empty
+	plainWindow window
+	set         *adoptedSettings // the settings that the program has adopted
+	idle        uint64
 	// writer says how a record is written: writerOrdered, writerUnordered or writerMany.
 	writer uint32
-	// keeps is true if there is one writer, and its handler is not null. Then Log does not check
-	// whether the switching word equals idle: that would only delay the stamp.
-	keeps bool
-	shard *ring.Shard // the first shard
+	// keepsEvents is true if there is one writer, and its handler is not null. Then Log does not
+	// check whether the switching word equals idle: that would only delay the stamp.
+	keepsEvents bool
+	shard       *ring.Shard // the first shard
 
 	// If there are many writers, none of them writes to this cache line, either.
 	counter *uint64         // the counting handler's cell
 	cell    *ring.FirstLast // the first-last handler's cell
 	// With many writers, each processor of the Go runtime whose number is below this field has the
 	// shard of the same number to itself. If this field is 0, all processors share the shards.
-	processors uint32
-	shardMask  uint64  // the number of shards - 1
-	some       window  // where one writer's records go if every is empty
-	place      uintptr // address of first-last's next record; 0: the Go code takes the event
-	last       uint64  // if the switching word equals last, place is valid
+	processors  uint32
+	shardMask   uint64  // the number of shards - 1
+	otherWindow window  // where one writer's records go if plainWindow is empty
+	place       uintptr // address of first-last's next record; 0: the Go code takes the event
+	last        uint64  // if the switching word equals last, place is valid
 
 	// Log calls write these fields.
-	calls uint64 // events since the program adopted the downsample handler
-	turn  int    // written only in race builds, so that the race detector sees two writers
-	given uint64 // the stamp that LogAt was given, while LogAt runs; 0: read the counter
-	_     [40]byte
+	calls      uint64 // events since the program adopted the downsample handler
+	turn       int    // written only in race builds, so that the race detector sees two writers
+	givenStamp uint64 // the stamp that LogAt was given, while LogAt runs; 0: read the counter
+	_          [40]byte
 
 	counts  *countTable // in which cells many writers count; nil until one counts
 	name    channel.Name
 	ring    *ring.Producer
 	changes sync.Mutex  // protects the fields below it, and the calls of adopt and Close
-	shared  atomic.Bool // no processor has a shard to itself any more: see share
+	shared  atomic.Bool // no processor has a shard to itself any more: see shareShards
 	links   bool        // true if the channel was opened with handler link
 	closed  bool
 
@@ -162,11 +163,11 @@ var neverWord = rand.Uint64() | 0xFF
 // same value.
 var noWord uint64
 
-// cpu returns the CPU's features. The first call reads them.
-var cpu = sync.OnceValue(asm.Read)
+// cpuFeatures returns the CPU's features. The first call reads them.
+var cpuFeatures = sync.OnceValue(asm.Read)
 
-// noop returns a channel that does nothing.
-func noop() *Channel { return &Channel{word: &noWord, closed: true} }
+// noopChannel returns a channel that does nothing.
+func noopChannel() *Channel { return &Channel{word: &noWord, closed: true} }
 
 // Open opens a channel for one goroutine at a time. The name is operator[#instance]/point. The
 // analysis uses the points start, end, send and recv. If Open returns an error, it also returns a
@@ -180,28 +181,29 @@ func OpenShared(name string, o Options) (*Channel, error) { return open(name, o,
 func open(name string, o Options, many bool) (*Channel, error) {
 	parsed, err := channel.ParseName(name)
 	if err != nil {
-		return noop(), fmt.Errorf("open channel: %w", err)
+		return noopChannel(), fmt.Errorf("open channel: %w", err)
 	}
-	config, err := o.config(parsed, many)
+	config, err := o.checkOptions(parsed, many)
 	if err != nil {
-		return noop(), fmt.Errorf("open channel %s: %w", name, err)
+		return noopChannel(), fmt.Errorf("open channel %s: %w", name, err)
 	}
-	if err := cpu().Check(); err != nil {
-		return noop(), fmt.Errorf("open channel %s: %w", name, err)
+	if err := cpuFeatures().Check(); err != nil {
+		return noopChannel(), fmt.Errorf("open channel %s: %w", name, err)
 	}
 	if o.Dir == "" {
 		o.Dir = ring.DefaultDirectory()
 	}
 	if err := ring.MakeDirectory(o.Dir); err != nil {
-		return noop(), fmt.Errorf("open channel %s: %w", name, err)
+		return noopChannel(), fmt.Errorf("open channel %s: %w", name, err)
 	}
 	producer, err := ring.Create(o.Dir, config)
 	if err != nil {
-		return noop(), fmt.Errorf("open channel %s: %w", name, err)
+		return noopChannel(), fmt.Errorf("open channel %s: %w", name, err)
 	}
 	first := &producer.Shards[0]
 	c := &Channel{
-		word: producer.Word(), idle: neverWord, plain: neverWord, set: &adopted{}, ring: producer,
+		word: producer.Word(), idle: neverWord, plain: neverWord, set: &adoptedSettings{},
+		ring:  producer,
 		name:  config.Name,
 		shard: first, shardMask: uint64(len(producer.Shards) - 1), counter: first.Counter(),
 		cell:  first.FirstLast(),
@@ -217,7 +219,7 @@ func open(name string, o Options, many bool) (*Channel, error) {
 		c.writer = writerUnordered
 	}
 	// The first entry of the ring's journal contains these settings already.
-	c.hold(config.Settings, ring.FirstWord(config.Settings.Kind))
+	c.holdSettings(config.Settings, ring.FirstWord(config.Settings.Kind))
 	return c, nil
 }
 
@@ -242,7 +244,7 @@ func (c *Channel) Path() string {
 //
 // The compiler inlines Log: a channel that keeps nothing costs no call.
 func (c *Channel) Log(id uint64) {
-	if c != nil && (c.keeps || atomic.LoadUint64(&c.idle) != *c.word) {
+	if c != nil && (c.keepsEvents || atomic.LoadUint64(&c.idle) != *c.word) {
 		log(c, id)
 	}
 }

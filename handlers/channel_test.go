@@ -50,8 +50,8 @@ func openTest(t *testing.T, many bool, o Options) *Channel {
 	return c
 }
 
-// records reads all finished records of a channel's ring, one shard after the other.
-func records(t *testing.T, c *Channel) [][]ring.Record {
+// readRecords reads all finished records of a channel's ring, one shard after the other.
+func readRecords(t *testing.T, c *Channel) [][]ring.Record {
 	t.Helper()
 	r, err := ring.Open(c.Path())
 	if err != nil {
@@ -82,7 +82,7 @@ func TestIdentityKeepsEveryEventInOrder(t *testing.T) {
 			c.Log(i)
 		}
 		seen := make(map[uint64]bool)
-		for _, shard := range records(t, c) {
+		for _, shard := range readRecords(t, c) {
 			for k, r := range shard {
 				if k > 0 && (r.Counter < shard[k-1].Counter || r.ID <= shard[k-1].ID) {
 					t.Fatalf("many=%v: record %d is %v after %v", many, k, r, shard[k-1])
@@ -159,14 +159,14 @@ func TestChannelCountsWhatItDropped(t *testing.T) {
 			c.Log(id)
 		}
 		kept := 0
-		for _, shard := range records(t, c) {
+		for _, shard := range readRecords(t, c) {
 			kept += len(shard)
 		}
 		if got := int(c.Dropped()); got < 100 || kept+got != room+100 {
 			t.Errorf("many %t: %d dropped and %d kept of %d", many, got, kept, room+100)
 		}
 		c.Close()
-		if got := c.Dropped() + (*Channel)(nil).Dropped() + noop().Dropped(); got > 0 {
+		if got := c.Dropped() + (*Channel)(nil).Dropped() + noopChannel().Dropped(); got > 0 {
 			t.Errorf("many %t: %d dropped of channels that are not open", many, got)
 		}
 	}

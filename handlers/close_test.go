@@ -83,11 +83,11 @@ func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 	if s, err := d.consumer.State(0); err != nil || s.Flags != ring.FlagClosed {
 		t.Errorf("flags %#x, %v, want closed", s.Flags, err)
 	}
-	if err := d.finish(); err != nil {
+	if err := d.finishDrain(); err != nil {
 		t.Fatal(err)
 	}
 	if c.links {
-		if err := parents(d); err != nil {
+		if err := parentRecords(d); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +99,7 @@ func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 	for w := range before {
 		least, most = least+before[w], most+after[w]
 	}
-	for i, shard := range d.got {
+	for i, shard := range d.takenRecords {
 		for k, r := range shard {
 			if w, n := r.ID>>loadShift, r.ID&(1<<loadShift-1); w >= uint64(len(after)) ||
 				n >= after[w] {
@@ -229,7 +229,7 @@ func TestCollectorLeavesChannelsAlone(t *testing.T) {
 	if alive, err := r.Alive(); !alive || err != nil {
 		t.Errorf("alive %v, %v", alive, err)
 	}
-	if n := len(slices.Concat(records(t, c)...)); n != 5 {
+	if n := len(slices.Concat(readRecords(t, c)...)); n != 5 {
 		t.Errorf("%d records, want 5", n)
 	}
 }
@@ -237,12 +237,12 @@ func TestCollectorLeavesChannelsAlone(t *testing.T) {
 // A child process keeps no channel of its parent alive.
 func TestChildHoldsNoChannel(t *testing.T) {
 	c := openTest(t, false, Options{Handler: "id"})
-	cmd := command(t, "wait")
+	cmd := programCommand(t, "wait")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, cmd)
+	startProgram(t, cmd)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// drained runs f, which logs to a channel, while a drainer drains that channel. When f has
-// returned, drained closes the channel, and returns the drain with everything that it took.
-func drained(t *testing.T, c *Channel, f func()) *drain {
+// drainWhile runs f, which logs to a channel, while a drainer drains that channel. When f has
+// returned, drainWhile closes the channel, and returns the drain with everything that it took.
+func drainWhile(t *testing.T, c *Channel, f func()) *drain {
 	t.Helper()
 	d, err := newDrain(c.Path())
 	if err != nil {
@@ -29,7 +29,7 @@ func drained(t *testing.T, c *Channel, f func()) *drain {
 				return
 			default:
 			}
-			moved, err := d.once(false)
+			moved, err := d.drainOnce(false)
 			if err != nil {
 				failed <- err
 				return
@@ -47,7 +47,7 @@ func drained(t *testing.T, c *Channel, f func()) *drain {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.finish(); err != nil {
+	if err := d.finishDrain(); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -56,10 +56,10 @@ func drained(t *testing.T, c *Channel, f func()) *drain {
 // childOf returns the id of the child that the tests link to a parent.
 func childOf(parent uint64) uint64 { return parent*0x9E3779B97F4A7C15 + 1 }
 
-// parents checks that a link channel's records are whole pairs, and then keeps only the parents'
-// records.
-func parents(d *drain) error {
-	for i, shard := range d.got {
+// parentRecords checks that a link channel's records are whole pairs, and then keeps only the
+// parents' records.
+func parentRecords(d *drain) error {
+	for i, shard := range d.takenRecords {
 		if len(shard)%2 != 0 {
 			return fmt.Errorf("shard %d: %d records are no pairs", i, len(shard))
 		}
@@ -72,7 +72,7 @@ func parents(d *drain) error {
 			}
 			left = append(left, parent)
 		}
-		d.got[i] = left
+		d.takenRecords[i] = left
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func TestWhatGoesInComesOut(t *testing.T) {
 							if shards == "OpenShared with one shard" {
 								c.shardMask, c.processors = 0, 0
 							}
-							d := drained(t, c, func() {
+							d := drainWhile(t, c, func() {
 								var all sync.WaitGroup
 								for w := range uint64(writers) {
 									all.Go(func() {
@@ -125,12 +125,12 @@ func TestWhatGoesInComesOut(t *testing.T) {
 								t.Errorf("%d holes, and nobody was killed", d.holes)
 							}
 							if handler == "link" {
-								if err := parents(d); err != nil {
+								if err := parentRecords(d); err != nil {
 									t.Fatal(err)
 								}
 							}
-							if err := accounted(d, slices.Repeat([]uint64{events}, writers),
-								policy == "block" && d.prompt()); err != nil {
+							if err := compareCounts(d, slices.Repeat([]uint64{events}, writers),
+								policy == "block" && d.lookedOften()); err != nil {
 								t.Fatal(err)
 							}
 						})
@@ -146,7 +146,7 @@ func TestHandOver(t *testing.T) {
 	for _, stamp := range []string{"rdtscp", "rdtsc"} {
 		c := openTest(t, false, Options{Handler: "id", Stamp: stamp, Buffer: "1KiB"})
 		const turns, events = 200, 100
-		d := drained(t, c, func() {
+		d := drainWhile(t, c, func() {
 			channels := make(chan *Channel, 1)
 			channels <- c
 			var all sync.WaitGroup
@@ -164,10 +164,10 @@ func TestHandOver(t *testing.T) {
 			}
 			all.Wait()
 		})
-		if len(d.got[0]) != turns*events && d.prompt() {
-			t.Fatalf("%d records, want %d", len(d.got[0]), turns*events)
+		if len(d.takenRecords[0]) != turns*events && d.lookedOften() {
+			t.Fatalf("%d records, want %d", len(d.takenRecords[0]), turns*events)
 		}
-		for i, r := range d.got[0] {
+		for i, r := range d.takenRecords[0] {
 			if r.ID != uint64(i) {
 				t.Fatalf("record %d has id %d", i, r.ID)
 			}
@@ -237,7 +237,7 @@ func TestDownsampleOfManyWriters(t *testing.T) {
 	}
 	all.Wait()
 	kept := 0
-	for _, shard := range records(t, c) {
+	for _, shard := range readRecords(t, c) {
 		kept += len(shard)
 	}
 	if want := (writers*events + n - 1) / n; kept != want {

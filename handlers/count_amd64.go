@@ -22,26 +22,26 @@ type countTable struct {
 }
 
 type countPlace struct {
-	goroutine uintptr // address of the goroutine that owns alone; 0: unused; sharedPlace: none
-	alone     *uint64 // the goroutine's own cell
-	shared    *uint64 // the cell for other goroutines at this place
-	_         uintptr // padding: the assembly multiplies by the size of a place
+	goroutine  uintptr // address of the goroutine that owns alone; 0: unused; sharedPlace: none
+	ownCell    *uint64 // the goroutine's own cell
+	sharedCell *uint64 // the cell for other goroutines at this place
+	_          uintptr // padding: the assembly multiplies by the size of a place
 }
 
 const sharedPlace = 1
 
-// goroutine returns the address at which the runtime keeps this goroutine.
-func goroutine() uintptr
+// goroutineAddress returns the address at which the runtime keeps this goroutine.
+func goroutineAddress() uintptr
 
 // countMany counts the first event at a place of the table, which has no cells yet. The assembly
 // counts all later events.
 func (c *Channel) countMany() {
-	self := goroutine()
+	self := goroutineAddress()
 	place := &c.counts.places[uint32(self)*countHash>>(32-countBits)]
 	if atomic.LoadUintptr(&place.goroutine) == 0 {
 		c.giveCell(place, self)
 	}
-	atomic.AddUint64(place.shared, 1)
+	atomic.AddUint64(place.sharedCell, 1)
 }
 
 // giveCell gives a goroutine that is the first at its place a cell of its own, if one is left.
@@ -52,10 +52,10 @@ func (c *Channel) giveCell(place *countPlace, to uintptr) {
 		return
 	}
 	shards, n := c.ring.Shards, c.counts.given
-	place.shared = shards[n%len(shards)].Counter()
+	place.sharedCell = shards[n%len(shards)].Counter()
 	c.counts.given++
 	if n < len(shards) {
-		place.alone = shards[n].CounterAlone()
+		place.ownCell = shards[n].CounterAlone()
 	} else {
 		to = sharedPlace
 	}

@@ -66,19 +66,19 @@ func TestGoroutinesCountAloneOrTogether(t *testing.T) {
 func TestSharedCountsAreLocked(t *testing.T) {
 	const lock = 0xF0 // the first byte of a locked instruction
 	s := startStepped(t)
-	r, err := ring.Open(s.open(true, Options{Handler: "counter", Dir: t.TempDir()}))
+	r, err := ring.Open(s.openChannel(true, Options{Handler: "counter", Dir: t.TempDir()}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	// Log in another goroutine, which takes the only cell that one goroutine can have alone.
-	s.run(order{Do: "aside"})
+	s.runOrder(order{Do: "aside"})
 	// The first event of a goroutine is counted in Go, the others in assembly.
 	for _, way := range []string{"log", "log", "go"} {
 		before := counted(t, r)
 		changes := 0
 		var code [1]byte
-		s.step(order{Do: way}, func(at int, _ bool) bool {
+		s.stepOrder(order{Do: way}, func(at int, _ bool) bool {
 			now := counted(t, r)
 			if now != before && code[0] != lock {
 				t.Errorf("%s: instruction %d, which counts, begins with byte %#x, want %#x",

@@ -6,17 +6,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// downsample keeps the first of every n events of the channel, in the order of the calls. Different
-// channels keep different tuples. Use xoy to follow the same tuples through several channels.
-var downsample = handler{
-	prepare: func(s channel.Settings, many bool) adopted {
-		set := adopted{mode: modeDownsample, sieve: newSieve(1, s.A)}
+// downsampleHandler keeps the first of every n events of the channel, in the order of the calls.
+// Different channels keep different tuples. Use xoy to follow the same tuples through several
+// channels.
+var downsampleHandler = handler{
+	prepare: func(s channel.Settings, many bool) adoptedSettings {
+		set := adoptedSettings{mode: modeDownsample, sieve: newSieve(1, s.A)}
 		if many {
 			set.mode = modeGo
 		}
 		return set
 	},
-	log: func(c *Channel, set *adopted, id uint64) {
+	log: func(c *Channel, set *adoptedSettings, id uint64) {
 		var call uint64
 		if c.writer == writerMany {
 			call = atomic.AddUint64(&c.calls, 1) - 1
@@ -25,7 +26,7 @@ var downsample = handler{
 			c.calls++
 		}
 		if set.sieve.keeps(call) {
-			c.record(id)
+			c.recordEvent(id)
 		}
 	},
 }

@@ -10,20 +10,21 @@ import (
 // A drain empties a ring as a drainer does: it copies records, keeps the copies, and then tells the
 // program that the records may be overwritten.
 type drain struct {
-	consumer *ring.Consumer
-	next     []uint64        // the next sequence number of each shard
-	got      [][]ring.Record // the records of each shard, in sequence
-	holes    int             // records that the dead owner reserved and never wrote
-	dropped  uint64          // number of events in the ranges that the drain took
-	journal  []ring.JournalEntry
-	buffer   []ring.Record
+	consumer     *ring.Consumer
+	next         []uint64        // the next sequence number of each shard
+	takenRecords [][]ring.Record // the records of each shard, in sequence
+	holes        int             // records that the dead owner reserved and never wrote
+	dropped      uint64          // number of events in the ranges that the drain took
+	journal      []ring.JournalEntry
+	buffer       []ring.Record
 
 	last  time.Time // when the drain last looked at the ring
 	pause time.Duration
 }
 
-// prompt reports whether the drain looked so often that the program never stopped waiting for it.
-func (d *drain) prompt() bool { return d.pause < 500*time.Millisecond }
+// lookedOften reports whether the drain looked so often that the program never stopped waiting for
+// it.
+func (d *drain) lookedOften() bool { return d.pause < 500*time.Millisecond }
 
 func newDrain(path string) (*drain, error) {
 	consumer, err := ring.OpenConsumer(path)
@@ -32,13 +33,13 @@ func newDrain(path string) (*drain, error) {
 	}
 	h := consumer.Header()
 	d := &drain{consumer: consumer, next: make([]uint64, h.Shards),
-		got: make([][]ring.Record, h.Shards), buffer: make([]ring.Record, h.Records)}
+		takenRecords: make([][]ring.Record, h.Shards), buffer: make([]ring.Record, h.Records)}
 	return d, nil
 }
 
-// once takes all records that the ring has now. In the ring of a dead owner it also skips the
+// drainOnce takes all records that the ring has now. In the ring of a dead owner it also skips the
 // holes.
-func (d *drain) once(dead bool) (moved bool, err error) {
+func (d *drain) drainOnce(dead bool) (moved bool, err error) {
 	if pause := time.Since(d.last); d.last != (time.Time{}) && pause > d.pause {
 		d.pause = pause
 	}
@@ -50,7 +51,7 @@ func (d *drain) once(dead bool) (moved bool, err error) {
 		if first != d.next[i] {
 			return moved, fmt.Errorf("shard %d: records %d to %d are gone", i, d.next[i], first)
 		}
-		d.got[i] = append(d.got[i], d.buffer[:n]...)
+		d.takenRecords[i] = append(d.takenRecords[i], d.buffer[:n]...)
 		d.next[i] += uint64(n)
 		if unfinished && dead {
 			// A writer writes the second record of a pair first. If the first record is missing,
@@ -92,12 +93,12 @@ func (d *drain) release(i int) error {
 		journalBefore+uint64(len(journal)))
 }
 
-// finish takes the remaining records of a ring that its owner closed or left when it died. It also
-// counts all dropped events.
-func (d *drain) finish() error {
+// finishDrain takes the remaining records of a ring that its owner closed or left when it died. It
+// also counts all dropped events.
+func (d *drain) finishDrain() error {
 	for moved := true; moved; {
 		var err error
-		if moved, err = d.once(true); err != nil {
+		if moved, err = d.drainOnce(true); err != nil {
 			return err
 		}
 	}

@@ -10,15 +10,15 @@ import (
 // firstLast keeps the first event, the last event and the counter at the first poison event, in
 // cells of the ring. It shows how long a run took, and costs a few stores for each event.
 var firstLast = handler{
-	prepare: func(_ channel.Settings, many bool) adopted {
+	prepare: func(_ channel.Settings, many bool) adoptedSettings {
 		if many {
-			return adopted{mode: modeGo}
+			return adoptedSettings{mode: modeGo}
 		}
-		return adopted{mode: modeFirstLast}
+		return adoptedSettings{mode: modeFirstLast}
 	},
-	log: func(c *Channel, _ *adopted, id uint64) {
+	log: func(c *Channel, _ *adoptedSettings, id uint64) {
 		if c.writer != writerMany {
-			c.cell.Put(ring.Record{Counter: c.stamp(), ID: id})
+			c.cell.Put(ring.Record{Counter: c.chooseStamp(), ID: id})
 			return
 		}
 		// Each shard has a cell. A goroutine may lose its core while it uses a cell. So other
@@ -30,7 +30,7 @@ var firstLast = handler{
 		for i := first; ; i++ {
 			shard := &shards[i&c.shardMask]
 			if shard.ClaimCell() {
-				shard.FirstLast().Put(ring.Record{Counter: c.stamp(), ID: id})
+				shard.FirstLast().Put(ring.Record{Counter: c.chooseStamp(), ID: id})
 				shard.ReleaseCell()
 				return
 			}

@@ -93,7 +93,7 @@ func killAtRandomInstants(t *testing.T, kills int) (bars []proof.Bar) {
 				for range kills {
 					d := killUnderLoad(t, policy, writers,
 						time.Duration(draw.Int64N(int64(10*time.Millisecond))))
-					for _, shard := range d.got {
+					for _, shard := range d.takenRecords {
 						all += len(shard)
 					}
 					dropped += d.dropped
@@ -121,13 +121,13 @@ func killUnderLoad(t *testing.T, policy string, writers int, after time.Duration
 		t.Fatal(err)
 	}
 	memory := mapFile(t, filepath.Join(dir, loadFile))
-	cmd := command(t, "load", loadDirectory+"="+dir, loadPolicy+"="+policy,
+	cmd := programCommand(t, "load", loadDirectory+"="+dir, loadPolicy+"="+policy,
 		loadWriters+"="+strconv.Itoa(writers))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, cmd)
+	startProgram(t, cmd)
 	var path string
 	if _, err := fmt.Fscanln(out, &path); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func killUnderLoad(t *testing.T, policy string, writers int, after time.Duration
 	}
 	defer d.consumer.Close()
 	for begun := time.Now(); time.Since(begun) < after; {
-		if _, err := d.once(false); err != nil {
+		if _, err := d.drainOnce(false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -149,29 +149,29 @@ func killUnderLoad(t *testing.T, policy string, writers int, after time.Duration
 		if alive, err = d.consumer.Alive(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.once(false); err != nil {
+		if _, err := d.drainOnce(false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cmd.Wait()
-	if err := d.finish(); err != nil {
+	if err := d.finishDrain(); err != nil {
 		t.Fatal(err)
 	}
 	returned := make([]uint64, writers)
 	for w := range returned {
 		returned[w] = atomic.LoadUint64((*uint64)(unsafe.Pointer(&memory[w*loadWriterGap])))
 	}
-	if err := accounted(d, returned, policy == "block" && d.prompt()); err != nil {
+	if err := compareCounts(d, returned, policy == "block" && d.lookedOften()); err != nil {
 		t.Fatalf("%s, %d writers, killed after %v, %v calls returned: %v", policy, writers, after,
 			returned, err)
 	}
 	return d
 }
 
-// accounted compares the drained records with the number of calls of each writer that returned.
-func accounted(d *drain, returned []uint64, lossless bool) error {
+// compareCounts compares the drained records with the number of calls of each writer that returned.
+func compareCounts(d *drain, returned []uint64, lossless bool) error {
 	byWriter := make([][]ring.Record, len(returned))
-	for i, shard := range d.got {
+	for i, shard := range d.takenRecords {
 		before := make(map[uint64]uint64)
 		for seq, r := range shard {
 			w := r.ID >> loadShift

@@ -36,80 +36,80 @@ type situation struct {
 var situations = []situation{
 	{name: "first calls", play: func(p *play) {
 		for id := range uint64(5) {
-			p.step(call{id: 100 + id}) // downsample and xoy keep some of these events
+			p.stepCall(call{id: 100 + id}) // downsample and xoy keep some of these events
 		}
 	}},
 	{name: "later laps", play: func(p *play) {
 		for range 2 {
-			p.fill()
-			p.release()
+			p.fillRing()
+			p.drainRing()
 			p.untilKept()
-			p.step(p.next())
+			p.stepCall(p.nextEvent())
 		}
 	}},
 	{name: "full, drop", policy: "drop", play: func(p *play) {
-		p.fill()
+		p.fillRing()
 		p.untilKept()
-		p.step(p.next())
+		p.stepCall(p.nextEvent())
 		p.untilKept()
-		p.step(p.next()) // dropped at the same place in the sequence as the previous event
-		p.release()
+		p.stepCall(p.nextEvent()) // dropped at the same place in the sequence as the previous event
+		p.drainRing()
 		p.untilKept()
-		p.step(p.next()) // there is room again
-		p.fill()
+		p.stepCall(p.nextEvent()) // there is room again
+		p.fillRing()
 		p.untilKept()
-		p.step(p.next())
+		p.stepCall(p.nextEvent())
 	}},
 	{name: "full, overwrite", policy: "overwrite", single: true, play: func(p *play) {
-		p.fill()
+		p.fillRing()
 		for range 2 {
 			p.untilKept()
-			p.step(p.next())
+			p.stepCall(p.nextEvent())
 		}
 	}},
 	{name: "poison", play: func(p *play) {
-		p.step(call{id: channel.Poison})
-		p.run(p.next())
-		p.step(call{id: channel.Poison})
+		p.stepCall(call{id: channel.Poison})
+		p.runCall(p.nextEvent())
+		p.stepCall(call{id: channel.Poison})
 	}},
 	{name: "misuse", play: func(p *play) {
-		c := p.next()
+		c := p.nextEvent()
 		p.stepOther(c)
 	}},
 	{name: "adopt", adopting: true, play: func(p *play) {
 		settings := p.m.settings
-		p.run(p.next())
-		p.apply(p.other())
-		p.step(p.next())
-		p.run(p.next())
+		p.runCall(p.nextEvent())
+		p.apply(p.otherSettings())
+		p.stepCall(p.nextEvent())
+		p.runCall(p.nextEvent())
 		p.apply(settings)
-		p.step(p.next())
+		p.stepCall(p.nextEvent())
 	}},
 	{name: "adopt while full", policy: "drop", adopting: true, play: func(p *play) {
 		settings := p.m.settings
-		p.fill()
-		p.apply(p.other())
-		p.run(p.next())
+		p.fillRing()
+		p.apply(p.otherSettings())
+		p.runCall(p.nextEvent())
 		p.apply(settings)
-		p.step(p.next())
+		p.stepCall(p.nextEvent())
 	}},
 	{name: "adopt with a full journal", adopting: true, play: func(p *play) {
 		settings := p.m.settings
 		for i := range 15 {
-			p.apply([]channel.Settings{p.other(), settings}[i%2])
-			p.run(p.next())
+			p.apply([]channel.Settings{p.otherSettings(), settings}[i%2])
+			p.runCall(p.nextEvent())
 		}
 		p.apply(settings)
-		p.step(p.next())
+		p.stepCall(p.nextEvent())
 		p.releaseJournal()
-		p.apply(p.other())
-		p.step(p.next()) // the new journal entry takes the place of an old one
+		p.apply(p.otherSettings())
+		p.stepCall(p.nextEvent()) // the new journal entry takes the place of an old one
 	}},
 	{name: "adopt what no handler takes", adopting: true, once: true, play: func(p *play) {
-		p.run(p.next())
+		p.runCall(p.nextEvent())
 		p.applyUnchecked(channel.Settings{Kind: channel.Downsample})
-		p.step(p.next())
-		p.step(p.next())
+		p.stepCall(p.nextEvent())
+		p.stepCall(p.nextEvent())
 	}},
 }
 
@@ -117,8 +117,8 @@ var situations = []situation{
 // and a drainer.
 type play struct {
 	t        *testing.T
-	program  *stepped
-	way      string // the order (see steppable) by which the program logs: log or go
+	program  *steppedProgram
+	way      string // the order (see steppableCalls) by which the program logs: log or go
 	m        model
 	path     string
 	consumer *ring.Consumer
@@ -133,8 +133,8 @@ func (p *play) open(handler string, params channel.Params, many bool, stamp, pol
 	p.t.Helper()
 	o := Options{Handler: handler, Params: params, Stamp: stamp, Policy: policy, Buffer: "256",
 		Dir: p.t.TempDir()}
-	p.path = p.program.open(many, o)
-	config, err := o.config(channel.Name{Actor: "stepped", Point: "start"}, many)
+	p.path = p.program.openChannel(many, o)
+	config, err := o.checkOptions(channel.Name{Actor: "stepped", Point: "start"}, many)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func (p *play) open(handler string, params channel.Params, many bool, stamp, pol
 	}
 	p.t.Cleanup(func() { p.consumer.Close() })
 	p.memory = mapFile(p.t, p.path)
-	v, err := look(p.path)
+	v, err := viewRing(p.path)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -155,14 +155,15 @@ func (p *play) open(handler string, params channel.Params, many bool, stamp, pol
 	p.slack = 10_000 + config.Stamp.OrderingSlack_cycles() // the program may run on another core
 }
 
-// next makes an event that the handler keeps, unless the handler keeps events by counting calls.
-func (p *play) next() call {
+// nextEvent makes an event that the handler keeps, unless the handler keeps events by counting
+// calls.
+func (p *play) nextEvent() call {
 	p.id += 5
 	return call{id: p.id, child: p.id + 1, link: p.m.links}
 }
 
-// other returns settings, different from the present ones, that the channel accepts.
-func (p *play) other() channel.Settings {
+// otherSettings returns settings, different from the present ones, that the channel accepts.
+func (p *play) otherSettings() channel.Settings {
 	if p.m.settings.Kind == channel.Null && !p.m.links {
 		return channel.Settings{Kind: channel.Identity}
 	}
@@ -172,7 +173,7 @@ func (p *play) other() channel.Settings {
 // keepsRecord reports whether the next event would become a record, or would be dropped for lack of
 // room.
 func (p *play) keepsRecord() bool {
-	e := p.m.effect(call{id: p.id + 5, link: p.m.links})
+	e := p.m.nextEffect(call{id: p.id + 5, link: p.m.links})
 	return len(e.ids) > 0 || e.drops
 }
 
@@ -182,22 +183,22 @@ func (p *play) untilKept() {
 		if p.keepsRecord() {
 			return
 		}
-		p.run(p.next())
+		p.runCall(p.nextEvent())
 	}
 }
 
-// fill fills the ring.
-func (p *play) fill() {
+// fillRing fills the ring.
+func (p *play) fillRing() {
 	for range 4 * p.m.capacity {
 		if uint64(len(p.m.want))-p.m.head == p.m.capacity {
 			return
 		}
-		p.run(p.next())
+		p.runCall(p.nextEvent())
 	}
 }
 
-// release drains the ring.
-func (p *play) release() {
+// drainRing drains the ring.
+func (p *play) drainRing() {
 	p.t.Helper()
 	if err := p.consumer.Release(p.m.last.shard, uint64(len(p.m.want)), 0, 0); err != nil {
 		p.t.Fatal(err)
@@ -248,40 +249,40 @@ func (p *play) order(c call) order {
 	return o
 }
 
-// run makes a call at full speed and checks what the call leaves in the ring.
-func (p *play) run(c call) {
+// runCall makes a call at full speed and checks what the call leaves in the ring.
+func (p *play) runCall(c call) {
 	p.t.Helper()
 	if p.program.dead {
 		return
 	}
-	e := p.m.effect(c)
+	e := p.m.nextEffect(c)
 	lo := asm.Counter()
-	p.program.run(p.order(c))
-	v, err := look(p.path)
+	p.program.runOrder(p.order(c))
+	v, err := viewRing(p.path)
 	if err == nil {
-		err = p.m.holds(v, e, bracket{lo - p.slack, asm.Counter() + p.slack}, true)
+		err = p.m.checkView(v, e, bracket{lo - p.slack, asm.Counter() + p.slack}, true)
 	}
 	if err != nil {
 		p.t.Fatalf("after %+v: %v", c, err)
 	}
-	p.m.done(e, v)
+	p.m.applyEffect(e, v)
 }
 
-// step makes a call. After each instruction it checks what a reader finds in the ring.
-func (p *play) step(c call) {
+// stepCall makes a call. After each instruction it checks what a reader finds in the ring.
+func (p *play) stepCall(c call) {
 	p.t.Helper()
 	if p.program.dead {
 		return
 	}
-	e := p.m.effect(c)
+	e := p.m.nextEffect(c)
 	var lo uint64
 	var seen []byte
 	var v *view
 	check := func(at int, returned bool) {
 		p.t.Helper()
 		var err error
-		if v, err = look(p.path); err == nil {
-			err = p.m.holds(v, e, bracket{lo - p.slack, asm.Counter() + p.slack}, returned)
+		if v, err = viewRing(p.path); err == nil {
+			err = p.m.checkView(v, e, bracket{lo - p.slack, asm.Counter() + p.slack}, returned)
 		}
 		if err != nil {
 			p.t.Fatalf("killed after %d instructions (returned: %v) of %+v: %v",
@@ -289,7 +290,7 @@ func (p *play) step(c call) {
 		}
 	}
 	at := 0
-	p.program.step(p.order(c), func(now int, returned bool) bool {
+	p.program.stepOrder(p.order(c), func(now int, returned bool) bool {
 		p.t.Helper()
 		if at = now; at == 0 {
 			lo = asm.Counter()
@@ -312,14 +313,14 @@ func (p *play) step(c call) {
 		}
 		return
 	}
-	p.m.done(e, v)
+	p.m.applyEffect(e, v)
 }
 
 // stepOther calls Link if the channel is for Log, and Log if it is for Link.
 func (p *play) stepOther(c call) {
 	p.t.Helper()
 	c.link = !c.link
-	p.step(c)
+	p.stepCall(c)
 }
 
 // Some situations take long, and run only code that other situations run, too. This test leaves out
@@ -359,7 +360,7 @@ func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed 
 				}
 				adopts := all || draw.IntN(4) == 0
 				t.Run(fmt.Sprintf("%s/%s/%s", handler.name, writer.name, way), func(t *testing.T) {
-					play := func(s situation, program *stepped, killAt int) (steps int) {
+					play := func(s situation, program *steppedProgram, killAt int) (steps int) {
 						p := &play{t: t, program: program, way: way, id: 1000, killAt: killAt}
 						p.open(handler.name, handler.params, writer.many, writer.stamp, s.policy)
 						s.play(p)
@@ -380,8 +381,11 @@ func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed 
 					t.Logf("instructions: %v", taken)
 					for range kills {
 						s := played[draw.IntN(len(played))]
-						kill(t, draw, taken[s.name],
-							func(program *stepped, at int) int { return play(s, program, at) })
+						killAtStep(t, draw, taken[s.name],
+							func(program *steppedProgram, at int) int {
+								return play(s, program,
+									at)
+							})
 						killed++
 					}
 				})
@@ -391,8 +395,9 @@ func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed 
 	return steps, killed
 }
 
-// kill plays up to a random instruction, and kills the program there.
-func kill(t *testing.T, draw *rand.Rand, steps int, play func(program *stepped, at int) int) {
+// killAtStep plays up to a random instruction, and kills the program there.
+func killAtStep(t *testing.T, draw *rand.Rand, steps int,
+	play func(program *steppedProgram, at int) int) {
 	t.Helper()
 	program := startStepped(t)
 	for range 10 {

@@ -2,13 +2,13 @@ package handlers
 
 import "github.com/cloudprofiler/cloudprofiler/channel"
 
-// link keeps pairs of ids, so that the analysis can follow tuples through an operator that makes
-// one tuple from many, or many from one. A pair is two records with the same stamp: the parent's
-// record has an even sequence number, and the child's record has the next one. Single records would
-// break this order, so a link channel accepts only the handlers link and null.
-var link = handler{
-	prepare: func(channel.Settings, bool) adopted { return adopted{mode: modeGo} },
-	log:     func(c *Channel, _ *adopted, _ uint64) { c.misuse() },
+// linkHandler keeps pairs of ids, so that the analysis can follow tuples through an operator that
+// makes one tuple from many, or many from one. A pair is two records with the same stamp: the
+// parent's record has an even sequence number, and the child's record has the next one. Single
+// records would break this order, so a link channel accepts only the handlers link and null.
+var linkHandler = handler{
+	prepare: func(channel.Settings, bool) adoptedSettings { return adoptedSettings{mode: modeGo} },
+	log:     func(c *Channel, _ *adoptedSettings, _ uint64) { c.flagMisuse() },
 }
 
 // Link logs that an operator made tuple child from tuple parent, and perhaps from other tuples too.
@@ -17,11 +17,11 @@ func (c *Channel) Link(parent, child uint64) {
 	if c.keepsNothing() {
 		return
 	}
-	switch c.current().kind {
+	switch c.currentSettings().kind {
 	case channel.Null:
 	case channel.Link:
-		c.write([2]uint64{parent, child}, 2)
+		c.writeRecords([2]uint64{parent, child}, 2)
 	default:
-		c.misuse()
+		c.flagMisuse()
 	}
 }

@@ -16,35 +16,36 @@ import (
 func logGo(c *Channel, id uint64) {
 	if c.keepsNothing() {
 		if c.writer != writerMany {
-			c.keeps = false // the channel was closed
-			c.every, c.some, c.place = window{}, window{}, 0
+			c.keepsEvents = false // the channel was closed
+			c.plainWindow, c.otherWindow, c.place = window{}, window{}, 0
 		}
 		return
 	}
-	set := c.current()
+	set := c.currentSettings()
 	byKind[set.kind].log(c, set, id)
-	c.aim(set)
+	c.setWindows(set)
 }
 
-// aim tells the assembly where the next records of one writer go.
-func (c *Channel) aim(set *adopted) {
+// setWindows tells the assembly where the next records of one writer go.
+func (c *Channel) setWindows(set *adoptedSettings) {
 	if c.writer == writerMany {
 		return
 	}
-	c.keeps = set.mode != modeNull
-	c.every, c.some, c.place = window{}, window{}, 0
+	c.keepsEvents = set.mode != modeNull
+	c.plainWindow, c.otherWindow, c.place = window{}, window{}, 0
 	switch {
 	case set.word == c.plain:
-		c.every.next, c.every.end = c.shard.Window()
+		c.plainWindow.next, c.plainWindow.end = c.shard.Window()
 	case set.mode == modeRecord, set.mode == modeXoY:
-		c.some.next, c.some.end = c.shard.Window()
+		c.otherWindow.next, c.otherWindow.end = c.shard.Window()
 	case set.mode == modeFirstLast:
 		c.place, c.last = c.cell.Next(), set.word
 	}
 }
 
-// current returns the settings that apply now. If they are new, the method current adopts them.
-func (c *Channel) current() *adopted {
+// currentSettings returns the settings that apply now. If they are new, currentSettings adopts
+// them.
+func (c *Channel) currentSettings() *adoptedSettings {
 	if raceBuild && c.writer != writerMany {
 		c.turn++ // not atomic on purpose: the race detector reports a second writer
 	}
@@ -55,21 +56,21 @@ func (c *Channel) current() *adopted {
 	return set
 }
 
-// record writes an event into the ring. If the ring is full, the policy determines whether record
-// waits or drops the event.
-func (c *Channel) record(id uint64) {
+// recordEvent writes an event into the ring. If the ring is full, the policy determines whether
+// record waits or drops the event.
+func (c *Channel) recordEvent(id uint64) {
 	var ids [2]uint64
 	ids[0] = id
-	c.write(ids, 1)
+	c.writeRecords(ids, 1)
 }
 
-// write puts the first n ids into the ring, as records with the same stamp.
-func (c *Channel) write(ids [2]uint64, n uint64) {
+// writeRecords puts the first n ids into the ring, as records with the same stamp.
+func (c *Channel) writeRecords(ids [2]uint64, n uint64) {
 	if c.writer == writerMany {
 		c.writeMany(ids, n)
 		return
 	}
-	counter := c.stamp()
+	counter := c.chooseStamp()
 	s := c.shard
 	tail := *s.Tail
 	if tail+n > s.Limit && !s.Room(n, counter) {
@@ -88,7 +89,7 @@ func (c *Channel) writeMany(ids [2]uint64, n uint64) {
 		processor := pin()
 		s := &c.ring.Shards[uint64(processor)&c.shardMask]
 		tail := atomic.LoadUint64(s.Tail)
-		room, alone := tail+n <= atomic.LoadUint64(&s.Limit), c.alone(processor)
+		room, alone := tail+n <= atomic.LoadUint64(&s.Limit), c.hasOwnShard(processor)
 		if room && alone {
 			putMany(s, tail, counter, ids, n)
 			atomic.StoreUint64(s.Tail, tail+n)
@@ -102,7 +103,7 @@ func (c *Channel) writeMany(ids [2]uint64, n uint64) {
 		case alone:
 			return
 		case !c.shared.Load():
-			c.share()
+			c.shareShards()
 		case atomic.CompareAndSwapUint64(s.Tail, tail, tail+n):
 			putMany(s, tail, counter, ids, n)
 			return
@@ -130,19 +131,19 @@ func (c *Channel) LogAt(counter, id uint64) {
 		return
 	}
 	if c.writer == writerMany || counter == 0 || counter >= 1<<63 {
-		c.misuse()
+		c.flagMisuse()
 		return
 	}
-	c.given = counter
+	c.givenStamp = counter
 	logGo(c, id)
-	c.given = 0
+	c.givenStamp = 0
 }
 
-// stamp returns the stamp that LogAt was given. If there is none, the method stamp reads the
+// chooseStamp returns the stamp that LogAt was given. If there is none, chooseStamp reads the
 // counter with the instruction in Options.Stamp.
-func (c *Channel) stamp() uint64 {
-	if c.given != 0 {
-		return c.given
+func (c *Channel) chooseStamp() uint64 {
+	if c.givenStamp != 0 {
+		return c.givenStamp
 	}
 	if c.writer == writerUnordered {
 		return asm.CounterUnordered()
@@ -156,9 +157,9 @@ func put(s *ring.Shard, seq uint64, r ring.Record) {
 	atomic.StoreUint64(&at.Counter, r.Counter)
 }
 
-// misuse raises a flag in the ring. It is called for Log on a link channel, for Link on an event
-// channel, and for LogAt with a bad stamp or on a channel that was opened with OpenShared.
-func (c *Channel) misuse() { c.ring.Raise(ring.FlagMisuse) }
+// flagMisuse raises a flag in the ring. It is called for Log on a link channel, for Link on an
+// event channel, and for LogAt with a bad stamp or on a channel that was opened with OpenShared.
+func (c *Channel) flagMisuse() { c.ring.Raise(ring.FlagMisuse) }
 
 // sieve tests whether v mod modulus is below a limit, without a division.
 //

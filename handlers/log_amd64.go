@@ -25,7 +25,7 @@ func logMany(c *Channel, id uint64) {
 	written := putPinned(c, id, uint64(pin()))
 	unpin()
 	if !written {
-		c.record(id)
+		c.recordEvent(id)
 	}
 }
 

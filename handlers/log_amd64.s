@@ -6,23 +6,23 @@
 // REDUCE leaves v mod the sieve's modulus in v, as sieve.keeps does. SI points to the settings. AX,
 // DX and R9 are overwritten.
 #define REDUCE(v) \
-	MOVQ  (adopted_sieve+sieve_reciprocal)(SI), AX; \
+	MOVQ  (adoptedSettings_sieve+sieve_reciprocal)(SI), AX; \
 	MULQ  v;                                        \
-	MOVQ  (adopted_sieve+sieve_modulus)(SI), R9;    \
+	MOVQ  (adoptedSettings_sieve+sieve_modulus)(SI), R9;    \
 	IMULQ R9, DX;                                   \
 	SUBQ  DX, v;                                    \
 	MOVQ  v, AX;                                    \
 	SUBQ  R9, AX;                                   \
 	CMOVQCC AX, v
 
-// PUT stores the record (DX:AX, id) at R10, the next place of the window some, and publishes it. R8
-// points to the switching word.
+// PUT stores the record (DX:AX, id) at R10, the next place of the field otherWindow, and publishes
+// it. R8 points to the switching word.
 #define PUT \
 	MOVL AX, 0(R10);                                         \
 	MOVL DX, 4(R10);                                         \
 	MOVQ id+8(FP), BX;                                       \
 	MOVQ BX, 8(R10);                                         \
-	ADDQ $const_recordBytes, (Channel_some+window_next)(DI); \
+	ADDQ $const_recordBytes, (Channel_otherWindow+window_next)(DI); \
 	INCQ const_tailFromWord(R8)
 
 // func log(c *Channel, id uint64)
@@ -49,8 +49,8 @@
 //	R8 address of the switching word or of a first-last cell   R10 address of the record
 TEXT ·log(SB), NOSPLIT, $0-16
 	MOVQ c+0(FP), DI
-	MOVQ (Channel_every+window_next)(DI), R10
-	CMPQ R10, (Channel_every+window_end)(DI)
+	MOVQ (Channel_plainWindow+window_next)(DI), R10
+	CMPQ R10, (Channel_plainWindow+window_end)(DI)
 	JEQ  other
 	BYTE $0x41; BYTE $0x0F; BYTE $0x0D; BYTE $0x4A; BYTE $0x40
 	RDTSCP
@@ -62,7 +62,7 @@ TEXT ·log(SB), NOSPLIT, $0-16
 	JNE  rare
 	MOVQ id+8(FP), BX
 	MOVQ BX, 8(R10)
-	ADDQ $const_recordBytes, (Channel_every+window_next)(DI)
+	ADDQ $const_recordBytes, (Channel_plainWindow+window_next)(DI)
 	INCQ const_tailFromWord(R8)
 	RET
 
@@ -75,9 +75,9 @@ other:
 	CMPQ R9, Channel_plain(DI)
 	JEQ  record
 	MOVQ Channel_set(DI), SI
-	CMPQ R9, adopted_word(SI)
+	CMPQ R9, adoptedSettings_word(SI)
 	JNE  rare
-	MOVQ adopted_mode(SI), R9
+	MOVQ adoptedSettings_mode(SI), R9
 	CMPQ R9, $const_modeCounter
 	JEQ  counter
 	CMPQ R9, $const_modeXoY
@@ -93,8 +93,8 @@ record:
 	MOVL Channel_writer(DI), R9
 	CMPL R9, $const_writerMany
 	JEQ  writeMany
-	MOVQ (Channel_some+window_next)(DI), R10
-	CMPQ R10, (Channel_some+window_end)(DI)
+	MOVQ (Channel_otherWindow+window_next)(DI), R10
+	CMPQ R10, (Channel_otherWindow+window_end)(DI)
 	JEQ  rare
 	CMPL R9, $const_writerUnordered
 	JEQ  unordered
@@ -113,7 +113,7 @@ writeMany:
 xoy:
 	MOVQ id+8(FP), BX
 	REDUCE(BX)
-	CMPQ BX, (adopted_sieve+sieve_below)(SI)
+	CMPQ BX, (adoptedSettings_sieve+sieve_below)(SI)
 	JCS  record
 	RET
 
@@ -121,7 +121,7 @@ downsample:
 	MOVQ Channel_calls(DI), BX
 	LEAQ 1(BX), R10
 	REDUCE(BX)
-	CMPQ BX, (adopted_sieve+sieve_below)(SI)
+	CMPQ BX, (adoptedSettings_sieve+sieve_below)(SI)
 	JCS  rare         // the event becomes a record: logGo counts the call and writes it
 	MOVQ R10, Channel_calls(DI)
 	RET
@@ -143,14 +143,14 @@ counterMany:
 	MOVQ   countPlace_goroutine(BX), R9
 	CMPQ   R9, AX
 	JNE    counterShared
-	MOVQ   countPlace_alone(BX), R9
+	MOVQ   countPlace_ownCell(BX), R9
 	INCQ   (R9)
 	RET
 
 counterShared:
 	TESTQ R9, R9
 	JEQ   rare
-	MOVQ  countPlace_shared(BX), R9
+	MOVQ  countPlace_sharedCell(BX), R9
 	LOCK
 	INCQ  (R9)
 	RET
@@ -231,8 +231,8 @@ no:
 	MOVB $0, ret+24(FP)
 	RET
 
-// func goroutine() uintptr
-TEXT ·goroutine(SB), NOSPLIT, $0-8
+// func goroutineAddress() uintptr
+TEXT ·goroutineAddress(SB), NOSPLIT, $0-8
 	MOVQ TLS, CX
 	MOVQ 0(CX)(TLS*1), AX
 	MOVQ AX, ret+0(FP)

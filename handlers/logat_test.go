@@ -13,7 +13,7 @@ func TestLogAtKeepsTheGivenStamp(t *testing.T) {
 	before := asm.Counter()
 	c.Log(8)
 	c.LogAt(2000, 9)
-	got := records(t, c)[0]
+	got := readRecords(t, c)[0]
 	if len(got) != 3 || got[0] != (ring.Record{Counter: 1000, ID: 7}) ||
 		got[2] != (ring.Record{Counter: 2000, ID: 9}) {
 		t.Fatalf("records %v", got)
@@ -28,7 +28,7 @@ func TestLogAtThinsOutAsTheHandlerSays(t *testing.T) {
 	for i := range uint64(9) {
 		c.LogAt(1000+i, i)
 	}
-	if got := records(t, c)[0]; len(got) != 3 {
+	if got := readRecords(t, c)[0]; len(got) != 3 {
 		t.Errorf("records %v, want every third", got)
 	}
 }
@@ -40,7 +40,7 @@ func TestLogAtRefuses(t *testing.T) {
 	shared := openTest(t, true, Options{})
 	shared.LogAt(5, 3)
 	for _, c := range []*Channel{c, shared} {
-		for _, shard := range records(t, c) {
+		for _, shard := range readRecords(t, c) {
 			if len(shard) > 0 {
 				t.Errorf("records %v, want none", shard)
 			}

@@ -43,8 +43,8 @@ type model struct {
 	last     *view // what the reader found after the last call
 }
 
-// effect returns the effect that the next call must have.
-func (m *model) effect(c call) effect {
+// nextEffect returns the effect that the next call must have.
+func (m *model) nextEffect(c call) effect {
 	e := effect{id: c.id, from: uint64(len(m.want)), dropped: m.last.dropped}
 	settings, calls := m.settings, m.calls
 	if m.applied != nil {
@@ -83,9 +83,9 @@ func (m *model) effect(c call) effect {
 	return e
 }
 
-// done writes into the model what a call did. The test calls it after m.holds has accepted the
-// call's effect.
-func (m *model) done(e effect, v *view) {
+// applyEffect writes into the model what a call did. The test calls it after m.holds has accepted
+// the call's effect.
+func (m *model) applyEffect(e effect, v *view) {
 	if e.adopts != nil {
 		m.settings, m.applied, m.calls = *e.adopts, nil, 0
 	}
@@ -99,11 +99,11 @@ type bracket struct{ lo, hi uint64 }
 
 func (b bracket) holds(counter uint64) bool { return b.lo <= counter && counter <= b.hi }
 
-// The method holds checks what a reader finds in the ring while a call runs, or after the call has
+// checkView checks what a reader finds in the ring while a call runs, or after the call has
 // returned. The ring must have everything from before the call. If the call has returned, the ring
 // must also have its whole effect. Until it returns, the ring has the whole effect or nothing of
 // it.
-func (m *model) holds(v *view, e effect, b bracket, returned bool) error {
+func (m *model) checkView(v *view, e effect, b bracket, returned bool) error {
 	if err := m.recordsHold(v, e, b, returned); err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func (m *model) holds(v *view, e effect, b bracket, returned bool) error {
 			returned); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
-		if e.adopts != nil && (v.end() > e.from || v.dropped > m.last.dropped) &&
-			len(journal) == len(m.last.journals[i]) && !full(m.last.journals[i]) {
+		if e.adopts != nil && (v.endSequence() > e.from || v.dropped > m.last.dropped) &&
+			len(journal) == len(m.last.journals[i]) && !isFull(m.last.journals[i]) {
 			return fmt.Errorf("shard %d: the event came before the journal's entry", i)
 		}
 	}
@@ -150,7 +150,7 @@ func (m *model) recordsHold(v *view, e effect, b bracket, returned bool) error {
 		}
 		oldest = max(v.tail, held) - held
 	}
-	switch end := v.end(); {
+	switch end := v.endSequence(); {
 	case v.tail == 0 && known == 0 && !(returned && n > 0):
 		return nil
 	case v.tail != known && v.tail != known+n:
@@ -204,9 +204,9 @@ func (m *model) firstLastHolds(got ring.FirstAndLast, e effect, b bracket, retur
 	return nil
 }
 
-// full reports whether a journal that nobody reads is full. In a full journal, a change overwrites
-// the newest entry, which may be missing while the program writes it.
-func full(journal []ring.JournalEntry) bool { return len(journal) == 16 }
+// isFull reports whether a journal that nobody reads is full. In a full journal, a change
+// overwrites the newest entry, which may be missing while the program writes it.
+func isFull(journal []ring.JournalEntry) bool { return len(journal) == 16 }
 
 func (m *model) journalHolds(got, before []ring.JournalEntry, e effect, b bracket, written,
 	returned bool) error {
@@ -216,7 +216,7 @@ func (m *model) journalHolds(got, before []ring.JournalEntry, e effect, b bracke
 	if e.adopts == nil {
 		return fmt.Errorf("journal is %v and was %v", got, before)
 	}
-	if full(before) && slices.Equal(got, before[:len(got)]) && !returned {
+	if isFull(before) && slices.Equal(got, before[:len(got)]) && !returned {
 		return nil
 	}
 	at, skipped := len(before), uint64(0)

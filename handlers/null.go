@@ -2,8 +2,11 @@ package handlers
 
 import "github.com/cloudprofiler/cloudprofiler/channel"
 
-// null discards every event. A log call costs only one comparison.
-var null = handler{
-	prepare: func(channel.Settings, bool) adopted { return adopted{mode: modeNull} },
-	log:     func(*Channel, *adopted, uint64) {},
+// nullHandler discards every event. A log call costs only one comparison.
+var nullHandler = handler{
+	prepare: func(channel.Settings,
+		bool) adoptedSettings {
+		return adoptedSettings{mode: modeNull}
+	},
+	log: func(*Channel, *adoptedSettings, uint64) {},
 }

@@ -70,11 +70,11 @@ func TestBadSettingsOnline(t *testing.T) {
 				}
 				drained := func() (n uint64, flags uint64) {
 					t.Helper()
-					if _, err := d.once(false); err != nil {
+					if _, err := d.drainOnce(false); err != nil {
 						t.Fatal(err)
 					}
-					for i := range d.got {
-						n += uint64(len(d.got[i]))
+					for i := range d.takenRecords {
+						n += uint64(len(d.takenRecords[i]))
 					}
 					s, err := d.consumer.State(0)
 					if err != nil {
@@ -131,20 +131,21 @@ func TestScribbledControlPage(t *testing.T) {
 			Buffer: "4KiB"})
 		log := callOf(c)
 		for range 2000 {
-			s := channel.Settings{Kind: channel.Kind(draw.IntN(9)), A: edge(draw), B: edge(draw)}
+			s := channel.Settings{Kind: channel.Kind(draw.IntN(9)), A: drawNumber(draw),
+				B: drawNumber(draw)}
 			if draw.IntN(4) == 0 {
 				s.Kind = channel.Kind(draw.Uint32())
 			}
 			slot := draw.IntN(8)
 			word := ring.NewWord(draw.Uint64(), s.Kind, slot)
 			if draw.IntN(4) == 0 {
-				word = ring.Word(edge(draw))
+				word = ring.Word(drawNumber(draw))
 			}
 			if err := scribble(c.Path(), word, slot, s); err != nil {
 				t.Fatal(err)
 			}
 			for range 5 {
-				log(edge(draw))
+				log(drawNumber(draw))
 			}
 		}
 	}
@@ -173,7 +174,7 @@ func TestOldWordComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.Log(2)
-			v, err := look(c.Path())
+			v, err := viewRing(c.Path())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -194,8 +194,8 @@ func TestOpenNamesTheDirectory(t *testing.T) {
 }
 
 func TestOpenNeedsAFitCounter(t *testing.T) {
-	was := cpu
-	defer func() { cpu = was }()
+	was := cpuFeatures
+	defer func() { cpuFeatures = was }()
 	for what, test := range map[string]struct {
 		features asm.Features
 		says     string
@@ -203,7 +203,7 @@ func TestOpenNeedsAFitCounter(t *testing.T) {
 		"not invariant": {asm.Features{CPU: "Old", Ordered: true}, "+invtsc"},
 		"no RDTSCP":     {asm.Features{CPU: "Older", Invariant: true}, "no RDTSCP"},
 	} {
-		cpu = func() asm.Features { return test.features }
+		cpuFeatures = func() asm.Features { return test.features }
 		c, err := Open("actor/start", Options{Dir: t.TempDir()})
 		if !errors.Is(err, asm.ErrUnfit) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v, want %q in it", what, err, test.says)

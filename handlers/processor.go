@@ -20,19 +20,19 @@ func pin() int
 //go:linkname unpin runtime.procUnpin
 func unpin()
 
-// alone reports whether the processor to which the caller is pinned has a shard to itself.
-func (c *Channel) alone(processor int) bool {
+// hasOwnShard reports whether the processor to which the caller is pinned has a shard to itself.
+func (c *Channel) hasOwnShard(processor int) bool {
 	return processor < int(atomic.LoadUint32(&c.processors))
 }
 
 // Normally each processor has a shard to itself. If somebody raises GOMAXPROCS above the number of
-// shards after the channel was opened, the method share lets several processors use one shard. From
+// shards after the channel was opened, shareShards lets several processors use one shard. From
 // then on every writer uses a locked operation.
 //
 // A writer that is pinned now may still write without a locked operation, so the method must wait
 // until no goroutine is pinned. For this purpose it calls runtime.ReadMemStats, which stops all
 // goroutines: the runtime can stop them only when none is pinned.
-func (c *Channel) share() {
+func (c *Channel) shareShards() {
 	c.changes.Lock()
 	defer c.changes.Unlock()
 	if c.shared.Load() {

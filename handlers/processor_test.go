@@ -16,10 +16,10 @@ func TestProcessorsRaisedWhileManyLog(t *testing.T) {
 	for range 20 {
 		runtime.GOMAXPROCS(2)
 		c := openTest(t, true, Options{Handler: "id", Buffer: "4KiB"})
-		if !c.alone(1) || c.alone(2) {
+		if !c.hasOwnShard(1) || c.hasOwnShard(2) {
 			t.Fatalf("%d processors have a shard to themselves, want 2", c.processors)
 		}
-		d := drained(t, c, func() {
+		d := drainWhile(t, c, func() {
 			var all sync.WaitGroup
 			var half sync.WaitGroup
 			half.Add(writers)
@@ -53,14 +53,14 @@ func TestProcessorsRaisedWhileManyLog(t *testing.T) {
 			t.Errorf("%d holes, and nobody was killed", d.holes)
 		}
 		counts := make([]int, writers)
-		for _, shard := range d.got {
+		for _, shard := range d.takenRecords {
 			for _, r := range shard {
 				if w := r.ID >> loadShift; w < writers {
 					counts[w]++
 				}
 			}
 		}
-		if d.prompt() && slices.ContainsFunc(counts, func(n int) bool { return n != events }) {
+		if d.lookedOften() && slices.ContainsFunc(counts, func(n int) bool { return n != events }) {
 			t.Errorf("records of each writer: %v, want %d", counts, events)
 		}
 	}

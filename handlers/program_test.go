@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// command makes the command that runs a program.
-func command(t *testing.T, name string, env ...string) *exec.Cmd {
+// programCommand makes the command that runs a program.
+func programCommand(t *testing.T, name string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd, err := reexec.Command()
 	if err != nil {
@@ -52,8 +52,8 @@ func command(t *testing.T, name string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a program, and ends it when the test ends.
-func start(t *testing.T, cmd *exec.Cmd) {
+// startProgram starts a program, and ends it when the test ends.
+func startProgram(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

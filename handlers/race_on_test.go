@@ -13,8 +13,8 @@ import (
 )
 
 func init() {
-	programs["two writers"] = func() error { return writers(false) }
-	programs["handed over"] = func() error { return writers(true) }
+	programs["two writers"] = func() error { return runWriters(false) }
+	programs["handed over"] = func() error { return runWriters(true) }
 }
 
 const (
@@ -22,9 +22,10 @@ const (
 	raceDirectory = "RACE_DIRECTORY"
 )
 
-// writers makes two goroutines log to a channel that Open returned. If handOver is true, only one
-// of them uses the channel at a time, and then passes it to the other. If not, both log at once.
-func writers(handOver bool) error {
+// runWriters makes two goroutines log to a channel that Open returned. If handOver is true, only
+// one of them uses the channel at a time, and then passes it to the other. If not, both log at
+// once.
+func runWriters(handOver bool) error {
 	c, err := Open("race/start",
 		Options{Handler: os.Getenv(raceHandler), Params: raceParams[os.Getenv(raceHandler)],
 			Policy: "drop", Buffer: "256", Dir: os.Getenv(raceDirectory)})
@@ -65,7 +66,7 @@ func TestRaceDetectorSeesTwoWriters(t *testing.T) {
 		}
 		for program, want := range map[string]bool{"two writers": true, "handed over": false} {
 			t.Run(fmt.Sprintf("%s/%s", handler.name, program), func(t *testing.T) {
-				cmd := command(t, program, raceHandler+"="+handler.name,
+				cmd := programCommand(t, program, raceHandler+"="+handler.name,
 					raceDirectory+"="+t.TempDir(), "GORACE=exitcode=66 atexit_sleep_ms=0")
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr

@@ -30,14 +30,14 @@ func TestInstructionThatReadsTheCounter(t *testing.T) {
 		{"first-last", nil, true},
 	} {
 		for _, writer := range allWriters {
-			program.open(writer.many, Options{Handler: handler.name, Params: handler.params,
+			program.openChannel(writer.many, Options{Handler: handler.name, Params: handler.params,
 				Stamp: writer.stamp})
 			want := map[string]int{}
 			if handler.reads {
 				want[writer.stamp]++
 			}
 			for call := range uint64(2) {
-				reads := program.reads(order{Do: "log", ID: 2 * call})
+				reads := program.countReads(order{Do: "log", ID: 2 * call})
 				if reads["rdtscp"] != want["rdtscp"] || reads["rdtsc"] != want["rdtsc"] {
 					t.Errorf("%s, %s, call %d: reads %v, want %v", handler.name, writer.name, call,
 						reads, want)
@@ -47,13 +47,13 @@ func TestInstructionThatReadsTheCounter(t *testing.T) {
 	}
 }
 
-// reads steps through an order and counts the instructions that read the counter. It leaves out the
-// kernel's code in the program (the vDSO), which the scheduler calls to read the clock.
-func (s *stepped) reads(o order) map[string]int {
+// countReads steps through an order and counts the instructions that read the counter. It leaves
+// out the kernel's code in the program (the vDSO), which the scheduler calls to read the clock.
+func (s *steppedProgram) countReads(o order) map[string]int {
 	s.t.Helper()
 	const kernelCode = 1 << 40 // the program's own code is far below
 	n := map[string]int{}
-	s.step(o, func(int, bool) bool {
+	s.stepOrder(o, func(int, bool) bool {
 		var r unix.PtraceRegs
 		var code [3]byte
 		if err := unix.PtraceGetRegs(s.pid, &r); err != nil {

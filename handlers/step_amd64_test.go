@@ -23,7 +23,7 @@ func init() { programs["step"] = stepProgram }
 
 // An order tells the stepped program what to do next.
 type order struct {
-	Do      string  // open, or a name in steppable
+	Do      string  // open, or a name in steppableCalls
 	Many    bool    // for open
 	Options Options // for open
 	ID      uint64  // for log, go and link
@@ -33,14 +33,14 @@ type order struct {
 type answer struct {
 	Path string // the answer to open
 	Err  string // the answer to open
-	// Entry has the address of the code of each function in steppable. Only the first answer, which
-	// the program sends when it starts, contains it.
+	// Entry has the address of the code of each function in steppableCalls. Only the first answer,
+	// which the program sends when it starts, contains it.
 	Entry map[string]uint64
 }
 
-// steppable has the functions that the test can step through. Each call is in a function of its
-// own, so that it has an entry and a return.
-var steppable = map[string]func(c *Channel, o *order){
+// steppableCalls has the functions that the test can step through. Each call is in a function of
+// its own, so that it has an entry and a return.
+var steppableCalls = map[string]func(c *Channel, o *order){
 	"log":   stepLog,
 	"go":    stepGo,
 	"link":  stepLink,
@@ -60,8 +60,8 @@ func stepGo(c *Channel, o *order) {
 	logGo(c, o.ID)
 }
 
-// logAside logs in another goroutine, and waits for its end. Use it only with the method run: the
-// method step follows only one thread.
+// logAside logs in another goroutine, and waits for its end. Use it only with runOrder,
+// because stepOrder follows only one thread.
 func logAside(c *Channel, o *order) {
 	var other sync.WaitGroup
 	other.Go(func() { c.Log(o.ID) })
@@ -76,7 +76,7 @@ func stepProgram() error {
 	debug.SetGCPercent(-1)
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	entries := make(map[string]uint64)
-	for name, f := range steppable {
+	for name, f := range steppableCalls {
 		entries[name] = uint64(reflect.ValueOf(f).Pointer())
 	}
 	if err := out.Encode(answer{Entry: entries}); err != nil {
@@ -102,7 +102,7 @@ func stepProgram() error {
 			// Give up the processor once, which begins a new time slice. Then Go's scheduler does
 			// not interrupt the steps that follow.
 			runtime.Gosched()
-			steppable[o.Do](c, &o)
+			steppableCalls[o.Do](c, &o)
 		}
 		if err := out.Encode(a); err != nil {
 			return err
@@ -110,9 +110,9 @@ func stepProgram() error {
 	}
 }
 
-// A stepped is a program that the test can stop, and kill, after each instruction of a log call.
-// Only the goroutine that started the program may use it.
-type stepped struct {
+// steppedProgram is a program that the test can stop, and kill, after each instruction of a log
+// call. Only the goroutine that started the program may use it.
+type steppedProgram struct {
 	t     *testing.T
 	pid   int
 	in    io.WriteCloser
@@ -123,13 +123,13 @@ type stepped struct {
 }
 
 // startStepped starts a program and attaches to it as its tracer.
-func startStepped(t *testing.T) *stepped {
+func startStepped(t *testing.T) *steppedProgram {
 	t.Helper()
 	runtime.LockOSThread() // the kernel lets only the tracing thread step the program
 	t.Cleanup(runtime.UnlockOSThread)
 	// Only the log call may run on the program's thread, so switch off preemption and garbage
 	// collection.
-	cmd := command(t, "step", "GODEBUG=asyncpreemptoff=1", "GOGC=off",
+	cmd := programCommand(t, "step", "GODEBUG=asyncpreemptoff=1", "GOGC=off",
 		"GOMAXPROCS=1") // one shard, even with many writers
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -139,8 +139,9 @@ func startStepped(t *testing.T) *stepped {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, cmd)
-	s := &stepped{t: t, pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out), wait: cmd.Wait}
+	startProgram(t, cmd)
+	s := &steppedProgram{t: t, pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out),
+		wait: cmd.Wait}
 	s.entry = s.answer().Entry
 	if err := unix.PtraceSeize(s.pid); err != nil {
 		if os.Getenv("CI") == "true" {
@@ -151,7 +152,7 @@ func startStepped(t *testing.T) *stepped {
 	return s
 }
 
-func (s *stepped) answer() (a answer) {
+func (s *steppedProgram) answer() (a answer) {
 	s.t.Helper()
 	line, err := s.out.ReadBytes('\n')
 	if err == nil {
@@ -163,16 +164,16 @@ func (s *stepped) answer() (a answer) {
 	return a
 }
 
-func (s *stepped) send(o order) {
+func (s *steppedProgram) send(o order) {
 	s.t.Helper()
 	if err := json.NewEncoder(s.in).Encode(o); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// open makes the program close its last channel and open another one. It returns the path of the
-// new ring.
-func (s *stepped) open(many bool, options Options) string {
+// openChannel makes the program close its last channel and open another one. It returns the path of
+// the new ring.
+func (s *steppedProgram) openChannel(many bool, options Options) string {
 	s.t.Helper()
 	s.send(order{Do: "open", Many: many, Options: options})
 	a := s.answer()
@@ -182,29 +183,29 @@ func (s *stepped) open(many bool, options Options) string {
 	return a.Path
 }
 
-// run makes the program carry out an order at full speed.
-func (s *stepped) run(o order) {
+// runOrder makes the program carry out an order at full speed.
+func (s *steppedProgram) runOrder(o order) {
 	s.t.Helper()
 	s.send(o)
 	s.answer()
 }
 
-// step makes the program carry out an order in steps. It calls the function visit before the first
-// instruction, when at is 0, and after each instruction. In the last call, returned is true,
-// because the order has ended. If visit returns false, the method step kills the program there.
-func (s *stepped) step(o order, visit func(at int, returned bool) bool) {
+// stepOrder makes the program carry out an order in steps. It calls the function visit before the
+// first instruction, when at is 0, and after each instruction. In the last call, returned is true,
+// because the order has ended. If visit returns false, stepOrder kills the program there.
+func (s *steppedProgram) stepOrder(o order, visit func(at int, returned bool) bool) {
 	s.t.Helper()
 	if err := s.try(o, visit); err != nil {
 		s.t.Fatalf("step through %v: %v", o, err)
 	}
 }
 
-func (s *stepped) try(o order, visit func(at int, returned bool) bool) error {
+func (s *steppedProgram) try(o order, visit func(at int, returned bool) bool) error {
 	s.t.Helper()
 	if err := unix.PtraceInterrupt(s.pid); err != nil {
 		return fmt.Errorf("interrupt: %w", err)
 	}
-	if err := s.stopped(); err != nil {
+	if err := s.awaitStop(); err != nil {
 		return err
 	}
 	entry := uintptr(s.entry[o.Do])
@@ -222,7 +223,7 @@ func (s *stepped) try(o order, visit func(at int, returned bool) bool) error {
 		if err := unix.PtraceCont(s.pid, 0); err != nil {
 			return fmt.Errorf("continue: %w", err)
 		}
-		if err := s.stopped(); err != nil {
+		if err := s.awaitStop(); err != nil {
 			return err
 		}
 		if err := unix.PtraceGetRegs(s.pid, &r); err != nil {
@@ -246,7 +247,7 @@ func (s *stepped) try(o order, visit func(at int, returned bool) bool) error {
 	for at := 0; at < tooMany; at++ {
 		returned := r.Rip == back && r.Rsp == stack
 		if !visit(at, returned) {
-			return s.kill()
+			return s.killProgram()
 		}
 		if returned {
 			if err := unix.PtraceCont(s.pid, 0); err != nil {
@@ -258,7 +259,7 @@ func (s *stepped) try(o order, visit func(at int, returned bool) bool) error {
 		if err := unix.PtraceSingleStep(s.pid); err != nil {
 			return fmt.Errorf("step: %w", err)
 		}
-		if err := s.stopped(); err != nil {
+		if err := s.awaitStop(); err != nil {
 			return err
 		}
 		if err := unix.PtraceGetRegs(s.pid, &r); err != nil {
@@ -268,8 +269,8 @@ func (s *stepped) try(o order, visit func(at int, returned bool) bool) error {
 	return fmt.Errorf("no return after %d instructions", tooMany)
 }
 
-// stopped waits until the program has stopped.
-func (s *stepped) stopped() error {
+// awaitStop waits until the program has stopped.
+func (s *steppedProgram) awaitStop() error {
 	var status unix.WaitStatus
 	for {
 		_, err := unix.Wait4(s.pid, &status, unix.WALL, nil)
@@ -285,8 +286,8 @@ func (s *stepped) stopped() error {
 	}
 }
 
-// kill ends the program where it is, and waits until the process is gone.
-func (s *stepped) kill() error {
+// killProgram ends the program where it is, and waits until the process is gone.
+func (s *steppedProgram) killProgram() error {
 	if err := unix.Kill(s.pid, unix.SIGKILL); err != nil {
 		return fmt.Errorf("kill: %w", err)
 	}

@@ -46,13 +46,13 @@ func TestSwitchingUnderLoad(t *testing.T) {
 					t.Fatal(err)
 				}
 				for len(d.journal) == 0 || d.journal[len(d.journal)-1].Word != word {
-					if _, err := d.once(false); err != nil {
+					if _, err := d.drainOnce(false); err != nil {
 						t.Fatal(err)
 					}
 					runtime.Gosched()
 				}
 				for range draw.IntN(5) {
-					if _, err := d.once(false); err != nil {
+					if _, err := d.drainOnce(false); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -60,7 +60,7 @@ func TestSwitchingUnderLoad(t *testing.T) {
 			stop.Store(true)
 			t.Logf("%d calls", <-logged)
 			c.Close()
-			if err := d.finish(); err != nil {
+			if err := d.finishDrain(); err != nil {
 				t.Fatal(err)
 			}
 			for _, e := range d.journal {
@@ -73,16 +73,16 @@ func TestSwitchingUnderLoad(t *testing.T) {
 				// used another shard.
 				return
 			}
-			if err := obeys(d, d.got[0]); err != nil {
+			if err := checkRecords(d, d.takenRecords[0]); err != nil {
 				t.Fatal(err)
 			}
 		})
 	}
 }
 
-// obeys checks that the records between two journal entries obey the settings of the first of the
-// two entries.
-func obeys(d *drain, records []ring.Record) error {
+// checkRecords checks that the records between two journal entries obey the settings of the first
+// of the two entries.
+func checkRecords(d *drain, records []ring.Record) error {
 	for k, e := range d.journal {
 		end := uint64(len(records))
 		if k+1 < len(d.journal) {
@@ -149,11 +149,11 @@ func TestChangeHoldsFromTheNextCall(t *testing.T) {
 			if s.Kind == channel.Identity {
 				want++
 			}
-			if _, err := d.once(false); err != nil {
+			if _, err := d.drainOnce(false); err != nil {
 				t.Fatal(err)
 			}
 			got := 0
-			for _, shard := range d.got {
+			for _, shard := range d.takenRecords {
 				got += len(shard)
 			}
 			if got != want {

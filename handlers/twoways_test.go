@@ -13,19 +13,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// edges are numbers at which arithmetic with 64 bits is most likely to go wrong.
-var edges = []uint64{0, 1, 2, 3, 5, 7, 10, 1000, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<32 + 1,
+// edgeNumbers are numbers at which arithmetic with 64 bits is most likely to go wrong.
+var edgeNumbers = []uint64{0, 1, 2, 3, 5, 7, 10, 1000, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32,
+	1<<32 + 1,
 	1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 2, 1<<64 - 1}
 
-// edge draws a number near one of the edges, or any number.
-func edge(draw *rand.Rand) uint64 {
+// drawNumber draws a number near one of the edges, or any number.
+func drawNumber(draw *rand.Rand) uint64 {
 	switch draw.IntN(4) {
 	case 0:
 		return draw.Uint64() >> draw.IntN(64)
 	case 1:
-		return edges[draw.IntN(len(edges))] + draw.Uint64N(5) - 2
+		return edgeNumbers[draw.IntN(len(edgeNumbers))] + draw.Uint64N(5) - 2
 	default:
-		return edges[draw.IntN(len(edges))]
+		return edgeNumbers[draw.IntN(len(edgeNumbers))]
 	}
 }
 
@@ -38,9 +39,9 @@ func TestSieveIsTheRemainder(t *testing.T) {
 			t.Fatalf("sieve of %d below %d keeps %d: %v, want %v", modulus, below, v, got, want)
 		}
 	}
-	for _, modulus := range edges[1:] {
-		for _, v := range edges {
-			for _, below := range edges {
+	for _, modulus := range edgeNumbers[1:] {
+		for _, v := range edgeNumbers {
+			for _, below := range edgeNumbers {
 				check(v, below, modulus)
 			}
 			check(v, v%modulus, modulus)
@@ -48,7 +49,7 @@ func TestSieveIsTheRemainder(t *testing.T) {
 		}
 	}
 	for range 300_000 {
-		v, modulus := edge(draw), max(edge(draw), 1)
+		v, modulus := drawNumber(draw), max(drawNumber(draw), 1)
 		check(v, v%modulus+draw.Uint64N(2), modulus)
 	}
 }
@@ -65,8 +66,8 @@ func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 		}
 		defer d.consumer.Close()
 		for range 300 {
-			s := channel.Settings{Kind: channel.XoY, B: max(edge(draw), 1)}
-			s.A = min(edge(draw), s.B)
+			s := channel.Settings{Kind: channel.XoY, B: max(drawNumber(draw), 1)}
+			s.A = min(drawNumber(draw), s.B)
 			if draw.IntN(2) == 0 {
 				s.A = draw.Uint64() % s.B
 			}
@@ -75,7 +76,7 @@ func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 			}
 			var want []uint64
 			for range 100 {
-				id := edge(draw)
+				id := drawNumber(draw)
 				if draw.IntN(2) == 0 { // an id at the limit between kept and discarded ids
 					id = s.B*(draw.Uint64()/s.B) + s.A + draw.Uint64N(3) - 1
 				}
@@ -84,15 +85,15 @@ func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 				}
 				c.Log(id)
 			}
-			if _, err := d.once(false); err != nil {
+			if _, err := d.drainOnce(false); err != nil {
 				t.Fatal(err)
 			}
 			var got []uint64
-			for i, shard := range d.got {
+			for i, shard := range d.takenRecords {
 				for _, r := range shard {
 					got = append(got, r.ID)
 				}
-				d.got[i] = nil
+				d.takenRecords[i] = nil
 			}
 			if many { // ids of several shards have no common order here, so compare them sorted
 				slices.Sort(got)
@@ -112,10 +113,10 @@ func anySettings(draw *rand.Rand, links bool) channel.Settings {
 	}
 	switch kind := channel.Kind(draw.IntN(int(channel.Link))); kind {
 	case channel.Downsample:
-		return channel.Settings{Kind: kind, A: max(edge(draw)%20, 1)}
+		return channel.Settings{Kind: kind, A: max(drawNumber(draw)%20, 1)}
 	case channel.XoY:
-		s := channel.Settings{Kind: kind, B: max(edge(draw), 1)}
-		s.A = min(edge(draw), s.B)
+		s := channel.Settings{Kind: kind, B: max(drawNumber(draw), 1)}
+		s.A = min(drawNumber(draw), s.B)
 		return s
 	case channel.Counter:
 		return channel.Settings{Kind: kind, A: channel.MinPeriod_ns}
@@ -158,11 +159,11 @@ func twoWays(t *testing.T, draw *rand.Rand, many bool, o Options) error {
 		defer consumers[i].Close()
 		defer twins[i].Close()
 	}
-	first, err := look(twins[0].Path())
+	first, err := viewRing(twins[0].Path())
 	if err != nil {
 		return err
 	}
-	config, _ := o.config(channel.Name{Actor: "actor", Point: "start"}, many)
+	config, _ := o.checkOptions(channel.Name{Actor: "actor", Point: "start"}, many)
 	m := model{capacity: consumers[0].Header().Records, policy: config.Policy,
 		links: o.Handler == "link", settings: config.Settings, last: first}
 	everyStamp := bracket{0, 1<<64 - 1}
@@ -190,12 +191,12 @@ func twoWays(t *testing.T, draw *rand.Rand, many bool, o Options) error {
 					return err
 				}
 			}
-			if m.last, err = look(twins[0].Path()); err != nil {
+			if m.last, err = viewRing(twins[0].Path()); err != nil {
 				return err
 			}
 		}
-		c := call{id: edge(draw), child: draw.Uint64(), link: m.links && draw.IntN(10) > 0}
-		e := m.effect(c)
+		c := call{id: drawNumber(draw), child: draw.Uint64(), link: m.links && draw.IntN(10) > 0}
+		e := m.nextEffect(c)
 		if c.link {
 			twins[0].Link(c.id, c.child)
 			twins[1].Link(c.id, c.child)
@@ -205,19 +206,20 @@ func twoWays(t *testing.T, draw *rand.Rand, many bool, o Options) error {
 				logGo(twins[1], c.id)
 			}
 		}
-		got, err := look(twins[0].Path())
+		got, err := viewRing(twins[0].Path())
 		if err != nil {
 			return err
 		}
-		if err := m.holds(got, e, everyStamp, true); err != nil {
+		if err := m.checkView(got, e, everyStamp, true); err != nil {
 			return fmt.Errorf("%+v under %v: %w", c, m.settings, err)
 		}
-		other, err := look(twins[1].Path())
+		other, err := viewRing(twins[1].Path())
 		if err != nil {
 			return err
 		}
-		m.done(e, got)
-		if log, portable := unstamped(got), unstamped(other); !reflect.DeepEqual(log, portable) {
+		m.applyEffect(e, got)
+		if log, portable := withoutCounters(got), withoutCounters(other); !reflect.DeepEqual(log,
+			portable) {
 			return fmt.Errorf("%+v under %v: Log leaves %+v, logGo leaves %+v",
 				c, m.settings, log, portable)
 		}
@@ -225,8 +227,8 @@ func twoWays(t *testing.T, draw *rand.Rand, many bool, o Options) error {
 	return nil
 }
 
-// unstamped returns a copy of a view without the counters.
-func unstamped(v *view) view {
+// withoutCounters returns a copy of a view without the counters.
+func withoutCounters(v *view) view {
 	u := *v
 	u.records = slices.Clone(u.records)
 	for i := range u.records {

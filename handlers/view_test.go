@@ -22,11 +22,11 @@ type view struct {
 	flags      uint64
 }
 
-// end returns the sequence number after the last finished record.
-func (v *view) end() uint64 { return v.first + uint64(len(v.records)) }
+// endSequence returns the sequence number after the last finished record.
+func (v *view) endSequence() uint64 { return v.first + uint64(len(v.records)) }
 
-// look reads a ring in the same way as a drainer that has just started.
-func look(path string) (*view, error) {
+// viewRing reads a ring in the same way as a drainer that has just started.
+func viewRing(path string) (*view, error) {
 	r, err := ring.Open(path)
 	if err != nil {
 		return nil, err

@@ -2,15 +2,15 @@ package handlers
 
 import "github.com/cloudprofiler/cloudprofiler/channel"
 
-// xoy keeps an event if its id mod y is below x. Channels with the same x and y keep the same
-// tuples on every node, so that the analysis sees whole paths of those tuples.
-var xoy = handler{
-	prepare: func(s channel.Settings, _ bool) adopted {
-		return adopted{mode: modeXoY, sieve: newSieve(s.A, s.B)}
+// xoyHandler keeps an event if its id mod y is below x. Channels with the same x and y keep the
+// same tuples on every node, so that the analysis sees whole paths of those tuples.
+var xoyHandler = handler{
+	prepare: func(s channel.Settings, _ bool) adoptedSettings {
+		return adoptedSettings{mode: modeXoY, sieve: newSieve(s.A, s.B)}
 	},
-	log: func(c *Channel, set *adopted, id uint64) {
+	log: func(c *Channel, set *adoptedSettings, id uint64) {
 		if set.sieve.keeps(id) {
-			c.record(id)
+			c.recordEvent(id)
 		}
 	},
 }

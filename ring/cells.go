@@ -73,7 +73,7 @@ func (all *FirstAndLast) add(one FirstAndLast) {
 // f.count tells which of them is the last record. The program writes only to the other place. The
 // method load returns false if f.count changed during every attempt.
 func (f *FirstLast) load() (got FirstAndLast, still bool) {
-	for range patience {
+	for range readAttempts {
 		// At full speed the writer leaves a reader almost no time between two writes. So the count
 		// and the last record are on one cache line, and load reads the record directly after the
 		// count. The first record never changes once it is written.

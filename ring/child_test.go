@@ -21,16 +21,17 @@ import (
 // map children to run.
 const childVariable = "RING_TEST_CHILD"
 
-// children are programs that tests run in processes of their own. Each takes a directory or a path
-// as its argument, prints one line when it is ready, and ends when its standard input is closed.
-var children = map[string]func(dir string) error{
+// childPrograms are programs that tests run in processes of their own. Each takes a directory or a
+// path as its argument, prints one line when it is ready, and ends when its standard input is
+// closed.
+var childPrograms = map[string]func(dir string) error{
 	// This program has a ring.
 	"owner": func(dir string) error {
 		p, err := Create(dir, testConfig())
 		if err != nil {
 			return err
 		}
-		put(&p.Shards[0], 1, 1)
+		putRecords(&p.Shards[0], 1, 1)
 		fmt.Println(p.Path)
 		return waitForEnd()
 	},
@@ -109,7 +110,7 @@ var children = map[string]func(dir string) error{
 			time.Sleep(time.Millisecond) // finalizers run in a goroutine of their own
 		}
 		fmt.Println(path)
-		defer put(shard, 1, 1)
+		defer putRecords(shard, 1, 1)
 		return waitForEnd()
 	},
 	// This program may not write large files.
@@ -146,7 +147,7 @@ func waitForEnd() error {
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(childVariable); name != "" {
-		if err := children[name](os.Getenv("RING_TEST_DIR")); err != nil {
+		if err := childPrograms[name](os.Getenv("RING_TEST_DIR")); err != nil {
 			fmt.Println("error:", err)
 			os.Exit(1)
 		}
@@ -158,8 +159,8 @@ func TestMain(m *testing.M) {
 // A child is a process that runs one of the functions in the map children.
 type child struct {
 	*exec.Cmd
-	said string // the line that it printed
-	end  io.Closer
+	readyLine string // the line that it printed
+	end       io.Closer
 }
 
 // start starts a child and returns when the child has printed its line.
@@ -187,7 +188,7 @@ func start(t *testing.T, name, dir string, change ...func(*exec.Cmd)) *child {
 	if err != nil {
 		t.Fatalf("child %s says %q: %v", name, line, err)
 	}
-	c.said = strings.TrimSpace(line)
+	c.readyLine = strings.TrimSpace(line)
 	return c
 }
 

@@ -108,7 +108,7 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 		atomic.StoreUint64(&s.kind, uint64(settings.Kind))
 		atomic.StoreUint64(&s.a, settings.A)
 		atomic.StoreUint64(&s.b, settings.B)
-		atomic.StoreUint64(c.word(), uint64(w))
+		atomic.StoreUint64(c.wordAddress(), uint64(w))
 	})
 	if err != nil {
 		return 0, c.failed(err)

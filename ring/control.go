@@ -7,16 +7,16 @@ import (
 // unknownKind is a handler kind that exists in no version, so the check of settings refuses it.
 const unknownKind = channel.Kind(0xFF)
 
-// patience is how many times a program or a drainer repeats a reading because the other one of the
-// two changed the data meanwhile. If the other one is honest, a few repetitions are enough.
-const patience = 10_000
+// readAttempts is how many times a program or a drainer repeats a reading because the other one of
+// the two changed the data meanwhile. If the other one is honest, a few repetitions are enough.
+const readAttempts = 10_000
 
 // load returns the settings that the switching word points to. It does not check them. If the word
 // contradicts its slot, or changes during every attempt, the method load returns settings that fail
 // every check.
 func (c *control) load(word *uint64) (channel.Settings, Word) {
 	var w Word
-	for range patience {
+	for range readAttempts {
 		w = Word(load(word))
 		settings := c.slot[w.slot()%slots].load()
 		// The drainer writes only to a slot that the word does not point to. So if the word has not

@@ -232,11 +232,11 @@ func pidNamespace() (inode uint64) {
 	return st.Ino
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+var crcTable = crc32.MakeTable(crc32.Castagnoli)
 
 func (id *identity) sum() uint32 {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(id)), unsafe.Offsetof(id.checksum))
-	return crc32.Checksum(b, castagnoli)
+	return crc32.Checksum(b, crcTable)
 }
 
 // boot is the boot id. It is nil until Boot has got the id from the kernel.

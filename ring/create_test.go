@@ -205,8 +205,8 @@ func TestCreateWhereItCannot(t *testing.T) {
 		"small files":    "allocate 8448 bytes: use a smaller ring or make room: file too large",
 		"no descriptors": "too many open files",
 	} {
-		if c := start(t, name, dir); !strings.Contains(c.said, say) {
-			t.Errorf("%s: %q, want %q", name, c.said, say)
+		if c := start(t, name, dir); !strings.Contains(c.readyLine, say) {
+			t.Errorf("%s: %q, want %q", name, c.readyLine, say)
 		}
 	}
 	if left := names(t, dir); len(left) != 1 {
@@ -328,13 +328,13 @@ func TestPrivilegedAnotherUserStaysOut(t *testing.T) {
 func TestCloseLeavesTheRest(t *testing.T) {
 	p := newRing(t)
 	s, r := &p.Shards[0], look(t, p.Path)
-	put(s, 1, 1)
+	putRecords(s, 1, 1)
 	before := descriptors(t)
 	must(t, p.Close())
 	if after := descriptors(t); after != before-1 {
 		t.Errorf("%d descriptors became %d", before, after)
 	}
-	put(s, 2, 2) // after Close, this writes into memory that nobody reads
+	putRecords(s, 2, 2) // after Close, this writes into memory that nobody reads
 	p.Raise(FlagMisuse)
 	if records, _, _ := copyAll(t, r, 0, 0); len(records) != 1 || records[0] != (Record{1, 1}) {
 		t.Errorf("%+v", records)

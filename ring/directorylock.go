@@ -25,8 +25,8 @@ type DirectoryLock struct {
 	file *os.File
 }
 
-// held keeps directory locks from the garbage collector, which would close their files.
-var held sync.Map
+// heldLocks keeps directory locks from the garbage collector, which would close their files.
+var heldLocks sync.Map
 
 // LockDirectory makes this process the only one that drains a directory. The error wraps ErrLocked
 // if another process already drains it.
@@ -35,18 +35,18 @@ func LockDirectory(dir string) (*DirectoryLock, error) {
 		return nil, err
 	}
 	l := &DirectoryLock{dir: dir}
-	if err := l.take(); err != nil {
+	if err := l.takeLocks(); err != nil {
 		return nil, err
 	}
-	held.Store(l, nil)
+	heldLocks.Store(l, nil)
 	return l, nil
 }
 
-// take locks the directory to which l.dir leads now, and the lock file in that directory. If the
-// method take returns an error, l has the same locks as before the call.
-func (l *DirectoryLock) take() error {
+// takeLocks locks the directory to which l.dir leads now, and the lock file in that directory. If
+// takeLocks returns an error, l has the same locks as before the call.
+func (l *DirectoryLock) takeLocks() error {
 	root := l.root
-	if same, err := l.same(l.dir, root); err != nil || !same {
+	if same, err := l.isSameFile(l.dir, root); err != nil || !same {
 		if root, err = lockRoot(l.dir); err != nil {
 			return err
 		}
@@ -99,11 +99,11 @@ func lockError(dir string, err error) error {
 // it. fresh means that l has locked another directory than before. The error wraps ErrLocked if
 // another process was faster. After an error, the caller may call Keep again.
 func (l *DirectoryLock) Keep() (fresh bool, err error) {
-	sameRoot, err := l.same(l.dir, l.root)
+	sameRoot, err := l.isSameFile(l.dir, l.root)
 	if err != nil {
 		return false, lockError(l.dir, err)
 	}
-	sameFile, err := l.same(filepath.Join(l.dir, lockFile), l.file)
+	sameFile, err := l.isSameFile(filepath.Join(l.dir, lockFile), l.file)
 	if err != nil {
 		return false, lockError(l.dir, err)
 	}
@@ -113,15 +113,15 @@ func (l *DirectoryLock) Keep() (fresh bool, err error) {
 	if err := MakeDirectory(l.dir); err != nil {
 		return false, err
 	}
-	if err := l.take(); err != nil {
+	if err := l.takeLocks(); err != nil {
 		return false, err
 	}
 	return !sameRoot, nil
 }
 
-// same reports whether a path leads to an open file. If nothing is at the path, the method same
-// returns false.
-func (l *DirectoryLock) same(path string, file *os.File) (bool, error) {
+// isSameFile reports whether a path leads to an open file. If nothing is at the path, the method
+// isSameFile returns false.
+func (l *DirectoryLock) isSameFile(path string, file *os.File) (bool, error) {
 	if file == nil {
 		return false, nil
 	}
@@ -138,6 +138,6 @@ func (l *DirectoryLock) same(path string, file *os.File) (bool, error) {
 
 // Close lets another process drain the directory.
 func (l *DirectoryLock) Close() error {
-	held.Delete(l)
+	heldLocks.Delete(l)
 	return errors.Join(l.file.Close(), l.root.Close())
 }

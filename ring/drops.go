@@ -17,7 +17,7 @@ func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	var table [DropsSize]dropRange
 	still := false
 	err = guard(func() {
-		for range patience {
+		for range readAttempts {
 			// The program writes a range before it counts the range's first event, and this loop
 			// reads total after the table. So no count can be negative. If another range began
 			// meanwhile, total may include that range's events, and the loop reads again.

@@ -18,9 +18,9 @@ var structHeading = regexp.MustCompile(`^#+ .*: ([A-Za-z]+), ([0-9]+) bytes$`)
 
 var tableRow = regexp.MustCompile(`^\| (.*) \|$`)
 
-// tables reads FORMAT.md. structs has the rows of each struct's table, by the struct's name.
+// readTables reads FORMAT.md. structs has the rows of each struct's table, by the struct's name.
 // numbers has the rows of the tables of numbers.
-func tables(t *testing.T) (structs map[string][]string, numbers []string) {
+func readTables(t *testing.T) (structs map[string][]string, numbers []string) {
 	t.Helper()
 	text, err := os.ReadFile("FORMAT.md")
 	if err != nil {
@@ -55,7 +55,7 @@ func tables(t *testing.T) (structs map[string][]string, numbers []string) {
 }
 
 func TestFormatTablesAreTheStructs(t *testing.T) {
-	got, _ := tables(t)
+	got, _ := readTables(t)
 	want := make(map[string][]string)
 	for _, v := range []any{header{}, identity{}, control{}, slot{}, shard{}, producerLine{},
 		consumerLine{}, cells{}, FirstLast{}, journalEntry{}, dropRange{}, Record{}} {
@@ -99,7 +99,7 @@ func sameLines(t *testing.T, what string, code, document []string) {
 }
 
 func TestFormatTablesAreTheNumbers(t *testing.T) {
-	_, got := tables(t)
+	_, got := readTables(t)
 	want := []string{
 		number("version", version), number("pageBytes", pageBytes),
 		number("RecordBytes", RecordBytes), number("MinRecords", MinRecords),
@@ -155,7 +155,7 @@ func TestFormatBytes(t *testing.T) {
 	})
 	s := &p.Shards[0]
 	for i := range uint64(17) {
-		put(s, 0x1000+i, 0x2000+i)
+		putRecords(s, 0x1000+i, 0x2000+i)
 	}
 	p.Raise(FlagMisuse)
 	p.Snapshot()
@@ -189,7 +189,7 @@ func TestFormatBytes(t *testing.T) {
 			"\x00\x40\x00\x00\x00\x01\x01" + string(rune(len(name))) + "\x00\x00\x00\x00",
 		},
 		{"name", 104, name + strings.Repeat("\x00", 128-len(name))},
-		{"word of many writers", 1024, word(0)},
+		{"word of many writers", 1024, le64(0)},
 		{
 			"slot 0", 1088,
 			"\x05\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00" +
@@ -197,18 +197,18 @@ func TestFormatBytes(t *testing.T) {
 		},
 		{
 			"tail, dropped, drops, journal, flags, asked, word", 4096,
-			word(16) + word(1) + word(1) + word(1) + word(2) + word(2) +
+			le64(16) + le64(1) + le64(1) + le64(1) + le64(2) + le64(2) +
 				"\x00\x05\x01\x00\x00\x00\x00\x00",
 		},
-		{"head, drops, journal, asked", 4096 + 128, word(5) + word(0) + word(1) + word(1)},
+		{"head, drops, journal, asked", 4096 + 128, le64(5) + le64(0) + le64(1) + le64(1)},
 		{
 			"journal", 4096 + 512,
-			word(0x10500) + word(5) + word(3) + word(0x102) + word(0) +
-				word(p.header.identity.openedCounter) + word(0) + word(0),
+			le64(0x10500) + le64(5) + le64(3) + le64(0x102) + le64(0) +
+				le64(p.header.identity.openedCounter) + le64(0) + le64(0),
 		},
-		{"drops", 4096 + 1536, word(16) + word(0) + word(0x1010) + word(0x1010)},
-		{"records", 8192, word(0x1000) + word(0x2000) + word(0x1001) + word(0x2001)},
-		{"last record", 8192 + 15*16, word(0x100f) + word(0x200f)},
+		{"drops", 4096 + 1536, le64(16) + le64(0) + le64(0x1010) + le64(0x1010)},
+		{"records", 8192, le64(0x1000) + le64(0x2000) + le64(0x1001) + le64(0x2001)},
+		{"last record", 8192 + 15*16, le64(0x100f) + le64(0x200f)},
 	} {
 		if got := string(b[part.at:][:len(part.bytes)]); got != part.bytes {
 			t.Errorf("%s at %d: % x, want % x", part.what, part.at, got, part.bytes)
@@ -216,8 +216,8 @@ func TestFormatBytes(t *testing.T) {
 	}
 }
 
-// word returns 8 bytes as amd64 and arm64 store them.
-func word(v uint64) string {
+// le64 returns 8 bytes as amd64 and arm64 store them.
+func le64(v uint64) string {
 	b := make([]byte, 8)
 	for i := range b {
 		b[i] = byte(v >> (8 * i))

@@ -10,26 +10,26 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// fill writes records until there is no room for another.
-func fill(p *Producer) {
+// fillRing writes records until there is no room for another.
+func fillRing(p *Producer) {
 	for s := &p.Shards[0]; *s.Tail < s.Limit; {
-		put(s, 1, *s.Tail)
+		putRecords(s, 1, *s.Tail)
 	}
 }
 
 func TestBlockWaitsASecondInAll(t *testing.T) {
 	p := newRing(t, policy(channel.Block))
-	c := (&clock{step: 10 * time.Millisecond}).use(p)
+	c := (&fakeClock{step: 10 * time.Millisecond}).installIn(p)
 	s := &p.Shards[0]
-	fill(p)
-	if put(s, 2, 0) {
+	fillRing(p)
+	if putRecords(s, 2, 0) {
 		t.Fatal("a record went into a full ring")
 	}
 	if c.now != time.Second {
 		t.Errorf("waited for %v, want 1s", c.now)
 	}
 	for i := range uint64(100) {
-		if put(s, 3+i, 0) {
+		if putRecords(s, 3+i, 0) {
 			t.Fatal("a record went into a full ring")
 		}
 	}
@@ -40,11 +40,11 @@ func TestBlockWaitsASecondInAll(t *testing.T) {
 	// again, the program waits for another second.
 	setHead(p, 0, 3)
 	for i := range 3 {
-		if !put(s, 4, 0) {
+		if !putRecords(s, 4, 0) {
 			t.Fatalf("record %d has no room", i)
 		}
 	}
-	if put(s, 5, 0) || c.now != 2*time.Second {
+	if putRecords(s, 5, 0) || c.now != 2*time.Second {
 		t.Errorf("waited for %v in all, want 2s", c.now)
 	}
 	state, err := look(t, p.Path).State(0)
@@ -58,13 +58,13 @@ func TestMovementStartsTheWaitAgain(t *testing.T) {
 	s := &p.Shards[0]
 	fill := func() {
 		for *s.Tail+2 <= s.Limit {
-			put(s, 1, 8, 9)
+			putRecords(s, 1, 8, 9)
 		}
 	}
 	fill()
-	c := (&clock{step: 100 * time.Millisecond}).use(p)
+	c := (&fakeClock{step: 100 * time.Millisecond}).installIn(p)
 	// One free place is not enough for a pair. The second place becomes free 900 ms later.
-	c.during = func(pause int) {
+	c.duringPause = func(pause int) {
 		switch pause {
 		case 9:
 			setHead(p, 0, 1)
@@ -72,7 +72,7 @@ func TestMovementStartsTheWaitAgain(t *testing.T) {
 			setHead(p, 0, 2)
 		}
 	}
-	if !put(s, 2, 8, 9) || c.now != 1800*time.Millisecond {
+	if !putRecords(s, 2, 8, 9) || c.now != 1800*time.Millisecond {
 		t.Errorf("gave up after %v", c.now)
 	}
 	if state, err := look(t, p.Path).State(0); err != nil || state.Dropped != 0 {
@@ -99,21 +99,21 @@ func TestNoMovementIsNotMovement(t *testing.T) {
 	} {
 		p := newRing(t, policy(channel.Block), linking)
 		s := &p.Shards[0]
-		put(s, 1, 8, 9)
+		putRecords(s, 1, 8, 9)
 		setHead(p, 0, 1) // so that "to and fro" had both of its heads before the wait
-		s.refresh(1)
+		s.refreshHead(1)
 		setHead(p, 0, 0)
 		for *s.Tail+2 <= s.Limit {
-			put(s, 1, 8, 9)
+			putRecords(s, 1, 8, 9)
 		}
-		c := (&clock{step: 10 * time.Millisecond, during: nil}).use(p)
-		c.during = func(pause int) {
+		c := (&fakeClock{step: 10 * time.Millisecond, duringPause: nil}).installIn(p)
+		c.duringPause = func(pause int) {
 			if pause > 1000 {
 				t.Fatalf("%s: the wait does not end", name)
 			}
 			setHead(p, 0, head(p, pause))
 		}
-		if put(s, 2, 8, 9) {
+		if putRecords(s, 2, 8, 9) {
 			t.Errorf("%s: there was room", name)
 		}
 		if c.now > time.Second {
@@ -126,15 +126,15 @@ func TestNoMovementIsNotMovement(t *testing.T) {
 // ring.
 func TestAllRingsOfADirectoryWaitOnce(t *testing.T) {
 	dir := t.TempDir()
-	c := &clock{step: 10 * time.Millisecond}
+	c := &fakeClock{step: 10 * time.Millisecond}
 	var rings []*Producer
 	for range 3 {
 		p := newRingIn(t, dir, 2, policy(channel.Block), manyWriters)
-		c.use(p)
+		c.installIn(p)
 		rings = append(rings, p)
 	}
 	elsewhere := newRing(t, policy(channel.Block))
-	c.use(elsewhere)
+	c.installIn(elsewhere)
 	for _, p := range rings {
 		for i := range p.Shards {
 			for range MinRecords + 5 {
@@ -145,8 +145,8 @@ func TestAllRingsOfADirectoryWaitOnce(t *testing.T) {
 	if c.now != time.Second {
 		t.Errorf("waited for %v in all", c.now)
 	}
-	fill(elsewhere)
-	put(&elsewhere.Shards[0], 1, 1)
+	fillRing(elsewhere)
+	putRecords(&elsewhere.Shards[0], 1, 1)
 	if c.now != 2*time.Second {
 		t.Errorf("the wait in another directory took %v", c.now-time.Second)
 	}
@@ -175,31 +175,31 @@ func TestAHeadPastAnOldTailIsRoom(t *testing.T) {
 		putMany(s, i, i)
 	}
 	setHead(p, 0, MinRecords)
-	if room, moved := s.refresh(1); !room || !moved {
+	if room, moved := s.refreshHead(1); !room || !moved {
 		t.Errorf("room %v, moved %v", room, moved)
 	}
-	if room, moved := s.refresh(1); !room || moved {
+	if room, moved := s.refreshHead(1); !room || moved {
 		t.Errorf("again: room %v, moved %v", room, moved)
 	}
 }
 
 func TestCloseFreesAWaitingWriter(t *testing.T) {
 	p := newRing(t, policy(channel.Block))
-	fill(p)
-	c := (&clock{step: time.Millisecond}).use(p)
-	c.during = func(pause int) {
+	fillRing(p)
+	c := (&fakeClock{step: time.Millisecond}).installIn(p)
+	c.duringPause = func(pause int) {
 		if pause == 5 {
 			p.Close()
 		}
 	}
-	put(&p.Shards[0], 1, 1) // after the close, this writes into memory that nobody reads
+	putRecords(&p.Shards[0], 1, 1) // after the close, this writes into memory that nobody reads
 	if c.pauses != 5 {
 		t.Errorf("%d pauses", c.pauses)
 	}
 }
 
-// drop is one dropped event in the model that the next test compares with the ring.
-type drop struct{ at, counter uint64 }
+// droppedEvent is one dropped event in the model that the next test compares with the ring.
+type droppedEvent struct{ at, counter uint64 }
 
 // Every dropped event is counted once, in a range at its place in the sequence, whatever the
 // drainer takes, and whenever it takes it.
@@ -216,11 +216,11 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 	t.Helper()
 	s, c := &p.Shards[0], drain(t, p.Path)
 	defer c.Close()
-	var dropped []drop    // all dropped events, in order
-	var counted uint64    // the number of events in released ranges
-	var overflow = false  // the table was full since the last release
-	var released uint64   // the number of released ranges
-	var head, next uint64 // the ring's head, and the counter of the next event
+	var dropped []droppedEvent // all dropped events, in order
+	var counted uint64         // the number of events in released ranges
+	var overflow = false       // the table was full since the last release
+	var released uint64        // the number of released ranges
+	var head, next uint64      // the ring's head, and the counter of the next event
 
 	check := func() {
 		t.Helper()
@@ -252,8 +252,8 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 		switch what := rng.IntN(10); {
 		case what < 6: // the program logs one event
 			next += rng.Uint64N(5)
-			if tail := *s.Tail; !put(s, next, 1) {
-				dropped = append(dropped, drop{tail, next})
+			if tail := *s.Tail; !putRecords(s, next, 1) {
+				dropped = append(dropped, droppedEvent{tail, next})
 				overflow = overflow || s.page.producer.drops-released == DropsSize
 			}
 		case what < 9: // the drainer frees places
@@ -287,15 +287,15 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 	p := newRing(t)
 	s, c := &p.Shards[0], drain(t, p.Path)
-	fill(p)
+	fillRing(p)
 	for i := range uint64(DropsSize + 10) { // drop each event at another place
-		if put(s, 100+i, 1) {
+		if putRecords(s, 100+i, 1) {
 			t.Fatal("room in a full ring")
 		}
 		if err := c.Release(0, i+1, 0, 0); err != nil {
 			t.Fatal(err)
 		}
-		if !put(s, 100+i, 1) {
+		if !putRecords(s, 100+i, 1) {
 			t.Fatal("no room though the head moved")
 		}
 	}
@@ -315,9 +315,9 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range MinRecords {
-		put(s, 999, 1)
+		putRecords(s, 999, 1)
 	}
-	put(s, 1000, 1)
+	putRecords(s, 1000, 1)
 	ranges, before, err = c.Drops(0)
 	if err != nil || before != DropsSize || len(ranges) != 1 || ranges[0].Count != 1 ||
 		ranges[0].FirstCounter != 1000 {
@@ -339,9 +339,9 @@ func TestDropsUnderAWriter(t *testing.T) {
 			// no room.
 			for range 1 + at%3 {
 				for s.page.producer.drops-atomic.LoadUint64(&s.page.consumer.drops) >= DropsSize-1 {
-					pause(0)
+					pauseBriefly(0)
 				}
-				s.drop(at)
+				s.dropEvent(at)
 			}
 			atomic.StoreUint64(s.Tail, at+1)
 		}
@@ -388,9 +388,9 @@ func TestDropsOfManyWritersAreIntervals(t *testing.T) {
 
 func TestOverwriteNeverWaitsNorDrops(t *testing.T) {
 	p := newRing(t, policy(channel.Overwrite))
-	c := (&clock{step: time.Millisecond}).use(p)
+	c := (&fakeClock{step: time.Millisecond}).installIn(p)
 	for i := range uint64(10 * MinRecords) {
-		if !put(&p.Shards[0], i, i) {
+		if !putRecords(&p.Shards[0], i, i) {
 			t.Fatal("dropped")
 		}
 	}

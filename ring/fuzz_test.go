@@ -12,9 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// images returns the ring files that the fuzz target changes: one for each kind of ring. Each has
-// entries in all its tables.
-func images(t testing.TB) [][]byte {
+// ringImages returns the ring files that the fuzz target changes: one for each kind of ring. Each
+// has entries in all its tables.
+func ringImages(t testing.TB) [][]byte {
 	var all [][]byte
 	for _, change := range [][]func(*Config){
 		{policy(channel.Drop)},
@@ -29,11 +29,11 @@ func images(t testing.TB) [][]byte {
 			for n := range uint64(100) {
 				switch {
 				case s.manyWriters && n == 40:
-					reserve(s, n, 1) // a hole: reserved and never written
+					reservePlaces(s, n, 1) // a hole: reserved and never written
 				case s.manyWriters:
 					putMany(s, n, n)
 				default:
-					put(s, n, n, n)
+					putRecords(s, n, n, n)
 				}
 				s.FirstLast().Put(Record{n, n})
 				if n%20 == 0 {
@@ -57,7 +57,7 @@ func images(t testing.TB) [][]byte {
 // either Open refuses the file with one of its documented errors, or everything that the methods of
 // Reader return is valid: see readAll.
 func FuzzReader(f *testing.F) {
-	all := images(f)
+	all := ringImages(f)
 	// A mutation has ten bytes: two for the index of the word, and eight for its new value.
 	mutation := func(at uint16, value uint64) []byte {
 		return binary.LittleEndian.AppendUint64([]byte{byte(at), byte(at >> 8)}, value)

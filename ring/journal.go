@@ -26,7 +26,7 @@ func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err erro
 	var table [JournalSize]journalEntry
 	still := false
 	err = guard(func() {
-		for range patience {
+		for range readAttempts {
 			taken = load(&page.consumer.journal)
 			written = load(&page.producer.journal)
 			whole := true

@@ -23,7 +23,7 @@ func alive(t *testing.T, r *Reader) bool {
 
 func TestARingLivesUntilItsOwnerIsKilled(t *testing.T) {
 	c := start(t, "owner", t.TempDir())
-	r := look(t, c.said)
+	r := look(t, c.readyLine)
 	if r.Header().ProcessID != c.Process.Pid {
 		t.Errorf("process id %d, want %d", r.Header().ProcessID, c.Process.Pid)
 	}
@@ -41,7 +41,7 @@ func TestARingLivesUntilItsOwnerIsKilled(t *testing.T) {
 
 func TestAChildOfTheOwnerKeepsNoRingAlive(t *testing.T) {
 	c := start(t, "parent", t.TempDir())
-	path, pid, _ := strings.Cut(c.said, " ")
+	path, pid, _ := strings.Cut(c.readyLine, " ")
 	grandchild, err := strconv.Atoi(pid)
 	must(t, err)
 	r := look(t, path)
@@ -115,7 +115,7 @@ func TestTheProcessIDSaysNothing(t *testing.T) {
 func TestGarbageCollectionEndsNoRing(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, "forgetful", dir)
-	if !alive(t, look(t, c.said)) {
+	if !alive(t, look(t, c.readyLine)) {
 		t.Error("the ring was given up")
 	}
 	if _, err := LockDirectory(dir); !errors.Is(err, ErrLocked) {
@@ -162,7 +162,7 @@ func TestRemove(t *testing.T) {
 	if files, err := Files(filepath.Dir(p.Path)); err != nil || len(files) != 0 {
 		t.Errorf("left: %v, %v", files, err)
 	}
-	put(&p.Shards[0], 1, 1) // the program's mapping stays
+	putRecords(&p.Shards[0], 1, 1) // the program's mapping stays
 	if records, _, _ := copyAll(t, &c.Reader, 0, 0); len(records) != 1 {
 		t.Errorf("%d records", len(records))
 	}
@@ -188,7 +188,7 @@ func TestAFileThatShrinks(t *testing.T) {
 	} {
 		p := newRing(t, size(records))
 		for i := range uint64(records) {
-			put(&p.Shards[0], i, i)
+			putRecords(&p.Shards[0], i, i)
 		}
 		c := drain(t, p.Path)
 		must(t, p.Close())
@@ -216,7 +216,7 @@ func TestAFileThatShrinksMeanwhile(t *testing.T) {
 	const records = 1 << 14
 	p := newRing(t, size(records))
 	for i := range uint64(records) {
-		put(&p.Shards[0], i, i)
+		putRecords(&p.Shards[0], i, i)
 	}
 	c := drain(t, p.Path)
 	must(t, p.Close())
@@ -266,7 +266,7 @@ func pageSize() int { return os.Getpagesize() }
 // Once Boot has got the id, it returns the id even if no descriptor is left. If Boot could not get
 // the id, the next call asks again.
 func TestBootIsAskedUntilItIsKnown(t *testing.T) {
-	said := strings.Fields(start(t, "boot", t.TempDir()).said)
+	said := strings.Fields(start(t, "boot", t.TempDir()).readyLine)
 	want := fmt.Sprintf("%x", Boot())
 	if len(said) != 3 || said[0] != fmt.Sprintf("%x", [16]byte{}) || said[1] != want ||
 		said[2] != want {

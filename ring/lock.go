@@ -56,8 +56,8 @@ func OpenLocked(path string) (*os.File, error) {
 	return f, nil
 }
 
-// locked reports whether another open of the file has the lock.
-func locked(f *os.File) (bool, error) {
+// isLocked reports whether another open of the file has the lock.
+func isLocked(f *os.File) (bool, error) {
 	whole := unix.Flock_t{Type: unix.F_WRLCK}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &whole)
 	runtime.KeepAlive(f)

@@ -42,7 +42,7 @@ func CheckMemory(root fs.FS, bytes int64) error {
 		// group, while the path is the one that the host uses. Then nothing is at the path. The
 		// loop ends at "/", which is the container's group.
 		for group := path.Clean("/" + field[2]); ; group = path.Dir(group) {
-			if left, limit := files.left(root, group); left < wanted {
+			if left, limit := files.memoryLeft(root, group); left < wanted {
 				return fmt.Errorf("%d bytes of shared memory, and control group %q has %d left "+
 					"(%s %d): ask for less, or raise the group's limit: %w",
 					bytes, group, max(left, 0), files.limit, limit, unix.ENOMEM)
@@ -52,7 +52,7 @@ func CheckMemory(root fs.FS, bytes int64) error {
 			}
 		}
 	}
-	if kB, ok := statistic(root, "proc/meminfo", "MemAvailable:"); ok && kB<<10 < wanted {
+	if kB, ok := readStatistic(root, "proc/meminfo", "MemAvailable:"); ok && kB<<10 < wanted {
 		return fmt.Errorf("%d bytes of shared memory, and this machine has %d available: ask "+
 			"for less, or make room: %w", bytes, kB<<10, unix.ENOMEM)
 	}
@@ -87,9 +87,9 @@ func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 	return groupFiles{}, false
 }
 
-// left returns how many bytes a group may still take, and the group's limit. If the method left
-// cannot read a limit, or the limit is "max", the group has no limit.
-func (g groupFiles) left(root fs.FS, group string) (left, limit int64) {
+// memoryLeft returns how many bytes a group may still take, and the group's limit. If the method
+// memoryLeft cannot read a limit, or the limit is "max", the group has no limit.
+func (g groupFiles) memoryLeft(root fs.FS, group string) (left, limit int64) {
 	dir := path.Join(g.mount, group)
 	limit, err1 := readNumber(root, path.Join(dir, g.limit))
 	usage, err2 := readNumber(root, path.Join(dir, g.usage))
@@ -97,7 +97,7 @@ func (g groupFiles) left(root fs.FS, group string) (left, limit int64) {
 		return math.MaxInt64, math.MaxInt64
 	}
 	for _, name := range g.cache {
-		cached, _ := statistic(root, path.Join(dir, "memory.stat"), name)
+		cached, _ := readStatistic(root, path.Join(dir, "memory.stat"), name)
 		usage -= cached
 	}
 	return limit - usage, limit
@@ -111,9 +111,9 @@ func readNumber(root fs.FS, name string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// statistic finds the number that follows a name in a file with one name and one number on each
+// readStatistic finds the number that follows a name in a file with one name and one number on each
 // line.
-func statistic(root fs.FS, file, name string) (int64, bool) {
+func readStatistic(root fs.FS, file, name string) (int64, bool) {
 	text, _ := fs.ReadFile(root, file)
 	for line := range strings.Lines(string(text)) {
 		if field := strings.Fields(line); len(field) >= 2 && field[0] == name {

@@ -2,21 +2,21 @@ package ring
 
 import "fmt"
 
-// whole reports whether all parts of a copy have the value v. names are the words of the copy. If
+// isWhole reports whether all parts of a copy have the value v. names are the words of the copy. If
 // pread loaded the halves of a word separately, both halves must have the value.
-func whole(regs func(string) int, v int, names ...string) bool {
+func isWhole(regs func(string) int, v int, names ...string) bool {
 	for _, name := range names {
-		if regs(name) != v || regs(name+"'") != v && regs(name+"'") != unknown {
+		if regs(name) != v || regs(name+"'") != v && regs(name+"'") != unknownNumber {
 			return false
 		}
 	}
 	return true
 }
 
-// mixture describes the fault in a copy that a reader accepted although some part of it is not v.
-// It returns "" if there is no fault.
-func mixture(regs func(string) int, v int, names ...string) string {
-	if whole(regs, v, names...) {
+// copyFault describes the fault in a copy that a reader accepted although some part of it is
+// not v. It returns "" if there is no fault.
+func copyFault(regs func(string) int, v int, names ...string) string {
+	if isWhole(regs, v, names...) {
 		return ""
 	}
 	text := fmt.Sprintf("a copy of %d has", v)
@@ -26,11 +26,11 @@ func mixture(regs func(string) int, v int, names ...string) string {
 	return text
 }
 
-// exchanges contains the rules of FORMAT.md as programs for the machine in order_test.go. Rings,
-// tables and journals have two places. Every part of record n has the value n, but with many
+// ringExchanges contains the rules of FORMAT.md as programs for the machine in order_test.go.
+// Rings, tables and journals have two places. Every part of record n has the value n, but with many
 // writers the counter word has the value n + 1. Every part of range n and of entry n has the value
 // n.
-var exchanges = []exchange{
+var ringExchanges = []exchange{
 	{
 		name:  "one writer, overwrite",
 		start: map[string]int8{"c[1]": 1, "i[1]": 1, "tail": 2},
@@ -43,7 +43,7 @@ var exchanges = []exchange{
 		},
 		judge: func(thread int, r func(string) int) (bool, string) {
 			if n := r("t") - 1; thread == 1 && n%2 == 1 && r("again")-1 <= n {
-				return true, mixture(r, n, "c", "i")
+				return true, copyFault(r, n, "c", "i")
 			}
 			return false, ""
 		},
@@ -66,11 +66,11 @@ var exchanges = []exchange{
 		judge: func(thread int, r func(string) int) (bool, string) {
 			switch n := r("t") - 1; {
 			case thread == 1:
-				return true, mixture(r, 1, "c", "i") + mixture(r, 3, "C", "I")
+				return true, copyFault(r, 1, "c", "i") + copyFault(r, 3, "C", "I")
 			case thread == 2 && (r("h") > r("t") || r("h") == r("same") && r("t") > r("h")+2):
 				return true, fmt.Sprintf("head %d, tail %d", r("h"), r("t"))
 			case thread == 2 && n%2 == 1 && n >= r("again"):
-				return true, mixture(r, n, "c", "i")
+				return true, copyFault(r, n, "c", "i")
 			}
 			return false, ""
 		},
@@ -89,8 +89,8 @@ var exchanges = []exchange{
 		},
 		judge: func(thread int, r func(string) int) (bool, string) {
 			if thread == 2 {
-				return true, mixture(r, 0, "i") + mixture(r, 1, "c") + mixture(r, 2, "I") +
-					mixture(r, 3, "C")
+				return true, copyFault(r, 0, "i") + copyFault(r, 1, "c") + copyFault(r, 2, "I") +
+					copyFault(r, 3, "C")
 			}
 			return false, ""
 		},
@@ -111,13 +111,13 @@ var exchanges = []exchange{
 				return true, fmt.Sprintf("head %d, tail %d", r("h"), r("t"))
 			}
 			for n := 0; thread == 3 && n < r("t"); n += places {
-				finished := lap(r("c")) == lap(n+1)
+				finished := lapOfWord(r("c")) == lapOfWord(n+1)
 				if n >= r("again") && n >= r("h") && n+places >= r("t") && finished {
-					return true, mixture(r, n, "I") + mixture(r, n+1, "C")
+					return true, copyFault(r, n, "I") + copyFault(r, n+1, "C")
 				}
 			}
 			if thread == 2 {
-				return true, mixture(r, 0, "i") + mixture(r, 2, "I") + mixture(r, 3, "C")
+				return true, copyFault(r, 0, "i") + copyFault(r, 2, "I") + copyFault(r, 3, "C")
 			}
 			return false, ""
 		},
@@ -132,7 +132,7 @@ var exchanges = []exchange{
 		},
 		judge: func(thread int, r func(string) int) (bool, string) {
 			if thread == 2 {
-				return true, mixture(r, 0, "i") + mixture(r, 1, "c")
+				return true, copyFault(r, 0, "i") + copyFault(r, 1, "c")
 			}
 			return false, ""
 		},
@@ -155,7 +155,7 @@ var exchanges = []exchange{
 			case n > 0 && r("f") != 1:
 				return true, "the first record is missing"
 			case n%2 == 1:
-				return true, mixture(r, n, "c", "i")
+				return true, copyFault(r, n, "c", "i")
 			}
 			return false, ""
 		},
@@ -170,7 +170,7 @@ var exchanges = []exchange{
 		},
 		judge: func(thread int, r func(string) int) (bool, string) {
 			if w := r("w"); thread == 1 && w != 0 && w == r("again") {
-				return true, mixture(r, w, "a", "b")
+				return true, copyFault(r, w, "a", "b")
 			}
 			return false, ""
 		},
@@ -192,7 +192,7 @@ var exchanges = []exchange{
 		},
 		judge: func(thread int, r func(string) int) (bool, string) {
 			if thread == 1 {
-				return true, mixture(r, 10, "w", "a", "b") + mixture(r, 12, "W", "A", "B")
+				return true, copyFault(r, 10, "w", "a", "b") + copyFault(r, 12, "W", "A", "B")
 			}
 			if thread == 2 && r("taken") > r("n") {
 				return true, fmt.Sprintf("%d entries, %d of them taken", r("n"), r("taken"))
@@ -201,10 +201,10 @@ var exchanges = []exchange{
 				return false, ""
 			}
 			if r("taken") == 0 {
-				return true, mixture(r, 10, "w", "a", "b")
+				return true, copyFault(r, 10, "w", "a", "b")
 			}
 			if r("taken") == 1 && r("n") == 3 {
-				return true, mixture(r, 12, "w", "a", "b")
+				return true, copyFault(r, 12, "w", "a", "b")
 			}
 			return false, ""
 		},
@@ -229,7 +229,7 @@ var exchanges = []exchange{
 			n, taken := r("n"), r("taken")
 			switch {
 			case thread == 1:
-				return true, mixture(r, 0, "b") + mixture(r, 1, "L") + mixture(r, 4, "last")
+				return true, copyFault(r, 0, "b") + copyFault(r, 1, "L") + copyFault(r, 4, "last")
 			case thread == 2 && taken > n:
 				return true, fmt.Sprintf("%d ranges, %d of them taken", n, taken)
 			case thread != 2, taken != r("same"), n != r("m"):
@@ -239,13 +239,13 @@ var exchanges = []exchange{
 			case r("d") > map[int]int{2: 2, 3: 4, 4: 5}[n]:
 				return true, fmt.Sprintf("%d ranges, and %d events", n, r("d"))
 			case n == 2 && taken == 0:
-				return true, mixture(r, 0, "b", "l") + mixture(r, 1, "B", "L")
+				return true, copyFault(r, 0, "b", "l") + copyFault(r, 1, "B", "L")
 			case n == 2 && taken == 1:
-				return true, mixture(r, 1, "B", "L")
+				return true, copyFault(r, 1, "B", "L")
 			case n == 3 && taken < 3 && (r("b") != 2 || r("l") < 2 || r("d") < 2):
 				return true, fmt.Sprintf("range 2 has %d %d %d", r("b"), r("l"), r("d"))
-			case n == 4 && taken < 3 && (r("d") < 4 || !whole(r, 2, "b") || !whole(r, 3, "l") ||
-				!whole(r, 4, "B", "L")):
+			case n == 4 && taken < 3 && (r("d") < 4 || !isWhole(r, 2, "b") || !isWhole(r, 3, "l") ||
+				!isWhole(r, 4, "B", "L")):
 				return true, fmt.Sprintf("ranges 2 and 3 have %d %d, %d %d, %d", r("b"), r("l"),
 					r("B"), r("L"), r("d"))
 			}
@@ -264,7 +264,7 @@ var exchanges = []exchange{
 		},
 		judge: func(thread int, r func(string) int) (bool, string) {
 			if w := r("w"); thread == 1 && w%2 == 1 && w == r("again") {
-				return true, mixture(r, w, "a", "b")
+				return true, copyFault(r, w, "a", "b")
 			}
 			return false, ""
 		},
@@ -280,7 +280,7 @@ var exchanges = []exchange{
 			case thread == 1 && r("t") < r("asked"):
 				return true, "a record before the request is missing"
 			case thread == 1 && r("t") == 1:
-				return true, mixture(r, 1, "c", "i")
+				return true, copyFault(r, 1, "c", "i")
 			}
 			return false, ""
 		},
@@ -296,7 +296,7 @@ var exchanges = []exchange{
 			case thread == 1 && r("t") != 1:
 				return true, "the last record is missing"
 			case thread == 1:
-				return true, mixture(r, 1, "c")
+				return true, copyFault(r, 1, "c")
 			}
 			return false, ""
 		},

@@ -29,7 +29,7 @@ import (
 //	fence           a fence
 //
 // X[v] is place v mod places of X. A "?" at an operation means that this exchange also works
-// without the operation's order: see weakenings.
+// without the operation's order: see forEachWeakening.
 const places = 2
 
 // A step is one access of a program.
@@ -55,8 +55,8 @@ func (s *step) stores() bool          { return s.is("store", "publish", "reserve
 func (s *step) looks() bool           { return s.is("look", "await", "reserve") }
 func (s *step) publishes() bool       { return s.is("publish", "reserved") }
 
-// lines returns the operations of a program.
-func lines(program string) (all []string) {
+// programLines returns the operations of a program.
+func programLines(program string) (all []string) {
 	for line := range strings.FieldsFuncSeq(program, func(r rune) bool {
 		return r == '\n' || r == ';'
 	}) {
@@ -74,7 +74,7 @@ func (m *machine) compile(thread int, program []string) (steps []step) {
 			fences = append(fences, len(steps))
 			continue
 		}
-		s := step{op: f[0], index: operand{register: unknown}, into: unknown,
+		s := step{op: f[0], index: operand{register: unknownNumber}, into: unknownNumber,
 			arg: m.operand(thread, f[len(f)-1])}
 		name, index, placed := strings.Cut(strings.TrimSuffix(f[1], "]"), "[")
 		s.name, s.word = name, numberOf(m.words, name)
@@ -92,7 +92,7 @@ func (m *machine) compile(thread int, program []string) (steps []step) {
 			steps = append(steps, s)
 		case "reserve", "take":
 			s.op = map[string]string{"reserve": "reserved", "take": "taken"}[s.op]
-			s.arg.n, s.into = 1, unknown
+			s.arg.n, s.into = 1, unknownNumber
 			steps = append(steps, s)
 		}
 	}
@@ -114,7 +114,7 @@ func (m *machine) compile(thread int, program []string) (steps []step) {
 // operand compiles the text of an operand: a number, the name of a register, or a register plus 1.
 func (m *machine) operand(thread int, text string) operand {
 	if n, err := strconv.Atoi(text); err == nil {
-		return operand{unknown, n}
+		return operand{unknownNumber, n}
 	}
 	register, more := strings.CutSuffix(text, "+1")
 	o := operand{register: numberOf(m.regs, fmt.Sprint(thread, register))}
@@ -124,10 +124,10 @@ func (m *machine) operand(thread int, text string) operand {
 	return o
 }
 
-const unknown = -1
+const unknownNumber = -1
 
-// A moment is a state of the machine.
-type moment struct {
+// machineState is a state of the machine.
+type machineState struct {
 	done     [4]uint32 // the steps that each thread has performed
 	words    [24]int8
 	regs     [40]int8
@@ -138,13 +138,13 @@ type moment struct {
 type machine struct {
 	threads     [][]step
 	words, regs map[string]int
-	seen        map[moment]bool
+	seen        map[machineState]bool
 	judge       func(thread int, regs func(string) int) (accepted bool, fault string)
 	accepted    [4]bool
 	fault       string
 }
 
-func (m *machine) explore(now moment) {
+func (m *machine) explore(now machineState) {
 	if m.seen[now] || m.fault != "" {
 		return
 	}
@@ -161,7 +161,7 @@ func (m *machine) explore(now moment) {
 	}
 }
 
-func (m *machine) judgeThread(at *moment, t int) {
+func (m *machine) judgeThread(at *machineState, t int) {
 	accepted, fault := m.judge(t, func(register string) int {
 		return at.value(m.operand(t, register))
 	})
@@ -173,35 +173,35 @@ func (m *machine) judgeThread(at *moment, t int) {
 
 // perform returns the state after step i of thread t. It returns false if the step cannot be
 // performed now.
-func (m *machine) perform(now moment, t, i int) (moment, bool) {
+func (m *machine) perform(now machineState, t, i int) (machineState, bool) {
 	s := &m.threads[t][i]
 	if now.done[t]>>i&1 == 1 || s.needs&^now.done[t] != 0 {
 		return now, false
 	}
-	at, arg := now.place(s), 0
+	at, arg := now.accessedWord(s), 0
 	for k := range i {
 		if s.maybeNeeds&^now.done[t]>>k&1 == 1 {
-			if other := now.place(&m.threads[t][k]); other == at || other == unknown {
+			if other := now.accessedWord(&m.threads[t][k]); other == at || other == unknownNumber {
 				return now, false
 			}
 		}
 	}
-	if s.into == unknown {
+	if s.into == unknownNumber {
 		arg = now.value(s.arg)
 	}
-	if at == unknown || arg == unknown {
+	if at == unknownNumber || arg == unknownNumber {
 		return now, false
 	}
 	now.done[t] |= 1 << i
 	word := &now.words[at]
-	if s.into != unknown {
+	if s.into != unknownNumber {
 		now.regs[s.into] = *word
 	}
 	switch s.op {
 	case "wait", "await":
 		return now, int(*word) >= arg
 	case "mark":
-		return now, lap(int(*word)) == lap(arg)
+		return now, lapOfWord(int(*word)) == lapOfWord(arg)
 	case "store", "publish":
 		*word = int8(arg)
 	case "reserve", "take":
@@ -214,25 +214,25 @@ func (m *machine) perform(now moment, t, i int) (moment, bool) {
 	return now, true
 }
 
-// lap returns the lap mark of a record's counter word. In these tests the word does not contain a
-// counter: it is 0 before anything is written, and n + 1 once record n is written.
-func lap(word int) int { return ((word + places - 1) / places) & 1 }
+// lapOfWord returns the lap mark of a record's counter word. In these tests the word does not
+// contain a counter: it is 0 before anything is written, and n + 1 once record n is written.
+func lapOfWord(word int) int { return ((word + places - 1) / places) & 1 }
 
-// place returns the number of the word that a step accesses, or unknown.
-func (now *moment) place(s *step) int {
+// accessedWord returns the number of the word that a step accesses, or unknown.
+func (now *machineState) accessedWord(s *step) int {
 	i := now.value(s.index)
-	if i == unknown {
-		return unknown
+	if i == unknownNumber {
+		return unknownNumber
 	}
 	return s.word + i%places
 }
 
-func (now *moment) value(o operand) int {
-	if o.register == unknown {
+func (now *machineState) value(o operand) int {
+	if o.register == unknownNumber {
 		return o.n
 	}
-	if now.regs[o.register] == unknown {
-		return unknown
+	if now.regs[o.register] == unknownNumber {
+		return unknownNumber
 	}
 	return int(now.regs[o.register]) + o.n
 }
@@ -260,11 +260,11 @@ type exchange struct {
 
 // run explores all executions. It returns a fault of one of them, or "".
 func (e *exchange) run(programs [][]string) (m *machine) {
-	m = &machine{words: map[string]int{}, regs: map[string]int{}, seen: map[moment]bool{},
+	m = &machine{words: map[string]int{}, regs: map[string]int{}, seen: map[machineState]bool{},
 		judge: e.judge}
-	var start moment
+	var start machineState
 	for i := range start.regs {
-		start.regs[i] = unknown
+		start.regs[i] = unknownNumber
 	}
 	for i, p := range programs {
 		m.threads = append(m.threads, m.compile(i, p))
@@ -278,27 +278,28 @@ func (e *exchange) run(programs [][]string) (m *machine) {
 
 func (e *exchange) programs() (programs [][]string) {
 	for _, text := range e.threads {
-		programs = append(programs, lines(text))
+		programs = append(programs, programLines(text))
 	}
 	return programs
 }
 
-// weaker gives, for each operation, the same operation without its order.
-var weaker = map[string]string{"look": "load", "await": "wait", "publish": "store", "fence": "",
+// weakerForms gives, for each operation, the same operation without its order.
+var weakerForms = map[string]string{"look": "load", "await": "wait", "publish": "store",
+	"fence":   "",
 	"reserve": "take"}
 
-// weakenings makes the versions of the programs in which one operation of one thread has lost its
-// order (see weaker), and calls f with each version. Lines that differ only in their numbers are
-// one operation: all of them lose their order together. needed is false if the program marks the
-// operation with "?".
-func (e *exchange) weakenings(f func(rule string, needed bool, programs [][]string)) {
+// forEachWeakening makes the versions of the programs in which one operation of one thread has lost
+// its order (see weakerForms), and calls f with each version. Lines that differ only in their
+// numbers are one operation: all of them lose their order together. needed is false if the program
+// marks the operation with "?".
+func (e *exchange) forEachWeakening(f func(rule string, needed bool, programs [][]string)) {
 	numbers := regexp.MustCompile("[0-9]+")
 	rule := func(line string) string { return numbers.ReplaceAllString(line, "") }
 	for t, p := range e.programs() {
 		done := map[string]bool{}
 		for _, line := range p {
 			op, _, _ := strings.Cut(line, " ")
-			plain, ok := weaker[strings.TrimSuffix(op, "?")]
+			plain, ok := weakerForms[strings.TrimSuffix(op, "?")]
 			if !ok || done[rule(line)] {
 				continue
 			}
@@ -338,7 +339,7 @@ func (e *exchange) asInGo() (programs [][]string) {
 }
 
 func TestOrder(t *testing.T) {
-	for _, e := range exchanges {
+	for _, e := range ringExchanges {
 		t.Run(e.name, func(t *testing.T) {
 			m := e.run(e.programs())
 			t.Logf("%d states", len(m.seen))
@@ -354,7 +355,7 @@ func TestOrder(t *testing.T) {
 			if m := e.run(e.asInGo()); m.fault != "" {
 				t.Errorf("package ring: %s", m.fault)
 			}
-			e.weakenings(func(rule string, needed bool, programs [][]string) {
+			e.forEachWeakening(func(rule string, needed bool, programs [][]string) {
 				switch m := e.run(programs); {
 				case needed && m.fault == "":
 					t.Errorf("%s: the order is not needed", rule)

@@ -63,11 +63,11 @@ func TestOverwrittenWhileItIsRead(t *testing.T) {
 	p := newRing(t, policy(channel.Overwrite))
 	s, c := &p.Shards[0], look(t, p.Path)
 	for id := range uint64(MinRecords) {
-		put(s, counterOf(id), id)
+		putRecords(s, counterOf(id), id)
 	}
 	c.records = readAt(func(b []byte, offset int64) (int, error) {
 		for id := range uint64(5) {
-			put(s, counterOf(MinRecords+id), MinRecords+id)
+			putRecords(s, counterOf(MinRecords+id), MinRecords+id)
 		}
 		n, err := c.file.ReadAt(b, offset)
 		recordsIn(b)[4].ID = 1 << 40 // the test damages the record that is being overwritten

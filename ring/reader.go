@@ -34,7 +34,7 @@ type Reader struct {
 	page    *header
 	shards  []*shard
 	last    []State // each shard's state when it was last read; Tail and Dropped must not decrease
-	fence   uint64  // only settle uses it
+	fence   uint64  // only orderLoads uses it
 	// heads is nil except in a Consumer, because only a Consumer moves the heads. Each element is
 	// the head that the Consumer stored or saw last, or unknownHead.
 	heads []uint64
@@ -130,11 +130,11 @@ func (r *Reader) Header() Header { return r.header }
 // Alive reports whether the program that created the ring still has it open. Once Alive has
 // returned false, the program no longer changes the ring, so a State that is read later is final.
 func (r *Reader) Alive() (bool, error) {
-	alive, err := locked(r.file)
+	alive, err := isLocked(r.file)
 	if err != nil {
 		return false, fmt.Errorf("ask for the owner of ring %q: %w", r.path, err)
 	}
-	r.settle() // otherwise later loads could happen before the kernel's load of the lock
+	r.orderLoads() // otherwise later loads could happen before the kernel's load of the lock
 	return alive, nil
 }
 
@@ -146,9 +146,9 @@ type State struct {
 	Flags   uint64
 }
 
-// oldest returns the sequence number of the oldest record that is certainly still in the shard. The
-// program may be overwriting older records.
-func (r *Reader) oldest(s State) uint64 {
+// oldestRecord returns the sequence number of the oldest record that is certainly still in the
+// shard. The program may be overwriting older records.
+func (r *Reader) oldestRecord(s State) uint64 {
 	if r.header.Policy != channel.Overwrite {
 		return s.Head
 	}
@@ -170,7 +170,7 @@ func (r *Reader) State(i int) (State, error) {
 	page := r.shards[i]
 	still := false
 	err := guard(func() {
-		for range patience {
+		for range readAttempts {
 			// Read the head before the tail, so that the tail cannot be below the head. If the head
 			// moved between the two loads, tail and head may differ by more than the length of the
 			// ring.
@@ -237,7 +237,7 @@ func (r *Reader) Copy(i int, from uint64,
 	if err != nil {
 		return from, 0, false, err
 	}
-	first = max(from, r.oldest(s))
+	first = max(from, r.oldestRecord(s))
 	if first >= s.Tail {
 		return first, 0, false, nil
 	}
@@ -250,7 +250,7 @@ func (r *Reader) Copy(i int, from uint64,
 	if s, err = r.State(i); err != nil {
 		return from, 0, false, err
 	}
-	if oldest := r.oldest(s); oldest > first {
+	if oldest := r.oldestRecord(s); oldest > first {
 		unfinished = unfinished && oldest <= first+uint64(n)
 		lost := int(min(uint64(n), oldest-first))
 		copy(into, into[lost:n])
@@ -259,8 +259,8 @@ func (r *Reader) Copy(i int, from uint64,
 	return first, n, unfinished, nil
 }
 
-// word returns the address of the switching word.
-func (r *Reader) word() *uint64 {
+// wordAddress returns the address of the switching word.
+func (r *Reader) wordAddress() *uint64 {
 	if r.header.ManyWriters || r.header.Version == 1 {
 		return &r.page.control.word
 	}
@@ -272,7 +272,7 @@ func (r *Reader) word() *uint64 {
 func (r *Reader) Settings() (channel.Settings, Word, error) {
 	var settings channel.Settings
 	var w Word
-	if err := guard(func() { settings, w = r.page.control.load(r.word()) }); err != nil {
+	if err := guard(func() { settings, w = r.page.control.load(r.wordAddress()) }); err != nil {
 		return channel.Settings{}, 0, r.failed(err)
 	}
 	return settings, w, nil

@@ -24,7 +24,7 @@ import (
 // program may be writing a record, the reader accepts the record only after a later load proves
 // that the record was complete: see copyOut and Copy.
 //
-// After a read, settle keeps later loads from happening before the read.
+// After a read, orderLoads keeps later loads from happening before the read.
 
 // copyOut copies records and returns their number. If there are many writers, some records below
 // the tail may be reserved but not written, and the lap mark in a record's counter word shows that
@@ -37,7 +37,7 @@ func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) 
 	}
 	n = len(into)
 	if r.header.ManyWriters {
-		n = r.finished(first, into)
+		n = r.countFinished(first, into)
 		if err := r.readRecords(i, first, into[:n]); err != nil {
 			return 0, err
 		}
@@ -48,9 +48,9 @@ func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) 
 	return n, nil
 }
 
-// finished returns the number of finished records before the first unfinished one. A record is
+// countFinished returns the number of finished records before the first unfinished one. A record is
 // finished if it has the mark of its lap, because the writer stores the counter word last.
-func (r *Reader) finished(first uint64, records []Record) int {
+func (r *Reader) countFinished(first uint64, records []Record) int {
 	for k := range records {
 		if records[k].Counter&lapBit != lapMark(first+uint64(k), r.header.Records) {
 			return k
@@ -74,15 +74,15 @@ func (r *Reader) readRecords(i int, first uint64, into []Record) error {
 		}
 		first, into = first+n, into[n:]
 	}
-	r.settle()
+	r.orderLoads()
 	return nil
 }
 
-// settle makes all earlier loads, including the kernel's loads, happen before all later loads. On
-// x86 the store is an exchange, which is a full barrier. On arm64 the store is a releasing store
+// orderLoads makes all earlier loads, including the kernel's loads, happen before all later loads.
+// On x86 the store is an exchange, which is a full barrier. On arm64 the store is a releasing store
 // (STLR), which happens after all earlier loads. The load that follows is an acquiring load (LDAR),
 // which happens after the STLR and before all later loads.
-func (r *Reader) settle() {
+func (r *Reader) orderLoads() {
 	atomic.StoreUint64(&r.fence, 0)
 	atomic.LoadUint64(&r.fence)
 }

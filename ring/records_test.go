@@ -25,7 +25,7 @@ func TestOneWriterInOrder(t *testing.T) {
 		var in, out, head uint64
 		for out < 20*records {
 			for range rng.Uint64N(records + 1) {
-				if put(s, counterOf(in), in) {
+				if putRecords(s, counterOf(in), in) {
 					in++
 				}
 			}
@@ -50,7 +50,7 @@ func TestOneWriterInOrder(t *testing.T) {
 func TestCopyBesideTheRecords(t *testing.T) {
 	p := newRing(t)
 	for i := range uint64(10) {
-		put(&p.Shards[0], i, i)
+		putRecords(&p.Shards[0], i, i)
 	}
 	c := drain(t, p.Path)
 	if err := c.Release(0, 4, 0, 0); err != nil {
@@ -100,9 +100,9 @@ func TestOverwriteKeepsTheLastButOne(t *testing.T) {
 					}
 				}
 				if name == "pairs" {
-					put(s, counterOf(tail), tail, tail+1)
+					putRecords(s, counterOf(tail), tail, tail+1)
 				} else {
-					put(s, counterOf(tail), tail)
+					putRecords(s, counterOf(tail), tail)
 				}
 				tail = *s.Tail
 			}
@@ -120,7 +120,7 @@ func TestOverwriteHidesWhatIsBeingWritten(t *testing.T) {
 		p := newRing(t, change...)
 		s, r := &p.Shards[0], look(t, p.Path)
 		for i := uint64(0); i < 2*MinRecords; i += n {
-			put(s, 7, []uint64{i, i + 1}[:n]...)
+			putRecords(s, 7, []uint64{i, i + 1}[:n]...)
 		}
 		for i := range n { // the stores happen, but the tail does not move
 			store(s, *s.Tail+i, Record{666, 666})
@@ -146,7 +146,7 @@ func TestOverwriteUnderAWriter(t *testing.T) {
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for id := uint64(0); !stop.Load(); id++ {
-			put(s, counterOf(id), id)
+			putRecords(s, counterOf(id), id)
 			if id%100 == 0 {
 				runtime.Gosched()
 			}
@@ -187,7 +187,7 @@ func TestOverwriteUnderAWriter(t *testing.T) {
 func TestLookingOnUnderADrainer(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		change := []func(*Config){policy(channel.Block), size(64)}
-		write := func(s *Shard, id uint64) { put(s, counterOf(id)&counterMask, id) }
+		write := func(s *Shard, id uint64) { putRecords(s, counterOf(id)&counterMask, id) }
 		if many {
 			change = append(change, manyWriters)
 			write = func(s *Shard, id uint64) { putMany(s, counterOf(id), id) }
@@ -361,7 +361,7 @@ func lapsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 	for range 100 + rng.IntN(400) {
 		switch rng.IntN(4) {
 		case 0:
-			if _, ok := reserve(s, 1, 1); ok {
+			if _, ok := reservePlaces(s, 1, 1); ok {
 				progress = append(progress, reserved)
 			}
 		case 1, 2:
@@ -391,7 +391,7 @@ func TestHolesAreNotRecords(t *testing.T) {
 	s, c := &p.Shards[0], drain(t, p.Path)
 	for seq := uint64(0); seq < 3*MinRecords; seq += 2 {
 		putMany(s, seq, seq)
-		reserve(s, 0, 1)
+		reservePlaces(s, 0, 1)
 		records, _, unfinished := copyAll(t, &c.Reader, 0, seq)
 		if len(records) != 1 || records[0].ID != seq || !unfinished {
 			t.Fatalf("sequence %d: %+v, unfinished %v", seq, records, unfinished)
@@ -413,7 +413,7 @@ func TestHolesAreNotRecords(t *testing.T) {
 func TestCountersHave63Bits(t *testing.T) {
 	for _, counter := range []uint64{0, 1, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 		p, many := newRing(t), newShards(t, 1, MinRecords)
-		put(&p.Shards[0], counter, 5)
+		putRecords(&p.Shards[0], counter, 5)
 		putMany(&many.Shards[0], counter, 5)
 		for _, path := range []string{p.Path, many.Path} {
 			records, _, _ := copyAll(t, look(t, path), 0, 0)

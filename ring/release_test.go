@@ -9,7 +9,7 @@ func TestReleaseTakesOnlyWhatIsThere(t *testing.T) {
 	p := newRing(t)
 	s := &p.Shards[0]
 	for i := range uint64(MinRecords + 3) { // the last three are dropped
-		put(s, i, i)
+		putRecords(s, i, i)
 	}
 	c := drain(t, p.Path)
 	if err := c.Release(0, 4, 0, 0); err != nil {

@@ -290,7 +290,7 @@ func TestJournal(t *testing.T) {
 	change := func() JournalEntry {
 		w, err := c.Apply(settingsOf(counter))
 		must(t, err)
-		put(s, counter, 1)
+		putRecords(s, counter, 1)
 		e := JournalEntry{
 			Word: w, Settings: settingsOf(counter), From: *s.Tail, Counter: counter,
 			Dropped: s.page.producer.dropped,
@@ -369,7 +369,7 @@ func TestDamagedJournal(t *testing.T) {
 			if i > 0 { // the ring has its first journal entry already
 				s.Journal(NewWord(i+1, channel.Buffered, 1), testConfig().Settings, i)
 			}
-			put(s, i, i)
+			putRecords(s, i, i)
 		}
 		change(s.page)
 		if entries, _, err := look(t, p.Path).Journal(0); !errors.Is(err, ErrDamaged) {
@@ -393,7 +393,7 @@ func TestDamagedDrops(t *testing.T) {
 		p := newRing(t)
 		s := &p.Shards[0]
 		for i := uint64(1); i <= 3; i++ { // make three ranges of one event each
-			for put(s, 100+i, 1) {
+			for putRecords(s, 100+i, 1) {
 			}
 			setHead(p, 0, i)
 		}
@@ -480,7 +480,7 @@ func TestStateUnderADrainer(t *testing.T) {
 func TestAHeadThatMovesByItself(t *testing.T) {
 	p := newRing(t)
 	for i := range uint64(10) {
-		put(&p.Shards[0], i, i)
+		putRecords(&p.Shards[0], i, i)
 	}
 	setHead(p, 0, 2) // done by another drainer, before this one opens the ring
 	c, r := drain(t, p.Path), look(t, p.Path)

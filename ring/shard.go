@@ -75,26 +75,26 @@ func (s *Shard) init(page *shard, records unsafe.Pointer, n uint64, c Config, lo
 	s.Tail, s.Records, s.Mask, s.Limit = &page.producer.tail, records, n-1, n
 	s.page, s.policy, s.manyWriters, s.lost = page, c.Policy, c.ManyWriters, lost
 	s.now = func() time.Duration { return time.Since(start) }
-	s.pause = pause
+	s.pause = pauseBriefly
 	if c.Policy == channel.Overwrite {
 		s.Limit = 1<<64 - 1
 	}
 }
 
-// directories has a lostDrainer mark for each directory in which this process has created rings.
-var directories sync.Map // *atomic.Bool, by the directory's path
+// lostDrainers has a lostDrainer mark for each directory in which this process has created rings.
+var lostDrainers sync.Map // *atomic.Bool, by the directory's path
 
 // lostDrainer returns the mark of a directory. The first shard of the directory that waits for
 // stallLimit in vain sets the mark. While the mark is set, the program does not wait in any ring of
 // the directory. The first of these shards that sees its head move clears the mark.
 func lostDrainer(dir string) *atomic.Bool {
-	mark, _ := directories.LoadOrStore(filepath.Clean(dir), new(atomic.Bool))
+	mark, _ := lostDrainers.LoadOrStore(filepath.Clean(dir), new(atomic.Bool))
 	return mark.(*atomic.Bool)
 }
 
-// pause waits a little: in early attempts it only lets other goroutines run, and later it sleeps
-// for up to a millisecond.
-func pause(attempt int) {
+// pauseBriefly waits a little: in early attempts it only lets other goroutines run, and later it
+// sleeps for up to a millisecond.
+func pauseBriefly(attempt int) {
 	if attempt < 100 {
 		runtime.Gosched()
 		return
@@ -105,10 +105,10 @@ func pause(attempt int) {
 // Head returns the head that the drainer has published. It does not check the value.
 func (s *Shard) Head() uint64 { return atomic.LoadUint64(&s.page.consumer.head) }
 
-// refresh reads the head again. It reports whether there is room for n records at the tail, and
+// refreshHead reads the head again. It reports whether there is room for n records at the tail, and
 // whether the head has moved. A valid drainer never moves the head past the tail, or below an
-// earlier head. The method refresh ignores such a head.
-func (s *Shard) refresh(n uint64) (room, moved bool) {
+// earlier head. refreshHead ignores such a head.
+func (s *Shard) refreshHead(n uint64) (room, moved bool) {
 	head := s.Head()
 	// Load the tail after the head. A tail that was loaded first could be below the head.
 	tail := atomic.LoadUint64(s.Tail)
@@ -135,24 +135,24 @@ func (s *Shard) Room(n, counter uint64) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 	}
-	if room, _ := s.refresh(n); room {
+	if room, _ := s.refreshHead(n); room {
 		return true
 	}
-	if s.policy == channel.Block && s.wait(n) {
+	if s.policy == channel.Block && s.waitForRoom(n) {
 		return true
 	}
-	s.drop(counter)
+	s.dropEvent(counter)
 	return false
 }
 
-// wait returns true when there is room, and false when the head has not moved for stallLimit. After
-// such a failure, later calls return false at once. For this shard, they do so until its head
-// moves. For the other shards and rings of the directory, they do so until the head of any of them
-// moves.
-func (s *Shard) wait(n uint64) bool {
+// waitForRoom returns true when there is room, and false when the head has not moved for
+// stallLimit. After such a failure, later calls return false at once. For this shard, they do so
+// until its head moves. For the other shards and rings of the directory, they do so until the head
+// of any of them moves.
+func (s *Shard) waitForRoom(n uint64) bool {
 	since := s.now()
 	for attempt := 0; ; attempt++ {
-		room, moved := s.refresh(n)
+		room, moved := s.refreshHead(n)
 		switch now := s.now(); {
 		case room:
 			return true
@@ -169,11 +169,11 @@ func (s *Shard) wait(n uint64) bool {
 	}
 }
 
-// The method drop counts one event as dropped. It notes in a range (see DropRange) the event's
-// counter, and its place in the sequence of records. The method drop writes the range before it
-// counts the event, so a program that dies in between leaves an empty range. line.dropped is the
-// number of dropped events, whatever the ranges say.
-func (s *Shard) drop(counter uint64) {
+// dropEvent counts one event as dropped. It notes in a range (see DropRange) the event's counter,
+// and its place in the sequence of records. dropEvent writes the range before it counts the
+// event, so a program that dies in between leaves an empty range. line.dropped is the number of
+// dropped events, whatever the ranges say.
+func (s *Shard) dropEvent(counter uint64) {
 	line := &s.page.producer
 	dropped, begun, tail := atomic.LoadUint64(&line.dropped), line.drops, atomic.LoadUint64(s.Tail)
 	last := &s.page.drops[(begun-1)%DropsSize]

@@ -13,10 +13,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// sparse writes a ring file into shared memory. It writes the header and the shards' pages, but not
-// the last bytes of these pages: the argument hole says how many bytes it leaves out. It writes no
-// records.
-func sparse(t *testing.T, shards int, records uint64, hole int) (path string) {
+// writeSparseRing writes a ring file into shared memory. It writes the header and the shards'
+// pages, but not the last bytes of these pages: the argument hole says how many bytes it leaves
+// out. It writes no records.
+func writeSparseRing(t *testing.T, shards int, records uint64, hole int) (path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
 	must(t, err)
@@ -52,7 +52,7 @@ func blocks(t *testing.T, path string) int64 {
 func TestReadingAHoleTakesNoMemory(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		const records = 1 << 20
-		path := sparse(t, shards, records, 0)
+		path := writeSparseRing(t, shards, records, 0)
 		before := blocks(t, path)
 		c := drain(t, path)
 		into := make([]Record, records)
@@ -75,7 +75,7 @@ func TestReadingAHoleTakesNoMemory(t *testing.T) {
 // OpenConsumer refuses a header with a hole, because a load from the hole would allocate memory.
 func TestHeaderWithAHoleIsRefused(t *testing.T) {
 	for shards, hole := range map[int]int{1: pageBytes, 64: 63 * pageBytes} {
-		path := sparse(t, shards, 1024, hole)
+		path := writeSparseRing(t, shards, 1024, hole)
 		before := blocks(t, path)
 		_, err := OpenConsumer(path)
 		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "hole at") {

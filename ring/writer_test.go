@@ -81,9 +81,9 @@ func drain(t testing.TB, path string) *Consumer {
 
 // The writer in this file follows FORMAT.md in the simplest way.
 
-// put writes records that share a counter, as the only writer. It returns false if the records were
-// dropped.
-func put(s *Shard, counter uint64, ids ...uint64) bool {
+// putRecords writes records that share a counter, as the only writer. It returns false if the
+// records were dropped.
+func putRecords(s *Shard, counter uint64, ids ...uint64) bool {
 	n := uint64(len(ids))
 	tail := *s.Tail
 	if tail+n > s.Limit && !s.Room(n, counter) {
@@ -96,9 +96,9 @@ func put(s *Shard, counter uint64, ids ...uint64) bool {
 	return true
 }
 
-// reserve reserves places for n records, as one of many writers. It returns false if the records
-// were dropped.
-func reserve(s *Shard, counter, n uint64) (seq uint64, ok bool) {
+// reservePlaces reserves places for n records, as one of many writers. It returns false if the
+// records were dropped.
+func reservePlaces(s *Shard, counter, n uint64) (seq uint64, ok bool) {
 	for {
 		tail := atomic.LoadUint64(s.Tail)
 		if tail+n > atomic.LoadUint64(&s.Limit) {
@@ -115,7 +115,7 @@ func reserve(s *Shard, counter, n uint64) (seq uint64, ok bool) {
 
 // putMany writes a record, as one of many writers.
 func putMany(s *Shard, counter, id uint64) bool {
-	seq, ok := reserve(s, counter, 1)
+	seq, ok := reservePlaces(s, counter, 1)
 	if ok {
 		store(s, seq, Record{s.Finished(counter, seq), id})
 	}
@@ -133,23 +133,23 @@ func setHead(p *Producer, shard int, head uint64) {
 	atomic.StoreUint64(&p.Shards[shard].page.consumer.head, head)
 }
 
-// clock is a fake clock. Its time passes only in pauses, by the same amount in each.
-type clock struct {
-	now    time.Duration
-	step   time.Duration
-	pauses int
-	during func(pause int) // called in each pause, to do what the drainer does meanwhile
+// fakeClock is a fake clock. Its time passes only in pauses, by the same amount in each.
+type fakeClock struct {
+	now         time.Duration
+	step        time.Duration
+	pauses      int
+	duringPause func(pause int) // called in each pause, to do what the drainer does meanwhile
 }
 
-// use makes the shards of a ring use the clock.
-func (c *clock) use(p *Producer) *clock {
+// installIn makes the shards of a ring use the clock.
+func (c *fakeClock) installIn(p *Producer) *fakeClock {
 	for i := range p.Shards {
 		p.Shards[i].now = func() time.Duration { return c.now }
 		p.Shards[i].pause = func(int) {
 			c.now += c.step
 			c.pauses++
-			if c.during != nil {
-				c.during(c.pauses)
+			if c.duringPause != nil {
+				c.duringPause(c.pauses)
 			}
 		}
 	}
