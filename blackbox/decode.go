@@ -48,12 +48,12 @@ func (d *Decoder) End() {
 	if d.first.ID != 0 {
 		d.Bad++
 	}
-	d.Bad += d.unfinished()
+	d.Bad += d.dropUnfinished()
 	d.first = Event{}
 }
 
-// unfinished drops the description that is not complete, and returns the number of its events.
-func (d *Decoder) unfinished() uint64 {
+// dropUnfinished drops the description that is not complete, and returns the number of its events.
+func (d *Decoder) dropUnfinished() uint64 {
 	n := uint64(len(d.bytes)+partBytes-1) / partBytes * 2
 	d.of, d.bytes = 0, d.bytes[:0]
 	return n
@@ -62,31 +62,31 @@ func (d *Decoder) unfinished() uint64 {
 func (d *Decoder) record(first, second Event) (value any, ok bool) {
 	k := Kind(first.ID >> kindShift & 7)
 	if k != Described && k != Named && k != Told {
-		d.Bad += d.unfinished()
+		d.Bad += d.dropUnfinished()
 	}
 	part := first.ID >> partShift & partMask
 	rest := first.ID & (1<<partShift - 1)
 	switch k {
 	case Sent, Received:
 		m := message(k, first, second)
-		return m, m.valid(part)
+		return m, m.isValid(part)
 	case Described, Named, Told:
-		return d.part(first, second, part)
+		return d.takePart(first, second, part)
 	case Lost:
 		l := Loss{Reason(part), first.Counter_cycles, second.Counter_cycles, second.ID}
 		return l, rest == 0
 	case Happened:
 		h := happening(first, second)
-		return h, h.valid()
+		return h, h.isValid()
 	}
 	return nil, false
 }
 
-// part takes a part of a description. The parts of one description directly follow each other.
-func (d *Decoder) part(first, second Event, part uint64) (value any, ok bool) {
+// takePart takes a part of a description. The parts of one description directly follow each other.
+func (d *Decoder) takePart(first, second Event, part uint64) (value any, ok bool) {
 	of := first.ID &^ (partMask << partShift)
 	if part == 0 || d.of != of || uint64(len(d.bytes)) != part*partBytes {
-		d.Bad += d.unfinished()
+		d.Bad += d.dropUnfinished()
 		if part != 0 {
 			return nil, false
 		}
@@ -108,21 +108,21 @@ func (d *Decoder) part(first, second Event, part uint64) (value any, ok bool) {
 	switch Kind(of >> kindShift & 7) {
 	case Described:
 		var c Connection
-		c, valid = connection(connectionNumber, b)
+		c, valid = decodeConnection(connectionNumber, b)
 		value, valid = c, valid && number == 0
 	case Named:
 		var t Thread
-		t, valid = thread(number, b)
+		t, valid = decodeThread(number, b)
 		value, valid = t, valid && connectionNumber == 0
 	default:
 		switch connectionNumber {
 		case aboutPlace:
-			value, valid = place(number, b)
+			value, valid = decodePlace(number, b)
 		case aboutName:
 			value, valid = hostName(number, b)
 		}
 	}
-	before := d.unfinished() - 2 // the caller counts the events of this part
+	before := d.dropUnfinished() - 2 // the caller counts the events of this part
 	if !valid {
 		d.Bad += before
 	}

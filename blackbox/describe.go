@@ -102,7 +102,7 @@ func (c Connection) Events(at_cycles uint64) ([]Event, error) {
 				a, c.Family, ErrRecord)
 		}
 	}
-	return parts(Described, 0, c.Number, b, at_cycles)
+	return makeRecords(Described, 0, c.Number, b, at_cycles)
 }
 
 // Events returns the records of a description, all with the same stamp.
@@ -117,7 +117,7 @@ func (t Thread) Events(at_cycles uint64) ([]Event, error) {
 		}
 		b = append(append(b, byte(len(s))), s...)
 	}
-	return parts(Named, t.Number, 0, b, at_cycles)
+	return makeRecords(Named, t.Number, 0, b, at_cycles)
 }
 
 // Events returns the records of a place, all with the same stamp.
@@ -135,15 +135,15 @@ func (p Place) Events(at_cycles uint64) ([]Event, error) {
 	if len(b) > 255 {
 		return nil, fmt.Errorf("say where process %d runs: %w", p.Process, ErrRecord)
 	}
-	return parts(Told, p.Process, aboutPlace, b, at_cycles)
+	return makeRecords(Told, p.Process, aboutPlace, b, at_cycles)
 }
 
 func (p *Place) texts() []*string {
 	return []*string{&p.Runtime, &p.Container, &p.Pod, &p.PodName, &p.Unit}
 }
 
-// place decodes a place. It reports whether the place is valid.
-func place(process uint32, b []byte) (p Place, ok bool) {
+// decodePlace decodes a place. It reports whether the place is valid.
+func decodePlace(process uint32, b []byte) (p Place, ok bool) {
 	if p.Process = process; len(b) == 0 {
 		return p, false
 	}
@@ -157,8 +157,9 @@ func place(process uint32, b []byte) (p Place, ok bool) {
 	return p, len(rest) == 0
 }
 
-// parts cuts a description into records. It first sets the first byte to the description's length.
-func parts(k Kind, number, connection uint32, b []byte, at_cycles uint64) ([]Event, error) {
+// makeRecords cuts a description into records. It first sets the first byte to the description's
+// length.
+func makeRecords(k Kind, number, connection uint32, b []byte, at_cycles uint64) ([]Event, error) {
 	if !isStamp(at_cycles) {
 		return nil, fmt.Errorf("describe at %d cycles: %w", at_cycles, ErrRecord)
 	}
@@ -167,14 +168,15 @@ func parts(k Kind, number, connection uint32, b []byte, at_cycles uint64) ([]Eve
 	for part := 0; len(b) > 0; part++ {
 		var word [8]byte
 		b = b[copy(word[:partBytes], b):]
-		events = append(events, Event{at_cycles, header(k, part, number, connection)},
+		events = append(events, Event{at_cycles, headerID(k, part, number, connection)},
 			Event{at_cycles, binary.LittleEndian.Uint64(word[:])})
 	}
 	return events, nil
 }
 
-// connection decodes the description of a connection. It reports whether the description is valid.
-func connection(number uint32, b []byte) (c Connection, ok bool) {
+// decodeConnection decodes the description of a connection. It reports whether the description is
+// valid.
+func decodeConnection(number uint32, b []byte) (c Connection, ok bool) {
 	const fixed = 35
 	if len(b) < fixed || number == 0 {
 		return c, false
@@ -209,8 +211,8 @@ func connection(number uint32, b []byte) (c Connection, ok bool) {
 	return c, true
 }
 
-// thread decodes the description of a thread. It reports whether the description is valid.
-func thread(number uint32, b []byte) (t Thread, ok bool) {
+// decodeThread decodes the description of a thread. It reports whether the description is valid.
+func decodeThread(number uint32, b []byte) (t Thread, ok bool) {
 	if len(b) < 7 {
 		return t, false
 	}

@@ -73,8 +73,8 @@ const (
 // ErrRecord is returned for a value that does not fit into a record.
 var ErrRecord = errors.New("does not fit into a record")
 
-// header makes the id of a record's first event.
-func header(k Kind, part int, thread, connection uint32) uint64 {
+// headerID makes the id of a record's first event.
+func headerID(k Kind, part int, thread, connection uint32) uint64 {
 	return firstHalf | uint64(k)<<kindShift | uint64(part)<<partShift |
 		uint64(thread)<<threadShift | uint64(connection)
 }
@@ -163,7 +163,7 @@ func (m Message) Events() ([2]Event, error) {
 		return [2]Event{}, ErrRecord
 	}
 	return [2]Event{
-		{first, header(m.Kind, flags, m.Thread, m.Connection)},
+		{first, headerID(m.Kind, flags, m.Thread, m.Connection)},
 		{m.Ended_cycles, uint64(m.Bytes-1)<<lengthShift | place},
 	}, nil
 }
@@ -195,8 +195,8 @@ func message(k Kind, first, second Event) Message {
 	return m
 }
 
-// valid reports whether Events could have written the decoded message.
-func (m *Message) valid(part uint64) bool {
+// isValid reports whether Events could have written the decoded message.
+func (m *Message) isValid(part uint64) bool {
 	if m.Arrived {
 		return isStamp(m.Began_cycles) && isStamp(m.Arrived_cycles)
 	}
@@ -242,6 +242,6 @@ func (l Loss) Events() ([2]Event, error) {
 		return [2]Event{}, ErrRecord
 	}
 	return [2]Event{
-		{l.First_cycles, header(Lost, int(l.Reason), 0, 0)}, {l.Last_cycles, l.Messages},
+		{l.First_cycles, headerID(Lost, int(l.Reason), 0, 0)}, {l.Last_cycles, l.Messages},
 	}, nil
 }

@@ -56,17 +56,17 @@ func (h Happening) Events() ([2]Event, error) {
 	if h.What == Busy {
 		second = uint64(h.Slack_cycles)<<lengthShift | h.Position
 	}
-	if !h.valid() || !isStamp(h.Began_cycles) || !isStamp(h.Ended_cycles) {
+	if !h.isValid() || !isStamp(h.Began_cycles) || !isStamp(h.Ended_cycles) {
 		return [2]Event{}, ErrRecord
 	}
 	return [2]Event{
-		{h.Began_cycles, header(Happened, int(h.What), h.Thread, h.Connection)},
+		{h.Began_cycles, headerID(Happened, int(h.What), h.Thread, h.Connection)},
 		{h.Ended_cycles, second},
 	}, nil
 }
 
-// valid reports whether the happening has exactly the fields that its What needs.
-func (h Happening) valid() bool {
+// isValid reports whether the happening has exactly the fields that its What needs.
+func (h Happening) isValid() bool {
 	only := Happening{What: h.What, Began_cycles: h.Began_cycles, Ended_cycles: h.Ended_cycles}
 	switch h.What {
 	case Forked:

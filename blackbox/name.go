@@ -43,7 +43,7 @@ func (n HostName) Events(at_cycles uint64) ([]Event, error) {
 		b[2] = byte(IPv6)
 	}
 	b = append(append(b, n.Address.AsSlice()...), n.Name...)
-	return parts(Told, n.Process, aboutName, b, at_cycles)
+	return makeRecords(Told, n.Process, aboutName, b, at_cycles)
 }
 
 func (n *HostName) valid() bool {

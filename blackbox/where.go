@@ -66,7 +66,7 @@ func PlaceOf(path string) (p Place) {
 			p.Unit = "" // a unit in the container
 		} else if p.Unit == "" && p.Container == "" && (strings.HasSuffix(part, ".service") ||
 			strings.HasSuffix(part, ".scope")) {
-			p.Unit = cut(part)
+			p.Unit = cutText(part)
 		}
 		bare, _, _ = strings.Cut(part, ":")
 		bare = strings.TrimSuffix(bare, ".slice")
@@ -77,8 +77,8 @@ func PlaceOf(path string) (p Place) {
 	return p
 }
 
-// cut shortens a text so that a place has room for it.
-func cut(s string) string { return s[:min(len(s), MaxText)] }
+// cutText shortens a text so that a place has room for it.
+func cutText(s string) string { return s[:min(len(s), MaxText)] }
 
 // PodNames knows the names of this machine's pods, by their unique ids.
 type PodNames struct {
@@ -96,7 +96,7 @@ func (p *PodNames) Name(uid string) string {
 		}
 		for _, e := range entries {
 			if w := strings.Split(e.Name(), "_"); len(w) == 3 {
-				p.known[w[2]] = cut(w[0] + "/" + w[1])
+				p.known[w[2]] = cutText(w[0] + "/" + w[1])
 			}
 		}
 	}

@@ -100,7 +100,7 @@ type Oddities struct {
 // Arrange sorts the calls by when they begin, so that their order tells nothing about causes. It
 // also finds the quantum of their moments.
 func (s *Set) Arrange() {
-	s.quantum()
+	s.findQuantum()
 	order := make([]int32, len(s.Calls))
 	for i := range order {
 		order[i] = int32(i)
@@ -125,8 +125,8 @@ func (s *Set) Arrange() {
 	}
 }
 
-// quantum finds the quantum of the moments, among the quanta that recorders use.
-func (s *Set) quantum() {
+// findQuantum finds the quantum of the moments, among the quanta that recorders use.
+func (s *Set) findQuantum() {
 	s.Quantum_ns = 1
 	for _, q := range [...]int64{1_000_000, 1_000} {
 		if !slices.ContainsFunc(s.Calls, func(c Call) bool {

@@ -73,7 +73,7 @@ func (m *microseconds) UnmarshalJSON(raw []byte) error {
 }
 
 func (b *builder) jaeger(value json.RawMessage) error {
-	if all, is, err := elements(value); is {
+	if all, is, err := elementsOf(value); is {
 		for _, v := range all {
 			if err := b.jaeger(v); err != nil {
 				return err
@@ -83,7 +83,7 @@ func (b *builder) jaeger(value json.RawMessage) error {
 	}
 	var v jaegerValue
 	if err := json.Unmarshal(value, &v); err != nil {
-		b.malformed(err)
+		b.countMalformed(err)
 		return nil
 	}
 	for _, inner := range []json.RawMessage{v.Data, v.Traces, v.Hits, v.Source} {
@@ -100,15 +100,15 @@ func (b *builder) jaeger(value json.RawMessage) error {
 	for _, raw := range v.Spans {
 		var s jaegerSpan
 		if err := json.Unmarshal(raw, &s); err != nil {
-			b.malformed(err)
+			b.countMalformed(err)
 			continue
 		}
 		place, known := places[s.ProcessID]
 		if s.Process != nil {
-			place = b.placeOf(s.Process.ServiceName, tags(s.Process.Tags))
+			place = b.placeOf(s.Process.ServiceName, readTags(s.Process.Tags))
 		} else if !known {
 			p := v.Processes[s.ProcessID] // if it is missing, it has no name
-			place = b.placeOf(p.ServiceName, tags(p.Tags))
+			place = b.placeOf(p.ServiceName, readTags(p.Tags))
 			places[s.ProcessID] = place
 		}
 		b.add(s.span(place))
@@ -116,8 +116,8 @@ func (b *builder) jaeger(value json.RawMessage) error {
 	return nil
 }
 
-// elements returns the elements of a JSON value, and whether the value is an array.
-func elements(value json.RawMessage) (all []json.RawMessage, is bool, err error) {
+// elementsOf returns the elements of a JSON value, and whether the value is an array.
+func elementsOf(value json.RawMessage) (all []json.RawMessage, is bool, err error) {
 	if value = bytes.TrimSpace(value); len(value) == 0 || value[0] != '[' {
 		return nil, false, nil
 	}
@@ -126,7 +126,7 @@ func elements(value json.RawMessage) (all []json.RawMessage, is bool, err error)
 }
 
 func (s *jaegerSpan) span(place int32) *span {
-	of := tags(s.Tags)
+	of := readTags(s.Tags)
 	for name, v := range s.TagMap {
 		of[strings.ReplaceAll(name, "@", ".")] = fmt.Sprint(v)
 	}
@@ -150,8 +150,8 @@ func (s *jaegerSpan) span(place int32) *span {
 	return result
 }
 
-// tags reads tags, which are a list or an object. It ignores a value of any other form.
-func tags(raw json.RawMessage) attributes {
+// readTags reads tags, which are a list or an object. It ignores a value of any other form.
+func readTags(raw json.RawMessage) attributes {
 	of := attributes{}
 	var list []jaegerTag
 	var object map[string]any
@@ -171,15 +171,15 @@ func tags(raw json.RawMessage) attributes {
 func kindOf(name string) kind {
 	switch strings.TrimPrefix(strings.ToLower(name), "span_kind_") {
 	case "internal", "1":
-		return internal
+		return kindInternal
 	case "server", "2":
-		return server
+		return kindServer
 	case "client", "3":
-		return client
+		return kindClient
 	case "producer", "4":
-		return producer
+		return kindProducer
 	case "consumer", "5":
-		return consumer
+		return kindConsumer
 	}
-	return unnamed
+	return kindUnnamed
 }

@@ -78,7 +78,7 @@ func (n *nanoseconds) UnmarshalJSON(raw []byte) error {
 }
 
 func (b *builder) otlp(value json.RawMessage) error {
-	if all, is, err := elements(value); is {
+	if all, is, err := elementsOf(value); is {
 		for _, v := range all {
 			if err := b.otlp(v); err != nil {
 				return err
@@ -88,7 +88,7 @@ func (b *builder) otlp(value json.RawMessage) error {
 	}
 	var v otlpValue
 	if err := json.Unmarshal(value, &v); err != nil {
-		b.malformed(err)
+		b.countMalformed(err)
 		return nil
 	}
 	for _, inner := range []json.RawMessage{v.Result, v.Trace, v.Data} {
@@ -101,7 +101,7 @@ func (b *builder) otlp(value json.RawMessage) error {
 	for _, raw := range append(append(v.ResourceSpans, v.Snake...), v.Batches...) {
 		var r otlpResource
 		if err := json.Unmarshal(raw, &r); err != nil {
-			b.malformed(err)
+			b.countMalformed(err)
 			continue
 		}
 		of := otlpAttributes(r.Resource.Attributes)
@@ -111,7 +111,7 @@ func (b *builder) otlp(value json.RawMessage) error {
 			for _, raw := range scope.Spans {
 				var s otlpSpan
 				if err := json.Unmarshal(raw, &s); err != nil {
-					b.malformed(err)
+					b.countMalformed(err)
 					continue
 				}
 				b.add(s.span(place))

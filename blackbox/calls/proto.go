@@ -50,8 +50,8 @@ type field struct {
 	bytes  []byte
 }
 
-// fields divides a message into its fields. It returns false if the bytes are not a message.
-func fields(raw []byte) (all []field, ok bool) {
+// splitFields divides a message into its fields. It returns false if the bytes are not a message.
+func splitFields(raw []byte) (all []field, ok bool) {
 	for len(raw) > 0 {
 		key, n := binary.Uvarint(raw)
 		if n <= 0 || key>>3 == 0 {
@@ -91,16 +91,16 @@ func fields(raw []byte) (all []field, ok bool) {
 
 // protoMessage reads an export request: a list of resources with their spans.
 func (b *builder) protoMessage(raw []byte) (all []*span, ok bool) {
-	resources, ok := fields(raw)
+	resources, ok := splitFields(raw)
 	for _, r := range resources {
-		parts, isMessage := fields(r.bytes)
+		parts, isMessage := splitFields(r.bytes)
 		if r.number != 1 || !isMessage {
 			return nil, false
 		}
 		var of []otlpAttribute
 		for _, p := range parts {
 			if p.number == 1 {
-				resource, _ := fields(p.bytes)
+				resource, _ := splitFields(p.bytes)
 				of = append(of, protoAttributes(resource, 1)...)
 			}
 		}
@@ -130,7 +130,7 @@ func submessages(of []field, number uint64) (all [][]field, ok bool) {
 		if f.number != number {
 			continue
 		}
-		one, ok := fields(f.bytes)
+		one, ok := splitFields(f.bytes)
 		if !ok {
 			return nil, false
 		}
@@ -158,7 +158,7 @@ func protoSpan(all []field) *otlpSpan {
 			s.End = time(f.value)
 		case 13:
 			var l otlpLink
-			link, _ := fields(f.bytes)
+			link, _ := splitFields(f.bytes)
 			for _, part := range link {
 				switch part.number {
 				case 1:
@@ -180,13 +180,13 @@ func protoAttributes(all []field, number uint64) (list []otlpAttribute) {
 			continue
 		}
 		a := otlpAttribute{Value: map[string]any{}}
-		pair, _ := fields(f.bytes)
+		pair, _ := splitFields(f.bytes)
 		for _, part := range pair {
 			if part.number == 1 {
 				a.Key = string(part.bytes)
 				continue
 			}
-			value, _ := fields(part.bytes)
+			value, _ := splitFields(part.bytes)
 			for _, v := range value {
 				if v.number == 1 {
 					a.Value["stringValue"] = string(v.bytes)

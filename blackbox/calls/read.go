@@ -45,7 +45,7 @@ func Read(format Format, names ...string) (*Set, error) {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			return b.file(path, path == name, format, decode)
+			return b.readFile(path, path == name, format, decode)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("read traces: %w", err)
@@ -64,9 +64,9 @@ func Read(format Format, names ...string) (*Set, error) {
 
 const longestProto = 2 << 30 // bytes of a file of protocol buffers
 
-// file reads a file. If the caller of Read did not name the file, but only its directory, a file of
-// another kind is left out.
-func (b *builder) file(path string, named bool, format Format,
+// readFile reads a file. If the caller of Read did not name the file, but only its directory, a
+// file of another kind is left out.
+func (b *builder) readFile(path string, named bool, format Format,
 	decode func(*builder, json.RawMessage) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *builder) file(path string, named bool, format Format,
 	if magic, _ := r.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(r)
 		if err != nil {
-			b.malformed(fmt.Errorf("decompress %q: %w", path, err))
+			b.countMalformed(fmt.Errorf("decompress %q: %w", path, err))
 			return nil
 		}
 		r = bufio.NewReaderSize(z, 1<<16)
@@ -92,7 +92,7 @@ func (b *builder) file(path string, named bool, format Format,
 	if format == OTLP && len(begin) > 0 && (!isText || begin[0] == '\n') {
 		var raw bytes.Buffer
 		if _, err := raw.ReadFrom(io.LimitReader(r, longestProto)); err != nil {
-			b.malformed(fmt.Errorf("read %q: %w", path, err))
+			b.countMalformed(fmt.Errorf("read %q: %w", path, err))
 			return nil
 		}
 		if b.protoFile(raw.Bytes()) {
@@ -106,7 +106,7 @@ func (b *builder) file(path string, named bool, format Format,
 			if format == OTLP {
 				not = "JSON, and is no protocol buffer of OpenTelemetry"
 			}
-			b.malformed(fmt.Errorf("decode %q: it begins like no %s", path, not))
+			b.countMalformed(fmt.Errorf("decode %q: it begins like no %s", path, not))
 		}
 		return nil
 	}
@@ -121,7 +121,7 @@ func (b *builder) file(path string, named bool, format Format,
 			err = decode(b, value)
 		}
 		if err != nil { // the rest of the file cannot be read, either
-			b.malformed(fmt.Errorf("decode %q: %w", path, err))
+			b.countMalformed(fmt.Errorf("decode %q: %w", path, err))
 			return nil
 		}
 	}

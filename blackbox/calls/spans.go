@@ -21,16 +21,16 @@ type span struct {
 type kind uint8
 
 const (
-	unnamed kind = iota // the recorder did not say
-	internal
-	server
-	client
-	producer
-	consumer
+	kindUnnamed kind = iota // the recorder did not say
+	kindInternal
+	kindServer
+	kindClient
+	kindProducer
+	kindConsumer
 )
 
-// sends reports whether spans of this kind belong to the calling program.
-func (k kind) sends() bool { return k == client || k == producer }
+// belongsToCaller reports whether spans of this kind belong to the calling program.
+func (k kind) belongsToCaller() bool { return k == kindClient || k == kindProducer }
 
 // builder makes a set from spans.
 type builder struct {
@@ -60,8 +60,8 @@ func (b *builder) placeOf(program string, of attributes) int32 {
 	return b.place(cmp.Or(program, "not named"), of.instance())
 }
 
-// malformed counts a value that cannot be read, and keeps the first reason.
-func (b *builder) malformed(err error) {
+// countMalformed counts a value that cannot be read, and keeps the first reason.
+func (b *builder) countMalformed(err error) {
 	b.set.Oddities.Malformed++
 	if b.set.Oddities.Why == "" {
 		b.set.Oddities.Why = err.Error()
@@ -78,14 +78,14 @@ func (b *builder) add(s *span) {
 // finish returns the set.
 func (b *builder) finish() *Set {
 	for _, id := range b.order {
-		b.trace(b.traces[id])
+		b.addTrace(b.traces[id])
 	}
 	b.set.Oddities.Traces = len(b.order)
 	b.set.Arrange()
 	return &b.set
 }
 
-// trace turns the spans of one trace into calls.
+// addTrace turns the spans of one trace into calls.
 //
 //   - A span begins with a received call if its parent is in another place, or if it has no parent
 //     and is not a client. So a root that is not a client is a request from outside.
@@ -96,32 +96,32 @@ func (b *builder) finish() *Set {
 //
 // The cause of a call is found among the ancestors of its span. The nearest ancestor in the
 // caller's place that begins with a received call is taken, and this received call is the cause.
-func (b *builder) trace(all []*span) {
-	all = b.unique(all)
-	b.parents(all)
+func (b *builder) addTrace(all []*span) {
+	all = b.uniqueSpans(all)
+	b.findParents(all)
 	path, before := int32(b.set.Paths), len(b.set.Calls)
 	for _, s := range all {
 		s.call = -1
 		if b.entry(s) {
 			s.call = int32(len(b.set.Calls))
-			b.append(b.received(s), path)
+			b.append(b.firstCall(s), path)
 		}
 	}
 	sent := map[*span]int32{}
 	for _, s := range all {
-		if s.kind.sends() && !s.taken && !s.down {
+		if s.kind.belongsToCaller() && !s.taken && !s.down {
 			sent[s] = int32(len(b.set.Calls))
 			b.append(b.toUnobserved(s), path)
 		}
 	}
 	for _, s := range all {
 		if s.call >= 0 && s.up != nil {
-			b.set.Cause[s.call] = cause(s.up)
+			b.set.Cause[s.call] = causeOf(s.up)
 		} else if s.call >= 0 {
 			b.set.Cause[s.call] = NoCause
 		}
 		if n, ok := sent[s]; ok {
-			b.set.Cause[n] = cause(s)
+			b.set.Cause[n] = causeOf(s)
 		}
 	}
 	if len(b.set.Calls) > before {
@@ -135,8 +135,8 @@ func (b *builder) append(c Call, path int32) {
 	b.set.Cause = append(b.set.Cause, UnknownCause)
 }
 
-// unique leaves out a span that occurs again. But a client and its server may share an id.
-func (b *builder) unique(all []*span) []*span {
+// uniqueSpans leaves out a span that occurs again. But a client and its server may share an id.
+func (b *builder) uniqueSpans(all []*span) []*span {
 	type key struct {
 		id    string
 		sends bool
@@ -149,7 +149,7 @@ func (b *builder) unique(all []*span) []*span {
 			b.set.Oddities.Impossible++
 			continue
 		}
-		k := key{s.id, s.kind.sends()}
+		k := key{s.id, s.kind.belongsToCaller()}
 		if seen[k] {
 			b.set.Oddities.Duplicates++
 			continue
@@ -164,16 +164,16 @@ func (b *builder) unique(all []*span) []*span {
 	return kept
 }
 
-// parents finds each span's parent.
-func (b *builder) parents(all []*span) {
+// findParents finds each span's parent.
+func (b *builder) findParents(all []*span) {
 	byID := map[string][]*span{}
 	for _, s := range all {
 		byID[s.id] = append(byID[s.id], s)
 	}
 	for _, s := range all {
-		if !s.kind.sends() {
+		if !s.kind.belongsToCaller() {
 			for _, p := range byID[s.id] { // several spans share an id
-				if p.kind.sends() {
+				if p.kind.belongsToCaller() {
 					s.up = p
 				}
 			}
@@ -200,17 +200,17 @@ func (b *builder) parents(all []*span) {
 			}
 		}
 	}
-	b.clients(all)
+	b.findClients(all)
 	for _, s := range all {
-		if s.up != nil && s.kind.sends() && s.up.kind == s.kind && s.up.place == s.place {
+		if s.up != nil && s.kind.belongsToCaller() && s.up.kind == s.kind && s.up.place == s.place {
 			s.up.down = true
 		}
 	}
 }
 
-// clients finds the spans that callers recorded for their calls, if the recorder did not name their
-// kind: a span whose parent is in the same place, and whose only child is in another place.
-func (b *builder) clients(all []*span) {
+// findClients finds the spans that callers recorded for their calls, if the recorder did not name
+// their kind: a span whose parent is in the same place, and whose only child is in another place.
+func (b *builder) findClients(all []*span) {
 	children := map[*span]int{}
 	for _, s := range all {
 		if s.up != nil {
@@ -219,11 +219,11 @@ func (b *builder) clients(all []*span) {
 	}
 	for _, s := range all {
 		p := s.up
-		if p != nil && p.kind == unnamed && children[p] == 1 && p.up != nil &&
-			p.up.place == p.place && s.place != p.place && !s.kind.sends() && !s.follows {
-			p.kind = client
-			if s.kind == unnamed {
-				s.kind = server
+		if p != nil && p.kind == kindUnnamed && children[p] == 1 && p.up != nil &&
+			p.up.place == p.place && s.place != p.place && !s.kind.belongsToCaller() && !s.follows {
+			p.kind = kindClient
+			if s.kind == kindUnnamed {
+				s.kind = kindServer
 			}
 		}
 	}
@@ -232,26 +232,26 @@ func (b *builder) clients(all []*span) {
 func (b *builder) entry(s *span) bool {
 	switch {
 	case s.up == nil:
-		return !s.kind.sends()
+		return !s.kind.belongsToCaller()
 	case s.up.place != s.place:
 		return true
 	}
-	return s.up.kind.sends() && (s.kind == server || s.kind == consumer)
+	return s.up.kind.belongsToCaller() && (s.kind == kindServer || s.kind == kindConsumer)
 }
 
-// received returns the call with which a span begins.
-func (b *builder) received(s *span) Call {
+// firstCall returns the call with which a span begins.
+func (b *builder) firstCall(s *span) Call {
 	c := Call{
 		Caller: Outside, Callee: s.place,
 		Sent_ns: Unknown, Received_ns: s.start_ns, Replied_ns: s.end_ns, Got_ns: Unknown,
 	}
-	oneWay := s.kind == consumer || s.follows
+	oneWay := s.kind == kindConsumer || s.follows
 	if p := s.up; p != nil {
 		c.Caller = p.place
-		if p.kind.sends() && !p.taken {
+		if p.kind.belongsToCaller() && !p.taken {
 			p.taken = true
 			c.Sent_ns, c.Got_ns = p.start_ns, p.end_ns
-			oneWay = oneWay || p.kind == producer
+			oneWay = oneWay || p.kind == kindProducer
 		}
 	}
 	if oneWay {
@@ -265,14 +265,14 @@ func (b *builder) toUnobserved(s *span) Call {
 		Caller: s.place, Callee: b.place(s.peer, "not observed"),
 		Sent_ns: s.start_ns, Received_ns: Unknown, Replied_ns: Unknown, Got_ns: s.end_ns,
 	}
-	if s.kind == producer {
+	if s.kind == kindProducer {
 		c.Got_ns = Unknown
 	}
 	return c
 }
 
-// cause returns the cause of a call that span s sends.
-func cause(s *span) int32 {
+// causeOf returns the cause of a call that span s sends.
+func causeOf(s *span) int32 {
 	for ; ; s = s.up {
 		switch {
 		case s.call >= 0:
