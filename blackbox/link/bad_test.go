@@ -8,9 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// without returns a set without some calls. If the cause of a call is left out, the call has no
-// cause in the data.
-func without(set *calls.Set, lost func(i int32, c *calls.Call) bool) *calls.Set {
+// withoutCalls returns a set without some calls. If the cause of a call is left out, the call has
+// no cause in the data.
+func withoutCalls(set *calls.Set, lost func(i int32, c *calls.Call) bool) *calls.Set {
 	kept := &calls.Set{Seen: calls.Seen{Places: set.Places, Quantum_ns: set.Quantum_ns},
 		Truth: calls.Truth{Paths: set.Paths}}
 	number := make([]int32, len(set.Calls))
@@ -41,7 +41,7 @@ func TestBadData(t *testing.T) {
 		"nothing": {func(s *calls.Set) *calls.Set { return s }, 0.9},
 		// One call of ten is lost, at random. The calls that the lost calls caused have no cause.
 		"lost calls": {func(s *calls.Set) *calls.Set {
-			return without(s, func(int32, *calls.Call) bool { return random.IntN(10) == 0 })
+			return withoutCalls(s, func(int32, *calls.Call) bool { return random.IntN(10) == 0 })
 		}, 0.3},
 		// The program "search" was not captured. To its callers it is an unknown peer, and its own
 		// calls seem to come from outside.

@@ -18,30 +18,30 @@ type lag struct {
 }
 
 const (
-	nearest    = 200     // how many moments on each side of a moment count
-	enoughLags = 200_000 // about how many lags are counted for two kinds
+	nearestMoments = 200     // how many moments on each side of a moment count
+	enoughLags     = 200_000 // about how many lags are counted for two kinds
 )
 
 // rates returns, for each delay, the logarithm of the rate at which a moment causes calls. The
 // rates come from the delays that are more frequent than by chance. The parameter calls is the mean
 // number of calls for each moment.
 func (l *lag) rates(calls float64) (f [delaySteps]float64) {
-	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
+	a, b := l.after.density(&broadDensity, 1), l.before.density(&broadDensity, 1)
 	for i := range f {
 		f[i] = math.Log(calls * (max(a[i]*l.after.n-b[i]*l.before.n, 0)/max(l.calls, 1) +
-			0.05*broad[i]))
+			0.05*broadDensity[i]))
 	}
 	return f
 }
 
-// first has the rates from which calls get their first owners, for each kind of request and each
-// kind of call.
-type first struct {
+// firstRates has the rates from which calls get their first owners, for each kind of request and
+// each kind of call.
+type firstRates struct {
 	starts [][delaySteps]float64 // of delays from the request to the call
 	ends   [][delaySteps]float64 // of delays from the response to the reply
 }
 
-func (p *program) first() *first {
+func (p *program) first() *firstRates {
 	m := p.m
 	starts, ends := make([]lag, m.requests*m.kinds), make([]lag, m.requests*m.kinds)
 	requests, sent := make([]float64, m.requests), make([]float64, m.kinds)
@@ -54,7 +54,7 @@ func (p *program) first() *first {
 			sent[s.calls[i].kind]++
 		}
 	}
-	f := &first{}
+	f := &firstRates{}
 	for i := range starts {
 		calls := sent[i%m.kinds] / max(requests[i/m.kinds], 1)
 		f.starts = append(f.starts, starts[i].rates(calls))
@@ -69,7 +69,7 @@ func (s *sharing) lags(starts, ends []lag) {
 	begins, replies := make([][]int64, m.requests), make([][]int64, m.requests)
 	for _, r := range s.requests {
 		begins[r.kind] = append(begins[r.kind], r.from)
-		if r.to != forever {
+		if r.to != farFuture {
 			replies[r.kind] = append(replies[r.kind], r.to)
 		}
 	}
@@ -79,23 +79,23 @@ func (s *sharing) lags(starts, ends []lag) {
 	for _, c := range s.calls {
 		for q := range begins {
 			n := q*m.kinds + int(c.kind)
-			starts[n].count(begins[q], c.from, 1, m.unit)
+			starts[n].countLags(begins[q], c.from, 1, m.unit)
 			if c.to != calls.Unknown {
-				ends[n].count(replies[q], c.to, -1, m.unit)
+				ends[n].countLags(replies[q], c.to, -1, m.unit)
 			}
 		}
 	}
 }
 
-// count counts the lags from all moments to a given one. If sign is -1, it counts the lags from the
-// given moment to all others.
-func (l *lag) count(all []int64, t, sign, unit int64) {
+// countLags counts the lags from all moments to a given one. If sign is -1, it counts the lags from
+// the given moment to all others.
+func (l *lag) countLags(all []int64, t, sign, unit int64) {
 	if l.after.n+l.before.n > enoughLags {
 		return
 	}
 	l.calls++
 	n, _ := slices.BinarySearch(all, t)
-	for _, other := range all[max(0, n-nearest):min(len(all), n+nearest)] {
+	for _, other := range all[max(0, n-nearestMoments):min(len(all), n+nearestMoments)] {
 		if d := sign * (t - other); d >= 0 {
 			l.after.add(d/unit, 1)
 		} else {
@@ -104,8 +104,8 @@ func (l *lag) count(all []int64, t, sign, unit int64) {
 	}
 }
 
-// begin gives each call its first owner.
-func (p *program) begin() {
+// giveOwners gives each call its first owner.
+func (p *program) giveOwners() {
 	if p.firsts == nil {
 		p.firsts = p.first()
 	}
@@ -114,7 +114,7 @@ func (p *program) begin() {
 	}
 }
 
-func (s *sharing) begin(f *first) {
+func (s *sharing) begin(f *firstRates) {
 	const (
 		tooLate = -10 // for a response after the reply
 		again   = -4  // for each other call of the kind
@@ -134,7 +134,7 @@ func (s *sharing) begin(f *first) {
 	for r := range s.requests {
 		last[r] = event{s.requests[r].begin, int(s.requests[r].kind)}
 	}
-	answered := s.answered()
+	answered := s.answeredCalls()
 	for c, open := range s.candidates {
 		k, of := s.calls[c].kind, &s.calls[c]
 		for len(answered) > 0 && s.calls[answered[0]].to <= of.from {
@@ -148,17 +148,17 @@ func (s *sharing) begin(f *first) {
 		for _, r := range open {
 			q := &s.requests[r]
 			score := f.starts[int(q.kind)*m.kinds+int(k)][stepOf((of.from-q.from)/m.unit)]
-			if q.to != forever && of.to != calls.Unknown && of.to <= q.to {
+			if q.to != farFuture && of.to != calls.Unknown && of.to <= q.to {
 				score += f.ends[int(q.kind)*m.kinds+int(k)][stepOf((q.to-of.to)/m.unit)]
 			} else {
 				score += tooLate
 			}
 			if of.sent.by != 0 {
-				if of.sent.by == q.reply.by || of.sent.after(last[r].act) {
+				if of.sent.by == q.reply.by || of.sent.directlyAfter(last[r].act) {
 					score += same
 				}
 				if h := last[r]; h.by != 0 && h.kind >= 0 &&
-					s.order.keeps(h.kind, h.index, int(k), of.sent.index) {
+					s.order.keepsOrder(h.kind, h.index, int(k), of.sent.index) {
 					score += inTurn
 				}
 			}
@@ -178,8 +178,8 @@ func (s *sharing) begin(f *first) {
 	}
 }
 
-// answered returns the calls that have responses, in the order of the responses.
-func (s *sharing) answered() (all []int32) {
+// answeredCalls returns the calls that have responses, in the order of the responses.
+func (s *sharing) answeredCalls() (all []int32) {
 	for c := range s.calls {
 		if s.calls[c].to != calls.Unknown {
 			all = append(all, int32(c))

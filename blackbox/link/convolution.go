@@ -16,8 +16,8 @@ type convolution struct{}
 func (convolution) Name() string { return "convolution" }
 
 func (convolution) Link(seen *calls.Seen) []Link {
-	all := none(seen)
-	program := programs(seen)
+	all := noLinks(seen)
+	program := programNumbers(seen)
 	type edge struct{ at, callee int32 }
 	// spikes has, for each range of delays, by how much the number of delays exceeds the number
 	// that chance would give. The delays in the other direction show the number that chance gives.
@@ -42,7 +42,7 @@ func (convolution) Link(seen *calls.Seen) []Link {
 	}
 	for i := range places {
 		p := &places[i]
-		p.candidates(0, func(s send, open []int32) {
+		p.eachCandidates(0, func(s send, open []int32) {
 			e := spikes[edge{program[p.number], program[s.callee]}]
 			b := newBest()
 			for k := len(open) - 1; k >= 0; k-- {

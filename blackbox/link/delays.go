@@ -39,9 +39,9 @@ var stepWidths = func() (w [delaySteps]float64) {
 	return w
 }()
 
-// broad is the density, per unit, of a delay of which nothing is known. On a logarithmic scale, it
-// is about constant.
-var broad = func() (d [delaySteps]float64) {
+// broadDensity is the density, per unit, of a delay of which nothing is known. On a logarithmic
+// scale, it is about constant.
+var broadDensity = func() (d [delaySteps]float64) {
 	sum, begin := 0.0, 0.0
 	for i := range d {
 		d[i] = 1 / (begin + 64)

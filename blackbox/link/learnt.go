@@ -8,43 +8,43 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// learnt is the product's own method. For each program it learns a model of scripts from the data.
-// Then it draws many random sharings: each sharing assigns the program's calls to its requests. The
-// more probable a sharing is according to the model, the more often the method draws it. The
-// probability of a link is the share of drawn sharings that contain it.
+// learntMethod is the product's own method. For each program it learns a model of scripts from the
+// data. Then it draws many random sharings: each sharing assigns the program's calls to its
+// requests. The more probable a sharing is according to the model, the more often the method draws
+// it. The probability of a link is the share of drawn sharings that contain it.
 //
 // The method goes through the data in windows. Each window begins with what was learnt in the last
 // one, so the model follows the load.
-type learnt struct {
+type learntMethod struct {
 	window int // number of calls in a window
 	// memory has what was learnt about programs, from one call of Link to the next. If it is nil,
 	// nothing is remembered.
 	memory map[string]*program
 }
 
-func (learnt) Name() string { return "learnt" }
+func (learntMethod) Name() string { return "learnt" }
 
 // defaultWindow is the number of calls in a window if nobody chooses another.
 const defaultWindow = 6000
 
 const (
-	rounds     = 30  // of learning in the first window
-	learnDraws = 6   // draws in each of these rounds
-	moreRounds = 6   // of learning in each later window
-	moreDraws  = 1   // draws in each of these rounds
-	draws      = 120 // draws from which probabilities are computed
-	mostOpen   = 96  // candidates that a call may have
+	learnRounds      = 30  // of learning in the first window
+	learnDraws       = 6   // draws in each of these rounds
+	moreRounds       = 6   // of learning in each later window
+	moreDraws        = 1   // draws in each of these rounds
+	probabilityDraws = 120 // draws from which probabilities are computed
+	mostOpen         = 96  // candidates that a call may have
 	// While the model is learnt, the method makes surveys only if calls have fewer candidates than
 	// mostSurveyed, on average.
 	mostSurveyed = 16
 	firstSays    = 0.55        // weight of the better one of two models
 	longest_ns   = int64(1e15) // limits the length of requests from which the margin is computed
-	forget       = 0.5         // weight of earlier experience in each window
+	oldWeight    = 0.5         // weight of earlier experience in each window
 )
 
-func (l learnt) Link(seen *calls.Seen) []Link {
-	all := none(seen)
-	of := programs(seen)
+func (l learntMethod) Link(seen *calls.Seen) []Link {
+	all := noLinks(seen)
+	of := programNumbers(seen)
 	left := mixedCallees(seen, of)
 	for done := map[int32]bool{}; ; {
 		// A program that awaits responses whose requests are not known yet comes later in the
@@ -68,18 +68,18 @@ func (l learnt) Link(seen *calls.Seen) []Link {
 				order = append(order, g)
 			}
 			if !p.alignAs(seen, l.memory[seen.Places[p.number].Program]) {
-				p.move(seen, p.align(seen), slack_ns)
+				p.subtractOffsets(seen, p.alignAll(seen), slack_ns)
 			}
 			groups[g] = append(groups[g], p)
 		}
 		for _, g := range order {
-			l.program(seen, groups[g], of, all)
+			l.linkProgram(seen, groups[g], of, all)
 			done[g] = true
 		}
 		if len(order) == 0 || len(left) == 0 {
 			return all
 		}
-		seen = paired(seen, all)
+		seen = pairedCalls(seen, all)
 	}
 }
 
@@ -98,8 +98,9 @@ func mixedCallees(seen *calls.Seen, of []int32) map[int32][]int32 {
 	return callees
 }
 
-// paired returns the calls with the responses that links found for requests of mixed connections.
-func paired(seen *calls.Seen, links []Link) *calls.Seen {
+// pairedCalls returns the calls with the responses that links found for requests of mixed
+// connections.
+func pairedCalls(seen *calls.Seen, links []Link) *calls.Seen {
 	answer := map[int32]int32{} // by request
 	for i := range seen.Calls {
 		r := links[i].Cause
@@ -122,36 +123,36 @@ func paired(seen *calls.Seen, links []Link) *calls.Seen {
 	return &with
 }
 
-// program links the calls of one program.
-func (l learnt) program(seen *calls.Seen, places []place, of []int32, all []Link) {
+// linkProgram links the calls of one program.
+func (l learntMethod) linkProgram(seen *calls.Seen, places []place, of []int32, all []Link) {
 	name := seen.Places[places[0].number].Program
 	p := newProgram(places, of, seen.Quantum_ns, l.memory[name])
 	p.link(seen, l.window, all)
-	l.keep(name, p)
-	if !p.crowded() && (len(p.windows(l.window)) > 1 || l.memory != nil) {
+	l.keepLearnt(name, p)
+	if !p.wasCrowded() && (len(p.windows(l.window)) > 1 || l.memory != nil) {
 		return
 	}
 	// What is learnt may depend on chance, most of all if there are few data. So a second model is
 	// learnt, and the links are the weighted mean of both.
-	again := none(seen)
+	again := noLinks(seen)
 	name += " again"
 	second := newProgram(places, of, seen.Quantum_ns, l.memory[name])
 	second.seed = 2
 	second.link(seen, l.window, again)
-	l.keep(name, second)
+	l.keepLearnt(name, second)
 	part := firstSays
 	if second.score() > p.score() {
 		part = 1 - firstSays
 	}
 	for i := range p.places {
 		for _, s := range p.places[i].sends {
-			all[s.call] = both(all[s.call], again[s.call], part)
+			all[s.call] = meanLink(all[s.call], again[s.call], part)
 		}
 	}
 }
 
-// keep keeps what was learnt about a program, without its calls.
-func (l learnt) keep(name string, p *program) {
+// keepLearnt keeps what was learnt about a program, without its calls.
+func (l learntMethod) keepLearnt(name string, p *program) {
 	if l.memory != nil {
 		l.memory[name] = &program{m: p.m, kinds: p.kinds, callers: p.callers, x: p.x,
 			firsts: p.firsts, lingers: p.lingers, moved: map[int32]map[int32]int64{}}
@@ -161,8 +162,8 @@ func (l learnt) keep(name string, p *program) {
 	}
 }
 
-// crowded reports whether calls of the last window had many candidates.
-func (p *program) crowded() bool {
+// wasCrowded reports whether calls of the last window had many candidates.
+func (p *program) wasCrowded() bool {
 	const many = 3
 	candidates, n := 0, 0
 	for _, s := range p.sharers {
@@ -197,8 +198,8 @@ func (p *program) score() (sum float64) {
 	return sum
 }
 
-// both returns the weighted mean of two links. The parameter part is the weight of x.
-func both(x, y Link, part float64) Link {
+// meanLink returns the weighted mean of two links. The parameter part is the weight of x.
+func meanLink(x, y Link, part float64) Link {
 	causes := map[int32]float64{
 		x.Cause: x.Probability * part,
 	}
@@ -224,7 +225,7 @@ type program struct {
 	x       *experience // experience from earlier windows
 	seed    uint64
 
-	firsts  *first
+	firsts  *firstRates
 	lingers []int64                   // of each kind of call: see linger.go
 	moved   map[int32]map[int32]int64 // of each place: see place.moved
 
@@ -255,10 +256,10 @@ func newProgram(places []place, of []int32, quantum int64, old *program) *progra
 	} else {
 		p.m = newModel(requests, len(p.kinds), max(quantum, leastUnit))
 	}
-	p.linger()
+	p.measureLinger()
 	for i := range p.places {
 		at := &p.places[i]
-		at.ordered = at.order(p.m.requests, p.m.kinds, func(s *send) int32 {
+		at.ordered = at.numberEvents(p.m.requests, p.m.kinds, func(s *send) int32 {
 			return p.kinds[p.kindOf(s)]
 		})
 	}
@@ -288,7 +289,7 @@ func (p *program) requestKinds() int {
 	const most, least = 8, 20
 	number := map[requestKind]int{}
 	kindOf := func(r *request) requestKind {
-		k := requestKind{-1, r.to == forever && r.mixed == 0}
+		k := requestKind{-1, r.to == farFuture && r.mixed == 0}
 		if r.caller >= 0 {
 			k.caller = p.of[r.caller]
 		}
@@ -324,11 +325,11 @@ func (p *program) requestKinds() int {
 
 func (p *program) link(seen *calls.Seen, size int, all []Link) {
 	windows := p.windows(size)
-	p.open(windows[0])
+	p.openWindow(windows[0])
 	if p.x != nil {
 		p.learn(moreRounds, moreDraws)
 	} else {
-		p.learn(rounds, learnDraws)
+		p.learn(learnRounds, learnDraws)
 	}
 	if p.foreign() && !p.aligned() {
 		// The sharing now shows roughly which calls belong to a request. So the clocks can be
@@ -336,12 +337,12 @@ func (p *program) link(seen *calls.Seen, size int, all []Link) {
 		p.realign(seen)
 		p.m = newModel(p.m.requests, p.m.kinds, p.m.unit)
 		p.firsts = nil
-		p.open(windows[0])
-		p.learn(rounds, learnDraws)
+		p.openWindow(windows[0])
+		p.learn(learnRounds, learnDraws)
 	}
 	p.answer(windows[0], all)
 	for _, w := range windows[1:] {
-		p.open(w)
+		p.openWindow(w)
 		p.learn(moreRounds, moreDraws)
 		p.answer(w, all)
 	}
@@ -354,9 +355,9 @@ func (p *program) link(seen *calls.Seen, size int, all []Link) {
 func (p *program) realign(seen *calls.Seen) {
 	for i := range p.places {
 		at := &p.places[i]
-		at.move(seen, at.realign(seen, p.sharers[i]), slack_ns/5)
+		at.subtractOffsets(seen, at.realign(seen, p.sharers[i]), slack_ns/5)
 	}
-	p.linger()
+	p.measureLinger()
 }
 
 func (p *program) aligned() bool {
@@ -371,11 +372,11 @@ func (p *program) foreign() bool {
 // the sharing less probable, so that it does not stop at a mediocre sharing.
 func (p *program) learn(rounds, draws int) {
 	isFirst := p.firsts == nil
-	p.begin()
+	p.giveOwners()
 	if isFirst {
 		p.x = p.m.newExperience()
 		x := p.m.newExperience()
-		if p.threads() > 0 {
+		if p.mostThreads() > 0 {
 			// A good first sharing follows from the threads and the order of calls.
 			for _, s := range p.sharers {
 				s.teach(x, 1)
@@ -385,20 +386,20 @@ func (p *program) learn(rounds, draws int) {
 	}
 	for round := range rounds {
 		p.m.temper = min(1, 0.3+1.2*float64(round)/float64(rounds))
-		if p.threads() == 1 {
+		if p.mostThreads() == 1 {
 			p.m.temper = 1 // the first sharing is nearly right
 		}
 		x := p.m.newExperience()
-		x.merge(p.x, forget)
+		x.merge(p.x, oldWeight)
 		for _, s := range p.sharers {
 			s.rescore()
 			// If calls have very many candidates, no survey of a model that still changes says
 			// which of them have a chance.
 			if third := rounds / 3; round >= third && s.load() < mostSurveyed {
-				s.survey(round%third == 0)
+				s.surveyOwners(round%third == 0)
 			}
 			for range draws {
-				s.draw()
+				s.drawOwners()
 				s.teach(x, 1/float64(draws))
 			}
 		}
@@ -409,9 +410,9 @@ func (p *program) learn(rounds, draws int) {
 	}
 }
 
-// threads returns the largest number of threads that sent something in one place. It returns 0 if
-// no threads are known.
-func (p *program) threads() (most int) {
+// mostThreads returns the largest number of threads that sent something in one place. It returns 0
+// if no threads are known.
+func (p *program) mostThreads() (most int) {
 	for _, s := range p.sharers {
 		if s.order != nil {
 			most = max(most, s.order.threads)
@@ -431,6 +432,6 @@ func (p *program) answer(w window, all []Link) {
 	p.m.temper = 1
 	for _, s := range p.sharers {
 		s.rescore()
-		s.answer(w, all)
+		s.drawAnswer(w, all)
 	}
 }

@@ -14,8 +14,8 @@ import (
 // sends them at any moment. If it sends them because of a request, it sends them soon after the
 // reply.
 
-// linger finds out how long after a reply the program still sends calls of each kind.
-func (p *program) linger() {
+// measureLinger finds out how long after a reply the program still sends calls of each kind.
+func (p *program) measureLinger() {
 	const more = 1.5 // the longest time that was seen may not be the longest that there is
 	late, idle := make([][]int64, len(p.kinds)), []int64(nil)
 	for i := range p.places {
@@ -26,7 +26,7 @@ func (p *program) linger() {
 	}
 	slices.Sort(idle)
 	for k := range late {
-		if found := soon(late[k], idle); found > 0 {
+		if found := soonTime(late[k], idle); found > 0 {
 			p.lingers[k] = int64(more * float64(found))
 		}
 	}
@@ -68,9 +68,9 @@ func (p *place) lateness(late [][]int64, idle []int64, kindOf func(*send) int32)
 	return idle
 }
 
-// soon returns the time after a reply within which calls are surely more frequent than later. It
-// returns 0 if there is no such time. The idle times are sorted.
-func soon(late, idle []int64) (found int64) {
+// soonTime returns the time after a reply within which calls are surely more frequent than later.
+// It returns 0 if there is no such time. The idle times are sorted.
+func soonTime(late, idle []int64) (found int64) {
 	const chance = 1e-3 // that calls without a request look like calls soon after a reply
 	slices.Sort(late)
 	all := 0.0

@@ -77,7 +77,7 @@ func TestSoon(t *testing.T) {
 		{[]int64{9, 3, 5, 990, 7}, 9}, // one came by itself
 		{[]int64{10, 120, 230, 340, 450, 560, 670, 780, 890, 1000}, 0},
 	} {
-		if got := soon(c.late, idle); got != c.want {
+		if got := soonTime(c.late, idle); got != c.want {
 			t.Errorf("soon(%v) = %d, want %d", c.late, got, c.want)
 		}
 	}

@@ -27,13 +27,14 @@ type Method interface {
 
 // Methods are all methods. The product's own comes first.
 var Methods = []Method{
-	learnt{window: defaultWindow}, wap5{}, nesting{}, convolution{}, lastArrival{}, thread{},
+	learntMethod{window: defaultWindow}, wap5{}, nesting{}, convolution{}, lastArrival{}, thread{},
 }
 
 // A request is a call as its callee sees it.
 type request struct {
 	call     int32
-	from, to int64 // when it was received, and when it was replied to: forever if that is not known
+	// when it was received, and when it was replied to: farFuture if that is not known
+	from, to int64
 	until    int64 // it cannot have caused a call after this
 	caller   int32
 	mixed    uint32 // number of the connection on which several requests were open; 0: none
@@ -42,7 +43,7 @@ type request struct {
 	reply    act
 }
 
-const forever = math.MaxInt64
+const farFuture = math.MaxInt64
 
 // A send is a call as its caller sees it.
 type send struct {
@@ -79,7 +80,7 @@ func placesOf(seen *calls.Seen) []place {
 			r := request{call: int32(i), from: c.Received_ns, to: c.Replied_ns, caller: c.Caller,
 				mixed: c.Connection, begin: act{by: c.ReceivedBy}, reply: act{by: c.RepliedBy}}
 			if r.to == calls.Unknown {
-				r.to = forever
+				r.to = farFuture
 			}
 			r.until = r.to
 			all[c.Callee].requests = append(all[c.Callee].requests, r)
@@ -111,15 +112,15 @@ func placesOf(seen *calls.Seen) []place {
 		slices.SortStableFunc(all[i].sends, func(a, b send) int {
 			return cmp.Compare(a.from, b.from)
 		})
-		all[i].limit()
-		all[i].count()
+		all[i].limitOpen()
+		all[i].countReceived()
 	}
 	return slices.DeleteFunc(all, func(p place) bool { return len(p.sends) == 0 })
 }
 
-// limit restricts how long the requests of mixed connections count as open. A response may overtake
-// other responses, but not more of them than there were open requests at the same time.
-func (p *place) limit() {
+// limitOpen restricts how long the requests of mixed connections count as open. A response may
+// overtake other responses, but not more of them than there were open requests at the same time.
+func (p *place) limitOpen() {
 	type connection struct {
 		asked    []int32 // requests
 		answered []int64 // when responses were sent
@@ -129,7 +130,7 @@ func (p *place) limit() {
 	next := 0
 	ask := func(until int64) {
 		for ; next < len(p.requests) && p.requests[next].from <= until; next++ {
-			if r := &p.requests[next]; r.mixed != 0 && r.to == forever {
+			if r := &p.requests[next]; r.mixed != 0 && r.to == farFuture {
 				if all[r.mixed] == nil {
 					all[r.mixed] = &connection{}
 				}
@@ -144,7 +145,7 @@ func (p *place) limit() {
 			c.answered = append(c.answered, s.from)
 		}
 	}
-	ask(forever)
+	ask(farFuture)
 	defer p.limitOneWay()
 	for _, c := range all {
 		if n := len(c.asked); len(c.answered) < n-n/100 {
@@ -168,7 +169,7 @@ func (p *place) limitOneWay() {
 	)
 	var lengths []int64
 	for _, r := range p.requests {
-		if r.until != forever {
+		if r.until != farFuture {
 			lengths = append(lengths, r.until-r.from)
 		}
 	}
@@ -178,14 +179,14 @@ func (p *place) limitOneWay() {
 		limit = max(often*min(lengths[n*99/100], longest_ns), least_ns)
 	}
 	for i := range p.requests {
-		if r := &p.requests[i]; r.until == forever {
+		if r := &p.requests[i]; r.until == farFuture {
 			r.until = r.from + limit
 		}
 	}
 }
 
-// none returns links that name no cause.
-func none(seen *calls.Seen) []Link {
+// noLinks returns links that name no cause.
+func noLinks(seen *calls.Seen) []Link {
 	all := make([]Link, len(seen.Calls))
 	for i := range all {
 		all[i] = Link{Cause: calls.NoCause, RunnerUp: calls.NoCause}
@@ -193,8 +194,9 @@ func none(seen *calls.Seen) []Link {
 	return all
 }
 
-// programs returns the number of each place's program. Copies of a program have the same number.
-func programs(seen *calls.Seen) []int32 {
+// programNumbers returns the number of each place's program. Copies of a program have the same
+// number.
+func programNumbers(seen *calls.Seen) []int32 {
 	known := map[string]int32{}
 	of := make([]int32, len(seen.Places))
 	for i, p := range seen.Places {
@@ -208,15 +210,15 @@ func programs(seen *calls.Seen) []int32 {
 	return of
 }
 
-// best collects the weights of causes, and makes a link of the two largest.
-type best struct {
+// bestTwo collects the weights of causes, and makes a link of the two largest.
+type bestTwo struct {
 	Link
 	sum float64
 }
 
-func newBest() best { return best{Link: Link{Cause: calls.NoCause, RunnerUp: calls.NoCause}} }
+func newBest() bestTwo { return bestTwo{Link: Link{Cause: calls.NoCause, RunnerUp: calls.NoCause}} }
 
-func (b *best) add(cause int32, weight float64) {
+func (b *bestTwo) add(cause int32, weight float64) {
 	b.sum += weight
 	if weight > b.Probability {
 		b.RunnerUp, b.RunnerUpProbability = b.Cause, b.Probability
@@ -226,7 +228,7 @@ func (b *best) add(cause int32, weight float64) {
 	}
 }
 
-func (b *best) link() Link {
+func (b *bestTwo) link() Link {
 	if b.sum > 0 {
 		b.Probability /= b.sum
 		b.RunnerUpProbability /= b.sum
@@ -234,8 +236,8 @@ func (b *best) link() Link {
 	return b.Link
 }
 
-// idle returns how much of the time between two moments passed without an open request, in ns.
-func (p *place) idle(first, last int64) float64 {
+// idleTime returns how much of the time between two moments passed without an open request, in ns.
+func (p *place) idleTime(first, last int64) float64 {
 	sum, until := 0.0, first
 	for _, r := range p.requests {
 		if r.from > until {

@@ -132,8 +132,8 @@ func TestClocksDoNotMatter(t *testing.T) {
 // If the data are linked window by window, the links are nearly the same as without windows.
 func TestWindows(t *testing.T) {
 	set := made("hotel", 500, 300)
-	whole := Judge(set, learnt{window: 1e6}.Link(&set.Seen))
-	parts := Judge(set, learnt{window: 50}.Link(&set.Seen))
+	whole := Judge(set, learntMethod{window: 1e6}.Link(&set.Seen))
+	parts := Judge(set, learntMethod{window: 50}.Link(&set.Seen))
 	if pathsRight(whole) < 0.98 || pathsRight(parts) < 0.97 {
 		t.Errorf("right paths: %d of the whole, %d in windows, of %d", whole.PathsRight,
 			parts.PathsRight, whole.Paths)
@@ -216,7 +216,7 @@ func TestJudge(t *testing.T) {
 func TestBoth(t *testing.T) {
 	one := Link{Cause: 1, Probability: 1, RunnerUp: calls.NoCause}
 	other := Link{Cause: 2, Probability: 0.9, RunnerUp: 1, RunnerUpProbability: 0.1}
-	got := both(one, other, 0.5)
+	got := meanLink(one, other, 0.5)
 	want := Link{Cause: 1, Probability: 0.55, RunnerUp: 2, RunnerUpProbability: 0.45}
 	near := func(x, y float64) bool { return math.Abs(x-y) < 1e-9 }
 	if got.Cause != want.Cause || !near(got.Probability, want.Probability) ||

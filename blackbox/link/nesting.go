@@ -14,8 +14,8 @@ type nesting struct{}
 func (nesting) Name() string { return "nesting" }
 
 func (nesting) Link(seen *calls.Seen) []Link {
-	all := none(seen)
-	program := programs(seen)
+	all := noLinks(seen)
+	program := programNumbers(seen)
 	type key struct{ caller, at, callee, delay int32 }
 	score := map[key]float64{}
 	keyOf := func(p *place, r request, s send) key {
@@ -30,7 +30,7 @@ func (nesting) Link(seen *calls.Seen) []Link {
 	each := func(do func(p *place, s send, parents []request)) {
 		for i := range places {
 			p := &places[i]
-			p.candidates(0, func(s send, open []int32) {
+			p.eachCandidates(0, func(s send, open []int32) {
 				var parents []request
 				for _, r := range open {
 					if s.to == calls.Unknown || s.to <= p.requests[r].to {

@@ -15,7 +15,7 @@ import (
 //
 // align computes an offset for each callee's clock and subtracts this offset from the moments of
 // that clock. Afterwards no event comes before its cause, at least among the kinds of events with
-// the narrowest ranges. align uses only differences of moments, so the result does not depend on
+// the narrowest ranges. alignAll uses only differences of moments, so the result does not depend on
 // how a clock is set.
 
 const (
@@ -135,9 +135,9 @@ func (p *place) clocks(seen *calls.Seen) *clocks {
 	return c
 }
 
-// offsets finds the offset of each callee's clock. It begins with the clock of the requests. Then
-// it adds one clock at a time: the clock whose lags to a known clock have the narrowest range.
-func (c *clocks) offsets() map[int32]int64 {
+// findOffsets finds the offset of each callee's clock. It begins with the clock of the requests.
+// Then it adds one clock at a time: the clock whose lags to a known clock have the narrowest range.
+func (c *clocks) findOffsets() map[int32]int64 {
 	offsets, known := map[int]int64{0: 0}, []int{0}
 	type relation struct {
 		of       lagKind
@@ -188,14 +188,14 @@ func (c *clocks) offsets() map[int32]int64 {
 	return result
 }
 
-// align finds the offsets from the lags between all events, because it does not know which event
+// alignAll finds the offsets from the lags between all events, because it does not know which event
 // caused which.
-func (p *place) align(seen *calls.Seen) map[int32]int64 {
+func (p *place) alignAll(seen *calls.Seen) map[int32]int64 {
 	c := p.clocks(seen)
 	begins, ends := make([][]int64, len(c.callees)+1), make([][]int64, len(c.callees)+1)
 	for _, r := range p.requests {
 		begins[0] = append(begins[0], r.from)
-		if r.to != forever {
+		if r.to != farFuture {
 			ends[0] = append(ends[0], r.to)
 		}
 	}
@@ -223,8 +223,11 @@ func (p *place) align(seen *calls.Seen) map[int32]int64 {
 		}
 		return spanOf(a, b, seen.Quantum_ns)
 	}
-	c.fits = func(callee int32, offset int64) bool { return p.contained(callee, offset) >= 0.9 }
-	return c.offsets()
+	c.fits = func(callee int32, offset int64) bool {
+		return p.containedShare(callee,
+			offset) >= 0.9
+	}
+	return c.findOffsets()
 }
 
 // alignAs moves calls by the offsets that an earlier window had at its end. It returns false if
@@ -236,11 +239,11 @@ func (p *place) alignAs(seen *calls.Seen, earlier *program) bool {
 	moved := earlier.moved[p.number]
 	for _, callee := range p.clocks(seen).callees {
 		offset, ok := moved[callee]
-		if !ok || p.contained(callee, offset) < 0.9 {
+		if !ok || p.containedShare(callee, offset) < 0.9 {
 			return false // or the clock stepped
 		}
 	}
-	p.move(seen, moved, slack_ns/5)
+	p.subtractOffsets(seen, moved, slack_ns/5)
 	p.aligned = true
 	return true
 }
@@ -254,7 +257,7 @@ func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
 			a, b := int64(calls.Unknown), int64(calls.Unknown)
 			if begin := s.requests[r].from; from == 0 {
 				a = begin
-			} else if end := s.requests[r].to; to == 0 && end != forever {
+			} else if end := s.requests[r].to; to == 0 && end != farFuture {
 				b = end
 			}
 			for i := len(script) - 1; i >= 0; i-- { // ends with the first call to each callee
@@ -274,16 +277,16 @@ func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
 			}
 		}
 		slices.Sort(lags)
-		return narrowest(lags)
+		return narrowestSpan(lags)
 	}
 	c.fits = func(callee int32, offset int64) bool {
-		return p.contained(callee, offset) >= p.contained(callee, 0)-0.01
+		return p.containedShare(callee, offset) >= p.containedShare(callee, 0)-0.01
 	}
-	return c.offsets()
+	return c.findOffsets()
 }
 
-// narrowest finds the narrowest span that contains a third of the lags.
-func narrowest(sorted []int64) (lagSpan, bool) {
+// narrowestSpan finds the narrowest span that contains a third of the lags.
+func narrowestSpan(sorted []int64) (lagSpan, bool) {
 	n := len(sorted)
 	if n < fewEvents {
 		return lagSpan{}, false
@@ -297,9 +300,9 @@ func narrowest(sorted []int64) (lagSpan, bool) {
 	return best, true
 }
 
-// contained returns the share of a callee's calls that lie within some request if the callee's
+// containedShare returns the share of a callee's calls that lie within some request if the callee's
 // clock is off by offset.
-func (p *place) contained(callee int32, offset int64) float64 {
+func (p *place) containedShare(callee int32, offset int64) float64 {
 	inside, all := 0.0, 0.0
 	for _, s := range p.sends {
 		if s.callee != callee || s.to == calls.Unknown {
@@ -307,7 +310,7 @@ func (p *place) contained(callee int32, offset int64) float64 {
 		}
 		all++
 		n := p.firstAfter(s.from - offset + slack_ns)
-		for k := n - 1; k >= 0 && k > n-nearest; k-- {
+		for k := n - 1; k >= 0 && k > n-nearestMoments; k-- {
 			if p.requests[k].to >= s.to-offset-slack_ns {
 				inside++
 				break
@@ -317,8 +320,8 @@ func (p *place) contained(callee int32, offset int64) float64 {
 	return inside / max(all, 1)
 }
 
-// move subtracts offsets from the moments of calls.
-func (p *place) move(seen *calls.Seen, offsets map[int32]int64, slack int64) {
+// subtractOffsets subtracts offsets from the moments of calls.
+func (p *place) subtractOffsets(seen *calls.Seen, offsets map[int32]int64, slack int64) {
 	for i := range p.sends {
 		s := &p.sends[i]
 		if seen.Calls[s.call].Sent_ns == calls.Unknown {

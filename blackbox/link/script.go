@@ -24,7 +24,7 @@ type model struct {
 	next  []float64
 	delay []*[delaySteps]float32
 	marks [][marks]float32
-	// The following fields are used only by the method walk.
+	// The following fields are used only by the method walkEvents.
 	counts  [64]uint8 // calls of each kind so far
 	waiting [64]int32 // calls whose response is still missing
 	numbers [64]uint8
@@ -37,24 +37,24 @@ type model struct {
 // numbers for the first call, two for the second, and so on: the call was sent, and the call was
 // answered.
 const (
-	replied   = 0
-	received  = 1
-	perKind   = 6
-	mostCount = 3
+	eventReplied  = 0
+	eventReceived = 1
+	perKind       = 6
+	mostCount     = 3
 )
 
 func (m *model) sentEvent(kind, count int) int {
-	return received + m.requests + perKind*kind + 2*(min(count, mostCount)-1)
+	return eventReceived + m.requests + perKind*kind + 2*(min(count, mostCount)-1)
 }
 
-func (m *model) states() int { return 2 * (received + m.requests + perKind*m.kinds) }
+func (m *model) states() int { return 2 * (eventReceived + m.requests + perKind*m.kinds) }
 
 // These are the numbers of next events: first the kinds of calls, then the reply, the response of a
 // call, and the end.
-func (m *model) reply() int  { return m.kinds }
-func (m *model) answer() int { return m.kinds + 1 }
-func (m *model) end() int    { return m.kinds + 2 }
-func (m *model) nexts() int  { return m.kinds + 3 }
+func (m *model) numberOfReply() int { return m.kinds }
+func (m *model) answer() int        { return m.kinds + 1 }
+func (m *model) end() int           { return m.kinds + 2 }
+func (m *model) nexts() int         { return m.kinds + 3 }
 
 // call has the properties of a send that a script needs.
 type call struct {
@@ -63,16 +63,16 @@ type call struct {
 	kind      int32
 }
 
-// walk goes through the events of a script. It calls the function each with the state before the
-// event, the event, the delay since the state began, and the event's mark.
-func (m *model) walk(r *request, script []int32, all []call, o *order,
+// walkEvents goes through the events of a script. It calls the function each with the state before
+// the event, the event, the delay since the state began, and the event's mark.
+func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 	each func(state, next int, delay int64, of mark)) {
 	counts, waiting, numbers := &m.counts, &m.waiting, &m.numbers
 	for _, c := range script {
 		counts[all[c].kind&63] = 0
 	}
 	heard := int(r.kind) // kind of the last event, if a message was received; -1: none was
-	event, since, pending := received+int(r.kind), r.from, 0
+	event, since, pending := eventReceived+int(r.kind), r.from, 0
 	threads := crew{last: r.begin}
 	isReplied := false
 	state := func() int {
@@ -84,7 +84,7 @@ func (m *model) walk(r *request, script []int32, all []call, o *order,
 	i := 0
 	for {
 		// Among events at the same time, a response comes first, and the reply last.
-		at, what := int64(forever), -1
+		at, what := int64(farFuture), -1
 		first := -1
 		for k := range pending {
 			if t := all[waiting[k]].to; t < at {
@@ -94,8 +94,8 @@ func (m *model) walk(r *request, script []int32, all []call, o *order,
 		if i < len(script) && all[script[i]].from < at {
 			at, what = all[script[i]].from, int(all[script[i]].kind)
 		}
-		if !isReplied && r.to != forever && r.to < at {
-			at, what = r.to, m.reply()
+		if !isReplied && r.to != farFuture && r.to < at {
+			at, what = r.to, m.numberOfReply()
 		}
 		if what < 0 {
 			each(state(), m.end(), -1, noMark)
@@ -112,21 +112,22 @@ func (m *model) walk(r *request, script []int32, all []call, o *order,
 			event = m.sentEvent(int(all[c].kind), int(numbers[first])) + 1
 			pending--
 			waiting[first], numbers[first] = waiting[pending], numbers[pending]
-		case m.reply():
+		case m.numberOfReply():
 			of := noMark
 			if o != nil {
-				of = threads.join(r.reply)
+				of = threads.joinEvent(r.reply)
 			}
 			each(state(), what, (at-since)/m.unit, of)
-			event, isReplied = replied, true
+			event, isReplied = eventReplied, true
 		default:
 			c := script[i]
 			of := noMark
 			if o != nil {
 				last := threads.last.index
-				of = threads.join(all[c].sent)
-				if of != noMark && heard >= 0 && !o.keeps(heard, last, what, all[c].sent.index) {
-					of += overtook
+				of = threads.joinEvent(all[c].sent)
+				if of != noMark && heard >= 0 && !o.keepsOrder(heard, last, what,
+					all[c].sent.index) {
+					of += markOvertook
 				}
 			}
 			heard = -1
@@ -148,7 +149,7 @@ func (m *model) walk(r *request, script []int32, all []call, o *order,
 // score returns the logarithm of the probability of a script.
 func (m *model) score(r *request, script []int32, all []call, o *order) (sum float64) {
 	n := m.nexts()
-	m.walk(r, script, all, o, func(state, next int, delay int64, of mark) {
+	m.walkEvents(r, script, all, o, func(state, next int, delay int64, of mark) {
 		k := state*n + next
 		sum += m.next[k]
 		if delay >= 0 {
@@ -173,7 +174,7 @@ func (m *model) newExperience() *experience {
 
 func (x *experience) add(r *request, script []int32, all []call, o *order, weight float64) {
 	n := x.m.nexts()
-	x.m.walk(r, script, all, o, func(state, next int, delay int64, of mark) {
+	x.m.walkEvents(r, script, all, o, func(state, next int, delay int64, of mark) {
 		k := state*n + next
 		x.next[k] += weight
 		x.marks[k][of] += float32(weight)
@@ -194,10 +195,10 @@ func (m *model) learn(x *experience) {
 	events := m.states() / 2
 	groups := map[int][]int{} // states of the same kind of event
 	groupOf := func(event int) int {
-		if event < received+m.requests {
-			return min(event, received)
+		if event < eventReceived+m.requests {
+			return min(event, eventReceived)
 		}
-		event -= received + m.requests
+		event -= eventReceived + m.requests
 		return 2 + 2*(event/perKind) + event%2
 	}
 	for e := range events {
@@ -206,7 +207,7 @@ func (m *model) learn(x *experience) {
 	}
 	var unknown [delaySteps]float32
 	for i := range unknown {
-		unknown[i] = float32(math.Log(broad[i]))
+		unknown[i] = float32(math.Log(broadDensity[i]))
 	}
 	for _, states := range groups {
 		pooled := make([]float64, n)
@@ -228,9 +229,9 @@ func (m *model) learn(x *experience) {
 					}
 				}
 			}
-			f := broad
+			f := broadDensity
 			if all.n > 0 {
-				f = all.density(&broad, 1)
+				f = all.density(&broadDensity, 1)
 			}
 			var shared *[delaySteps]float32
 			m.learnMarks(x, states, next)
@@ -266,20 +267,20 @@ func (m *model) learnMarks(x *experience, states []int, next int) {
 	var pooled [marks]float32
 	sum := float32(0)
 	for _, s := range states {
-		for of := stayed; of < marks; of++ {
+		for of := markStayed; of < marks; of++ {
 			pooled[of] += x.marks[s*n+next][of]
 			sum += x.marks[s*n+next][of]
 		}
 	}
 	for _, s := range states {
 		k, own := s*n+next, float32(0)
-		for of := stayed; of < marks; of++ {
+		for of := markStayed; of < marks; of++ {
 			own += x.marks[k][of]
 		}
-		for of := stayed; of < marks; of++ {
-			expected := float32(1-turned) / float32(overtook)
-			if of > overtook {
-				expected = turned / float32(overtook)
+		for of := markStayed; of < marks; of++ {
+			expected := float32(1-turned) / float32(markOvertook)
+			if of > markOvertook {
+				expected = turned / float32(markOvertook)
 			}
 			p := (pooled[of] + fewer*expected) / (sum + fewer)
 			m.marks[k][of] = float32(math.Log(float64((x.marks[k][of] + few*p) / (own + few))))

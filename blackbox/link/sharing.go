@@ -53,9 +53,9 @@ type trial struct {
 }
 
 const (
-	hopeless  = -12 // logarithm of a chance that is as good as none
-	rarely    = 16  // in one of this many draws, all owners of a call are tried
-	mostTries = 64  // tries for a call in one draw
+	hopelessChance = -12 // logarithm of a chance that is as good as none
+	fullDrawEvery  = 16  // in one of this many draws, all owners of a call are tried
+	mostTries      = 64  // tries for a call in one draw
 )
 
 func (s *sharing) rescore() {
@@ -64,10 +64,10 @@ func (s *sharing) rescore() {
 	}
 }
 
-// survey tries all changes of the owner of each call, and notes the owners that have a chance. If
-// the parameter all is false, it only looks at calls of requests whose scripts have changed since
-// the last survey.
-func (s *sharing) survey(all bool) {
+// surveyOwners tries all changes of the owner of each call, and notes the owners that have a
+// chance. If the parameter all is false, it only looks at calls of requests whose scripts have
+// changed since the last survey.
+func (s *sharing) surveyOwners(all bool) {
 	for c := range s.calls {
 		r := s.owner[c]
 		if s.pinned[c] || len(s.candidates[c]) == 0 || !all && (r < 0 || !s.touched[r]) {
@@ -81,9 +81,9 @@ func (s *sharing) survey(all bool) {
 			}
 			s.best = math.Inf(-1)
 			if to != s.owner[c] {
-				s.explore(int32(c), to)
+				s.exploreChanges(int32(c), to)
 			}
-			if s.best > hopeless || to == s.owner[c] {
+			if s.best > hopelessChance || to == s.owner[c] {
 				s.active[c] = append(s.active[c], to)
 			}
 		}
@@ -92,14 +92,14 @@ func (s *sharing) survey(all bool) {
 	s.surveyed = true
 }
 
-// explore tries all changes that give a call to another request.
-func (s *sharing) explore(c, to int32) {
-	s.move(c, to)
+// exploreChanges tries all changes that give a call to another request.
+func (s *sharing) exploreChanges(c, to int32) {
+	s.tryMove(c, to)
 	if to < 0 || s.owner[c] == to {
 		return
 	}
 	if s.owner[c] < 0 {
-		s.replace(c, to)
+		s.replaceCall(c, to)
 		return
 	}
 	s.tried, s.once = s.tried[:0], true
@@ -109,7 +109,7 @@ func (s *sharing) explore(c, to int32) {
 			continue
 		}
 		for length := 1; length <= 2; length++ {
-			if s.exchange(c, to, other, length); s.owner[c] == to {
+			if s.exchangeParts(c, to, other, length); s.owner[c] == to {
 				return
 			}
 		}
@@ -117,17 +117,17 @@ func (s *sharing) explore(c, to int32) {
 			return
 		}
 	}
-	if s.exchange(c, to, c, math.MaxInt); s.owner[c] != to {
+	if s.exchangeParts(c, to, c, math.MaxInt); s.owner[c] != to {
 		s.exchangeAll(c, to)
 	}
 }
 
-// draw tries to change the owner of each call. After a survey, it rarely tries owners that had no
-// chance in the survey.
-func (s *sharing) draw() {
+// drawOwners tries to change the owner of each call. After a survey, it rarely tries owners that
+// had no chance in the survey.
+func (s *sharing) drawOwners() {
 	s.turn++
 	for c, active := range s.active {
-		full := (!s.surveyed || (s.turn+c)%rarely == 0) && !s.pinned[c]
+		full := (!s.surveyed || (s.turn+c)%fullDrawEvery == 0) && !s.pinned[c]
 		if full {
 			active = s.candidates[c]
 		}
@@ -143,18 +143,18 @@ func (s *sharing) draw() {
 				continue
 			}
 			if to < 0 || s.random.IntN(4) == 0 {
-				s.move(int32(c), to)
+				s.tryMove(int32(c), to)
 			} else {
-				s.swap(int32(c), to)
+				s.swapParts(int32(c), to)
 			}
 		}
 	}
 }
 
-// give makes a request the owner of a call.
-func (s *sharing) give(c, to int32) {
+// giveOwner makes a request the owner of a call.
+func (s *sharing) giveOwner(c, to int32) {
 	if s.had != nil {
-		s.count(c)
+		s.countOwners(c)
 	}
 	for _, r := range [2]int32{s.owner[c], to} {
 		if r >= 0 {
@@ -164,8 +164,8 @@ func (s *sharing) give(c, to int32) {
 	s.owner[c] = to
 }
 
-// count notes for how many draws a call had its owner.
-func (s *sharing) count(c int32) {
+// countOwners notes for how many draws a call had its owner.
+func (s *sharing) countOwners(c int32) {
 	draws := int32(s.turn) - s.since[c]
 	s.since[c] = int32(s.turn)
 	if draws == 0 {
@@ -180,8 +180,8 @@ func (s *sharing) count(c int32) {
 	s.had[c] = append(s.had[c], tenure{s.owner[c], draws})
 }
 
-// move tries to give a call to another request, or to none.
-func (s *sharing) move(c, to int32) {
+// tryMove tries to give a call to another request, or to none.
+func (s *sharing) tryMove(c, to int32) {
 	from := s.owner[c]
 	s.a = s.a[:0]
 	if from >= 0 {
@@ -193,7 +193,7 @@ func (s *sharing) move(c, to int32) {
 	}
 	s.b = s.b[:0]
 	if to >= 0 {
-		s.b = s.insert(append(s.b, s.scripts[to]...), c)
+		s.b = s.insertCall(append(s.b, s.scripts[to]...), c)
 	}
 	bonus := 0.0
 	if from < 0 {
@@ -202,14 +202,14 @@ func (s *sharing) move(c, to int32) {
 	if to < 0 {
 		bonus += s.m.spontaneous[s.calls[c].kind]
 	}
-	if s.accept(from, to, bonus) {
-		s.give(c, to)
+	if s.acceptScripts(from, to, bonus) {
+		s.giveOwner(c, to)
 	}
 }
 
-// accept tries to make s.a and s.b the scripts of two requests. It always accepts a more probable
-// sharing, and a less probable one at random.
-func (s *sharing) accept(from, to int32, bonus float64) bool {
+// acceptScripts tries to make s.a and s.b the scripts of two requests. It always accepts a more
+// probable sharing, and a less probable one at random.
+func (s *sharing) acceptScripts(from, to int32, bonus float64) bool {
 	var before, after, x, y float64
 	after = bonus
 	if from >= 0 {
@@ -238,54 +238,55 @@ func (s *sharing) accept(from, to int32, bonus float64) bool {
 	return true
 }
 
-// insert puts a call where it belongs in a script. Calls are numbered in the order in which they
-// were sent.
-func (s *sharing) insert(script []int32, c int32) []int32 {
+// insertCall puts a call where it belongs in a script. Calls are numbered in the order in which
+// they were sent.
+func (s *sharing) insertCall(script []int32, c int32) []int32 {
 	at, _ := slices.BinarySearch(script, c)
 	return slices.Insert(script, at, c)
 }
 
-// swap tries to exchange parts of the scripts of two requests: a few calls, all later calls, or all
-// calls.
-func (s *sharing) swap(c, to int32) {
+// swapParts tries to exchange parts of the scripts of two requests: a few calls, all later calls,
+// or all calls.
+func (s *sharing) swapParts(c, to int32) {
 	if s.owner[c] < 0 {
-		s.replace(c, to)
+		s.replaceCall(c, to)
 		return
 	}
 	switch way := s.random.IntN(7); way {
 	case 0:
-		s.exchange(c, to, c, math.MaxInt)
+		s.exchangeParts(c, to, c, math.MaxInt)
 	case 1:
 		s.exchangeAll(c, to)
 	default:
-		other := s.alike(c, to)
+		other := s.alikeCall(c, to)
 		switch {
 		case other < 0:
-			s.move(c, to)
+			s.tryMove(c, to)
 		case way == 2:
 			s.exchangeSteps(c, to, other)
 		default:
-			s.exchange(c, to, other, max(1, way-4))
+			s.exchangeParts(c, to, other, max(1, way-4))
 		}
 	}
 }
 
-// exchange tries to exchange parts of the scripts of two requests. One part begins at the given
-// call, and the other one at another given call. Each part has at most the given number of calls.
-func (s *sharing) exchange(c, to, other int32, most int) {
+// exchangeParts tries to exchange parts of the scripts of two requests. One part begins at the
+// given call, and the other one at another given call. Each part has at most the given number of
+// calls.
+func (s *sharing) exchangeParts(c, to, other int32, most int) {
 	from := s.owner[c]
-	mine, theirs := s.after(from, c), s.after(to, other)
+	mine, theirs := s.partAfter(from, c), s.partAfter(to, other)
 	s.try(from, to, mine[:min(most, len(mine))], theirs[:min(most, len(theirs))])
 }
 
 // exchangeSteps tries to exchange the steps of two requests that contain the given calls.
 func (s *sharing) exchangeSteps(c, to, other int32) {
-	s.try(s.owner[c], to, s.step(s.owner[c], c), s.step(to, other))
+	s.try(s.owner[c], to, s.stepWith(s.owner[c], c), s.stepWith(to, other))
 }
 
-// step returns the part of a request's script that contains a call and all calls at the same time:
-// before it and after it, the request waited for no response.
-func (s *sharing) step(r, c int32) []int32 {
+// stepWith returns the part of a request's script that contains a call and all calls at the same
+// time: before it and after it, the request waited for no response.
+func (s *sharing) stepWith(r, c int32) []int32 {
 	script, first, until := s.scripts[r], 0, int64(math.MinInt64)
 	for i, k := range script {
 		if s.calls[k].from >= until {
@@ -305,18 +306,19 @@ func (s *sharing) exchangeAll(c, to int32) {
 }
 
 func (s *sharing) try(from, to int32, mine, theirs []int32) {
-	if s.once && s.wasTried(mine, theirs) || !s.open(mine, to) || !s.open(theirs, from) {
+	if s.once && s.wasTried(mine, theirs) || !s.isCandidate(mine, to) ||
+		!s.isCandidate(theirs, from) {
 		return
 	}
-	s.a = s.exchanged(s.a[:0], s.scripts[from], mine, theirs)
-	s.b = s.exchanged(s.b[:0], s.scripts[to], theirs, mine)
+	s.a = s.copyExchanged(s.a[:0], s.scripts[from], mine, theirs)
+	s.b = s.copyExchanged(s.b[:0], s.scripts[to], theirs, mine)
 	s.mine, s.theirs = append(s.mine[:0], mine...), append(s.theirs[:0], theirs...)
-	if s.accept(from, to, 0) {
+	if s.acceptScripts(from, to, 0) {
 		for _, m := range s.mine {
-			s.give(m, to)
+			s.giveOwner(m, to)
 		}
 		for _, m := range s.theirs {
-			s.give(m, from)
+			s.giveOwner(m, from)
 		}
 	}
 }
@@ -337,8 +339,8 @@ func (s *sharing) wasTried(mine, theirs []int32) bool {
 	return false
 }
 
-// pin leaves a call only the candidate that is known to be its cause.
-func (s *sharing) pin(c, cause int32) {
+// pinCause leaves a call only the candidate that is known to be its cause.
+func (s *sharing) pinCause(c, cause int32) {
 	for _, r := range s.candidates[c] {
 		if s.requests[r].call == cause {
 			s.candidates[c], s.pinned[c] = []int32{r}, true
@@ -347,15 +349,15 @@ func (s *sharing) pin(c, cause int32) {
 	}
 }
 
-// after returns the part of a request's script from the given call on, in the order of sending.
-func (s *sharing) after(r, c int32) []int32 {
+// partAfter returns the part of a request's script from the given call on, in the order of sending.
+func (s *sharing) partAfter(r, c int32) []int32 {
 	i, _ := slices.BinarySearch(s.scripts[r], c)
 	return s.scripts[r][i:]
 }
 
-// alike returns a random call of a request. This call has the same kind as the given call. If the
-// request has no such call, the result is -1.
-func (s *sharing) alike(c, r int32) int32 {
+// alikeCall returns a random call of a request. This call has the same kind as the given call. If
+// the request has no such call, the result is -1.
+func (s *sharing) alikeCall(c, r int32) int32 {
 	found, n := int32(-1), 0
 	for _, k := range s.scripts[r] {
 		if s.calls[k].kind == s.calls[c].kind {
@@ -367,8 +369,8 @@ func (s *sharing) alike(c, r int32) int32 {
 	return found
 }
 
-// open reports whether a request is a candidate for each of the given calls.
-func (s *sharing) open(all []int32, r int32) bool {
+// isCandidate reports whether a request is a candidate for each of the given calls.
+func (s *sharing) isCandidate(all []int32, r int32) bool {
 	for _, c := range all {
 		if !slices.Contains(s.candidates[c], r) {
 			return false
@@ -377,9 +379,9 @@ func (s *sharing) open(all []int32, r int32) bool {
 	return true
 }
 
-// exchanged copies a script to the end of a list. It leaves out some calls, and adds others where
-// they belong.
-func (s *sharing) exchanged(to, script, without, with []int32) []int32 {
+// copyExchanged copies a script to the end of a list. It leaves out some calls, and adds others
+// where they belong.
+func (s *sharing) copyExchanged(to, script, without, with []int32) []int32 {
 	for _, c := range script {
 		if len(without) > 0 && c == without[0] {
 			without = without[1:]
@@ -394,12 +396,12 @@ func (s *sharing) exchanged(to, script, without, with []int32) []int32 {
 	return append(to, with...)
 }
 
-// replace tries to put a call without a cause in the place of a call of the same kind, which then
-// has no cause.
-func (s *sharing) replace(c, to int32) {
-	other := s.alike(c, to)
+// replaceCall tries to put a call without a cause in the place of a call of the same kind, which
+// then has no cause.
+func (s *sharing) replaceCall(c, to int32) {
+	other := s.alikeCall(c, to)
 	if other < 0 || s.pinned[other] {
-		s.move(c, to)
+		s.tryMove(c, to)
 		return
 	}
 	s.a, s.b = s.a[:0], s.b[:0]
@@ -408,37 +410,37 @@ func (s *sharing) replace(c, to int32) {
 			s.b = append(s.b, k)
 		}
 	}
-	s.b = s.insert(s.b, c)
-	if s.accept(-1, to, 0) {
-		s.give(c, to)
-		s.give(other, -1)
+	s.b = s.insertCall(s.b, c)
+	if s.acceptScripts(-1, to, 0) {
+		s.giveOwner(c, to)
+		s.giveOwner(other, -1)
 	}
 }
 
-// answer draws many sharings. The share of draws in which a request owns a call is the probability
-// of that link.
-func (s *sharing) answer(w window, all []Link) {
-	s.survey(true)
+// drawAnswer draws many sharings. The share of draws in which a request owns a call is the
+// probability of that link.
+func (s *sharing) drawAnswer(w window, all []Link) {
+	s.surveyOwners(true)
 	for range 5 {
-		s.draw()
-		s.draw()
-		s.survey(false)
+		s.drawOwners()
+		s.drawOwners()
+		s.surveyOwners(false)
 	}
 	s.had, s.since = make([][]tenure, len(s.calls)), make([]int32, len(s.calls))
 	for c := range s.since {
 		s.since[c] = int32(s.turn)
 	}
-	for k := range draws {
-		s.draw()
+	for k := range probabilityDraws {
+		s.drawOwners()
 		if k%20 == 19 {
-			s.survey(false)
+			s.surveyOwners(false)
 		}
 	}
 	for c := range s.calls {
 		if t := s.calls[c].from; t < w.begin || t >= w.end {
 			continue
 		}
-		s.count(int32(c))
+		s.countOwners(int32(c))
 		b := newBest()
 		for _, had := range s.had[c] {
 			cause := int32(calls.NoCause)

@@ -36,7 +36,7 @@ func TestStep(t *testing.T) {
 		{from: 41, to: 60}, {from: 42, to: 45},
 	}}
 	for c, want := range map[int32][]int32{0: {0, 1}, 1: {0, 1}, 3: {3}, 4: {4, 5}, 5: {4, 5}} {
-		if got := s.step(0, c); !slices.Equal(got, want) {
+		if got := s.stepWith(0, c); !slices.Equal(got, want) {
 			t.Errorf("step of call %d is %v, want %v", c, got, want)
 		}
 	}

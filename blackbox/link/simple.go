@@ -10,9 +10,9 @@ type lastArrival struct{}
 func (lastArrival) Name() string { return "last" }
 
 func (lastArrival) Link(seen *calls.Seen) []Link {
-	all := none(seen)
+	all := noLinks(seen)
 	for _, p := range placesOf(seen) {
-		p.candidates(0, func(s send, open []int32) {
+		p.eachCandidates(0, func(s send, open []int32) {
 			b := newBest()
 			for i := len(open) - 1; i >= 0; i-- {
 				b.add(p.requests[open[i]].call, 1/float64(1+i*i))
@@ -25,16 +25,17 @@ func (lastArrival) Link(seen *calls.Seen) []Link {
 	return all
 }
 
-// candidates calls the function each once for every send, with the requests that were open at that
-// moment, in the order in which they were received. A request counts as open from a little before
-// its beginning (slack) to the same time after its end, and longer if the call may come after the
-// reply (see linger.go). Of requests that stay open forever, only the last mostOpen count.
-func (p *place) candidates(slack int64, each func(s send, open []int32)) {
+// eachCandidates calls the function each once for every send, with the requests that were open at
+// that moment, in the order in which they were received. A request counts as open from a little
+// before its beginning (slack) to the same time after its end, and longer if the call may come
+// after the reply (see linger.go). Of requests that stay open forever, only the last mostOpen
+// count.
+func (p *place) eachCandidates(slack int64, each func(s send, open []int32)) {
 	var open, own []int32
 	next, endless := 0, 0
 	for _, s := range p.sends {
 		for next < len(p.requests) && p.requests[next].from-slack <= s.from {
-			if p.requests[next].until == forever {
+			if p.requests[next].until == farFuture {
 				endless++
 			}
 			open = append(open, int32(next))
@@ -43,9 +44,9 @@ func (p *place) candidates(slack int64, each func(s send, open []int32)) {
 		kept := open[:0]
 		for _, r := range open {
 			u := p.requests[r].until
-			if u == forever && endless > mostOpen {
+			if u == farFuture && endless > mostOpen {
 				endless--
-			} else if u == forever || u+slack+p.linger >= s.from {
+			} else if u == farFuture || u+slack+p.linger >= s.from {
 				kept = append(kept, r)
 			}
 		}
@@ -71,9 +72,9 @@ type thread struct{}
 func (thread) Name() string { return "thread" }
 
 func (thread) Link(seen *calls.Seen) []Link {
-	all := none(seen)
+	all := noLinks(seen)
 	for _, p := range placesOf(seen) {
-		p.candidates(0, func(s send, open []int32) {
+		p.eachCandidates(0, func(s send, open []int32) {
 			by := seen.Calls[s.call].SentBy
 			for i := len(open) - 1; i >= 0 && by != 0; i-- {
 				r := p.requests[open[i]].call

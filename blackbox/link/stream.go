@@ -11,7 +11,7 @@ import (
 // programs, and as many calls as its window needs. So its memory does not grow with the number of
 // calls. One goroutine at a time may use it.
 type Stream struct {
-	method learnt
+	method learntMethod
 	seen   calls.Seen // the calls that are kept, sorted whenever links are made
 	id     []int64    // number of each kept call
 	linked []bool     // kept calls of which the link was passed on already
@@ -32,7 +32,7 @@ type Streamed struct {
 // window 0 means 6000 calls. The stream passes the link of each call to the function emit.
 func NewStream(quantum_ns int64, window int, emit func(Streamed)) *Stream {
 	size := cmp.Or(window, defaultWindow)
-	return &Stream{method: learnt{window: size, memory: map[string]*program{}}, size: size,
+	return &Stream{method: learntMethod{window: size, memory: map[string]*program{}}, size: size,
 		seen: calls.Seen{Quantum_ns: max(quantum_ns, 1)}, emit: emit}
 }
 
@@ -50,23 +50,23 @@ func (s *Stream) Push(c calls.Call) int64 {
 	s.id, s.linked = append(s.id, s.next), append(s.linked, false)
 	s.next++
 	if len(s.seen.Calls) >= 4*s.size {
-		s.link(len(s.seen.Calls) - s.size)
+		s.passLinks(len(s.seen.Calls) - s.size)
 	}
 	return s.next - 1
 }
 
 // Flush links the remaining calls. Afterwards, nothing is kept but what was learnt.
 func (s *Stream) Flush() {
-	s.link(len(s.seen.Calls))
+	s.passLinks(len(s.seen.Calls))
 	s.seen.Calls, s.id, s.linked = nil, nil, nil
 }
 
 // Kept is the number of calls in memory.
 func (s *Stream) Kept() int { return len(s.seen.Calls) }
 
-// link passes on the links of the first n calls, and forgets calls that no later one needs.
-func (s *Stream) link(n int) {
-	s.sort()
+// passLinks passes on the links of the first n calls, and forgets calls that no later one needs.
+func (s *Stream) passLinks(n int) {
+	s.sortKept()
 	if n == 0 {
 		return
 	}
@@ -84,11 +84,11 @@ func (s *Stream) link(n int) {
 		}
 		s.linked[i] = true
 	}
-	s.forget(n)
+	s.forgetLinked(n)
 }
 
-// sort sorts the kept calls by when they began.
-func (s *Stream) sort() {
+// sortKept sorts the kept calls by when they began.
+func (s *Stream) sortKept() {
 	order := make([]int, len(s.seen.Calls))
 	for i := range order {
 		order[i] = i
@@ -104,9 +104,9 @@ func (s *Stream) sort() {
 	s.seen.Calls, s.id, s.linked = all, id, linked
 }
 
-// forget leaves out the linked calls that began more than a window before call n. Of these calls,
-// it keeps at most a window: calls that were still open when call n began.
-func (s *Stream) forget(n int) {
+// forgetLinked leaves out the linked calls that began more than a window before call n. Of these
+// calls, it keeps at most a window: calls that were still open when call n began.
+func (s *Stream) forgetLinked(n int) {
 	if n == len(s.seen.Calls) {
 		return
 	}

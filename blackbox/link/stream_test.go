@@ -115,7 +115,7 @@ func TestStreamKeepsOpenRequests(t *testing.T) {
 func TestStreamIsLikeTheWhole(t *testing.T) {
 	for app, rate := range map[string]float64{"hotel": 300, "media": 20} {
 		set := made(app, map[string]int{"hotel": 2000, "media": 200}[app], rate)
-		whole := learnt{window: 1e6}.Link(&set.Seen)
+		whole := learntMethod{window: 1e6}.Link(&set.Seen)
 		streamed := make([]Link, len(whole))
 		s := NewStream(set.Quantum_ns, len(set.Calls)/12, func(l Streamed) {
 			streamed[l.Call] = Link{Cause: int32(l.Cause), Probability: l.Probability}

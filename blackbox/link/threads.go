@@ -19,20 +19,20 @@ type act struct {
 	index int32  // number of the event among those of its kind in its place
 }
 
-// after reports whether one thread did both acts and received nothing between them.
-func (a act) after(last act) bool { return a.by == last.by && a.heard == last.heard }
+// directlyAfter reports whether one thread did both acts and received nothing between them.
+func (a act) directlyAfter(last act) bool { return a.by == last.by && a.heard == last.heard }
 
 // A mark says how the thread of an event is related to the earlier events of a script.
 type mark uint8
 
 const (
-	noMark   mark = iota // a thread is not known
-	stayed               // the thread of the last event, which has received nothing since
-	shared               // the thread of the last event, which has received other messages since
-	earlier              // the thread of an earlier event
-	another              // a thread that did nothing for this request
-	overtook             // added to the mark if other messages came first: see order
-	marks    = overtook + another + 1
+	noMark       mark = iota // a thread is not known
+	markStayed               // the thread of the last event, which has received nothing since
+	markShared               // the thread of the last event, which has received messages since
+	markEarlier              // the thread of an earlier event
+	markAnother              // a thread that did nothing for this request
+	markOvertook             // added to the mark if other messages came first: see the type order
+	marks        = markOvertook + markAnother + 1
 )
 
 // crew has the threads of a script so far.
@@ -42,18 +42,18 @@ type crew struct {
 	n     int
 }
 
-// join says how an event is related to the events so far, and adds its thread.
-func (c *crew) join(a act) (m mark) {
+// joinEvent says how an event is related to the events so far, and adds its thread.
+func (c *crew) joinEvent(a act) (m mark) {
 	switch {
 	case a.by == 0 || c.last.by == 0:
-	case a.after(c.last):
-		m = stayed
+	case a.directlyAfter(c.last):
+		m = markStayed
 	case a.by == c.last.by:
-		m = shared
+		m = markShared
 	case slices.Contains(c.known[:min(c.n, len(c.known))], a.by):
-		m = earlier
+		m = markEarlier
 	default:
-		m = another
+		m = markAnother
 	}
 	c.add(a)
 	return m
@@ -83,16 +83,16 @@ type order struct {
 // orderReach is the number of calls on each side among which the queue should be empty once.
 const orderReach = 32
 
-// keeps reports whether a call keeps the order: if a given message caused the call, it must have
-// been the next one in the queue. The message and the call are given by their kinds and their
+// keepsOrder reports whether a call keeps the order: if a given message caused the call, it must
+// have been the next one in the queue. The message and the call are given by their kinds and their
 // indices.
-func (o *order) keeps(e int, i int32, k int, j int32) bool {
+func (o *order) keepsOrder(e int, i int32, k int, j int32) bool {
 	least := o.least[e*o.kinds+k]
 	return int(j) >= len(least) || i-j == least[j]
 }
 
-// order numbers the events of each kind. It returns nil if no threads are known.
-func (p *place) order(requests, kinds int, kindOf func(*send) int32) *order {
+// numberEvents numbers the events of each kind. It returns nil if no threads are known.
+func (p *place) numberEvents(requests, kinds int, kindOf func(*send) int32) *order {
 	known := false
 	received, sent := make([][]int64, requests+kinds), make([][]int64, kinds)
 	number := func(times *[]int64, at int64, a *act) {
@@ -149,8 +149,8 @@ func leastAhead(received, sent []int64) []int32 {
 	return least
 }
 
-// count counts, for each event, how much each thread of the place had received before.
-func (p *place) count() {
+// countReceived counts, for each event, how much each thread of the place had received before.
+func (p *place) countReceived() {
 	type event struct {
 		at    int64
 		hears bool

@@ -8,11 +8,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// pool makes the calls of a program with a pool of threads. One thread receives all requests. For
-// each request, another thread of the pool sends a call, waits for the response, and replies.
+// poolCalls makes the calls of a program with a pool of threads. One thread receives all requests.
+// For each request, another thread of the pool sends a call, waits for the response, and replies.
 // Delays vary so much that they say little. If mixed is true, all requests come over one
 // connection, so that nobody knows which response belongs to which request.
-func pool(requests int, threads, mixed bool) *calls.Set {
+func poolCalls(requests int, threads, mixed bool) *calls.Set {
 	random := rand.New(rand.NewPCG(22, 1))
 	set := &calls.Set{Truth: calls.Truth{Paths: requests}}
 	set.Places = []calls.Place{{Program: "client"}, {Program: "pool"}, {Program: "store"}}
@@ -62,11 +62,11 @@ func pool(requests int, threads, mixed bool) *calls.Set {
 // Threads say which request caused a call even if delays do not. This holds even for a pool, in
 // which another thread receives the requests.
 func TestThreadsOfAPool(t *testing.T) {
-	set := pool(400, false, false)
+	set := poolCalls(400, false, false)
 	if s := Judge(set, Methods[0].Link(&set.Seen)); float64(s.Right) > 0.9*float64(s.Links) {
 		t.Errorf("without threads, %d of %d links are right: too easy", s.Right, s.Links)
 	}
-	set = pool(400, true, false)
+	set = poolCalls(400, true, false)
 	if s := Judge(set, Methods[0].Link(&set.Seen)); float64(s.Right) < 0.995*float64(s.Links) ||
 		s.SureWrong > 0 || float64(s.Sure) < 0.98*float64(s.Links) {
 		t.Errorf("with threads: %+v", s)
@@ -76,7 +76,7 @@ func TestThreadsOfAPool(t *testing.T) {
 // If it is not known which response belongs to which request, the request of a response is found
 // like other causes. It is never a request of another connection.
 func TestMixedConnection(t *testing.T) {
-	set := pool(300, true, true)
+	set := poolCalls(300, true, true)
 	for i := range set.Calls {
 		if i%4 == 0 && !set.Calls[i].Answers && set.Calls[i].Callee == 1 {
 			// The requests of a second connection look like those of the first one.
@@ -99,10 +99,10 @@ func TestMixedConnection(t *testing.T) {
 	}
 }
 
-// loop makes the calls of a program with an event loop: one thread receives all messages that have
-// come, and then sends what follows from each, in the same order. Several requests are open on the
-// only connection.
-func loop(requests int) *calls.Set {
+// loopCalls makes the calls of a program with an event loop: one thread receives all messages that
+// have come, and then sends what follows from each, in the same order. Several requests are open on
+// the only connection.
+func loopCalls(requests int) *calls.Set {
 	random := rand.New(rand.NewPCG(22, 2))
 	set := &calls.Set{Truth: calls.Truth{Paths: requests}}
 	set.Places = []calls.Place{{Program: "client"}, {Program: "loop"}, {Program: "store"}}
@@ -155,7 +155,7 @@ func loop(requests int) *calls.Set {
 // An event loop receives several messages before it sends a call for the first of them. It keeps
 // their order, and that tells which call belongs to which.
 func TestOrderOfAnEventLoop(t *testing.T) {
-	set := loop(400)
+	set := loopCalls(400)
 	s := Judge(set, Methods[0].Link(&set.Seen))
 	if float64(s.Right) < 0.97*float64(s.Links) || s.SaidWrong > s.Links/100 {
 		t.Errorf("%+v", s)

@@ -68,7 +68,7 @@ func (p *place) arrivals() []arrival {
 }
 
 func (wap5) Link(seen *calls.Seen) []Link {
-	all := none(seen)
+	all := noLinks(seen)
 	for _, p := range placesOf(seen) {
 		arrivals := p.arrivals()
 		until := func(t int64) int {

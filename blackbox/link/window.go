@@ -23,7 +23,7 @@ func (p *program) windows(size int) []window {
 			sent = append(sent, s.from)
 		}
 		for _, r := range p.places[i].requests {
-			if r.to != forever {
+			if r.to != farFuture {
 				lengths = append(lengths, r.to-r.from)
 			}
 		}
@@ -42,14 +42,14 @@ func (p *program) windows(size int) []window {
 	return append(all, w)
 }
 
-// open makes a window the present window.
-func (p *program) open(w window) {
+// openWindow makes a window the present window.
+func (p *program) openWindow(w window) {
 	kinds := p.m.kinds
 	p.sharers = nil
 	numbers, idleCalls, idle := make([]float64, kinds), make([]float64, kinds), 0.0
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, at := range p.places {
-		at = at.within(w)
+		at = at.partWithin(w)
 		s := &sharing{m: p.m, foreign: at.foreign, order: at.ordered, requests: at.requests,
 			sends:  at.sends,
 			random: rand.New(rand.NewPCG(p.seed, uint64(at.number)))}
@@ -70,10 +70,10 @@ func (p *program) open(w window) {
 		s.scores = make([]float64, len(s.requests))
 		s.candidates = make([][]int32, len(s.calls))
 		n := 0
-		at.candidates(at.slack, func(of send, open []int32) {
+		at.eachCandidates(at.slack, func(of send, open []int32) {
 			s.candidates[n] = slices.Clone(open[max(0, len(open)-mostOpen):])
 			if of.known != calls.UnknownCause {
-				s.pin(int32(n), of.known)
+				s.pinCause(int32(n), of.known)
 			}
 			if len(open) == 0 {
 				idleCalls[s.calls[n].kind]++
@@ -81,7 +81,7 @@ func (p *program) open(w window) {
 			n++
 		})
 		if len(at.sends) > 0 {
-			idle += at.idle(at.sends[0].from, at.sends[len(at.sends)-1].from)
+			idle += at.idleTime(at.sends[0].from, at.sends[len(at.sends)-1].from)
 		}
 		p.sharers = append(p.sharers, s)
 	}
@@ -92,8 +92,8 @@ func (p *program) open(w window) {
 	}
 }
 
-// within returns the part of a place that a window needs.
-func (p *place) within(w window) place {
+// partWithin returns the part of a place that a window needs.
+func (p *place) partWithin(w window) place {
 	part := *p
 	from, _ := slices.BinarySearchFunc(p.sends, w.begin-w.margin, func(s send, t int64) int {
 		return cmp.Compare(s.from, t)
