@@ -92,12 +92,12 @@ func (o *Options) link(dir *runs.Directory, logs []*messages.Log) (*messages.Tim
 	}
 	sockets := messages.Sockets(logs)
 	to := newScale(times, o.Reference, sockets)
-	seen := observe(sockets, to.ns, refutes(times))
-	logged, err := entries(dir, seen, to)
+	seen := observe(sockets, to.ns, boundRefutes(times))
+	logged, err := readEntries(dir, seen, to)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return times, seen, seen.link(o.Method, seen.pins(logged)), nil
+	return times, seen, seen.link(o.Method, seen.findPins(logged)), nil
 }
 
 // link links the calls. The method is not used for links that logged tuples pin.
@@ -137,20 +137,20 @@ func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times, o 
 	var chosen []int32
 	for _, r := range f.roots {
 		m.measure(r)
-		if m.chosen(r, &o.Filter) {
+		if m.isChosen(r, &o.Filter) {
 			chosen = append(chosen, r)
 		}
 	}
 	a.Chosen = len(chosen)
-	a.Patterns = m.patterns(chosen)
-	for _, r := range m.slowest(chosen, o.Slowest) {
-		a.Slowest = append(a.Slowest, m.path(r))
+	a.Patterns = m.groupTrees(chosen)
+	for _, r := range m.slowestTrees(chosen, o.Slowest) {
+		a.Slowest = append(a.Slowest, m.describeTree(r))
 	}
 	for _, r := range chosen {
 		if o.Each == nil {
 			break
 		}
-		p := m.path(r)
+		p := m.describeTree(r)
 		if err := o.Each(&p); err != nil {
 			return err
 		}
@@ -184,10 +184,10 @@ func newScale(times *messages.Times, r analysis.Reference, sockets []*messages.S
 			for i := range all {
 				c := &all[i]
 				e, known := ends[c.Log]
-				if !known || at(c) < at(e[0]) {
+				if !known || momentOf(c) < momentOf(e[0]) {
 					e[0] = c
 				}
-				if !known || at(c) > at(e[1]) {
+				if !known || momentOf(c) > momentOf(e[1]) {
 					e[1] = c
 				}
 				ends[c.Log] = e
@@ -203,10 +203,10 @@ func newScale(times *messages.Times, r analysis.Reference, sockets []*messages.S
 	return s
 }
 
-func (s *scale) ns(c *messages.Call) int64 { return s.reading(c.Log, at(c)) }
+func (s *scale) ns(c *messages.Call) int64 { return s.readingAt(c.Log, momentOf(c)) }
 
-// reading converts a reading of the counter of a capture's node.
-func (s *scale) reading(log *messages.Log, cycles uint64) int64 {
+// readingAt converts a reading of the counter of a capture's node.
+func (s *scale) readingAt(log *messages.Log, cycles uint64) int64 {
 	l := s.nodes[log]
 	apart := float64(int64(l.to-s.zero)) + float64(int64(cycles-l.from))*l.rate
 	return int64(math.Round(min(max(apart/s.hz*1e9, -calls.Latest_ns), calls.Latest_ns)))
@@ -216,14 +216,14 @@ func (s *scale) reading(log *messages.Log, cycles uint64) int64 {
 // node to the reference, newLine uses the node's readings unchanged, which is enough for links
 // between calls of the same node.
 func newLine(times *messages.Times, first, last *messages.Call) line {
-	l := line{at(first), at(first), 1}
+	l := line{momentOf(first), momentOf(first), 1}
 	x, err := times.At(first)
 	if err != nil {
 		return l
 	}
 	l.to = x.Mid()
-	if y, err := times.At(last); err == nil && at(last) > at(first) {
-		l.rate = float64(y.Mid()-x.Mid()) / float64(at(last)-at(first))
+	if y, err := times.At(last); err == nil && momentOf(last) > momentOf(first) {
+		l.rate = float64(y.Mid()-x.Mid()) / float64(momentOf(last)-momentOf(first))
 	}
 	return l
 }

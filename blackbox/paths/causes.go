@@ -75,7 +75,7 @@ func (c *causes) each(do func(Cause)) {
 	for i := range c.links {
 		m, l, of := &c.moments[i], &c.links[i], &c.Calls[i]
 		if m.replied != nil && of.Connection == 0 {
-			received, p := c.last(int32(i), at(m.replied))
+			received, p := c.lastReceived(int32(i), momentOf(m.replied))
 			do(Cause{name(of.Callee), m.replied, received, p})
 		}
 		switch {
@@ -83,22 +83,23 @@ func (c *causes) each(do func(Cause)) {
 		case l.Cause < 0:
 			do(Cause{name(of.Caller), m.sent, nil, l.Probability})
 		default:
-			received, p := c.last(l.Cause, at(m.sent))
+			received, p := c.lastReceived(l.Cause, momentOf(m.sent))
 			do(Cause{name(of.Caller), m.sent, received, p * l.Probability})
 		}
 	}
 }
 
-// last returns the last message that was received for a request before a moment, and the
+// lastReceived returns the last message that was received for a request before a moment, and the
 // probability that it really was the last.
-func (c *causes) last(request int32, until uint64) (received *messages.Call, p float64) {
+func (c *causes) lastReceived(request int32, until uint64) (received *messages.Call, p float64) {
 	received, p = cmp.Or(c.moments[request].heard, c.moments[request].received), 1
 	later := func(got *messages.Call) bool {
-		return got != nil && at(got) < until && (received == nil || at(got) > at(received))
+		return got != nil && momentOf(got) < until &&
+			(received == nil || momentOf(got) > momentOf(received))
 	}
 	unknown := 1.0
 	for _, k := range c.owned[request] {
-		got, sure := c.got(k)
+		got, sure := c.endOfResponse(k)
 		if later(got) {
 			received, p = got, c.links[k].Probability*sure
 		} else if got == nil {
@@ -107,15 +108,15 @@ func (c *causes) last(request int32, until uint64) (received *messages.Call, p f
 	}
 	p *= unknown
 	for _, k := range c.perhaps[request] {
-		if got, _ := c.got(k); got == nil || later(got) {
+		if got, _ := c.endOfResponse(k); got == nil || later(got) {
 			p *= 1 - c.links[k].RunnerUpProbability
 		}
 	}
 	return received, p
 }
 
-// got returns the message that ended the response of a call, and how sure that is.
-func (c *causes) got(call int32) (*messages.Call, float64) {
+// endOfResponse returns the message that ended the response of a call, and how sure that is.
+func (c *causes) endOfResponse(call int32) (*messages.Call, float64) {
 	const even = 0.5
 	if c.Calls[call].Connection == 0 {
 		return c.moments[call].got, 1

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// fewest is the least number of requests that a pattern must have for its slow and fast requests to
-// be compared.
-const fewest = 20
+// fewestRequests is the least number of requests that a pattern must have for its slow and fast
+// requests to be compared.
+const fewestRequests = 20
 
 // compare compares the slowest tenth of a pattern's requests with the faster half. For each call it
 // says how much longer the slow requests waited for this call. The differences of all calls add up
@@ -19,7 +19,7 @@ func (m *meter) compare(p *Pattern, roots []int32, trees [][]int32) {
 			known = append(known, i)
 		}
 	}
-	if len(known) < fewest {
+	if len(known) < fewestRequests {
 		return
 	}
 	slices.SortStableFunc(known, func(a, b int) int {

@@ -27,7 +27,7 @@ func newForest(seen *Seen, links []link.Link) *forest {
 	n := len(links)
 	f := &forest{seen: seen, links: links, parent: make([]int32, n), children: make([][]int32, n),
 		form: make([]int32, n), probability: make([]float64, n), forms: map[string]int32{},
-		programs: map[string]int32{}, answer: seen.pair(links)}
+		programs: map[string]int32{}, answer: seen.pairResponses(links)}
 	for i := range links {
 		f.parent[i] = -1
 		if seen.Calls[i].Caller >= 0 && links[i].Cause >= 0 {
@@ -46,7 +46,7 @@ func newForest(seen *Seen, links []link.Link) *forest {
 		}
 	}
 	for _, r := range f.roots {
-		f.shape(r)
+		f.findShape(r)
 	}
 	return f
 }
@@ -73,9 +73,10 @@ func (f *forest) cutCycles() {
 	}
 }
 
-// shape finds the canonical form and the probability of a call's tree. Two trees have the same form
-// if the same programs called the same programs equally often. The order of calls does not matter.
-func (f *forest) shape(root int32) {
+// findShape finds the canonical form and the probability of a call's tree. Two trees have the same
+// form if the same programs called the same programs equally often. The order of calls does not
+// matter.
+func (f *forest) findShape(root int32) {
 	order := []int32{root}
 	for i := 0; i < len(order); i++ {
 		order = append(order, f.children[order[i]]...)
@@ -86,7 +87,7 @@ func (f *forest) shape(root int32) {
 			return cmp.Or(cmp.Compare(f.form[a], f.form[b]),
 				cmp.Compare(f.seen.Calls[a].Began_ns(), f.seen.Calls[b].Began_ns()))
 		})
-		f.probability[c] = f.sure(c)
+		f.probability[c] = f.sureness(c)
 		key := binary.LittleEndian.AppendUint32(nil, uint32(f.program(c)))
 		if c == root {
 			key = append(key, f.caller(c)...)
@@ -100,9 +101,9 @@ func (f *forest) shape(root int32) {
 	}
 }
 
-// sure is the probability that two links of a call are right: the one to its cause, and the one to
-// its response. It is 1 if there was nothing to choose.
-func (f *forest) sure(c int32) float64 {
+// sureness is the probability that two links of a call are right: the one to its cause, and the one
+// to its response. It is 1 if there was nothing to choose.
+func (f *forest) sureness(c int32) float64 {
 	p := 1.0
 	if k := f.answer[c]; k >= 0 {
 		p = f.links[k].Probability
@@ -142,9 +143,9 @@ func (f *forest) tree(root int32) (all []int32, depth []int32) {
 	return walk(root, func(c int32) []int32 { return f.children[c] })
 }
 
-// timely returns the calls of a tree. A call comes before its children, and earlier children come
-// before later ones.
-func (f *forest) timely(root int32) (all []int32, depth []int32) {
+// treeByTime returns the calls of a tree. A call comes before its children, and earlier children
+// come before later ones.
+func (f *forest) treeByTime(root int32) (all []int32, depth []int32) {
 	return walk(root, func(c int32) []int32 {
 		children := slices.Clone(f.children[c])
 		slices.SortStableFunc(children, func(a, b int32) int {

@@ -56,13 +56,13 @@ func (m *meter) measure(root int32) {
 			p.whole = m.between(at.received, at.replied)
 		}
 		p.network = both(m.between(at.sent, at.received), m.between(at.replied, at.got))
-		p.own = m.own(c)
+		p.own = m.ownTime(c)
 	}
-	m.critical(root)
+	m.divideTime(root)
 }
 
-// own is the time that the callee spent on a call while it did not wait for calls of its own.
-func (m *meter) own(c int32) amount {
+// ownTime is the time that the callee spent on a call while it did not wait for calls of its own.
+func (m *meter) ownTime(c int32) amount {
 	at := &m.seen.moments[c]
 	own := amount{known: true}
 	waited := at.received
@@ -88,9 +88,9 @@ func (m *meter) own(c int32) amount {
 	return both(own, m.between(waited, at.replied))
 }
 
-// critical divides the time of a request among the calls of its tree. Each moment counts for the
+// divideTime divides the time of a request among the calls of its tree. Each moment counts for the
 // call that the request waited for: among those that ran at the same time, the one that ended last.
-func (m *meter) critical(root int32) {
+func (m *meter) divideTime(root int32) {
 	stack := []int32{root}
 	for len(stack) > 0 {
 		c := stack[len(stack)-1]

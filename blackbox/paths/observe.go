@@ -21,8 +21,8 @@ type moments struct {
 	got      *messages.Call // the last one that received the response
 }
 
-// began is the first captured moment.
-func (m *moments) began() *messages.Call {
+// firstMoment is the first captured moment.
+func (m *moments) firstMoment() *messages.Call {
 	return cmp.Or(m.sent, m.received, m.got, m.replied)
 }
 
@@ -50,13 +50,13 @@ type observer struct {
 	places  map[process]int32
 	outside map[string]int32 // places that were not captured, by their address
 	ports   map[process]uint16
-	found   []found
+	found   []foundCall
 
 	connections uint32 // on which several requests were open at the same time, so far
 }
 
-// found is a call and its places.
-type found struct {
+// foundCall is a call and its places.
+type foundCall struct {
 	moments
 	caller, callee int32
 	connection     uint32 // as in calls.Call
@@ -84,20 +84,20 @@ func observe(sockets []*messages.Socket, time func(*messages.Call) int64,
 			o.fromServer(s)
 		}
 	}
-	o.veto(refuted)
+	o.separateRefuted(refuted)
 	for i := range o.found {
 		f := &o.found[i]
-		o.seen.Calls = append(o.seen.Calls, f.call(time))
+		o.seen.Calls = append(o.seen.Calls, f.convertCall(time))
 	}
-	o.arrange()
+	o.sortCalls()
 	seen := o.seen // not a pointer into o, because o is large
 	seen.Quantum_ns = 1
 	seen.processes, seen.tuples = o.places, map[int32]uint64{}
 	return &seen
 }
 
-// call converts the moments of a call.
-func (f *found) call(time func(*messages.Call) int64) calls.Call {
+// convertCall converts the moments of a call.
+func (f *foundCall) convertCall(time func(*messages.Call) int64) calls.Call {
 	ns := func(c *messages.Call) int64 {
 		if c == nil {
 			return calls.Unknown
@@ -117,8 +117,8 @@ func (f *found) call(time func(*messages.Call) int64) calls.Call {
 		Connection: f.connection, Answers: f.answers}
 }
 
-// arrange sorts the calls by when they begin.
-func (o *observer) arrange() {
+// sortCalls sorts the calls by when they begin.
+func (o *observer) sortCalls() {
 	order := make([]int, len(o.found))
 	for i := range order {
 		order[i] = i
@@ -225,8 +225,8 @@ func (o *observer) place(t *messages.Thread) int32 {
 	return n
 }
 
-// far returns the place of a program that was not captured.
-func (o *observer) far(s *messages.Socket) int32 {
+// farPlace returns the place of a program that was not captured.
+func (o *observer) farPlace(s *messages.Socket) int32 {
 	name := "UNIX socket"
 	if s.Of.Family != blackbox.UNIX {
 		name = s.Of.Remote.String()

@@ -50,7 +50,7 @@ func TestPipelined(t *testing.T) {
 		Sends: row(server, replied...), Other: a}
 	a.Other = b
 	sockets = append(sockets, a, b)
-	time := func(c *messages.Call) int64 { return int64(at(c)) }
+	time := func(c *messages.Call) int64 { return int64(momentOf(c)) }
 	seen := observe(sockets, time, refutesNothing)
 	requests := map[int64]int32{}
 	causes := map[int64]int32{}

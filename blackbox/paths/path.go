@@ -65,24 +65,24 @@ type End struct {
 	Socket  uint64 `json:"socket,string,omitempty"` // the kernel's number
 }
 
-// path describes a tree.
-func (m *meter) path(root int32) Path {
+// describeTree describes a tree.
+func (m *meter) describeTree(root int32) Path {
 	p := Path{Pattern: int(m.number[root]), Probability: m.probability[root],
 		Whole: m.parts[root].whole.pointer()}
-	start := m.seen.moments[root].began()
+	start := m.seen.moments[root].firstMoment()
 	if began, err := m.times.At(start); err == nil {
 		p.Began = &began
 	}
-	tree, depth := m.timely(root)
+	tree, depth := m.treeByTime(root)
 	index := map[int32]int{}
 	for i, c := range tree {
 		index[c] = i
 		at, l := &m.seen.moments[c], &m.links[c]
 		of := &m.seen.Calls[c]
-		k := PathCall{Depth: int(depth[i]), Parent: -1, From: m.end(of.Caller, at.sent),
-			To: m.end(of.Callee, at.received), Probability: m.sure(c),
+		k := PathCall{Depth: int(depth[i]), Parent: -1, From: m.describeEnd(of.Caller, at.sent),
+			To: m.describeEnd(of.Callee, at.received), Probability: m.sureness(c),
 			Own: m.parts[c].own.pointer(), Network: m.parts[c].network.pointer(),
-			Message: at.began(), Request: at.sent, Response: at.replied}
+			Message: at.firstMoment(), Request: at.sent, Response: at.replied}
 		if id, known := m.seen.tuples[c]; known {
 			k.Tuple = &id
 		}
@@ -116,8 +116,8 @@ func (a amount) pointer() *Interval {
 	return &i
 }
 
-// end describes the program at a place, and the captured call there.
-func (m *meter) end(place int32, c *messages.Call) (e End) {
+// describeEnd describes the program at a place, and the captured call there.
+func (m *meter) describeEnd(place int32, c *messages.Call) (e End) {
 	if place >= 0 {
 		e.Program = m.seen.Places[place].Program
 	}
@@ -141,8 +141,8 @@ type MessageID struct {
 	Sent_cycles uint64 // sent_lo
 }
 
-// chosen reports whether a filter chooses a tree.
-func (m *meter) chosen(root int32, f *Filter) bool {
+// isChosen reports whether a filter chooses a tree.
+func (m *meter) isChosen(root int32, f *Filter) bool {
 	whole := m.parts[root].whole
 	if f.Least > 0 && (!whole.known || whole.Hi_cycles < f.Least) {
 		return false
@@ -154,15 +154,15 @@ func (m *meter) chosen(root int32, f *Filter) bool {
 	tree, _ := m.tree(root)
 	for _, c := range tree {
 		k, at := &m.seen.Calls[c], &m.seen.moments[c]
-		program = program || m.named(k.Caller, f.Program) || m.named(k.Callee, f.Program)
+		program = program || m.hasName(k.Caller, f.Program) || m.hasName(k.Callee, f.Program)
 		message = message || f.Message.is(at.sent) || f.Message.is(at.replied)
-		doubtful = doubtful || m.sure(c) < link.Said
+		doubtful = doubtful || m.sureness(c) < link.Said
 	}
 	return program && message && doubtful
 }
 
-// named reports whether the program at a place has a name, with its port or without.
-func (m *meter) named(place int32, name string) bool {
+// hasName reports whether the program at a place has a name, with its port or without.
+func (m *meter) hasName(place int32, name string) bool {
 	if place == calls.Outside {
 		return false
 	}
@@ -174,9 +174,9 @@ func (id *MessageID) is(c *messages.Call) bool {
 	return c != nil && c.Cookie == id.Socket && c.Lo_cycles == id.Sent_cycles
 }
 
-// slowest returns the trees that took longest, the slowest one first. The parameter most limits
-// their number. Trees whose time is not known are left out.
-func (m *meter) slowest(roots []int32, most int) []int32 {
+// slowestTrees returns the trees that took longest, the slowest one first. The parameter most
+// limits their number. Trees whose time is not known are left out.
+func (m *meter) slowestTrees(roots []int32, most int) []int32 {
 	known := slices.DeleteFunc(slices.Clone(roots), func(r int32) bool {
 		return !m.parts[r].whole.known
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// captured makes a run in which the calls of an application were captured on three nodes.
-func captured(t *testing.T, app string, requests int) (*runs.Directory, *calls.Set) {
+// capturedRun makes a run in which the calls of an application were captured on three nodes.
+func capturedRun(t *testing.T, app string, requests int) (*runs.Directory, *calls.Set) {
 	t.Helper()
 	set := callgen.Make(callgen.Apps[app], callgen.Options{Requests: requests, PerSecond: 20,
 		Seed: 1})
@@ -34,15 +34,15 @@ func captured(t *testing.T, app string, requests int) (*runs.Directory, *calls.S
 
 var reference = analysis.Reference{Node: "A", FrequencyLo_hz: simrun.Hz, FrequencyHi_hz: simrun.Hz}
 
-// truthful links calls with their true causes. Call i of a generated set has i+1 bytes.
-type truthful struct {
+// trueCauses links calls with their true causes. Call i of a generated set has i+1 bytes.
+type trueCauses struct {
 	set  *calls.Set
 	seen *Seen
 }
 
-func (truthful) Name() string { return "truth" }
+func (trueCauses) Name() string { return "truth" }
 
-func (m truthful) Link(*calls.Seen) []link.Link {
+func (m trueCauses) Link(*calls.Seen) []link.Link {
 	index := map[int32]int32{calls.NoCause: calls.NoCause}
 	of := make([]int32, len(m.seen.moments))
 	for i := range m.seen.moments {
@@ -56,8 +56,8 @@ func (m truthful) Link(*calls.Seen) []link.Link {
 	return links
 }
 
-// look observes the calls of a run.
-func look(t *testing.T, dir *runs.Directory) (*Seen, *messages.Times) {
+// observeRun observes the calls of a run.
+func observeRun(t *testing.T, dir *runs.Directory) (*Seen, *messages.Times) {
 	t.Helper()
 	seen, _, times := lookAt(t, dir)
 	return seen, times
@@ -75,13 +75,13 @@ func lookAt(t *testing.T, dir *runs.Directory) (*Seen, *scale, *messages.Times) 
 	}
 	sockets := messages.Sockets(logs)
 	to := newScale(times, reference, sockets)
-	return observe(sockets, to.ns, refutes(times)), to, times
+	return observe(sockets, to.ns, boundRefutes(times)), to, times
 }
 
 // All calls are seen, between the right programs, and their moments keep their distances.
 func TestObserve(t *testing.T) {
-	dir, set := captured(t, "shop", 100)
-	seen, _ := look(t, dir)
+	dir, set := capturedRun(t, "shop", 100)
+	seen, _ := observeRun(t, dir)
 	if len(seen.Calls) != len(set.Calls) || seen.Mixed != 0 {
 		t.Fatalf("%d calls, want %d; %d connections mixed", len(seen.Calls), len(set.Calls),
 			seen.Mixed)
@@ -112,9 +112,9 @@ func TestObserve(t *testing.T) {
 // With true links, the paths are the true ones. The time of each request is divided without a
 // remainder, and all durations contain the truth.
 func TestPatterns(t *testing.T) {
-	dir, set := captured(t, "shop", 200)
-	seen, times := look(t, dir)
-	m := truthful{set, seen}
+	dir, set := capturedRun(t, "shop", 200)
+	seen, times := observeRun(t, dir)
+	m := trueCauses{set, seen}
 	a := &Answer{}
 	all := 0
 	err := a.answer(seen, m.Link(&seen.Seen), times, &Options{Slowest: 3,
@@ -168,9 +168,9 @@ func TestPatterns(t *testing.T) {
 // A filter can choose the paths of a program, the paths that took long, or the path that contains a
 // given message.
 func TestFilters(t *testing.T) {
-	dir, set := captured(t, "shop", 100)
-	seen, times := look(t, dir)
-	links := truthful{set, seen}.Link(nil)
+	dir, set := capturedRun(t, "shop", 100)
+	seen, times := observeRun(t, dir)
+	links := trueCauses{set, seen}.Link(nil)
 	count := func(f Filter) (a Answer) {
 		if err := a.answer(seen, links, times, &Options{Filter: f, Slowest: 1}); err != nil {
 			t.Fatal(err)
@@ -209,11 +209,11 @@ func TestFilters(t *testing.T) {
 
 // The moments of a path are in order, and a call begins when its cause was received or later.
 func TestPath(t *testing.T) {
-	dir, set := captured(t, "shop", 50)
-	seen, times := look(t, dir)
+	dir, set := capturedRun(t, "shop", 50)
+	seen, times := observeRun(t, dir)
 	a := &Answer{}
 	number := 0
-	err := a.answer(seen, truthful{set, seen}.Link(nil), times, &Options{
+	err := a.answer(seen, trueCauses{set, seen}.Link(nil), times, &Options{
 		Each: func(p *Path) error {
 			for i, c := range p.Calls {
 				if (i == 0) != (c.Parent < 0) || p.Began == nil || c.Probability != 1 {
@@ -249,7 +249,7 @@ func TestPath(t *testing.T) {
 
 // The product's own method finds nearly all paths of an application at low load.
 func TestOf(t *testing.T) {
-	dir, set := captured(t, "hotel", 300)
+	dir, set := capturedRun(t, "hotel", 300)
 	a, err := Of(dir, Options{Reference: reference})
 	if err != nil {
 		t.Fatal(err)

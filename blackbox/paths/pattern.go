@@ -41,8 +41,8 @@ type Call struct {
 	SlowerNetwork Interval `json:"slower_network"`
 }
 
-// patterns groups the trees by their canonical forms.
-func (m *meter) patterns(roots []int32) []Pattern {
+// groupTrees groups the trees by their canonical forms.
+func (m *meter) groupTrees(roots []int32) []Pattern {
 	groups := map[int32][]int32{}
 	var order []int32
 	for _, r := range roots {
@@ -54,7 +54,7 @@ func (m *meter) patterns(roots []int32) []Pattern {
 	}
 	var all []Pattern
 	for _, g := range order {
-		p := m.pattern(groups[g])
+		p := m.describePattern(groups[g])
 		p.form = g
 		all = append(all, p)
 	}
@@ -70,8 +70,8 @@ func (m *meter) patterns(roots []int32) []Pattern {
 	return all
 }
 
-// pattern describes trees of the same form.
-func (m *meter) pattern(roots []int32) Pattern {
+// describePattern describes trees of the same form.
+func (m *meter) describePattern(roots []int32) Pattern {
 	p := Pattern{From: m.caller(roots[0]), Requests: len(roots)}
 	var trees [][]int32
 	var depths []int32
@@ -91,7 +91,7 @@ func (m *meter) pattern(roots []int32) Pattern {
 		var own, network []Interval
 		for _, tree := range trees {
 			at := &m.parts[tree[i]]
-			c.Probability += m.sure(tree[i])
+			c.Probability += m.sureness(tree[i])
 			if at.own.known {
 				own = append(own, at.own.Interval)
 			}

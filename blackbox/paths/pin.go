@@ -32,22 +32,23 @@ const (
 	mostReach = 64 // how many requests may be open at once
 )
 
-// carried says which requests to one place carried which tuples.
-type carried struct {
+// carriedTuples says which requests to one place carried which tuples.
+type carriedTuples struct {
 	by          map[uint64][]int32 // carriers of each tuple
 	probability float64            // that a carrier is right
 }
 
-// pins returns the links that logged tuples pin, by call, and notes the tuples of their carriers.
-func (s *Seen) pins(all []entry) map[int32]pin {
-	places := map[int32]*carried{}
-	requests := s.requests()
+// findPins returns the links that logged tuples pin, by call, and notes the tuples of their
+// carriers.
+func (s *Seen) findPins(all []entry) map[int32]pin {
+	places := map[int32]*carriedTuples{}
+	requests := s.requestsByPlace()
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].place == all[0].place {
 			n++
 		}
-		if c := s.carriers(all[:n], requests[all[0].place]); c != nil {
+		if c := s.findCarriers(all[:n], requests[all[0].place]); c != nil {
 			places[all[0].place] = c
 		}
 		all = all[n:]
@@ -100,8 +101,8 @@ func (s *Seen) openAt(requests []int32, t int64) (found int32, several bool) {
 	return found, false
 }
 
-// requests returns the requests to each place, sorted by when they were received.
-func (s *Seen) requests() map[int32][]int32 {
+// requestsByPlace returns the requests to each place, sorted by when they were received.
+func (s *Seen) requestsByPlace() map[int32][]int32 {
 	all := map[int32][]int32{}
 	for i := range s.Calls {
 		if c := &s.Calls[i]; c.Callee >= 0 && c.Received_ns != calls.Unknown && !c.Answers {
@@ -122,12 +123,12 @@ type visit struct {
 	first, last int64
 }
 
-// carriers finds the carriers of tuples to one place. It knows three kinds of places. In most
+// findCarriers finds the carriers of tuples to one place. It knows three kinds of places. In most
 // places, one request carries a tuple, and the tuple's first and last event are logged while this
 // request is open. In the second kind, the last event is logged after the reply. In the third kind,
-// several requests carry one tuple, and a carrier is found for each event. carriers returns nil if
-// the events fit none of the three kinds.
-func (s *Seen) carriers(all []entry, requests []int32) *carried {
+// several requests carry one tuple, and a carrier is found for each event. findCarriers returns nil
+// if the events fit none of the three kinds.
+func (s *Seen) findCarriers(all []entry, requests []int32) *carriedTuples {
 	var whole, each []visit
 	index := map[uint64]int{}
 	for _, e := range all {
@@ -152,7 +153,7 @@ func (s *Seen) carriers(all []entry, requests []int32) *carried {
 	return nil
 }
 
-func (s *Seen) carriersOf(all []visit, requests []int32) *carried {
+func (s *Seen) carriersOf(all []visit, requests []int32) *carriedTuples {
 	open := make([][]int32, len(all)) // the requests that may have carried each tuple
 	taken := map[int32]uint64{}       // the tuple that each request certainly carried
 	bad := 0
@@ -182,8 +183,8 @@ func (s *Seen) carriersOf(all []visit, requests []int32) *carried {
 	if float64(bad) > mostWrong*float64(len(all)) {
 		return nil
 	}
-	exclude(all, open, taken)
-	c := &carried{map[uint64][]int32{}, 1 - float64(bad+1)/float64(len(all)+2)}
+	excludeRequests(all, open, taken)
+	c := &carriedTuples{map[uint64][]int32{}, 1 - float64(bad+1)/float64(len(all)+2)}
 	for i, left := range open {
 		if id := all[i].id; len(left) == 1 && taken[left[0]] == id &&
 			!slices.Contains(c.by[id], left[0]) {
@@ -193,10 +194,10 @@ func (s *Seen) carriersOf(all []visit, requests []int32) *carried {
 	return c
 }
 
-// exclude removes, from the candidates of each visit, the requests that carry other tuples. If a
-// visit is left with one candidate, that request carries the visit's tuple. So exclude then removes
-// this request from other visits, too.
-func exclude(all []visit, open [][]int32, taken map[int32]uint64) {
+// excludeRequests removes, from the candidates of each visit, the requests that carry other tuples.
+// If a visit is left with one candidate, that request carries the visit's tuple. So excludeRequests
+// then removes this request from other visits, too.
+func excludeRequests(all []visit, open [][]int32, taken map[int32]uint64) {
 	of := map[int32][]int{} // visits that a request may have carried
 	for i, left := range open {
 		for _, r := range left {

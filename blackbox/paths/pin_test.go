@@ -48,8 +48,8 @@ func TestPins(t *testing.T) {
 				c.change(logs)
 			}
 			seen, logged := capturedWith(t, set, nodes, logs)
-			pins := seen.pins(logged)
-			truth := truthful{set, seen}.Link(nil)
+			pins := seen.findPins(logged)
+			truth := trueCauses{set, seen}.Link(nil)
 			by, all, right := link.Methods[0], 0, 0
 			if len(pins) == 0 {
 				by = link.Methods[1] // it is quick
@@ -91,14 +91,14 @@ func TestPinsOfLostRequests(t *testing.T) {
 		frontend, search := placeOf(t, set, "frontend"), placeOf(t, set, "search")
 		logs := callgen.Tuples(set, 3, frontend, search)
 		seen, logged := capturedWith(t, set, 3, logs)
-		truth := truthful{set, seen}.Link(nil)
+		truth := trueCauses{set, seen}.Link(nil)
 		wrong, all := 0, 0
 		for i := range seen.Calls {
 			if c := &seen.Calls[i]; random.IntN(lost) == 0 {
 				c.Callee, c.Caller = calls.Outside, calls.Outside // nobody sees it
 			}
 		}
-		for i, p := range seen.pins(logged) {
+		for i, p := range seen.findPins(logged) {
 			all++
 			wrong += b2i(p.cause != truth[i].Cause && p.probability >= link.Sure)
 		}
@@ -138,7 +138,7 @@ func capturedWith(t *testing.T, set *calls.Set, nodes int, logs []simrun.Channel
 	}
 	defer dir.Close()
 	seen, to, _ := lookAt(t, dir)
-	logged, err := entries(dir, seen, to)
+	logged, err := readEntries(dir, seen, to)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,11 +23,11 @@ type entry struct {
 // pausePoint names the channels on which JVMs log their pauses. Their ids are not those of tuples.
 const pausePoint = "jvm-pauses"
 
-// entries reads what captured programs logged themselves. The result is sorted by place and moment.
-// A log and a captured message both name their process by node and number. If a program is in
-// another PID namespace, the two numbers differ. Its log is then left out, or is taken for the log
-// of another program. In the second case, pin.go finds no carriers.
-func entries(dir *runs.Directory, seen *Seen, s *scale) (all []entry, err error) {
+// readEntries reads what captured programs logged themselves. The result is sorted by place and
+// moment. A log and a captured message both name their process by node and number. If a program is
+// in another PID namespace, the two numbers differ. Its log is then left out, or is taken for the
+// log of another program. In the second case, pin.go finds no carriers.
+func readEntries(dir *runs.Directory, seen *Seen, s *scale) (all []entry, err error) {
 	logs, _ := dir.Logs() // package analysis reports what is missing
 	for _, node := range logs {
 		for rest := node.Segments; len(rest) > 0; {
@@ -43,7 +43,7 @@ func entries(dir *runs.Directory, seen *Seen, s *scale) (all []entry, err error)
 				if place < 0 || log == nil {
 					return false
 				}
-				all = append(all, entry{place, e.ID, s.reading(log, e.Counter)})
+				all = append(all, entry{place, e.ID, s.readingAt(log, e.Counter)})
 				return true
 			})
 			if err != nil {

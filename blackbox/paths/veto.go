@@ -10,10 +10,10 @@ import (
 // message was received before it was sent. Then the two ends belong to different calls, and one
 // moment of each is not known.
 
-// refutes returns a function that reports whether the bound between two nodes refutes a match. An
-// estimate refutes nothing. If only the end of the sending call was seen, nothing is refuted
+// boundRefutes returns a function that reports whether the bound between two nodes refutes a match.
+// An estimate refutes nothing. If only the end of the sending call was seen, nothing is refuted
 // either, because the message may have been received before the sending call ended.
-func refutes(times *messages.Times) func(sent, received *messages.Call) bool {
+func boundRefutes(times *messages.Times) func(sent, received *messages.Call) bool {
 	return func(sent, received *messages.Call) bool {
 		if sent == nil || received == nil || sent.Log.Node == received.Log.Node || !sent.Early {
 			return false
@@ -23,8 +23,8 @@ func refutes(times *messages.Times) func(sent, received *messages.Call) bool {
 	}
 }
 
-// veto separates the ends of calls whose messages the bound refutes.
-func (o *observer) veto(refuted func(sent, received *messages.Call) bool) {
+// separateRefuted separates the ends of calls whose messages the bound refutes.
+func (o *observer) separateRefuted(refuted func(sent, received *messages.Call) bool) {
 	for i := range o.found {
 		f := &o.found[i]
 		switch {

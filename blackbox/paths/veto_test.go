@@ -13,7 +13,7 @@ func refutesNothing(sent, received *messages.Call) bool { return false }
 // If the bound proves that a message was received before it was sent, its ends belong to different
 // calls. If the two moments are no further apart than the bound, nothing is proven.
 func TestBoundRefutesMatches(t *testing.T) {
-	dir, _ := captured(t, "shop", 60)
+	dir, _ := capturedRun(t, "shop", 60)
 	logs, err := messages.Logs(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestBoundRefutesMatches(t *testing.T) {
 	}
 	sockets := messages.Sockets(logs)
 	time := newScale(times, reference, sockets).ns
-	before := observe(sockets, time, refutes(times))
+	before := observe(sockets, time, boundRefutes(times))
 	if before.Refuted != 0 {
 		t.Fatalf("%d true matches are refuted", before.Refuted)
 	}
@@ -48,7 +48,7 @@ func TestBoundRefutesMatches(t *testing.T) {
 	if remote == 0 || local == 0 {
 		t.Fatal("there is no message to move")
 	}
-	after := observe(sockets, time, refutes(times))
+	after := observe(sockets, time, boundRefutes(times))
 	if after.Refuted != 1 || len(after.Calls) != len(before.Calls)+1 {
 		t.Fatalf("%d matches are refuted; %d calls, and before %d", after.Refuted,
 			len(after.Calls), len(before.Calls))
@@ -62,7 +62,7 @@ func TestBoundRefutesMatches(t *testing.T) {
 		if c.Caller == calls.Outside {
 			outside++
 		}
-		if m := after.moments[i]; refutes(times)(m.sent, m.received) {
+		if m := after.moments[i]; boundRefutes(times)(m.sent, m.received) {
 			t.Errorf("call %d was received before it was sent", i)
 		}
 	}
