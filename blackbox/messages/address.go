@@ -10,8 +10,8 @@ import (
 // begin at 0 for each connection. Only addresses can show which two sockets are the ends of a
 // connection.
 
-// unnumbered reports whether the log lacks the sequence numbers of a TCP socket.
-func (s *socket) unnumbered() bool {
+// lacksNumbers reports whether the log lacks the sequence numbers of a TCP socket.
+func (s *socket) lacksNumbers() bool {
 	return s.of.Protocol == blackbox.TCP && s.of.Sends == 0 && s.of.Receives == 0
 }
 
@@ -36,7 +36,7 @@ func (all byAddresses) other(s *socket) (found *socket) {
 			continue
 		case s.of.Local.Addr().IsLoopback() && (!sameNode || other.of.Namespace != s.of.Namespace):
 			continue // the loopback interface of another node
-		case sameNode && !s.overlaps(other):
+		case sameNode && !s.usedTogether(other):
 			continue
 		}
 		if found != nil {
@@ -47,15 +47,15 @@ func (all byAddresses) other(s *socket) (found *socket) {
 	return found
 }
 
-// overlaps reports whether two sockets of a node were used at the same time.
-func (s *socket) overlaps(other *socket) bool {
-	first, last := s.used()
-	begins, ends := other.used()
+// usedTogether reports whether two sockets of a node were used at the same time.
+func (s *socket) usedTogether(other *socket) bool {
+	first, last := s.usedStamps()
+	begins, ends := other.usedStamps()
 	return first <= ends && begins <= last
 }
 
-// used returns the first and the last stamp of a socket.
-func (s *socket) used() (first, last uint64) {
+// usedStamps returns the first and the last stamp of a socket.
+func (s *socket) usedStamps() (first, last uint64) {
 	first = ^uint64(0)
 	for _, calls := range [][]end{s.sends, s.receives} {
 		for i := range calls {

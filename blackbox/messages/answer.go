@@ -143,7 +143,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	names := hostsOf(logs)
 	pairs := map[[2]Program]*pair{}
 	var refused error
-	m := match(logs, t.possible, func(m Match) {
+	m := match(logs, t.mayBeReceiver, func(m Match) {
 		k := [2]Program{*m.From, *m.To}
 		p := pairs[k]
 		if p == nil {
@@ -163,7 +163,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	}
 	a.Sent, a.Received, a.Matched, a.Left = m.Sent, m.Received, m.Matched, m.Left
 	a.Twice = m.Twice
-	a.Outside = outsides(&m, names)
+	a.Outside = outsideTraffic(&m, names)
 	for _, p := range pairs {
 		a.Pairs = append(a.Pairs, p.finish())
 	}
@@ -243,8 +243,8 @@ func (p *pair) add(m *Timed) {
 	p.Bytes += uint64(m.Bytes)
 	if !p.sockets[m.sender] {
 		p.sockets[m.sender] = true
-		p.To_names = join(p.To_names, p.hosts.remote(m.sender))
-		p.From_names = join(p.From_names, p.hosts.remote(m.receiver))
+		p.To_names = joinNames(p.To_names, p.hosts.remoteNames(m.sender))
+		p.From_names = joinNames(p.From_names, p.hosts.remoteNames(m.receiver))
 	}
 	p.ports[0].add(m.sender.of.Local.Port())
 	p.ports[1].add(m.receiver.of.Local.Port())

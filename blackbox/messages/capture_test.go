@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// received finds, in the truth, the call that received the last byte of each sending call.
-func received(truth []conversation.Call) map[conversation.Call]conversation.Call {
+// findReceivers finds, in the truth, the call that received the last byte of each sending call.
+func findReceivers(truth []conversation.Call) map[conversation.Call]conversation.Call {
 	type stream struct{ from, to int }
 	sends, receives := map[stream][]conversation.Call{}, map[stream][]conversation.Call{}
 	for _, c := range truth {
@@ -140,7 +140,7 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 	if err != nil {
 		t.Fatal(err)
 	}
-	truth := received(all)
+	truth := findReceivers(all)
 	type side struct {
 		cookie uint64
 		sent   bool

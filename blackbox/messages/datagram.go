@@ -25,30 +25,30 @@ type content struct{ bytes, checksum uint32 }
 
 func (d datagram) content() content { return content{d.bytes, d.checksum()} }
 
-// possible reports whether a datagram can have been received by a call.
-func (d datagram) possible(receive datagram, possible possible) bool {
+// mayBeReceived reports whether a datagram can have been received by a call.
+func (d datagram) mayBeReceived(receive datagram, possible possibleFunc) bool {
 	send, got := d.call(d.of, true), receive.call(receive.of, true)
-	send.Lo_cycles = d.earliest()
+	send.Lo_cycles = d.earliestBegin()
 	return possible(&send, &got)
 }
 
-// sameNode is a function of the type possible. It only knows the order of calls of one node.
+// sameNode is a function of the type possibleFunc. It only knows the order of calls of one node.
 func sameNode(send, receive *Call) bool {
 	return send.Log.Node != receive.Log.Node || send.Log.Epoch != receive.Log.Epoch ||
 		send.Lo_cycles <= receive.Hi_cycles
 }
 
-// datagrams matches datagrams.
-func (m *Matched) datagrams(sockets []*socket, possible possible, each func(Match)) {
+// matchDatagrams matches datagrams.
+func (m *Matched) matchDatagrams(sockets []*socket, possible possibleFunc, each func(Match)) {
 	var sends, receives []datagram
-	g := gathering{
+	g := datagramMatcher{
 		Matched: m, possible: possible, each: each, votes: map[translation]int{},
 		captured: map[*socket]bool{}, receivers: map[uint16][]*socket{},
 		owners: map[netip.Addr]map[namespace]bool{}, contents: map[*socket]repeats{},
 	}
 	for _, s := range sockets {
 		g.lossy = g.lossy || s.lossy
-		if a := plain(s.of.Local).Addr(); a.IsValid() && !a.IsUnspecified() {
+		if a := plainAddress(s.of.Local).Addr(); a.IsValid() && !a.IsUnspecified() {
 			if g.owners[a] == nil {
 				g.owners[a] = map[namespace]bool{}
 			}
@@ -78,15 +78,15 @@ func (m *Matched) datagrams(sockets []*socket, possible possible, each func(Matc
 	}
 	g.count(sends)
 	g.count(receives)
-	groups(sends, receives, g.vote)
-	groups(sends, receives, g.match)
+	eachContent(sends, receives, g.noteVote)
+	eachContent(sends, receives, g.match)
 }
 
 // repeats says how often the content of a socket's datagrams was also that of another datagram.
 type repeats struct{ datagrams, again int }
 
 // count counts repeated contents in a sorted list.
-func (g *gathering) count(all []datagram) {
+func (g *datagramMatcher) count(all []datagram) {
 	for i, d := range all {
 		c := g.contents[d.of]
 		c.datagrams++
@@ -102,7 +102,7 @@ func (g *gathering) count(all []datagram) {
 // takes this as possible if the content was seen more than once. It also does so if, of the
 // datagrams of one of their sockets, more than one in a hundred had a content that was seen more
 // than once.
-func (g *gathering) doubtful(sends, receives []datagram) bool {
+func (g *datagramMatcher) doubtful(sends, receives []datagram) bool {
 	return max(len(sends), len(receives)) > 1 ||
 		slices.ContainsFunc(slices.Concat(sends, receives), func(d datagram) bool {
 			c := g.contents[d.of]
@@ -110,9 +110,9 @@ func (g *gathering) doubtful(sends, receives []datagram) bool {
 		})
 }
 
-// groups calls the function each once for every content that was sent, with all datagrams that have
-// this content.
-func groups(sends, receives []datagram, each func(sends, receives []datagram)) {
+// eachContent calls the function each once for every content that was sent, with all datagrams that
+// have this content.
+func eachContent(sends, receives []datagram, each func(sends, receives []datagram)) {
 	cut := func(all []datagram, c content) (these, rest []datagram) {
 		n := 0
 		for n < len(all) && all[n].content() == c {
@@ -133,11 +133,11 @@ func groups(sends, receives []datagram, each func(sends, receives []datagram)) {
 	}
 }
 
-// gathering matches sent datagrams with received datagrams. It looks at all datagrams with the same
-// content together.
-type gathering struct {
+// datagramMatcher matches sent datagrams with received datagrams. It looks at all datagrams with
+// the same content together.
+type datagramMatcher struct {
 	*Matched
-	possible  possible
+	possible  possibleFunc
 	each      func(Match)
 	receivers map[uint16][]*socket // by local port
 	captured  map[*socket]bool     // by sending socket: whether a captured one may receive from it
@@ -157,12 +157,12 @@ func namespaceOf(s *socket) namespace {
 	return namespace{s.log.Node, s.log.Epoch, s.of.Namespace}
 }
 
-// most is the largest number of pairs of datagrams of one content that are compared.
-const most = 1 << 22
+// mostPairs is the largest number of pairs of datagrams of one content that are compared.
+const mostPairs = 1 << 22
 
 // match matches the datagrams of one content.
-func (g *gathering) match(sends, receives []datagram) {
-	if len(sends)*len(receives) > most || g.lossy && g.doubtful(sends, receives) {
+func (g *datagramMatcher) match(sends, receives []datagram) {
+	if len(sends)*len(receives) > mostPairs || g.lossy && g.doubtful(sends, receives) {
 		g.Left[Alike] += uint64(len(sends))
 		return
 	}
@@ -171,14 +171,14 @@ func (g *gathering) match(sends, receives []datagram) {
 	for _, r := range receives {
 		var possible []int
 		for i, s := range sends {
-			if g.conceivable(s.of, r.of) && s.possible(r, g.possible) {
+			if g.isConceivable(s.of, r.of) && s.mayBeReceived(r, g.possible) {
 				possible = append(possible, i)
 			}
 		}
 		for _, i := range possible {
 			alike[i] = true
 		}
-		if len(possible) == 1 && g.fit(sends[possible[0]].of, r.of) {
+		if len(possible) == 1 && g.fitsReceiver(sends[possible[0]].of, r.of) {
 			claims[possible[0]] = append(claims[possible[0]], r)
 		}
 	}
@@ -191,25 +191,25 @@ func (g *gathering) match(sends, receives []datagram) {
 		case len(c) > 0:
 			send, got := *s.end, *c[0].end
 			send.position, got.position = 0, 0 // they are checksums
-			g.found(s.of, c[0].of, &send, &got, g.each)
+			g.countFound(s.of, c[0].of, &send, &got, g.each)
 		case alike[i]:
 			g.Left[Alike]++
-		case g.known(s.of):
+		case g.knowsReceiver(s.of):
 			g.Left[NotReceived]++
 		default:
-			g.leave(s.of, s.end)
+			g.countUnknown(s.of, s.end)
 		}
 	}
 }
 
-// known reports whether a captured socket may receive what the socket s sends. It does not find a
-// receiver whose port is changed by a translation on the way.
-func (g *gathering) known(s *socket) bool {
+// knowsReceiver reports whether a captured socket may receive what the socket s sends. It does not
+// find a receiver whose port is changed by a translation on the way.
+func (g *datagramMatcher) knowsReceiver(s *socket) bool {
 	is, known := g.captured[s]
 	if !known {
 		port := s.of.Remote.Port()
 		is = port == 0 || slices.ContainsFunc(g.receivers[port], func(r *socket) bool {
-			return g.fit(s, r)
+			return g.fitsReceiver(s, r)
 		})
 		g.captured[s] = is
 	}
@@ -225,12 +225,13 @@ type translation struct {
 	network  uint32         // the namespace of its network
 }
 
-// enough is the number of datagrams of different contents that prove a translation.
-const enough = 3
+// enoughDatagrams is the number of datagrams of different contents that prove a translation.
+const enoughDatagrams = 3
 
-// vote notes a translation that can explain why the two ends of a datagram see different addresses.
-// The caller ensures that all captured datagrams with this content are copies of one datagram.
-func (g *gathering) vote(sends, receives []datagram) {
+// noteVote notes a translation that can explain why the two ends of a datagram see different
+// addresses. The caller ensures that all captured datagrams with this content are copies of one
+// datagram.
+func (g *datagramMatcher) noteVote(sends, receives []datagram) {
 	if len(sends) != 1 || len(receives) == 0 {
 		return
 	}
@@ -238,40 +239,42 @@ func (g *gathering) vote(sends, receives []datagram) {
 	if slices.ContainsFunc(receives, func(d datagram) bool { return d.of != r.of }) {
 		return
 	}
-	if t, near := translates(s.of, r.of); !near && t != (translation{}) &&
-		s.possible(r, g.possible) {
+	if t, near := compareAddresses(s.of, r.of); !near && t != (translation{}) &&
+		s.mayBeReceived(r, g.possible) {
 		g.votes[t]++
 	}
 }
 
-// fit reports whether a socket can receive what another one sends.
-func (g *gathering) fit(s, r *socket) bool {
-	t, near := translates(s, r)
-	return near || t != (translation{}) && g.votes[t] >= enough
+// fitsReceiver reports whether a socket can receive what another one sends.
+func (g *datagramMatcher) fitsReceiver(s, r *socket) bool {
+	t, near := compareAddresses(s, r)
+	return near || t != (translation{}) && g.votes[t] >= enoughDatagrams
 }
 
-// conceivable reports whether socket r may receive what socket s sends. It also returns true if
+// isConceivable reports whether socket r may receive what socket s sends. It also returns true if
 // addresses may be translated between the two, even if too few datagrams have passed to prove the
 // translation. But it returns false if one of the translated addresses belongs to another captured
 // node: that node itself receives what is sent to its addresses, and sends what comes from them.
-func (g *gathering) conceivable(s, r *socket) bool {
-	t, near := translates(s, r)
+func (g *datagramMatcher) isConceivable(s, r *socket) bool {
+	t, near := compareAddresses(s, r)
 	if near || t == (translation{}) {
 		return near
 	}
-	return g.votes[t] >= enough || !g.elsewhere(t.to, r) && !g.elsewhere(t.from, s)
+	return g.votes[t] >= enoughDatagrams || !g.knownElsewhere(t.to, r) &&
+		!g.knownElsewhere(t.from, s)
 }
 
-// elsewhere reports whether an address is known in other namespaces, but not in a socket's own.
-func (g *gathering) elsewhere(a netip.AddrPort, s *socket) bool {
+// knownElsewhere reports whether an address is known in other namespaces, but not in a socket's
+// own.
+func (g *datagramMatcher) knownElsewhere(a netip.AddrPort, s *socket) bool {
 	owners := g.owners[a.Addr()]
 	return len(owners) > 0 && !owners[namespaceOf(s)]
 }
 
-// translates compares the addresses that two sockets know. If the addresses agree, near is true.
-// Otherwise translates returns the translation that must lie between the sockets, or an empty one
-// if no translation is possible.
-func translates(s, r *socket) (t translation, near bool) {
+// compareAddresses compares the addresses that two sockets know. If the addresses agree, near is
+// true. Otherwise compareAddresses returns the translation that must lie between the sockets, or an
+// empty one if no translation is possible.
+func compareAddresses(s, r *socket) (t translation, near bool) {
 	sameNode := s.log.Node == r.log.Node && s.log.Epoch == r.log.Epoch
 	if s == r || (s.of.Family == blackbox.UNIX) != (r.of.Family == blackbox.UNIX) {
 		return t, false
@@ -280,16 +283,17 @@ func translates(s, r *socket) (t translation, near bool) {
 		return t, sameNode && (s.of.Peer == 0 || s.of.Peer == r.of.Cookie) &&
 			(r.of.Peer == 0 || r.of.Peer == s.of.Cookie)
 	}
-	to, by, at, from := plain(s.of.Remote), plain(s.of.Local), plain(r.of.Local), plain(r.of.Remote)
+	to, by, at, from := plainAddress(s.of.Remote), plainAddress(s.of.Local),
+		plainAddress(r.of.Local), plainAddress(r.of.Remote)
 	for _, a := range []netip.AddrPort{to, by, at, from} {
 		if a.Addr().IsLoopback() && !(sameNode && s.of.Namespace == r.of.Namespace) {
 			return t, false
 		}
 	}
-	if to.Port() != 0 && !covers(at, to) {
+	if to.Port() != 0 && !coversAddress(at, to) {
 		t.to, t.at = to, at
 	}
-	if from.Port() != 0 && !covers(by, from) {
+	if from.Port() != 0 && !coversAddress(by, from) {
 		t.by, t.from = by, from
 	}
 	if t == (translation{}) {
@@ -299,14 +303,15 @@ func translates(s, r *socket) (t translation, near bool) {
 	return t, false
 }
 
-// plain returns an IPv4 address in the form of IPv4, even if the socket has it in the form of IPv6.
-func plain(a netip.AddrPort) netip.AddrPort {
+// plainAddress returns an IPv4 address in the form of IPv4, even if the socket has it in the form
+// of IPv6.
+func plainAddress(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// covers reports whether a socket receives what is sent to a given address. The parameter local is
-// the socket's own address, or all addresses of its machine.
-func covers(local, address netip.AddrPort) bool {
+// coversAddress reports whether a socket receives what is sent to a given address. The parameter
+// local is the socket's own address, or all addresses of its machine.
+func coversAddress(local, address netip.AddrPort) bool {
 	return local.Port() == address.Port() &&
 		(!local.Addr().IsValid() || local.Addr().IsUnspecified() || local.Addr() == address.Addr())
 }

@@ -19,7 +19,7 @@ type network struct {
 	now     uint64
 	logs    [3]*Log
 	number  uint32
-	flying  []flying
+	flying  []flyingDatagram
 	content uint32
 
 	truth map[uint64]map[*post]uint64 // by sent call: the first receiving call at each socket
@@ -40,10 +40,10 @@ type post struct {
 	log           *Log
 	number        uint32
 	local, remote netip.AddrPort
-	queue         []flying
+	queue         []flyingDatagram
 }
 
-type flying struct {
+type flyingDatagram struct {
 	call     uint64
 	to       *post
 	bytes    uint32
@@ -64,10 +64,10 @@ func newNetwork(random *rand.Rand) *network {
 	return n
 }
 
-// open makes a socket with a local address. About half of the sockets also accept datagrams for the
-// other addresses of their node. If the parameter remote is a valid address, the socket is also
-// connected to that address.
-func (n *network) open(node int, local string, remote netip.AddrPort) *post {
+// openSocket makes a socket with a local address. About half of the sockets also accept datagrams
+// for the other addresses of their node. If the parameter remote is a valid address, the socket is
+// also connected to that address.
+func (n *network) openSocket(node int, local string, remote netip.AddrPort) *post {
 	n.number++
 	p := &post{
 		log: n.logs[node], number: n.number, local: netip.MustParseAddrPort(local), remote: remote,
@@ -83,7 +83,7 @@ func (n *network) open(node int, local string, remote netip.AddrPort) *post {
 	return p
 }
 
-func (n *network) record(p *post, k blackbox.Kind, f flying) uint64 {
+func (n *network) record(p *post, k blackbox.Kind, f flyingDatagram) uint64 {
 	n.now += 10 + uint64(n.random.IntN(50))
 	if n.loss > 0 && n.random.Float64() < n.loss {
 		n.lost[n.now] = true
@@ -102,7 +102,7 @@ func (n *network) record(p *post, k blackbox.Kind, f flying) uint64 {
 // receiver does not have.
 func (n *network) send(from, to *post, repeated bool) {
 	n.content++
-	f := flying{to: to, bytes: 1 + n.random.Uint32N(2000), checksum: n.content * 2654435761}
+	f := flyingDatagram{to: to, bytes: 1 + n.random.Uint32N(2000), checksum: n.content * 2654435761}
 	if repeated {
 		f.bytes, f.checksum = 4, 7+n.random.Uint32N(3)
 	}
@@ -120,8 +120,8 @@ func (n *network) send(from, to *post, repeated bool) {
 	}
 }
 
-// move delivers a datagram, or lets a socket receive one.
-func (n *network) move(all []*post) {
+// moveDatagram delivers a datagram, or lets a socket receive one.
+func (n *network) moveDatagram(all []*post) {
 	if len(n.flying) > 0 && n.random.IntN(2) == 0 {
 		i := n.random.IntN(min(len(n.flying), 4))
 		f := n.flying[i]
@@ -153,13 +153,13 @@ func mixed(random *rand.Rand, loss float64) *network {
 	service := netip.MustParseAddrPort("10.0.9.9:53")
 	var posts, clients, servers []*post
 	for i := range 2 {
-		servers = append(servers, n.open(1+i, fmt.Sprintf("10.0.%d.1:53", 1+i), nowhere))
+		servers = append(servers, n.openSocket(1+i, fmt.Sprintf("10.0.%d.1:53", 1+i), nowhere))
 	}
 	for i := range 4 {
-		clients = append(clients, n.open(0, fmt.Sprintf("10.0.0.1:%d", 4000+i), service))
+		clients = append(clients, n.openSocket(0, fmt.Sprintf("10.0.0.1:%d", 4000+i), service))
 	}
-	plain := n.open(0, "10.0.0.1:70", nowhere)
-	other := n.open(1, "10.0.1.1:71", plain.local)
+	plain := n.openSocket(0, "10.0.0.1:70", nowhere)
+	other := n.openSocket(1, "10.0.1.1:71", plain.local)
 	posts = append(append([]*post{plain, other}, clients...), servers...)
 	for range 150 {
 		repeated := random.IntN(6) == 0
@@ -174,7 +174,7 @@ func mixed(random *rand.Rand, loss float64) *network {
 			n.send(servers[random.IntN(2)], clients[random.IntN(4)], repeated && loss == 0)
 		}
 		for range random.IntN(6) {
-			n.move(posts)
+			n.moveDatagram(posts)
 		}
 	}
 	return n
@@ -208,7 +208,7 @@ func TestDatagramsWithLostCalls(t *testing.T) {
 			}
 		})
 		for at, sent := range n.received {
-			if w := n.by[sent]; !n.lost[at] && !n.lost[sent] && n.ways[w] >= 2*enough {
+			if w := n.by[sent]; !n.lost[at] && !n.lost[sent] && n.ways[w] >= 2*enoughDatagrams {
 				captured++
 			}
 		}
@@ -250,7 +250,7 @@ func (n *network) check(t *testing.T) (matched, all int) {
 		all++
 		if found[sent] {
 			matched++
-		} else if !n.alike[sent] && n.ways[n.by[sent]] >= enough {
+		} else if !n.alike[sent] && n.ways[n.by[sent]] >= enoughDatagrams {
 			t.Errorf("the datagram that was sent at %d by %v is not matched: %+v", sent,
 				n.by[sent], m)
 		}
@@ -277,20 +277,20 @@ func TestIdenticalAnswers(t *testing.T) {
 		"both answer before":           {[2]uint64{5000, 5010}, 6000, -1},
 	} {
 		n := newNetwork(seed.Random(t))
-		client := n.open(0, "10.0.0.1:4000", service)
+		client := n.openSocket(0, "10.0.0.1:4000", service)
 		var servers [2]*post
 		for i := range servers {
-			servers[i] = n.open(1+i, fmt.Sprintf("10.0.%d.1:53", 1+i), nowhere)
+			servers[i] = n.openSocket(1+i, fmt.Sprintf("10.0.%d.1:53", 1+i), nowhere)
 		}
 		at := func(p *post, k blackbox.Kind, now uint64, content uint32) uint64 {
 			if now == 0 {
 				return 0
 			}
 			n.now = now
-			return n.record(p, k, flying{bytes: 40, checksum: content})
+			return n.record(p, k, flyingDatagram{bytes: 40, checksum: content})
 		}
 		for i, server := range servers { // answers of their own prove who is behind the address
-			for k := range uint32(enough) {
+			for k := range uint32(enoughDatagrams) {
 				content := 100 + 10*uint32(i) + k
 				at(server, blackbox.Sent, 1000+uint64(content), content)
 				at(client, blackbox.Received, 3000+uint64(content), content)

@@ -46,10 +46,10 @@ func capturerMain(dir string) {
 // ended in this time are in the log.
 type shift struct{ from, to uint64 }
 
-// work starts a capturer, and waits until it captures. Then it calls the function meanwhile, and
-// kills the capturer. The function meanwhile gets a function, flushed, which waits until all
+// runCapturer starts a capturer, and waits until it captures. Then it calls the function meanwhile,
+// and kills the capturer. The function meanwhile gets a function, flushed, which waits until all
 // messages so far are in the ring.
-func work(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
+func runCapturer(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 	t.Helper()
 	cmd, err := reexec.Command()
 	if err != nil {
@@ -113,7 +113,7 @@ func TestPrivilegedKills(t *testing.T) {
 		if i%2 == 0 {
 			start()
 		}
-		shifts = append(shifts, work(t, dir, func(flushed func()) {
+		shifts = append(shifts, runCapturer(t, dir, func(flushed func()) {
 			if i%2 == 1 {
 				start()
 			}
@@ -135,7 +135,7 @@ func TestPrivilegedKills(t *testing.T) {
 			both = append(client.Truth(t), server.Truth(t)...)
 		}
 		truth = append(truth, both...)
-		maps.Copy(to, received(both))
+		maps.Copy(to, findReceivers(both))
 	}
 	// The last drainer logs what is left in the rings.
 	d, err := drain.Start(filepath.Join(dir, "rings"),

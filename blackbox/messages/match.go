@@ -35,7 +35,7 @@ type Match struct {
 	// The kernel had the last byte that the call received ready for the program between these two
 	// readings. They are 0 if that is not known.
 	arrivedLo, arrivedHi uint64
-	busy                 *busy // nil: not known
+	busy                 *busyTime // nil: not known
 }
 
 // A Call is the system call at one end of a message. Its stamps are readings of the node's counter.
@@ -75,15 +75,14 @@ type Matched struct {
 	outside map[*socket]traffic // those that went to addresses where nothing was captured
 }
 
-// The type possible is for functions that report whether a call can have received what another call
-// sent.
-type possible func(send, receive *Call) bool
+// A possibleFunc reports whether a call can have received what another call sent.
+type possibleFunc func(send, receive *Call) bool
 
 // match finds the receiver of each message that was sent. It calls the function each for every
 // message that has a known receiver.
-func match(logs []*Log, possible possible, each func(Match)) Matched {
+func match(logs []*Log, possible possibleFunc, each func(Match)) Matched {
 	m := Matched{Left: map[Reason]uint64{}, outside: map[*socket]traffic{}}
-	sockets, twice := merged(logs)
+	sockets, twice := mergeSockets(logs)
 	m.Twice = twice
 	for _, l := range logs {
 		for _, unknown := range l.early {
@@ -97,7 +96,7 @@ func match(logs []*Log, possible possible, each func(Match)) Matched {
 			}
 		}
 	}
-	otherEnd := connected(sockets)
+	otherEnd := findOtherEnd(sockets)
 	for _, s := range sockets {
 		m.Sent += uint64(len(s.sends))
 		m.Received += uint64(len(s.receives))
@@ -107,14 +106,14 @@ func match(logs []*Log, possible possible, each func(Match)) Matched {
 		other := otherEnd(s)
 		if other == nil {
 			for i := range s.sends {
-				m.leave(s, &s.sends[i])
+				m.countUnknown(s, &s.sends[i])
 			}
 			continue
 		}
-		m.stream(s, other, each)
+		m.matchStream(s, other, each)
 	}
-	rest := m.local(sockets, each)
-	m.datagrams(rest, possible, each)
+	rest := m.matchLocal(sockets, each)
+	m.matchDatagrams(rest, possible, each)
 	return m
 }
 
@@ -122,12 +121,12 @@ func (s *socket) isTCP() bool {
 	return s.of.Protocol == blackbox.TCP && s.of.Family != blackbox.UNIX
 }
 
-// connected returns a function that finds the other end of a TCP connection. The function returns
-// nil if the other end is not known.
-func connected(sockets []*socket) func(*socket) *socket {
+// findOtherEnd returns a function that finds the other end of a TCP connection. The function
+// returns nil if the other end is not known.
+func findOtherEnd(sockets []*socket) func(*socket) *socket {
 	ends, named := byOrigins{}, byAddresses{}
 	for _, s := range sockets {
-		if s.unnumbered() {
+		if s.lacksNumbers() {
 			named.add(s)
 		} else if s.isTCP() {
 			o := origins{s.of.Sends, s.of.Receives}
@@ -135,7 +134,7 @@ func connected(sockets []*socket) func(*socket) *socket {
 		}
 	}
 	candidate := func(s *socket) *socket {
-		if s.unnumbered() {
+		if s.lacksNumbers() {
 			return named.other(s)
 		}
 		return ends.other(s)
@@ -161,16 +160,16 @@ func (s *socket) identity() identity {
 	return identity{s.log.Node, s.log.Epoch, s.of.Cookie, s.log.library}
 }
 
-// merged returns all sockets, each of them once, and the number of calls that it left out because
-// the kernel and a library in the program both saw a socket.
-func merged(logs []*Log) (all []*socket, twice uint64) {
+// mergeSockets returns all sockets, each of them once, and the number of calls that it left out
+// because the kernel and a library in the program both saw a socket.
+func mergeSockets(logs []*Log) (all []*socket, twice uint64) {
 	known := map[identity]*socket{}
 	for _, l := range logs {
 		for _, cookie := range slices.Sorted(keys(l.sockets)) {
 			s := l.sockets[cookie]
 			before := known[s.identity()]
 			if before == nil {
-				known[s.identity()], s.lossy = s, l.lossy()
+				known[s.identity()], s.lossy = s, l.isLossy()
 				all = append(all, s)
 				continue
 			}
@@ -184,7 +183,7 @@ func merged(logs []*Log) (all []*socket, twice uint64) {
 				}
 				before.busy[position] = b
 			}
-			before.lossy = before.lossy || l.lossy()
+			before.lossy = before.lossy || l.isLossy()
 		}
 	}
 	all = slices.DeleteFunc(all, func(s *socket) bool {
@@ -256,12 +255,12 @@ func (all byOrigins) other(s *socket) (found *socket) {
 	return found
 }
 
-// stream matches the messages that one socket sent with the calls in which the other socket
+// matchStream matches the messages that one socket sent with the calls in which the other socket
 // received them.
-func (m *Matched) stream(from, to *socket, each func(Match)) {
-	sends, receives := ordered(from.sends), ordered(to.receives)
-	m.join(side{from, sends, exact(sends, from.lossy)},
-		side{to, receives, exact(receives, to.lossy)}, each)
+func (m *Matched) matchStream(from, to *socket, each func(Match)) {
+	sends, receives := sortedByEnd(from.sends), sortedByEnd(to.receives)
+	m.joinEnds(side{from, sends, exactCalls(sends, from.lossy)},
+		side{to, receives, exactCalls(receives, to.lossy)}, each)
 }
 
 // A side is the calls at one end of a stream, in the order of their last bytes.
@@ -271,9 +270,9 @@ type side struct {
 	exact []bool // the place of the call in the stream is exactly known
 }
 
-// join matches the messages that one end of a stream sent with the calls in which the other end
+// joinEnds matches the messages that one end of a stream sent with the calls in which the other end
 // received their last bytes.
-func (m *Matched) join(from, to side, each func(Match)) {
+func (m *Matched) joinEnds(from, to side, each func(Match)) {
 	for i := range from.calls {
 		s := &from.calls[i]
 		if !from.exact[i] {
@@ -288,13 +287,13 @@ func (m *Matched) join(from, to side, each func(Match)) {
 		case !to.exact[at]:
 			m.Left[Unclear]++
 		default:
-			m.found(from.of, to.of, s, &to.calls[at], each)
+			m.countFound(from.of, to.of, s, &to.calls[at], each)
 		}
 	}
 }
 
-// found counts a message of which both ends are known.
-func (m *Matched) found(from, to *socket, s, r *end, each func(Match)) {
+// countFound counts a message of which both ends are known.
+func (m *Matched) countFound(from, to *socket, s, r *end, each func(Match)) {
 	m.Matched++
 	one := Match{
 		From: &s.by.Program, To: &r.by.Program, Send: s.call(from, true),
@@ -309,8 +308,8 @@ func (m *Matched) found(from, to *socket, s, r *end, each func(Match)) {
 	each(one)
 }
 
-// ordered returns calls in the order of their last bytes.
-func ordered(calls []end) []end {
+// sortedByEnd returns calls in the order of their last bytes.
+func sortedByEnd(calls []end) []end {
 	calls = slices.Clone(calls)
 	inOrder(calls)
 	return calls
@@ -320,7 +319,7 @@ func inOrder(calls []end) {
 	slices.SortStableFunc(calls, func(a, b end) int { return cmp.Compare(a.after(), b.after()) })
 }
 
-// exact reports for each call whether its bytes are exactly known.
+// exactCalls reports for each call whether its bytes are exactly known.
 //
 // If the place of a call in the stream is not sure, the logged place may be too late, by the bytes
 // that other threads sent or received in between. But suppose that no message was lost, and that
@@ -328,7 +327,7 @@ func inOrder(calls []end) {
 // places is too late: otherwise the last bytes of the stream would belong to no call. There are two
 // exceptions: another call may follow the last one and may not have ended when the capture ended,
 // and a call may have begun before the capture.
-func exact(calls []end, lossy bool) []bool {
+func exactCalls(calls []end, lossy bool) []bool {
 	is := make([]bool, len(calls))
 	begins := ^uint64(0) // beginning of the first of the later calls
 	chain := !lossy
@@ -337,7 +336,7 @@ func exact(calls []end, lossy bool) []bool {
 		last := i == len(calls)-1
 		alone := (i == 0 || calls[i-1].after() <= c.position) && c.after() <= begins
 		chain = chain && alone && (last || c.after() == begins)
-		is[i] = alone && (c.sure || chain && !last && c.earliest() > 0)
+		is[i] = alone && (c.sure || chain && !last && c.earliestBegin() > 0)
 		begins = min(begins, c.position)
 	}
 	return is

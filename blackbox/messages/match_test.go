@@ -94,8 +94,9 @@ func (w *world) log(p *peer, k blackbox.Kind, position uint64, bytes int, loss f
 	return w.now
 }
 
-// talk exchanges messages in both directions. The receiving calls cut the streams at any places.
-func (w *world) talk(ends [2]*peer, calls int, loss float64) {
+// exchangeMessages exchanges messages in both directions. The receiving calls cut the streams at
+// any places.
+func (w *world) exchangeMessages(ends [2]*peer, calls int, loss float64) {
 	for range calls {
 		i := w.random.IntN(2)
 		from, to := ends[i], ends[1-i]
@@ -172,7 +173,7 @@ func TestMatchIsTheTruth(t *testing.T) {
 			all = append(all, w.connect(1000*i, ^uint32(0)-50-7*i))
 		}
 		for range 100 {
-			w.talk(all[random.IntN(len(all))], 20, loss)
+			w.exchangeMessages(all[random.IntN(len(all))], 20, loss)
 		}
 		w.check(t)
 	}
@@ -285,11 +286,11 @@ func TestExact(t *testing.T) {
 			if i > 0 {
 				got += " "
 			}
-			calls := ordered(c.calls)
+			calls := sortedByEnd(c.calls)
 			for k := range calls {
 				calls[k].early = early
 			}
-			for _, is := range exact(calls, c.lossy) {
+			for _, is := range exactCalls(calls, c.lossy) {
 				got += map[bool]string{true: "1", false: "0"}[is]
 			}
 		}

@@ -34,10 +34,10 @@ func hostsOf(logs []*Log) hosts {
 	return all
 }
 
-// remote returns the names by which a socket's program knows the socket's remote address.
-func (all hosts) remote(s *socket) (names []string) {
-	known := all[hostAt{s.log.Node, plain(s.of.Remote).Addr()}]
-	by := s.process()
+// remoteNames returns the names by which a socket's program knows the socket's remote address.
+func (all hosts) remoteNames(s *socket) (names []string) {
+	known := all[hostAt{s.log.Node, plainAddress(s.of.Remote).Addr()}]
+	by := s.processOf()
 	if asked := func(n blackbox.HostName) bool { return n.Process == by }; by != 0 &&
 		slices.ContainsFunc(known, asked) {
 		for _, n := range known {
@@ -53,8 +53,8 @@ func (all hosts) remote(s *socket) (names []string) {
 	return names
 }
 
-// process returns the process that used a socket, or 0 if that is not known.
-func (s *socket) process() uint32 {
+// processOf returns the process that used a socket, or 0 if that is not known.
+func (s *socket) processOf() uint32 {
 	for _, calls := range [][]end{s.sends, s.receives} {
 		if len(calls) > 0 {
 			return calls[0].by.Process
@@ -63,8 +63,8 @@ func (s *socket) process() uint32 {
 	return 0
 }
 
-// join returns the names of both lists in order, each of them once.
-func join(names, more []string) []string {
+// joinNames returns the names of both lists in order, each of them once.
+func joinNames(names, more []string) []string {
 	if len(more) > 0 {
 		names = append(names, more...)
 		slices.Sort(names)
@@ -73,9 +73,9 @@ func join(names, more []string) []string {
 	return names
 }
 
-// named notes a name that an address has. The names of a machine's own loopback interface say
+// noteName notes a name that an address has. The names of a machine's own loopback interface say
 // nothing about a service.
-func (l *Log) named(n blackbox.HostName) {
+func (l *Log) noteName(n blackbox.HostName) {
 	if n.Name != "localhost" && !strings.HasPrefix(n.Name, "localhost.") &&
 		!strings.HasPrefix(n.Name, "ip6-l") {
 		n.Address = n.Address.Unmap()
@@ -110,16 +110,17 @@ func (o *Outside) To() string {
 // traffic counts messages of a socket.
 type traffic struct{ messages, bytes uint64 }
 
-// leave counts a message whose receiver is not known, because no captured socket is the other end.
-func (m *Matched) leave(s *socket, e *end) {
+// countUnknown counts a message whose receiver is not known, because no captured socket is the
+// other end.
+func (m *Matched) countUnknown(s *socket, e *end) {
 	m.Left[NoOtherEnd]++
 	t := m.outside[s]
 	m.outside[s] = traffic{t.messages + 1, t.bytes + uint64(e.bytes)}
 }
 
-// outsides adds up what was sent to each address at which nothing was captured. The address with
-// the most messages comes first.
-func outsides(m *Matched, all hosts) []Outside {
+// outsideTraffic adds up what was sent to each address at which nothing was captured. The address
+// with the most messages comes first.
+func outsideTraffic(m *Matched, all hosts) []Outside {
 	type key struct {
 		from    Program
 		to      netip.Addr
@@ -128,7 +129,7 @@ func outsides(m *Matched, all hosts) []Outside {
 	sums := map[key]*Outside{}
 	ports := map[key]*port{}
 	for s, t := range m.outside {
-		to := plain(s.of.Remote)
+		to := plainAddress(s.of.Remote)
 		if to.Port() == 0 && s.of.PeerProcess == 0 {
 			continue // nobody knows where each message went
 		}
@@ -144,7 +145,7 @@ func outsides(m *Matched, all hosts) []Outside {
 		o.Messages, o.Bytes = o.Messages+t.messages, o.Bytes+t.bytes
 		o.Connections++
 		if k.process == 0 {
-			o.Names = join(o.Names, all.remote(s))
+			o.Names = joinNames(o.Names, all.remoteNames(s))
 		}
 		ports[k].add(to.Port())
 	}

@@ -62,7 +62,7 @@ func TestNamesOfServices(t *testing.T) {
 		From: Program{"a", "a"}, Address: "10.0.0.9", Port: 443, Names: []string{"api.example"},
 		Messages: 1, Bytes: 5, Connections: 1,
 	}}
-	if diff := cmp.Diff(want, outsides(&m, names)); diff != "" {
+	if diff := cmp.Diff(want, outsideTraffic(&m, names)); diff != "" {
 		t.Error(diff)
 	}
 }

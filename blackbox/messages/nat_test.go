@@ -66,7 +66,7 @@ func TestPrivilegedNAT(t *testing.T) {
 	}
 	echo := start(1, "echo", netip.AddrPortFrom(s.Addr(1), 0), again, 1, 600)
 	do(netns.Hub, func() error {
-		return gateway(fmt.Sprintf(gatewayRules, at[0].Addr(), at[0].Port(), at[1].Addr(),
+		return makeGateway(fmt.Sprintf(gatewayRules, at[0].Addr(), at[0].Port(), at[1].Addr(),
 			at[1].Port(), echo.Says()))
 	})
 	client := start(0, "client", netip.AddrPortFrom(s.Addr(netns.Hub), 80), again, 6, 200)
@@ -75,7 +75,7 @@ func TestPrivilegedNAT(t *testing.T) {
 	truth := client.Truth(t)
 	translated := map[int]int{} // the client's port, by the port that the servers see
 	do(netns.Hub, func() (err error) {
-		translated, err = translations()
+		translated, err = translatedPorts()
 		return err
 	})
 	for _, server := range servers {
@@ -95,7 +95,7 @@ func TestPrivilegedNAT(t *testing.T) {
 	for i := range told {
 		told[i].Peer, echoed[i].Peer = echoed[0].Cookie, told[0].Cookie
 	}
-	r.end(t)
+	r.endCapture(t)
 	checkMatches(t, r.logs, truth, from)
 	checkPipes(t, r.logs, append(told, echoed...), from)
 }
@@ -143,7 +143,7 @@ func TestPrivilegedNATOfTwins(t *testing.T) {
 		at[i] = netip.MustParseAddrPort(servers[i].Says())
 	}
 	if err := s.Do(netns.Hub, func() error {
-		return gateway(fmt.Sprintf(twinRules, at[0].Addr(), at[0].Port(), at[1].Addr(),
+		return makeGateway(fmt.Sprintf(twinRules, at[0].Addr(), at[0].Port(), at[1].Addr(),
 			at[1].Port()))
 	}); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestPrivilegedNATOfTwins(t *testing.T) {
 		}
 		truth = append(append(truth, told[i]...), echoed[i]...)
 	}
-	r.end(t)
+	r.endCapture(t)
 	m, wanted, missing, lost := comparePipes(t, r.logs, truth, from)
 	if wanted != 4*messages || missing > int(m.Left[Alike])+lost ||
 		lost == 0 && wanted-missing < messages {
@@ -174,8 +174,8 @@ func TestPrivilegedNATOfTwins(t *testing.T) {
 	}
 }
 
-// gateway makes the present namespace a gateway that translates addresses.
-func gateway(rules string) error {
+// makeGateway makes the present namespace a gateway that translates addresses.
+func makeGateway(rules string) error {
 	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -184,9 +184,9 @@ func gateway(rules string) error {
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
 }
 
-// translations returns the client's port of each connection that the gateway knows, by the port
+// translatedPorts returns the client's port of each connection that the gateway knows, by the port
 // that the gateway uses instead.
-func translations() (map[int]int, error) {
+func translatedPorts() (map[int]int, error) {
 	text, err := os.ReadFile("/proc/thread-self/net/nf_conntrack")
 	if err != nil {
 		return nil, err

@@ -27,16 +27,16 @@ type Log struct {
 	library bool               // a library in a program wrote it, and not the agent
 	sockets map[uint64]*socket // by cookie
 	numbers map[uint32]*socket
-	early   map[uint32][]waiting // messages of sockets without a description yet
+	early   map[uint32][]openCall // messages of sockets without a description yet
 	threads map[uint32]*Thread
-	unnamed map[uint32]*Thread // threads without a description yet
-	last    map[uint32]last    // by thread
+	unnamed map[uint32]*Thread  // threads without a description yet
+	last    map[uint32]lastCall // by thread
 	hosts   map[blackbox.HostName]bool
 }
 
-// last is the last captured call of a thread: its two stamps, and a reading of the counter before
-// which it cannot have begun.
-type last struct{ lo, hi, from uint64 }
+// lastCall is the last captured call of a thread: its two stamps, and a reading of the counter
+// before which it cannot have begun.
+type lastCall struct{ lo, hi, from uint64 }
 
 // A Program is one end of messages.
 type Program struct {
@@ -58,17 +58,17 @@ type socket struct {
 	sends, receives []end
 	lossy           bool // messages of the socket may be missing
 
-	busy  map[uint64]busy // by the position after a message that it received
-	again []again         // in the order of time
+	busy  map[uint64]busyTime // by the position after a message that it received
+	again []retransmission    // in the order of time
 }
 
-// busy says for how long the receiving thread did something else while a message waited: for a
+// busyTime says for how long the receiving thread did something else while a message waited: for a
 // number of cycles, which may be too large or too small by at most the slack.
-type busy struct{ cycles, slack uint64 }
+type busyTime struct{ cycles, slack uint64 }
 
-// An again says that TCP sent bytes of a connection again, at a moment between two readings of the
-// counter.
-type again struct{ lo, hi, position, after uint64 }
+// A retransmission says that TCP sent bytes of a connection again, at a moment between two readings
+// of the counter.
+type retransmission struct{ lo, hi, position, after uint64 }
 
 // An end is one end of a message: a call.
 type end struct {
@@ -97,23 +97,23 @@ func (e *end) width() uint64 { return blackbox.MinWidth_cycles << e.class }
 
 func (e *end) checksum() uint32 { return uint32(e.position) }
 
-// waiting returns how many pieces waited for the receiver, or -1 if that is not known.
-func (e *end) waiting() int {
+// waitingPieces returns how many pieces waited for the receiver, or -1 if that is not known.
+func (e *end) waitingPieces() int {
 	if e.placed {
 		return -1
 	}
 	return int(e.position>>32) - 1
 }
 
-// earliest returns a reading before which the call cannot have begun.
-func (e *end) earliest() uint64 {
+// earliestBegin returns a reading before which the call cannot have begun.
+func (e *end) earliestBegin() uint64 {
 	if e.early {
 		return e.began
 	}
 	return e.from
 }
 
-type waiting struct {
+type openCall struct {
 	kind blackbox.Kind
 	end  end
 }
@@ -125,8 +125,8 @@ func newLog(node string) *Log {
 	return &Log{
 		Node: node, Lost: map[blackbox.Reason]uint64{},
 		sockets: map[uint64]*socket{}, numbers: map[uint32]*socket{},
-		early: map[uint32][]waiting{}, threads: map[uint32]*Thread{},
-		unnamed: map[uint32]*Thread{}, last: map[uint32]last{},
+		early: map[uint32][]openCall{}, threads: map[uint32]*Thread{},
+		unnamed: map[uint32]*Thread{}, last: map[uint32]lastCall{},
 		hosts: map[blackbox.HostName]bool{},
 	}
 }
@@ -201,14 +201,14 @@ func (l *Log) add(record any) {
 			e.by = &Thread{Program: Program{Node: l.Node}, Number: v.Thread}
 			l.threads[v.Thread], l.unnamed[v.Thread] = e.by, e.by
 		}
-		l.follow(&e)
+		l.noteReading(&e)
 		if s := l.numbers[v.Connection]; s != nil {
 			s.add(v.Kind, e)
 		} else {
-			l.early[v.Connection] = append(l.early[v.Connection], waiting{v.Kind, e})
+			l.early[v.Connection] = append(l.early[v.Connection], openCall{v.Kind, e})
 		}
 	case blackbox.Connection:
-		l.connection(v)
+		l.handleConnection(v)
 	case blackbox.Thread:
 		t := Thread{Program{l.Node, v.Program}, v.Number, v.Process}
 		if first := l.unnamed[v.Number]; first != nil {
@@ -218,9 +218,9 @@ func (l *Log) add(record any) {
 			l.threads[v.Number] = &t
 		}
 	case blackbox.HostName:
-		l.named(v)
+		l.noteName(v)
 	case blackbox.Happening:
-		l.happened(&v)
+		l.noteHappening(&v)
 	case blackbox.Loss:
 		if v.Reason != blackbox.WakeUp {
 			l.Lost[v.Reason] += v.Messages
@@ -228,26 +228,26 @@ func (l *Log) add(record any) {
 	}
 }
 
-// happened notes what a record says about messages of a socket.
-func (l *Log) happened(h *blackbox.Happening) {
+// noteHappening notes what a record says about messages of a socket.
+func (l *Log) noteHappening(h *blackbox.Happening) {
 	s := l.numbers[h.Connection]
 	switch {
 	case s == nil:
 	case h.What == blackbox.Busy:
 		if s.busy == nil {
-			s.busy = map[uint64]busy{}
+			s.busy = map[uint64]busyTime{}
 		}
-		s.busy[h.Position] = busy{h.Ended_cycles - h.Began_cycles, uint64(h.Slack_cycles)}
+		s.busy[h.Position] = busyTime{h.Ended_cycles - h.Began_cycles, uint64(h.Slack_cycles)}
 	case h.What == blackbox.Retransmitted:
-		s.again = append(s.again, again{h.Began_cycles, h.Ended_cycles, h.Position,
+		s.again = append(s.again, retransmission{h.Began_cycles, h.Ended_cycles, h.Position,
 			h.Position + uint64(h.Bytes)})
 	}
 }
 
-// follow notes a reading before which a call cannot have begun, because its thread was still in
-// another call.
-func (l *Log) follow(e *end) {
-	now := last{lo: e.began, hi: e.ended}
+// noteReading notes a reading before which a call cannot have begun, because its thread was still
+// in another call.
+func (l *Log) noteReading(e *end) {
+	now := lastCall{lo: e.began, hi: e.ended}
 	if e.early {
 		now.hi = e.began + e.width()
 	}
@@ -261,9 +261,9 @@ func (l *Log) follow(e *end) {
 	l.last[e.by.Number] = now
 }
 
-// connection handles a description of a socket. The description holds for the whole log, even for
-// messages that come before it.
-func (l *Log) connection(c blackbox.Connection) {
+// handleConnection handles a description of a socket. The description holds for the whole log, even
+// for messages that come before it.
+func (l *Log) handleConnection(c blackbox.Connection) {
 	s := l.numbers[c.Number]
 	if s != nil && s.of.Cookie == c.Cookie { // a repeated description
 		s.of.Peer = max(s.of.Peer, c.Peer)
@@ -289,7 +289,7 @@ func (s *socket) add(k blackbox.Kind, e end) {
 	}
 }
 
-// lossy reports whether messages may be missing in the log.
-func (l *Log) lossy() bool {
+// isLossy reports whether messages may be missing in the log.
+func (l *Log) isLossy() bool {
 	return len(l.Lost) > 0 || l.Dropped > 0 || l.Bad > 0 || l.Missing != ""
 }

@@ -20,8 +20,8 @@ type Socket struct {
 // all others have their calls in the order of the stamps. Sockets takes the calls out of the logs,
 // so that no call is in memory twice.
 func Sockets(logs []*Log) []*Socket {
-	sockets, _ := merged(logs)
-	otherEnd := connected(sockets)
+	sockets, _ := mergeSockets(logs)
+	otherEnd := findOtherEnd(sockets)
 	others := peersOf(sockets)
 	for _, s := range sockets {
 		if !s.isTCP() {
@@ -36,7 +36,7 @@ func Sockets(logs []*Log) []*Socket {
 	for _, s := range sockets {
 		if s.isTCP() || s.of.Family == blackbox.UNIX || s.of.Remote.Port() != 0 {
 			if !s.isTCP() {
-				s.number()
+				s.numberCalls()
 			}
 			of[s] = &Socket{Log: s.log, Of: &s.of, Sends: s.take(&s.sends),
 				Receives: s.take(&s.receives)}
@@ -55,7 +55,7 @@ func (s *socket) take(list *[]end) []Call {
 	ends := *list
 	*list = nil
 	inOrder(ends)
-	exact := exact(ends, s.lossy)
+	exact := exactCalls(ends, s.lossy)
 	calls := make([]Call, len(ends))
 	for i := range ends {
 		calls[i] = ends[i].call(s, exact[i])
@@ -90,8 +90,9 @@ func bytesOf(calls []end) (n uint64) {
 	return n
 }
 
-// number gives the calls of a UNIX or UDP socket positions. The bytes have the order of the calls.
-func (s *socket) number() {
+// numberCalls gives the calls of a UNIX or UDP socket positions. The bytes have the order of the
+// calls.
+func (s *socket) numberCalls() {
 	for _, calls := range [2][]end{s.sends, s.receives} {
 		slices.SortStableFunc(calls, func(a, b end) int { return cmp.Compare(a.began, b.began) })
 		at := uint64(0)

@@ -69,14 +69,14 @@ func (t *Times) Parts(m *Match) (p Parts) {
 		p.Network, err = t.Between(&m.Send, &arrival)
 		p.Waited, err2 = t.Between(&arrival, r)
 		if p.Arrived = err == nil && err2 == nil; p.Arrived && m.busy != nil {
-			t.divide(&p, r, m.busy)
+			t.divideWait(&p, r, m.busy)
 		}
 	}
 	// Bytes that TCP sent again after the arrival did not delay the message, so they do not count.
 	for _, a := range slices.Backward(m.sender.again) {
 		resend := m.Send
 		resend.Lo_cycles, resend.Hi_cycles = a.lo, a.hi
-		if a.position < end && a.after > m.Send.Position && t.possible(&resend, &arrival) {
+		if a.position < end && a.after > m.Send.Position && t.mayBeReceiver(&resend, &arrival) {
 			var err error
 			p.Resending, err = t.Between(&m.Send, &resend)
 			p.Resent = err == nil
@@ -86,8 +86,8 @@ func (t *Times) Parts(m *Match) (p Parts) {
 	return p
 }
 
-// divide divides the time that a message waited.
-func (t *Times) divide(p *Parts, r *Call, of *busy) {
+// divideWait divides the time that a message waited.
+func (t *Times) divideWait(p *Parts, r *Call, of *busyTime) {
 	if of.cycles > r.Hi_cycles-min(of.slack, r.Hi_cycles) {
 		return // the log is not valid
 	}
@@ -121,9 +121,9 @@ func (t *Times) Between(first, second *Call) (d tscratio.Duration, err error) {
 	return d, nil
 }
 
-// possible reports whether a call can have received what another one sent: it did not end before
-// the other began.
-func (t *Times) possible(send, receive *Call) bool {
+// mayBeReceiver reports whether a call can have received what another one sent: it did not end
+// before the other began.
+func (t *Times) mayBeReceiver(send, receive *Call) bool {
 	if send.Log.Node == receive.Log.Node && send.Log.Epoch == receive.Log.Epoch {
 		return sameNode(send, receive)
 	}

@@ -47,8 +47,8 @@ func startRig(t *testing.T) *rig {
 	return &rig{logs, d, c}
 }
 
-// end ends the capture. Everything that was captured is then in the logs.
-func (r *rig) end(t *testing.T) {
+// endCapture ends the capture. Everything that was captured is then in the logs.
+func (r *rig) endCapture(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(r.capture.Close(), r.drainer.Close()); err != nil {
 		t.Error(err)
@@ -76,7 +76,7 @@ func TestPrivilegedPipes(t *testing.T) {
 			}
 			program.Continue(t)
 			truth := program.Truth(t)
-			r.end(t)
+			r.endCapture(t)
 			checkPipes(t, r.logs, truth, from)
 		})
 	}
@@ -90,7 +90,7 @@ func TestPrivilegedRough(t *testing.T) {
 	privileged.Need(t)
 	r := startRig(t)
 	truth := conversation.Start(t, "rough", "0.0.0.0:0", seed.Of(t)%1e9, 0, 60).Truth(t)
-	r.end(t)
+	r.endCapture(t)
 	checkPipes(t, r.logs, truth, 0)
 }
 
@@ -111,7 +111,7 @@ func TestPrivilegedManyConnections(t *testing.T) {
 	for _, p := range programs {
 		truth = append(truth, p.Truth(t)...)
 	}
-	r.end(t)
+	r.endCapture(t)
 	checkPipes(t, r.logs, truth, 0)
 }
 
@@ -141,7 +141,7 @@ func TestPrivilegedRetransmitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Continue(t)
-	for began := time.Now(); retransmitted(t, s) < 6; time.Sleep(time.Millisecond) {
+	for began := time.Now(); resentPackets(t, s) < 6; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 20*time.Second {
 			t.Fatal("nothing was sent again")
 		}
@@ -150,12 +150,12 @@ func TestPrivilegedRetransmitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	truth := append(client.Truth(t), server.Truth(t)...)
-	r.end(t)
+	r.endCapture(t)
 	checkMatches(t, r.logs, truth, from)
 }
 
-// retransmitted returns how many packets end 0 has sent again.
-func retransmitted(t *testing.T, s *netns.Star) (n int) {
+// resentPackets returns how many packets end 0 has sent again.
+func resentPackets(t *testing.T, s *netns.Star) (n int) {
 	t.Helper()
 	err := s.Do(0, func() error {
 		text, err := os.ReadFile("/proc/thread-self/net/snmp")

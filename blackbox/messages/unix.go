@@ -37,44 +37,46 @@ type line struct {
 	loSum []int64 // of the calls before each in byLo, and of all
 }
 
-// local matches messages of UNIX sockets that are connected to each other. It returns the other
-// sockets: only a checksum can show where their messages were received.
-func (m *Matched) local(sockets []*socket, each func(Match)) (rest []*socket) {
+// matchLocal matches messages of UNIX sockets that are connected to each other. It returns the
+// other sockets: only a checksum can show where their messages were received.
+func (m *Matched) matchLocal(sockets []*socket, each func(Match)) (rest []*socket) {
 	other := unixPeers(sockets)
 	for _, s := range sockets {
 		isUNIX := s.of.Family == blackbox.UNIX
 		switch o := other(s); {
 		case !isUNIX && s.of.Protocol == blackbox.UDP,
-			isUNIX && s.of.Protocol == blackbox.UNIXDatagram && (o == nil || !mutual(s, o)),
+			isUNIX && s.of.Protocol == blackbox.UNIXDatagram &&
+				(o == nil || !mutuallyConnected(s, o)),
 			isUNIX && o != nil && s.of.Protocol != 0 && s.of.Protocol != blackbox.UNIXStream &&
-				!s.lossy && !o.lossy && !counted(s, o):
+				!s.lossy && !o.lossy && !staysSeparate(s, o):
 			rest = append(rest, s)
 		case !isUNIX && s.of.Protocol == blackbox.TCP || len(s.sends) == 0:
 		case !isUNIX || s.of.Protocol == 0:
 			m.Left[NotMatched] += uint64(len(s.sends))
 		case o == nil:
 			for i := range s.sends {
-				m.leave(s, &s.sends[i])
+				m.countUnknown(s, &s.sends[i])
 			}
 		case s.lossy || o.lossy:
 			m.Left[Shared] += uint64(len(s.sends))
-		case placed(s.sends) && placed(o.receives):
-			m.stream(s, o, each)
+		case allPlaced(s.sends) && allPlaced(o.receives):
+			m.matchStream(s, o, each)
 		default:
-			m.pipe(s, o, each)
+			m.matchPipe(s, o, each)
 		}
 	}
 	return rest
 }
 
-// placed reports whether the log has the places of all calls in their stream.
-func placed(calls []end) bool {
+// allPlaced reports whether the log has the places of all calls in their stream.
+func allPlaced(calls []end) bool {
 	return !slices.ContainsFunc(calls, func(e end) bool { return !e.placed })
 }
 
-// Between the sockets s and o, each message stays separate. counted reports whether the places of
-// all these messages are known. Otherwise only checksums show which message was received where.
-func counted(s, o *socket) bool {
+// Between the sockets s and o, each message stays separate. staysSeparate reports whether the
+// places of all these messages are known. Otherwise only checksums show which message was received
+// where.
+func staysSeparate(s, o *socket) bool {
 	for _, way := range [2][2][]end{{s.sends, o.receives}, {o.sends, s.receives}} {
 		p := newPipe(way[0], way[1], true)
 		if !p.known && !slices.ContainsFunc(way[0], func(e end) bool { return e.checksum() == 0 }) {
@@ -120,18 +122,21 @@ func unixPeers(sockets []*socket) func(*socket) *socket {
 	}
 }
 
-// mutual reports whether two sockets for datagrams are connected with each other only. Otherwise
-// others may send to them, too.
-func mutual(a, b *socket) bool { return a.of.Peer == b.of.Cookie && b.of.Peer == a.of.Cookie }
+// mutuallyConnected reports whether two sockets for datagrams are connected with each other only.
+// Otherwise others may send to them, too.
+func mutuallyConnected(a, b *socket) bool {
+	return a.of.Peer == b.of.Cookie && b.of.Peer == a.of.Cookie
+}
 
 func newPipe(sends, receives []end, single bool) *pipe {
 	p := &pipe{sends: newLine(sends, single), receives: newLine(receives, single), single: single}
-	p.count()
+	p.countBefore()
 	return p
 }
 
-// pipe matches the messages that one socket sent with the calls in which the other received them.
-func (m *Matched) pipe(from, to *socket, each func(Match)) {
+// matchPipe matches the messages that one socket sent with the calls in which the other received
+// them.
+func (m *Matched) matchPipe(from, to *socket, each func(Match)) {
 	single := from.of.Protocol != blackbox.UNIXStream
 	p := newPipe(from.sends, to.receives, single)
 	if !p.known {
@@ -145,22 +150,22 @@ func (m *Matched) pipe(from, to *socket, each func(Match)) {
 		line   *line
 		before int64
 	}{{&sends, &p.sends, p.before}, {&receives, &p.receives, 0}} {
-		c.side.calls, c.side.exact = slices.Clone(c.line.calls), c.line.ordered()
+		c.side.calls, c.side.exact = slices.Clone(c.line.calls), c.line.certainOrder()
 		for i := range c.side.calls {
 			e := &c.side.calls[i]
 			e.position, e.single = uint64(origin+c.before+c.line.sums[i]), single
 		}
 	}
-	if single && p.differ() {
+	if single && p.matchesDiffer() {
 		m.Left[Shared] += uint64(len(from.sends))
 		return
 	}
-	m.join(sends, receives, each)
+	m.joinEnds(sends, receives, each)
 }
 
-// differ reports whether some call received another message than the one that was sent in its
-// place. If so, messages are missing in the log.
-func (p *pipe) differ() bool {
+// matchesDiffer reports whether some call received another message than the one that was sent in
+// its place. If so, messages are missing in the log.
+func (p *pipe) matchesDiffer() bool {
 	for i := range p.sends.calls {
 		k := p.before + int64(i)
 		if k < 0 || k >= int64(len(p.receives.calls)) {
@@ -191,7 +196,7 @@ func newLine(calls []end, single bool) (l line) {
 		l.sums = append(l.sums, l.sums[i]+size(i))
 	}
 	slices.SortStableFunc(l.byLo, func(a, b int) int {
-		return cmp.Compare(l.calls[a].earliest(), l.calls[b].earliest())
+		return cmp.Compare(l.calls[a].earliestBegin(), l.calls[b].earliestBegin())
 	})
 	for i, k := range l.byLo {
 		l.loSum = append(l.loSum, l.loSum[i]+size(k))
@@ -201,19 +206,19 @@ func newLine(calls []end, single bool) (l line) {
 
 func (l *line) size(i int) int64 { return l.sums[i+1] - l.sums[i] }
 
-// ordered reports for each call whether its place among the calls is certain. Calls of one thread
-// never overlap. Calls of two threads are in order if one began after the other ended. Nobody knows
-// when the first captured call of a thread began. So if several threads made calls, the place of
-// each thread's first call is not certain: a call of another thread that the capture missed may
-// have come before or after it.
-func (l *line) ordered() []bool {
+// certainOrder reports for each call whether its place among the calls is certain. Calls of one
+// thread never overlap. Calls of two threads are in order if one began after the other ended.
+// Nobody knows when the first captured call of a thread began. So if several threads made calls,
+// the place of each thread's first call is not certain: a call of another thread that the capture
+// missed may have come before or after it.
+func (l *line) certainOrder() []bool {
 	is := make([]bool, len(l.calls))
 	other := -1 // the last call of another thread before call i
 	for i := range l.calls {
 		if i > 0 && l.calls[i-1].by.Number != l.calls[i].by.Number {
 			other = i - 1
 		}
-		is[i] = other < 0 || l.calls[other].ended <= l.calls[i].earliest()
+		is[i] = other < 0 || l.calls[other].ended <= l.calls[i].earliestBegin()
 	}
 	// first and second are the earliest beginnings of later calls by two different threads.
 	type beginning struct {
@@ -221,15 +226,15 @@ func (l *line) ordered() []bool {
 		thread uint32
 	}
 	first, second := beginning{at: math.MaxUint64}, beginning{at: math.MaxUint64}
-	alone := l.alone()
+	alone := l.oneThread()
 	for i := len(l.calls) - 1; i >= 0; i-- {
 		c := &l.calls[i]
 		least := first
 		if least.thread == c.by.Number {
 			least = second
 		}
-		is[i] = is[i] && c.ended <= least.at && (c.earliest() > 0 || alone)
-		if b := (beginning{c.earliest(), c.by.Number}); b.at < first.at {
+		is[i] = is[i] && c.ended <= least.at && (c.earliestBegin() > 0 || alone)
+		if b := (beginning{c.earliestBegin(), c.by.Number}); b.at < first.at {
 			if first.thread != b.thread {
 				second = first
 			}
@@ -241,17 +246,17 @@ func (l *line) ordered() []bool {
 	return is
 }
 
-// alone reports whether one thread made all calls.
-func (l *line) alone() bool {
+// oneThread reports whether one thread made all calls.
+func (l *line) oneThread() bool {
 	return !slices.ContainsFunc(l.calls, func(e end) bool {
 		return e.by.Number != l.calls[0].by.Number
 	})
 }
 
-// least returns the least amount of data that the calls of a line must have sent or received before
-// a given call looked at what waits. This includes what the thread of the given call had sent or
-// received earlier.
-func (l *line) least(at *end) int64 {
+// leastSent returns the least amount of data that the calls of a line must have sent or received
+// before a given call looked at what waits. This includes what the thread of the given call had
+// sent or received earlier.
+func (l *line) leastSent(at *end) int64 {
 	n := sort.Search(len(l.calls), func(i int) bool { return l.calls[i].ended > at.began })
 	sum := l.sums[n]
 	for i := n; i < len(l.calls) && l.calls[i].ended <= at.ended; i++ {
@@ -262,16 +267,16 @@ func (l *line) least(at *end) int64 {
 	return sum
 }
 
-// most returns the largest amount of data that the calls of a line can have sent or received when a
-// given call looked at what waits.
-func (l *line) most(at *end) int64 {
+// mostSent returns the largest amount of data that the calls of a line can have sent or received
+// when a given call looked at what waits.
+func (l *line) mostSent(at *end) int64 {
 	n := sort.Search(len(l.byLo), func(k int) bool {
-		return l.calls[l.byLo[k]].earliest() > at.ended
+		return l.calls[l.byLo[k]].earliestBegin() > at.ended
 	})
 	sum := l.loSum[n]
 	for k := n - 1; k >= 0; k-- {
 		c := &l.calls[l.byLo[k]]
-		if c.earliest() < at.began {
+		if c.earliestBegin() < at.began {
 			break
 		}
 		if c.by.Number == at.by.Number && c.ended > at.ended {
@@ -281,22 +286,22 @@ func (l *line) most(at *end) int64 {
 	return sum
 }
 
-// count finds how much of the received data was sent before the first captured call. All data that
-// was sent is either received or still waits. So at any moment, this amount is what waits, plus
-// what the captured calls have received so far, minus what they have sent so far.
-func (p *pipe) count() {
+// countBefore finds how much of the received data was sent before the first captured call. All data
+// that was sent is either received or still waits. So at any moment, this amount is what waits,
+// plus what the captured calls have received so far, minus what they have sent so far.
+func (p *pipe) countBefore() {
 	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, l := range []*line{&p.sends, &p.receives} {
 		for i := range l.calls {
 			at := &l.calls[i]
-			waits := int64(at.waiting()) // -1: not known
+			waits := int64(at.waitingPieces()) // -1: not known
 			least := max(waits, 0)
 			if !p.single {
 				least = min(least, 1) // of the bytes of the pieces
 			}
-			lo = max(lo, least-p.sends.most(at)+p.receives.least(at))
+			lo = max(lo, least-p.sends.mostSent(at)+p.receives.leastSent(at))
 			if waits == 0 || p.single && waits > 0 && waits < blackbox.MaxWaiting-1 {
-				hi = min(hi, waits-p.sends.least(at)+p.receives.most(at))
+				hi = min(hi, waits-p.sends.leastSent(at)+p.receives.mostSent(at))
 			}
 		}
 	}

@@ -95,8 +95,8 @@ func (h *host) connect(protocol blackbox.Protocol, threads int) {
 	}
 }
 
-// run lets the threads take steps.
-func (h *host) run(steps int) {
+// runThreads lets the threads take steps.
+func (h *host) runThreads(steps int) {
 	for range steps {
 		h.now += 1 + uint64(h.random.IntN(60))
 		h.step(h.threads[h.random.IntN(len(h.threads))])
@@ -119,7 +119,7 @@ func (h *host) step(w *worker) {
 		w.moved = 1 + h.random.IntN(20)
 		if w.at.sends {
 			w.at.pieces = append(w.at.pieces, piece{w.call, w.moved})
-		} else if w.moved = w.at.take(w.moved, func(sent uint64) {
+		} else if w.moved = w.at.takeBytes(w.moved, func(sent uint64) {
 			h.truth[sent] = w.call
 			h.of[sent] = w.at.direction
 			h.of[sent] = w.at.direction
@@ -134,8 +134,9 @@ func (h *host) step(w *worker) {
 	}
 }
 
-// take receives bytes up to a limit, or the first message. It returns how many bytes it received.
-func (c *direction) take(most int, last func(sent uint64)) (n int) {
+// takeBytes receives bytes up to a limit, or the first message. It returns how many bytes it
+// received.
+func (c *direction) takeBytes(most int, last func(sent uint64)) (n int) {
 	for len(c.pieces) > 0 && n < most {
 		p := &c.pieces[0]
 		k := min(p.left, most-n)
@@ -181,7 +182,7 @@ func (h *host) hook(w *worker) {
 // If the log says more often than this that everything was received, the places of all messages in
 // a direction should be known. Once is not always enough, because calls may be in progress at that
 // moment.
-const often = 8
+const oftenLimit = 8
 
 // check matches everything. It returns how many messages are not matched although both of their
 // ends were seen.
@@ -207,7 +208,7 @@ func (h *host) check(t *testing.T) (left int) {
 		t.Errorf("%+v", m)
 	}
 	for sent, received := range h.truth {
-		if captured[sent] && captured[received] && !matched[sent] && h.of[sent].empty > often {
+		if captured[sent] && captured[received] && !matched[sent] && h.of[sent].empty > oftenLimit {
 			left++
 		}
 	}
@@ -238,7 +239,7 @@ func TestUNIX(t *testing.T) {
 			h.connect(protocols[random.IntN(3)], threads)
 		}
 		h.since = uint64(random.IntN(2) * random.IntN(20_000))
-		h.run(3000)
+		h.runThreads(3000)
 		left := h.check(t)
 		all += len(h.truth)
 		total += left
@@ -253,7 +254,7 @@ func TestUNIX(t *testing.T) {
 func TestUNIXLoss(t *testing.T) {
 	h := newHost(seed.Random(t))
 	h.connect(blackbox.UNIXStream, 1)
-	h.run(400)
+	h.runThreads(400)
 	h.log.add(blackbox.Loss{Reason: blackbox.BufferFull, Messages: 1})
 	for _, s := range h.log.sockets {
 		s.receives = slices.Delete(s.receives, 0, min(1, len(s.receives)))
@@ -275,7 +276,7 @@ func TestUNIXOneThread(t *testing.T) {
 			one.works = append(one.works, h.threads[1].works...)
 		}
 		h.threads = []*worker{one}
-		h.run(2000)
+		h.runThreads(2000)
 		if left := h.check(t); left > 0 {
 			t.Errorf("%d of %d messages are not matched", left, len(h.truth))
 		}
