@@ -34,5 +34,5 @@ func ParseAlso(text string) (a Also, err error) {
 	return a, nil
 }
 
-// users reports whether the programs in the kernel must know which processes use sockets.
-func (a Also) users() bool { return a.Threads || a.Calls }
+// needsUsers reports whether the programs in the kernel must know which processes use sockets.
+func (a Also) needsUsers() bool { return a.Threads || a.Calls }

@@ -32,12 +32,12 @@ var waitingCalls = append([]int32{
 	unix.SYS_IO_URING_ENTER,
 }, oldWaitingCalls...)
 
-// call is the program of hookCall.
-func (w writer) call() asm.Instructions {
+// callProgram is the program of hookCall.
+func (w writer) callProgram() asm.Instructions {
 	w.add(asm.Mov.Reg(asm.R6, asm.R1))
-	w.current()
+	w.loadCurrent()
 	w.add(asm.LoadMem(asm.R7, asm.R6, 8, asm.DWord))
-	w.calls(unix.BPF_LOCAL_STORAGE_GET_F_CREATE, "end")
+	w.loadCallEntry(unix.BPF_LOCAL_STORAGE_GET_F_CREATE, "end")
 	w.add(
 		asm.Mov.Reg(asm.R9, asm.R0),
 		asm.FnKtimeGetNs.Call(),
@@ -58,8 +58,8 @@ func (w writer) call() asm.Instructions {
 
 // callEnd is the program of hookCallEnd.
 func (w writer) callEnd() asm.Instructions {
-	w.current()
-	w.calls(0, "end")
+	w.loadCurrent()
+	w.loadCallEntry(0, "end")
 	w.add(
 		asm.Mov.Reg(asm.R9, asm.R0),
 		asm.LoadMem(asm.R1, asm.R9, callBegan, asm.DWord),
@@ -72,9 +72,9 @@ func (w writer) callEnd() asm.Instructions {
 	return w.to
 }
 
-// calls loads the address of the present thread's entry in mapCalls into R0. If the thread has no
-// entry, it jumps to the given label.
-func (w *writer) calls(flags int32, none string) {
+// loadCallEntry loads the address of the present thread's entry in mapCalls into R0. If the thread
+// has no entry, it jumps to the given label.
+func (w *writer) loadCallEntry(flags int32, none string) {
 	w.add(
 		asm.FnGetCurrentTaskBtf.Call(),
 		asm.LoadMapPtr(asm.R1, 0).WithReference(mapCalls),
@@ -86,12 +86,13 @@ func (w *writer) calls(flags int32, none string) {
 	)
 }
 
-// busy reports how long the receiving thread did something else while a message waited. The program
-// in the kernel calls busy when it knows when the message arrived. The thread did something else
-// from the arrival to the beginning of the present call, except while it waited for messages.
-func (w *writer) busy() {
+// reportBusy reports how long the receiving thread did something else while a message waited. The
+// program in the kernel calls reportBusy when it knows when the message arrived. The thread did
+// something else from the arrival to the beginning of the present call, except while it waited for
+// messages.
+func (w *writer) reportBusy() {
 	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("came"))
-	w.calls(0, "report")
+	w.loadCallEntry(0, "report")
 	w.add(
 		asm.LoadMem(asm.R1, asm.R0, callBegan, asm.DWord),
 		asm.JEq.Imm(asm.R1, 0, "report"),
@@ -125,10 +126,10 @@ func (w *writer) busy() {
 		asm.StoreMem(asm.R9, happeningLength, asm.R1, asm.Word),
 		asm.Mov.Reg(asm.R1, asm.R7),
 	)
-	w.copied(happeningCookie, w.f.cookie, asm.DWord)
+	w.copyField(happeningCookie, w.f.cookie, asm.DWord)
 	w.add(asm.Mov.Reg(asm.R1, asm.RFP))
-	w.copied(happeningStamp, stackStamp, asm.DWord)
-	w.copied(happeningBusy, stackBusy, asm.DWord)
-	w.copied(happeningSequence, stackSequence, asm.Word)
-	w.submit()
+	w.copyField(happeningStamp, stackStamp, asm.DWord)
+	w.copyField(happeningBusy, stackBusy, asm.DWord)
+	w.copyField(happeningSequence, stackSequence, asm.Word)
+	w.submitReport()
 }

@@ -21,7 +21,7 @@ const lateRounds, pollTimeout_ms = 20, 20
 // lateSteps receives messages that came while the receiver did something else, waited in poll, or
 // was in the call that receives.
 func lateSteps(s *steps) {
-	client, server := s.connected()
+	client, server := s.connectedPair()
 	b := make([]byte, 100)
 	receiver, ask := unix.Gettid(), make(chan int)
 	sent := make(chan step)
@@ -37,7 +37,7 @@ func lateSteps(s *steps) {
 				}
 			}
 			by := steps{}
-			sent <- by.do("sent", client, func() (int, error) { return unix.Write(client, b) })
+			sent <- by.doStep("sent", client, func() (int, error) { return unix.Write(client, b) })
 		}
 	}()
 	spin := func() {
@@ -45,7 +45,7 @@ func lateSteps(s *steps) {
 		}
 	}
 	read := func() {
-		s.do("received", server, func() (int, error) { return unix.Read(server, b) })
+		s.doStep("received", server, func() (int, error) { return unix.Read(server, b) })
 	}
 	from, counter := time.Now(), asm.Counter()
 	time.Sleep(pollTimeout_ms * time.Millisecond)
@@ -54,8 +54,8 @@ func lateSteps(s *steps) {
 	for range lateRounds {
 		ask <- -1
 		s.all = append(s.all, <-sent)
-		readable(server, 100)
-		s.do("ready", -1, func() (int, error) { return 0, nil })
+		waitReadable(server, 100)
+		s.doStep("ready", -1, func() (int, error) { return 0, nil })
 		spin()
 		read()
 
@@ -64,13 +64,13 @@ func lateSteps(s *steps) {
 		s.all = append(s.all, <-sent)
 
 		ask <- unix.SYS_PPOLL
-		s.do("waited", -1, func() (int, error) {
+		s.doStep("waited", -1, func() (int, error) {
 			return unix.Ppoll(nil, &unix.Timespec{Nsec: pollTimeout_ms * 1e6}, nil)
 		})
 		over.Store(true)
 		s.all = append(s.all, <-sent)
 		over.Store(false)
-		readable(server, 100)
+		waitReadable(server, 100)
 		spin()
 		read()
 	}
@@ -81,7 +81,7 @@ func TestPrivilegedCalls(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{Also: Also{Arrivals: true, Calls: true}})
 	truth, _ := stepsOf(t, "late")
-	got := r.end(t)
+	got := r.endCapture(t)
 	var cookie uint64
 	for _, d := range truth {
 		if d.What == "received" {

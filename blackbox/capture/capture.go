@@ -31,15 +31,15 @@ type Options struct {
 const (
 	ringBuffer = "4MiB"
 
-	// The constants busy and idle are the intervals at which the capture looks for messages: busy
-	// while messages come, and idle otherwise. At each look it also reads the clock and the
-	// counter. Both intervals are short, because a stamp that is far from such a reading is less
-	// exact.
-	busy = 2 * time.Millisecond
-	idle = 20 * time.Millisecond
+	// The constants busyInterval and idleInterval are the intervals at which the capture looks for
+	// messages: busy while messages come, and idle otherwise. At each look it also reads the clock
+	// and the counter. Both intervals are short, because a stamp that is far from such a reading is
+	// less exact.
+	busyInterval = 2 * time.Millisecond
+	idleInterval = 20 * time.Millisecond
 
-	// batch is the largest number of messages of each ring that are converted at once.
-	batch = 8192
+	// batchSize is the largest number of messages of each ring that are converted at once.
+	batchSize = 8192
 )
 
 // Capture sees the messages of all programs of this machine until it is closed. Any goroutine may
@@ -63,10 +63,10 @@ type Capture struct {
 	threads   threads
 	places    *places
 	hosts     hostNames
-	seen      []seen
+	seen      []seenMessage
 	order     order
-	later     []seen // what may have come before something older
-	happens   happens
+	later     []seenMessage // what may have come before something older
+	happens   happeningQueue
 	lost      uint64 // the kernel's count at the last look
 	lostWakes uint64
 	latest    uint64 // the counter at the last look, for records of losses
@@ -128,10 +128,10 @@ func start(o Options) (c *Capture, err error) {
 		clocks:  clocks{read: readBracket},
 		sockets: sockets{now: map[uint64]*socket{}}, threads: threads{},
 		places: newPlaces(), hosts: readHosts(hostsFile),
-		happens: happens{waiting: map[uint64][]happened{}},
+		happens: happeningQueue{waiting: map[uint64][]timedHappening{}},
 	}
 	c.stats.Lost, c.stats.Early = map[blackbox.Reason]uint64{}, k.early
-	c.clocks.look()
+	c.clocks.takeBracket()
 	if err := k.attach(); err != nil {
 		return nil, errors.Join(err, channel.Close())
 	}
@@ -179,17 +179,17 @@ func (c *Capture) Close() error {
 // run moves messages from the kernel into the ring.
 func (c *Capture) run() {
 	defer close(c.stopped)
-	timer := time.NewTimer(busy)
+	timer := time.NewTimer(busyInterval)
 	defer timer.Stop()
 	for {
 		select {
 		case <-c.stop:
 			c.closed = c.kernel.detach()
-			for c.round() {
+			for c.moveBatch() {
 			}
 			return
 		case done := <-c.flushes:
-			for c.round() {
+			for c.moveBatch() {
 			}
 			c.sockets.forgetDescriptions()
 			c.threads.forgetDescriptions()
@@ -199,43 +199,43 @@ func (c *Capture) run() {
 			continue
 		case <-timer.C:
 		}
-		wait := idle
-		if c.round() {
+		wait := idleInterval
+		if c.moveBatch() {
 			wait = 0
 		} else if len(c.seen) > 0 {
-			wait = busy
+			wait = busyInterval
 		}
 		timer.Reset(wait)
 	}
 }
 
-// seen is a message of the present round.
-type seen struct {
+// seenMessage is a message of the present round.
+type seenMessage struct {
 	sighting
 	ring int
 }
 
-// round moves at most one batch of messages, and reports whether there may be more.
-func (c *Capture) round() (more bool) {
+// moveBatch moves at most one batch of messages, and reports whether there may be more.
+func (c *Capture) moveBatch() (more bool) {
 	c.seen = append(c.seen[:0], c.later...)
-	more, complete_ns, err := c.kernel.drain(batch, taker{
-		described: c.sockets.described, named: c.threads.named,
-		seen:     func(s sighting, ring int) { c.seen = append(c.seen, seen{s, ring}) },
+	more, complete_ns, err := c.kernel.drain(batchSize, reportTaker{
+		described: c.sockets.rememberSocket, named: c.threads.rememberThread,
+		seen:     func(s sighting, ring int) { c.seen = append(c.seen, seenMessage{s, ring}) },
 		happened: c.happens.add,
 	})
 	// The messages come from several rings. Put those of one socket in the order of their stamps.
-	c.seen = c.order.sort(c.seen)
+	c.seen = c.order.sortMessages(c.seen)
 	n := sort.Search(len(c.seen), func(i int) bool { return c.seen[i].stamp_ns > complete_ns })
 	c.later = append(c.later[:0], c.seen[n:]...)
 	c.seen = c.seen[:n]
 	// Take a new bracket (see clocks). All stamps so far are before it, so they can be converted.
-	c.clocks.look()
+	c.clocks.takeBracket()
 	counts := Stats{Lost: map[blackbox.Reason]uint64{}}
 	for i := range c.seen {
 		if s := &c.seen[i]; s.ring == wokeRing {
-			c.woke(s, &counts)
+			c.writeWakeUp(s, &counts)
 		} else {
-			c.write(s, &counts)
+			c.writeMessage(s, &counts)
 		}
 	}
 	c.writeHappenings(&counts)
@@ -243,32 +243,32 @@ func (c *Capture) round() (more bool) {
 		counts.Lost[blackbox.WakeUp] += lost - c.lostWakes
 		c.lostWakes = lost
 	}
-	if lost := c.kernel.lost(); lost > c.lost {
+	if lost := c.kernel.lostMessages(); lost > c.lost {
 		counts.Lost[blackbox.BufferFull] += lost - c.lost
 		c.lost = lost
 	}
 	newest := c.clocks.brackets[len(c.clocks.brackets)-1].before_cycles
 	for reason, n := range counts.Lost {
-		c.put(blackbox.Loss{
+		c.putRecord(blackbox.Loss{
 			Reason: reason, First_cycles: max(c.latest, 1), Last_cycles: newest, Messages: n,
 		}.Events())
 	}
 	c.latest = newest
-	if len(c.sockets.now) > most {
+	if len(c.sockets.now) > mostRemembered {
 		c.sockets.forget()
 		err = errors.Join(err, c.kernel.describeAgain())
 	}
-	if len(c.threads) > most {
+	if len(c.threads) > mostRemembered {
 		clear(c.threads)
 		c.places = newPlaces()
 		c.kernel.nameAgain()
 	}
-	c.account(counts, err)
+	c.addCounts(counts, err)
 	return (more || len(c.later) > 0) && err == nil
 }
 
-// account adds counts to the statistics, and reports an error.
-func (c *Capture) account(counts Stats, err error) {
+// addCounts adds counts to the statistics, and reports an error.
+func (c *Capture) addCounts(counts Stats, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.stats
@@ -289,14 +289,14 @@ func (c *Capture) account(counts Stats, err error) {
 	}
 }
 
-// put gives a record to the ring.
-func (c *Capture) put(events [2]blackbox.Event, err error) bool {
-	return c.describe(events[:], err)
+// putRecord gives a record to the ring.
+func (c *Capture) putRecord(events [2]blackbox.Event, err error) bool {
+	return c.putDescription(events[:], err)
 }
 
-// write gives a message to the ring, and before it the descriptions that the message needs.
-func (c *Capture) write(s *seen, counts *Stats) {
-	lo, hi, ok := c.clocks.counts(s.stamp_ns)
+// writeMessage gives a message to the ring, and before it the descriptions that the message needs.
+func (c *Capture) writeMessage(s *seenMessage, counts *Stats) {
+	lo, hi, ok := c.clocks.countsAt(s.stamp_ns)
 	if !ok {
 		counts.Lost[blackbox.NoStamp]++
 		return
@@ -309,7 +309,7 @@ func (c *Capture) write(s *seen, counts *Stats) {
 		m.Kind = blackbox.Sent
 	}
 	arrived := m
-	if s.ring == receiveRing && s.what&whatCame != 0 && c.arrived(s, &arrived, lo, hi) {
+	if s.ring == receiveRing && s.what&whatCame != 0 && c.addArrival(s, &arrived, lo, hi) {
 		counts.Arrived++
 	}
 	if s.ring == sentRing && s.what&whatEarly != 0 {
@@ -320,13 +320,13 @@ func (c *Capture) write(s *seen, counts *Stats) {
 	if s.ring == sentRing && m.Stream && !m.Early {
 		counts.Late++
 	}
-	socket := c.sockets.use(s, c.describe, lo)
+	socket := c.sockets.useSocket(s, c.putDescription, lo)
 	if socket == nil {
 		counts.Lost[blackbox.NotKnown]++
 		return
 	}
 	if socket.described_ns == s.stamp_ns { // it was described just now
-		c.hosts.logNames(socket.of.Remote.Addr(), c.describe, lo)
+		c.hosts.logNames(socket.of.Remote.Addr(), c.putDescription, lo)
 	}
 	m.Connection = socket.of.Number
 	if len(c.happens.waiting) > 0 {
@@ -336,11 +336,11 @@ func (c *Capture) write(s *seen, counts *Stats) {
 	var position uint64
 	var waiting uint16
 	if m.Stream {
-		position, m.Sure = socket.place(s)
+		position, m.Sure = socket.placeMessage(s)
 	} else {
 		m.Checksum, waiting = s.sequence, uint16(s.what>>whatWaiting&blackbox.MaxWaiting)
 		if later := s.what >> whatLater; later > 0 {
-			_, until, ok := c.clocks.counts(s.stamp_ns + uint64(later)<<laterShift)
+			_, until, ok := c.clocks.countsAt(s.stamp_ns + uint64(later)<<laterShift)
 			if m.Ended_cycles = max(hi, until); !ok {
 				waiting = 0
 			}
@@ -357,7 +357,7 @@ func (c *Capture) write(s *seen, counts *Stats) {
 				m.Width_cycles = arrived.Width_cycles
 			}
 		}
-		if !c.put(m.Events()) {
+		if !c.putRecord(m.Events()) {
 			counts.Lost[blackbox.NotValid]++
 			return
 		}
@@ -369,13 +369,13 @@ func (c *Capture) write(s *seen, counts *Stats) {
 	counts.Messages++
 }
 
-// arrived adds a message's arrival to its record. It reports false if the moment of the arrival is
-// not known exactly enough. The program received the message between lo and hi.
-func (c *Capture) arrived(s *seen, m *blackbox.Message, lo, hi uint64) bool {
+// addArrival adds a message's arrival to its record. It reports false if the moment of the arrival
+// is not known exactly enough. The program received the message between lo and hi.
+func (c *Capture) addArrival(s *seenMessage, m *blackbox.Message, lo, hi uint64) bool {
 	const unit_ns = 16
 	came_ns := s.stamp_ns - uint64(s.what&^(unit_ns-1))
-	from, _, ok := c.clocks.counts(came_ns - (unit_ns - 1))
-	_, to, ok2 := c.clocks.counts(came_ns)
+	from, _, ok := c.clocks.countsAt(came_ns - (unit_ns - 1))
+	_, to, ok2 := c.clocks.countsAt(came_ns)
 	width, ok3 := roundedWidth(0, max(hi-lo, to-from))
 	if !ok || !ok2 || !ok3 || from == 0 {
 		return false
@@ -393,8 +393,8 @@ func roundedWidth(lo, hi uint64) (width_cycles uint64, ok bool) {
 	return width_cycles, width_cycles <= blackbox.MaxWidth_cycles
 }
 
-// describe gives the records of a description to the ring.
-func (c *Capture) describe(events []blackbox.Event, err error) bool {
+// putDescription gives the records of a description to the ring.
+func (c *Capture) putDescription(events []blackbox.Event, err error) bool {
 	if err != nil {
 		return false
 	}

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// captured is what the log of a capture says.
-type captured struct {
+// captureLog is what the log of a capture says.
+type captureLog struct {
 	messages    []blackbox.Message
 	connections map[uint32]blackbox.Connection
 	threads     map[uint32]blackbox.Thread
@@ -51,9 +51,9 @@ type captured struct {
 	dropped     uint64
 }
 
-func readCaptured(t *testing.T, logs string) captured {
+func readCaptured(t *testing.T, logs string) captureLog {
 	t.Helper()
-	c := captured{
+	c := captureLog{
 		connections: map[uint32]blackbox.Connection{}, threads: map[uint32]blackbox.Thread{},
 		places: map[uint32]blackbox.Place{}, lost: map[blackbox.Reason]uint64{},
 	}
@@ -123,8 +123,8 @@ func newRig(t *testing.T, o Options) *rig {
 	return r
 }
 
-// end ends the capture and returns what it logged.
-func (r *rig) end(t *testing.T) captured {
+// endCapture ends the capture and returns what it logged.
+func (r *rig) endCapture(t *testing.T) captureLog {
 	t.Helper()
 	if err := r.capture.Close(); err != nil {
 		t.Error(err)
@@ -141,8 +141,8 @@ type side struct {
 	sent   bool
 }
 
-// sides groups the captured messages and the true calls by side.
-func sides(got captured, truth []conversation.Call) (seen map[side][]blackbox.Message,
+// groupBySide groups the captured messages and the true calls by side.
+func groupBySide(got captureLog, truth []conversation.Call) (seen map[side][]blackbox.Message,
 	wanted map[side][]conversation.Call) {
 	seen, wanted = map[side][]blackbox.Message{}, map[side][]conversation.Call{}
 	for _, m := range got.messages {
@@ -156,8 +156,8 @@ func sides(got captured, truth []conversation.Call) (seen map[side][]blackbox.Me
 	return seen, wanted
 }
 
-// missed returns the number of messages that the log counts as missing.
-func (c captured) missed(t *testing.T) (n uint64) {
+// missedMessages returns the number of messages that the log counts as missing.
+func (c captureLog) missedMessages(t *testing.T) (n uint64) {
 	t.Helper()
 	for reason, lost := range c.lost {
 		if n += lost; reason != blackbox.BufferFull {
@@ -191,9 +191,9 @@ func captureIsTheTruth(t *testing.T, o Options) {
 	client := conversation.Start(t, "client", server.Says(), again, connections, messages)
 	truth := append(client.Truth(t), server.Truth(t)...)
 	stats := r.capture.Stats()
-	got := r.end(t)
+	got := r.endCapture(t)
 	t.Logf("%d calls, %+v", len(truth), stats)
-	_, wanted := sides(got, truth)
+	_, wanted := groupBySide(got, truth)
 	if len(wanted) != 4*connections-2*(connections/3) {
 		t.Errorf("the truth has %d sides", len(wanted))
 	}
@@ -233,7 +233,7 @@ func captureIsTheTruth(t *testing.T, o Options) {
 			t.Fatalf("socket %d, after %d bytes: captured %+v, the truth is %+v", s.cookie, before,
 				m, c)
 		}
-		widest, intervals = max(widest, width(m)), intervals+width(m)
+		widest, intervals = max(widest, intervalWidth(m)), intervals+intervalWidth(m)
 	})
 	if unsure > 3 {
 		t.Errorf("the places of %d messages are not sure", unsure)
@@ -245,16 +245,16 @@ func captureIsTheTruth(t *testing.T, o Options) {
 // compare calls the function each for every true call that was captured, with the number of bytes
 // before it. The test fails if the capture missed a call without counting it, or logged a call that
 // nobody made.
-func compare(t *testing.T, got captured, truth []conversation.Call,
+func compare(t *testing.T, got captureLog, truth []conversation.Call,
 	each func(s side, m blackbox.Message, c conversation.Call, before uint64)) {
 	t.Helper()
-	seen, wanted := sides(got, truth)
+	seen, wanted := groupBySide(got, truth)
 	var missing uint64
 	for s, calls := range wanted {
 		messages := seen[s]
 		var before uint64
 		for _, c := range calls {
-			if len(messages) > 0 && agrees(got, messages[0], c) {
+			if len(messages) > 0 && agreesWith(got, messages[0], c) {
 				each(s, messages[0], c, before)
 				messages = messages[1:]
 			} else {
@@ -267,7 +267,7 @@ func compare(t *testing.T, got captured, truth []conversation.Call,
 				messages[0])
 		}
 	}
-	if missed := got.missed(t); missing > missed {
+	if missed := got.missedMessages(t); missing > missed {
 		t.Errorf("%d of %d messages are not captured, %d are counted", missing, len(truth),
 			missed)
 	}
@@ -275,17 +275,17 @@ func compare(t *testing.T, got captured, truth []conversation.Call,
 
 func near(a, b uint32) bool { return a-b+1 <= 2 }
 
-// width returns the width of the interval in which a message was sent or received.
-func width(m blackbox.Message) uint64 {
+// intervalWidth returns the width of the interval in which a message was sent or received.
+func intervalWidth(m blackbox.Message) uint64 {
 	if m.Early {
 		return m.Width_cycles
 	}
 	return m.Ended_cycles - m.Began_cycles
 }
 
-// agrees reports whether a captured message can be the message of a call.
-func agrees(got captured, m blackbox.Message, c conversation.Call) bool {
-	lo, hi, th := m.Began_cycles, m.Began_cycles+width(m), got.threads[m.Thread]
+// agreesWith reports whether a captured message can be the message of a call.
+func agreesWith(got captureLog, m blackbox.Message, c conversation.Call) bool {
+	lo, hi, th := m.Began_cycles, m.Began_cycles+intervalWidth(m), got.threads[m.Thread]
 	return int(m.Bytes) == c.Bytes && int(m.Thread) == c.Thread &&
 		hi >= c.Before && lo <= c.After &&
 		m.Ended_cycles >= c.Before &&
@@ -301,8 +301,8 @@ func TestPrivilegedOtherSockets(t *testing.T) {
 	r := newRig(t, Options{})
 	program := conversation.Start(t, "local", "0.0.0.0:0", 0, 0, 100)
 	truth := program.Truth(t)
-	got := r.end(t)
-	_, wanted := sides(got, truth)
+	got := r.endCapture(t)
+	_, wanted := groupBySide(got, truth)
 	if len(wanted) != 4 {
 		t.Errorf("the truth has %d sides", len(wanted))
 	}

@@ -36,22 +36,23 @@ type steering struct {
 }
 
 const (
-	// steady is the wander while nobody steers the clock. The kernel rounds the rate, but by less
-	// than this.
-	steady = 1e-6
-	// steered is the wander while the kernel removes an offset of the clock. To do so, the kernel
-	// changes the rate by at most 500 ppm.
-	steered = 501e-6
-	// stepped is the wander if somebody changed the length of a tick. The kernel allows changes of
-	// ±10 %.
-	stepped = 0.3
+	// steadyWander is the wander while nobody steers the clock. The kernel rounds the rate, but by
+	// less than this.
+	steadyWander = 1e-6
+	// steeredWander is the wander while the kernel removes an offset of the clock. To do so, the
+	// kernel changes the rate by at most 500 ppm.
+	steeredWander = 501e-6
+	// steppedWander is the wander if somebody changed the length of a tick. The kernel allows
+	// changes of ±10 %.
+	steppedWander = 0.3
 
 	// fast_ns is how far the clock that the programs read may be from CLOCK_MONOTONIC. The kernel
 	// computes the clock for programs with parameters that are up to one tick old.
 	fast_ns = 5
 
-	// kept is the smallest number of old brackets that are kept. They cover some 20 seconds.
-	kept = 4096
+	// keptBrackets is the smallest number of old brackets that are kept. They cover some 20
+	// seconds.
+	keptBrackets = 4096
 )
 
 //go:linkname nanotime runtime.nanotime
@@ -77,14 +78,14 @@ func readBracket() bracket {
 	return best
 }
 
-// look takes a bracket. From then on, all stamps before the bracket can be converted.
-func (c *clocks) look() {
+// takeBracket takes a bracket. From then on, all stamps before the bracket can be converted.
+func (c *clocks) takeBracket() {
 	b := c.read()
 	if n := len(c.brackets); n > 0 && b.clock_ns <= c.brackets[n-1].clock_ns {
 		return
 	}
-	if len(c.brackets) == 2*kept {
-		c.brackets = append(c.brackets[:0], c.brackets[kept:]...)
+	if len(c.brackets) == 2*keptBrackets {
+		c.brackets = append(c.brackets[:0], c.brackets[keptBrackets:]...)
 	}
 	c.brackets = append(c.brackets, b)
 }
@@ -94,19 +95,19 @@ func (c *clocks) look() {
 func wander(a, b steering) float64 {
 	switch {
 	case a.tick != b.tick:
-		return stepped
+		return steppedWander
 	case a.offset != 0 || b.offset != 0:
-		return steered
+		return steeredWander
 	case a.frequency != b.frequency:
 		// The frequency is in ppm, with 16 binary places.
-		return steady + math.Abs(float64(a.frequency-b.frequency))/(1<<16)/1e6
+		return steadyWander + math.Abs(float64(a.frequency-b.frequency))/(1<<16)/1e6
 	}
-	return steady
+	return steadyWander
 }
 
-// counts returns an interval [lo, hi] that contains the counter's reading at a stamp. ok is false
+// countsAt returns an interval [lo, hi] that contains the counter's reading at a stamp. ok is false
 // if the stamp is not between two brackets.
-func (c *clocks) counts(stamp_ns uint64) (lo, hi uint64, ok bool) {
+func (c *clocks) countsAt(stamp_ns uint64) (lo, hi uint64, ok bool) {
 	n := len(c.brackets)
 	after := n - 1 // nearly all stamps are between the last two brackets
 	if n < 2 || c.brackets[n-2].clock_ns > stamp_ns || c.brackets[n-1].clock_ns <= stamp_ns {

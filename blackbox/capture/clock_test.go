@@ -31,7 +31,7 @@ func TestCountsContainTheTruth(t *testing.T) {
 		"steady": func(*machine) {},
 		"rounded": func(m *machine) {
 			m.pass(1e9 * random.Float64()) // long enough for the rounding to show
-			m.rate = nominal * (1 + steady*(2*random.Float64()-1))
+			m.rate = nominal * (1 + steadyWander*(2*random.Float64()-1))
 			m.pass(1e9 * random.Float64())
 		},
 		"another frequency": func(m *machine) {
@@ -57,25 +57,25 @@ func TestCountsContainTheTruth(t *testing.T) {
 			b.after_cycles = uint64(math.Ceil(m.cycles))
 			return b
 		}}
-		c.look()
+		c.takeBracket()
 		for range 300 {
 			m.pass(1e6 * random.Float64())
 			if random.IntN(3) == 0 {
 				disturb(m)
 			}
 			m.pass(1e6 * random.Float64())
-			c.look()
+			c.takeBracket()
 		}
-		if _, _, ok := c.counts(c.brackets[0].clock_ns - 1); ok {
+		if _, _, ok := c.countsAt(c.brackets[0].clock_ns - 1); ok {
 			t.Errorf("%s: a stamp before the first bracket is converted", what)
 		}
-		if _, _, ok := c.counts(c.brackets[len(c.brackets)-1].clock_ns); ok {
+		if _, _, ok := c.countsAt(c.brackets[len(c.brackets)-1].clock_ns); ok {
 			t.Errorf("%s: a stamp after the last bracket is converted", what)
 		}
 		converted, narrow := 0, 0
 		for _, p := range m.past {
 			stamp := uint64(p[0] + fast_ns*(2*random.Float64()-1))
-			lo, hi, ok := c.counts(stamp)
+			lo, hi, ok := c.countsAt(stamp)
 			if !ok {
 				continue
 			}
@@ -98,7 +98,7 @@ func TestCountsContainTheTruth(t *testing.T) {
 // overlaps the interval between the counter's readings before and after it.
 func TestReadBracket(t *testing.T) {
 	c := clocks{read: readBracket}
-	c.look()
+	c.takeBracket()
 	type reading struct{ before, ns, after uint64 }
 	var readings []reading
 	for range 100 {
@@ -108,25 +108,26 @@ func TestReadBracket(t *testing.T) {
 		readings = append(readings, r)
 		time.Sleep(100 * time.Microsecond) // only to spread the readings
 	}
-	c.look()
+	c.takeBracket()
 	if len(c.brackets) != 2 {
 		t.Fatalf("%d brackets, want 2", len(c.brackets))
 	}
-	quantum_cycles := tick(t)
+	quantum_cycles := smallestTick(t)
 	for _, r := range readings {
 		if r.ns <= c.brackets[0].clock_ns || r.ns >= c.brackets[1].clock_ns {
 			continue
 		}
-		lo, hi, ok := c.counts(r.ns)
+		lo, hi, ok := c.countsAt(r.ns)
 		if !ok || lo > r.after+quantum_cycles || hi+quantum_cycles < r.before {
 			t.Errorf("%+v: converted to [%d, %d], %t", r, lo, hi, ok)
 		}
 	}
 }
 
-// tick returns the smallest step of the counter if the counter moves in steps, as on arm64. Such a
-// counter shows the same value from one step to the next. On other machines, tick returns 0.
-func tick(t *testing.T) uint64 {
+// smallestTick returns the smallest step of the counter if the counter moves in steps, as on arm64.
+// Such a counter shows the same value from one step to the next. On other machines, smallestTick
+// returns 0.
+func smallestTick(t *testing.T) uint64 {
 	t.Helper()
 	if runtime.GOARCH == "amd64" {
 		return 0
@@ -147,13 +148,14 @@ func TestBracketsAreLimited(t *testing.T) {
 		now += 1000
 		return bracket{now, now, now + 1, steering{}}
 	}}
-	for range 5 * kept {
-		c.look()
-		if len(c.brackets) > 2*kept {
+	for range 5 * keptBrackets {
+		c.takeBracket()
+		if len(c.brackets) > 2*keptBrackets {
 			t.Fatalf("%d brackets", len(c.brackets))
 		}
 	}
-	if lo, hi, ok := c.counts(now - kept*1000); !ok || lo > now-kept*1000 || hi < now-kept*1000 {
-		t.Errorf("a stamp %d brackets ago: [%d, %d] %t", kept, lo, hi, ok)
+	if lo, hi, ok := c.countsAt(now - keptBrackets*1000); !ok || lo > now-keptBrackets*1000 ||
+		hi < now-keptBrackets*1000 {
+		t.Errorf("a stamp %d brackets ago: [%d, %d] %t", keptBrackets, lo, hi, ok)
 	}
 }

@@ -52,7 +52,7 @@ func loadMain() {
 		for range n {
 			before := processorTime()
 			calls := map[string]func(client, server int) int{
-				"ping-pong": pingPong, "burst": burst, "wakes": wakes, "none": noMessages,
+				"ping-pong": pingPong, "burst": sendBurst, "wakes": wakeThread, "none": noMessages,
 			}[what](client, server)
 			pieces = append(pieces, float64(processorTime()-before)/float64(calls))
 		}
@@ -96,14 +96,14 @@ func noMessages(_, _ int) (calls int) {
 	return calls
 }
 
-var waker struct {
+var wakerProgram struct {
 	once sync.Once
 	word int32
 }
 
-// wakes makes a thread wake another one. It also sends a message, so that the capture knows the
-// process as one that uses sockets.
-func wakes(client, server int) (calls int) {
+// wakeThread makes a thread wake another one. It also sends a message, so that the capture knows
+// the process as one that uses sockets.
+func wakeThread(client, server int) (calls int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	b := make([]byte, 64)
@@ -111,16 +111,16 @@ func wakes(client, server int) (calls int) {
 	must(err)
 	_, err = unix.Read(server, b)
 	must(err)
-	waker.once.Do(func() {
+	wakerProgram.once.Do(func() {
 		go func() {
 			runtime.LockOSThread()
 			for {
-				futex(&waker.word, futexWait, 0, nil)
+				futex(&wakerProgram.word, futexWait, 0, nil)
 			}
 		}()
 	})
 	for calls < 100 {
-		if futex(&waker.word, futexWake, 1, nil) > 0 {
+		if futex(&wakerProgram.word, futexWake, 1, nil) > 0 {
 			calls++
 		} else {
 			unix.Nanosleep(&unix.Timespec{Nsec: 1}, nil)
@@ -129,8 +129,8 @@ func wakes(client, server int) (calls int) {
 	return calls
 }
 
-// burst sends many messages and then receives all of them at once, from one thread.
-func burst(client, server int) (calls int) {
+// sendBurst sends many messages and then receives all of them at once, from one thread.
+func sendBurst(client, server int) (calls int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const n = 32
@@ -188,7 +188,7 @@ func BenchmarkCost(b *testing.B) {
 				var pair [2]float64 // without and with a capture
 				for on := range pair {
 					var capture *Capture
-					var nothing []*simple
+					var nothing []*simpleProgram
 					if on == 1 && c.empty {
 						for _, hook := range []string{hookBegin, hookSent, hookReceived} {
 							nothing = append(nothing, startSimple(hook))
@@ -251,14 +251,15 @@ func startLoad(b testing.TB) (in io.Writer, out io.Reader, rings string) {
 	return orders, out, rings
 }
 
-// simple is an eBPF program that does almost nothing. It runs beside the programs of a capture.
-type simple struct {
+// simpleProgram is an eBPF program that does almost nothing. It runs beside the programs of a
+// capture.
+type simpleProgram struct {
 	*ebpf.Program
 	hook link.Link
 }
 
 // startSimple starts a program that does nothing but call the given functions of the kernel.
-func startSimple(hook string, calls ...asm.BuiltinFunc) *simple {
+func startSimple(hook string, calls ...asm.BuiltinFunc) *simpleProgram {
 	spec := &ebpf.ProgramSpec{
 		Name: "simple", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: hook,
 		License: licence,
@@ -271,10 +272,10 @@ func startSimple(hook string, calls ...asm.BuiltinFunc) *simple {
 	must(err)
 	l, err := link.AttachTracing(link.TracingOptions{Program: p})
 	must(err)
-	return &simple{p, l}
+	return &simpleProgram{p, l}
 }
 
-func (s *simple) stop() {
+func (s *simpleProgram) stop() {
 	must(s.hook.Close())
 	must(s.Close())
 }

@@ -51,7 +51,7 @@ func (v field) find(kernel *btf.Spec) error {
 	if err := kernel.TypeByName(v.in, &in); err != nil {
 		return fmt.Errorf("find struct %s: %w", v.in, err)
 	}
-	bytes, err := offset(in, v.path)
+	bytes, err := memberOffset(in, v.path)
 	if err != nil {
 		return fmt.Errorf("struct %s: %w", v.in, err)
 	}
@@ -144,9 +144,9 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 	return f, err
 }
 
-// offset returns the distance of a member from the beginning of a structure. The path names the
-// member, and before it the members that contain it. A path leaves out members without a name.
-func offset(in btf.Type, path []string) (int16, error) {
+// memberOffset returns the distance of a member from the beginning of a structure. The path names
+// the member, and before it the members that contain it. A path leaves out members without a name.
+func memberOffset(in btf.Type, path []string) (int16, error) {
 	if len(path) == 0 {
 		return 0, nil
 	}
@@ -166,7 +166,7 @@ func offset(in btf.Type, path []string) (int16, error) {
 		default:
 			continue
 		}
-		inner, err := offset(m.Type, rest)
+		inner, err := memberOffset(m.Type, rest)
 		if err != nil {
 			continue
 		}

@@ -55,8 +55,8 @@ func ParseFilter(text string) (f Filter, err error) {
 	return f, nil
 }
 
-// chosen is a Filter in the form in which the programs in the kernel compare it.
-type chosen struct {
+// kernelFilter is a Filter in the form in which the programs in the kernel compare it.
+type kernelFilter struct {
 	programs [][2]uint64 // names of processes, each as two words
 	cgroups  []cgroup
 	ports    []uint16
@@ -67,7 +67,7 @@ type cgroup struct {
 	number uint64
 }
 
-func (f Filter) resolve() (c chosen, err error) {
+func (f Filter) resolve() (c kernelFilter, err error) {
 	c.ports = f.Ports
 	for _, name := range f.Programs {
 		var b [16]byte

@@ -83,7 +83,7 @@ func TestPrivilegedFilter(t *testing.T) {
 			r := newRig(t, Options{Only: only})
 			from := conversation.Start(t, "client", at, 1, 3, 20)
 			calls := map[bool][]conversation.Call{client: from.Truth(t), server: s.Truth(t)}
-			got := r.end(t)
+			got := r.endCapture(t)
 			ours := map[uint64]bool{}
 			var truth []conversation.Call
 			for _, who := range c.want {

@@ -6,16 +6,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// happens has what happened beside messages.
-type happens struct {
+// happeningQueue has what happened beside messages.
+type happeningQueue struct {
 	now []happening // in this round
 	// waiting has the happenings of sockets that have no number yet, by cookie. A socket gets its
 	// number when its first message comes.
-	waiting map[uint64][]happened
+	waiting map[uint64][]timedHappening
 }
 
-// happened is a happening with its moment in cycles.
-type happened struct {
+// timedHappening is a happening with its moment in cycles.
+type timedHappening struct {
 	happening
 	lo, hi         uint64
 	earlier, later uint64 // of Busy: lo and hi, each less the time for which the program was busy
@@ -29,19 +29,19 @@ func (h *happening) busy_ns() uint64 {
 	return uint64(h.process)<<32 | uint64(h.other)
 }
 
-func (all *happens) add(h happening) { all.now = append(all.now, h) }
+func (all *happeningQueue) add(h happening) { all.now = append(all.now, h) }
 
 // writeHappenings writes the happenings of this round to the ring, after the messages of this
 // round, so that sockets with messages already have their numbers.
 func (c *Capture) writeHappenings(counts *Stats) {
 	for _, h := range c.happens.now {
-		lo, hi, ok := c.clocks.counts(h.stamp_ns)
+		lo, hi, ok := c.clocks.countsAt(h.stamp_ns)
 		if !ok {
 			continue
 		}
-		at := happened{happening: h, lo: lo, hi: hi}
+		at := timedHappening{happening: h, lo: lo, hi: hi}
 		if at.busy_ns() > 0 {
-			if at.earlier, at.later, ok = c.clocks.counts(h.stamp_ns - at.busy_ns()); !ok {
+			if at.earlier, at.later, ok = c.clocks.countsAt(h.stamp_ns - at.busy_ns()); !ok {
 				continue
 			}
 		}
@@ -57,7 +57,7 @@ func (c *Capture) writeHappenings(counts *Stats) {
 		}
 	}
 	c.happens.now = c.happens.now[:0]
-	if len(c.happens.waiting) > most {
+	if len(c.happens.waiting) > mostRemembered {
 		clear(c.happens.waiting) // these sockets seem to exchange no messages
 	}
 }
@@ -70,14 +70,14 @@ func (c *Capture) writeWaiting(s *socket, counts *Stats) {
 	delete(c.happens.waiting, s.of.Cookie)
 }
 
-func (c *Capture) writeHappening(h happened, s *socket, counts *Stats) {
+func (c *Capture) writeHappening(h timedHappening, s *socket, counts *Stats) {
 	r := blackbox.Happening{
 		What: blackbox.What(h.what), Began_cycles: h.lo, Ended_cycles: h.hi, Thread: h.thread,
 		Other: h.other, Process: h.process,
 	}
 	if r.What == blackbox.Busy {
 		r.Other, r.Process = 0, 0
-		r.Position, r.Began_cycles = s.received.at(h.sequence), h.hi
+		r.Position, r.Began_cycles = s.received.positionAt(h.sequence), h.hi
 		if h.busy_ns() > 0 {
 			// The thread did something else for a time between hi-later and hi-earlier.
 			width := (h.hi - h.lo) + (h.later - h.earlier)
@@ -90,20 +90,20 @@ func (c *Capture) writeHappening(h happened, s *socket, counts *Stats) {
 	}
 	if r.What == blackbox.Retransmitted {
 		counts.Retransmitted++
-		r.Position, r.Bytes = s.sent.at(h.sequence), min(h.bytes, blackbox.MaxBytes)
+		r.Position, r.Bytes = s.sent.positionAt(h.sequence), min(h.bytes, blackbox.MaxBytes)
 	}
-	c.put(r.Events())
+	c.putRecord(r.Events())
 }
 
-// woke writes a wake-up to the ring. The sighting has the thread that was woken in place of a
-// cookie.
-func (c *Capture) woke(s *seen, counts *Stats) {
-	lo, hi, ok := c.clocks.counts(s.stamp_ns)
+// writeWakeUp writes a wake-up to the ring. The sighting has the thread that was woken in place of
+// a cookie.
+func (c *Capture) writeWakeUp(s *seenMessage, counts *Stats) {
+	lo, hi, ok := c.clocks.countsAt(s.stamp_ns)
 	if !ok {
 		return
 	}
 	c.useThread(s.thread, s.stamp_ns, lo)
-	c.put(blackbox.Happening{
+	c.putRecord(blackbox.Happening{
 		What: blackbox.Woke, Began_cycles: lo, Ended_cycles: hi, Thread: s.thread,
 		Other: uint32(s.cookie),
 	}.Events())

@@ -29,7 +29,7 @@ type kernel struct {
 	early     bool // the kernel has hookBegin
 	also      Also
 	sizes     sizes
-	shared    shared
+	shared    sharedMaps
 }
 
 // load checks and loads the programs, but does not attach them. The parameter most limits the bytes
@@ -75,7 +75,7 @@ func load(most int, o Options) (*kernel, error) {
 		}
 		return k, nil
 	}
-	return nil, here.refused(err)
+	return nil, here.whyRefused(err)
 }
 
 // chooseHooks returns the hooks that this kernel has.
@@ -120,13 +120,14 @@ func (k *kernel) loadPrograms(w writer, processors, most, slots int) (err error)
 			w.s.slots = slots
 		}
 		k.sizes = w.s
-		k.programs, err = ebpf.NewCollection(collection(w, k.hookNames))
+		k.programs, err = ebpf.NewCollection(collectionOf(w, k.hookNames))
 		if err != nil && w.groups && !errors.Is(err, unix.E2BIG) {
 			// A lockdown of the kernel may allow everything except reading the names of cgroups. So
 			// try the programs without these names.
 			plain := w
 			plain.groups = false
-			if c, plainErr := ebpf.NewCollection(collection(plain, k.hookNames)); plainErr == nil {
+			c, plainErr := ebpf.NewCollection(collectionOf(plain, k.hookNames))
+			if plainErr == nil {
 				k.programs, err = c, nil
 			}
 		}
@@ -182,8 +183,8 @@ func (k *kernel) close() error {
 	return err
 }
 
-// lost returns how many messages the programs have seen but could not report.
-func (k *kernel) lost() (n uint64) {
+// lostMessages returns how many messages the programs have seen but could not report.
+func (k *kernel) lostMessages() (n uint64) {
 	n = k.shared.unreported.Load()
 	for i := range k.sizes.processors * k.sizes.rings {
 		if i%k.sizes.rings != wokeRing {
@@ -251,8 +252,8 @@ type happening struct {
 
 var _ = [1]struct{}{}[unsafe.Sizeof(happening{})-happeningBytes]
 
-// taker receives the reports of the programs.
-type taker struct {
+// reportTaker receives the reports of the programs.
+type reportTaker struct {
 	described func(description)
 	named     func(name)
 	seen      func(s sighting, ring int)
@@ -264,18 +265,18 @@ type taker struct {
 //
 // A thread may have used the rings of several processors, so its messages may come in the wrong
 // order. But all messages with stamps until complete_ns have come.
-func (k *kernel) drain(limit int, to taker) (more bool, complete_ns uint64, err error) {
+func (k *kernel) drain(limit int, to reportTaker) (more bool, complete_ns uint64, err error) {
 	// A report that is made from now on may reach its ring just before or just after the ring's end
 	// is read.
 	complete_ns = uint64(nanotime())
-	ends := k.shared.ends(limit)
+	ends := k.shared.ringEnds(limit)
 	// Descriptions and names were reported before the sightings that need them.
 	if err := k.drainRare(to); err != nil {
 		return false, complete_ns, err
 	}
 	for i, end := range ends {
 		var last_ns uint64
-		n := k.shared.take(i, end, func(s sighting, ring int) {
+		n := k.shared.takeSightings(i, end, func(s sighting, ring int) {
 			last_ns = s.stamp_ns
 			to.seen(s, ring)
 		})
@@ -286,7 +287,7 @@ func (k *kernel) drain(limit int, to taker) (more bool, complete_ns uint64, err 
 	return more, complete_ns, nil
 }
 
-func (k *kernel) drainRare(to taker) error {
+func (k *kernel) drainRare(to reportTaker) error {
 	if k.reader.AvailableBytes() == 0 {
 		return nil // without a system call
 	}
@@ -314,10 +315,11 @@ func parseName(b []byte) name {
 	thread := binary.NativeEndian.Uint64(b[nameThread:])
 	n := name{
 		thread: uint32(thread), process: uint32(thread >> 32),
-		own: text(b[nameOwn:nameProgram], 15), program: text(b[nameProgram:nameGroups], 15),
+		own:     textBeforeZero(b[nameOwn:nameProgram], 15),
+		program: textBeforeZero(b[nameProgram:nameGroups], 15),
 	}
 	for at := nameGroups; at < nameBytes; at += groupBytes {
-		if group := text(b[at:at+groupBytes], groupBytes); group != "" {
+		if group := textBeforeZero(b[at:at+groupBytes], groupBytes); group != "" {
 			n.groups = "/" + group + n.groups
 		}
 	}

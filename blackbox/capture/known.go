@@ -14,10 +14,10 @@ import (
 // the run must have all descriptions that its messages need.
 const again_ns = 1e9
 
-// most is the largest number of sockets, and the largest number of threads, that the capture
-// remembers. If it knows more, the kernel again describes those that are still in use, and the
-// capture forgets the others.
-const most = 1 << 16
+// mostRemembered is the largest number of sockets, and the largest number of threads, that the
+// capture remembers. If it knows more, the kernel again describes those that are still in use, and
+// the capture forgets the others.
+const mostRemembered = 1 << 16
 
 // sockets has the sockets that the kernel described, by their cookies. The field now has the
 // sockets that were described since the last call of forget, and the field before has the older
@@ -33,8 +33,8 @@ type socket struct {
 	sent, received stream
 }
 
-// at returns the position of the byte with a given sequence number.
-func (in *stream) at(sequence uint32) (position uint64) {
+// positionAt returns the position of the byte with a given sequence number.
+func (in *stream) positionAt(sequence uint32) (position uint64) {
 	return (in.next + uint64(int64(int32(sequence-uint32(in.next))))) & blackbox.MaxPosition
 }
 
@@ -47,20 +47,21 @@ type stream struct {
 	seen   bool   // a message was seen
 }
 
-// from returns a stream in which a given number of bytes precedes the byte with a given sequence
-// number.
-func from(sequence uint32, bytes uint64) stream {
+// streamFrom returns a stream in which a given number of bytes precedes the byte with a given
+// sequence number.
+func streamFrom(sequence uint32, bytes uint64) stream {
 	begins := uint64(sequence - uint32(bytes))
 	return stream{begins: begins, next: begins + bytes}
 }
 
-// place returns the position of a message's first byte. It reports whether the position is sure.
+// placeMessage returns the position of a message's first byte. It reports whether the position is
+// sure.
 //
 // If the beginning of a call was not seen, the kernel only says which position the stream had at
-// the end of the call. Then place subtracts the message's length from that position. The result is
-// sure only if the message then directly follows the previous one. Otherwise other threads may have
-// sent or received some of the bytes at the same time.
-func (s *socket) place(m *seen) (position uint64, sure bool) {
+// the end of the call. Then placeMessage subtracts the message's length from that position. The
+// result is sure only if the message then directly follows the previous one. Otherwise other
+// threads may have sent or received some of the bytes at the same time.
+func (s *socket) placeMessage(m *seenMessage) (position uint64, sure bool) {
 	in := &s.received
 	if m.ring == sentRing {
 		in = &s.sent
@@ -81,12 +82,13 @@ func (s *socket) place(m *seen) (position uint64, sure bool) {
 // The kernel must then describe every socket again.
 func (all *sockets) forget() { all.now, all.before = map[uint64]*socket{}, all.now }
 
-// described remembers a socket. The socket gets its number when its first message comes.
-func (all *sockets) described(d description) {
+// rememberSocket remembers a socket. The socket gets its number when its first message comes.
+func (all *sockets) rememberSocket(d description) {
 	c := blackbox.Connection{
 		Namespace: d.namespace, Cookie: d.cookie, Peer: d.peer,
 	}
-	known := &socket{sent: from(d.sends, d.sent), received: from(d.receives, d.received)}
+	known := &socket{sent: streamFrom(d.sends, d.sent),
+		received: streamFrom(d.receives, d.received)}
 	c.Sends, c.Receives = uint32(known.sent.begins), uint32(known.received.begins)
 	var local, remote netip.Addr
 	switch d.family {
@@ -144,9 +146,10 @@ func (all *sockets) find(cookie uint64) *socket {
 	return all.before[cookie]
 }
 
-// use returns the socket that a message used. If necessary, it first logs the socket's description.
-// It returns nil if the socket is not known or cannot be described.
-func (all *sockets) use(s *seen, put func([]blackbox.Event, error) bool, at uint64) *socket {
+// useSocket returns the socket that a message used. If necessary, it first logs the socket's
+// description. It returns nil if the socket is not known or cannot be described.
+func (all *sockets) useSocket(s *seenMessage, put func([]blackbox.Event, error) bool,
+	at uint64) *socket {
 	known := all.find(s.cookie)
 	if known == nil {
 		return nil
@@ -165,15 +168,15 @@ func (all *sockets) use(s *seen, put func([]blackbox.Event, error) bool, at uint
 }
 
 // threads has the threads that used a socket, by their numbers.
-type threads map[uint32]*known
+type threads map[uint32]*knownThread
 
-type known struct {
+type knownThread struct {
 	name
 	described_ns uint64
 }
 
-// named remembers a thread, or its new name.
-func (all threads) named(n name) { all[n.thread] = &known{name: n} }
+// rememberThread remembers a thread, or its new name.
+func (all threads) rememberThread(n name) { all[n.thread] = &knownThread{name: n} }
 
 // useThread describes a thread and where its process runs, unless that was done shortly before.
 func (c *Capture) useThread(thread uint32, stamp_ns, at uint64) {
@@ -182,16 +185,17 @@ func (c *Capture) useThread(thread uint32, stamp_ns, at uint64) {
 		return // the thread was forgotten: the kernel names it again
 	}
 	if t.described_ns == 0 || stamp_ns > t.described_ns+again_ns {
-		c.describe(blackbox.Thread{
+		c.putDescription(blackbox.Thread{
 			Number: thread, Process: t.process, Program: t.program, Name: t.own,
 		}.Events(at))
 		t.described_ns = stamp_ns
-		c.places.use(&t.name, c.describe, stamp_ns, at)
+		c.places.describePlace(&t.name, c.putDescription, stamp_ns, at)
 	}
 }
 
-// text returns the bytes before the first zero byte. The parameter most limits their number.
-func text(b []byte, most int) string {
+// textBeforeZero returns the bytes before the first zero byte. The parameter most limits their
+// number.
+func textBeforeZero(b []byte, most int) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b[:min(len(b), most)])
 }

@@ -187,8 +187,8 @@ func sharedMap(name string, bytes int) *ebpf.MapSpec {
 	}
 }
 
-// storage returns the specification of a map that the kernel keeps at sockets or threads.
-func storage(name string, of ebpf.MapType, bytes uint32) *ebpf.MapSpec {
+// storageSpec returns the specification of a map that the kernel keeps at sockets or threads.
+func storageSpec(name string, of ebpf.MapType, bytes uint32) *ebpf.MapSpec {
 	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}
 	return &ebpf.MapSpec{
 		Name: name, Type: of, KeySize: 4, ValueSize: bytes, Flags: unix.BPF_F_NO_PREALLOC,
@@ -200,9 +200,9 @@ func storage(name string, of ebpf.MapType, bytes uint32) *ebpf.MapSpec {
 // userSlots is the number of entries of mapUsers: more than any process's number.
 const userSlots = 1 << 22
 
-// collection returns everything to load into the kernel: all maps, and the eBPF programs of the
+// collectionOf returns everything to load into the kernel: all maps, and the eBPF programs of the
 // given hooks. The writer w generates the code of the programs, with a copy of itself for each.
-func collection(w writer, hooks []string) *ebpf.CollectionSpec {
+func collectionOf(w writer, hooks []string) *ebpf.CollectionSpec {
 	s := w.s
 	program := func(hook string, i asm.Instructions) *ebpf.ProgramSpec {
 		return &ebpf.ProgramSpec{
@@ -212,7 +212,7 @@ func collection(w writer, hooks []string) *ebpf.CollectionSpec {
 	}
 	c := &ebpf.CollectionSpec{
 		Maps: map[string]*ebpf.MapSpec{
-			mapStates: storage(mapStates, ebpf.SkStorage, stateBytes),
+			mapStates: storageSpec(mapStates, ebpf.SkStorage, stateBytes),
 			mapRare:   {Name: mapRare, Type: ebpf.RingBuf, MaxEntries: rareBytes},
 			mapLost:   sharedMap(mapLost, 8),
 			mapRound: {
@@ -227,9 +227,9 @@ func collection(w writer, hooks []string) *ebpf.CollectionSpec {
 		Programs: map[string]*ebpf.ProgramSpec{},
 	}
 	if w.also.Calls {
-		c.Maps[mapCalls] = storage(mapCalls, ebpf.TaskStorage, callsBytes)
+		c.Maps[mapCalls] = storageSpec(mapCalls, ebpf.TaskStorage, callsBytes)
 	}
-	if w.also.users() {
+	if w.also.needsUsers() {
 		c.Maps[mapUsers] = sharedMap(mapUsers, userSlots)
 	}
 	for _, hook := range hooks {

@@ -28,12 +28,12 @@ const (
 	packetEndOffset = 4 // in a packet's control block: sequence number after its last byte
 )
 
-// arrived is the program of hookArrived. It notes the moment in the socket's entry, where the
-// program of hookReceived finds it. So an arrival needs no report.
+// arrivedProgram is the program of hookArrived. It notes the moment in the socket's entry, where
+// the program of hookReceived finds it. So an arrival needs no report.
 //
 // The program also notes which bytes have come since the previous arrival. If there is no previous
 // arrival, it knows these bytes only if the present packet is the first one with data.
-func (w writer) arrived() asm.Instructions {
+func (w writer) arrivedProgram() asm.Instructions {
 	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -42,12 +42,12 @@ func (w writer) arrived() asm.Instructions {
 		asm.JEq.Imm(asm.R1, tcpListen, "end"),
 		asm.Mov.Imm(asm.R9, 0),
 	)
-	w.socket()
+	w.loadSocket()
 	w.add(
 		asm.JNE.Imm(asm.R3, kindTCP, "end"),
 		asm.Mov.Reg(asm.R9, asm.R4),
 	)
-	w.tcp()
+	w.loadTCP()
 	last := int16(socketArrivals)
 	w.add(
 		asm.LoadMem(asm.R7, asm.R0, f.rcvNxt, asm.Word),
@@ -81,14 +81,14 @@ func (w writer) arrived() asm.Instructions {
 		asm.StoreMem(asm.R9, last+arrivalCheck, asm.R4, asm.DWord),
 		asm.Ja.Label("end"),
 	)
-	w.lose()
+	w.endLost()
 	return w.to
 }
 
-// came looks for the last byte of the message in the last two arrivals. If one of them brought this
-// byte, came notes in stackWhat how long before the stamp the message was ready. R9 is the socket's
-// entry.
-func (w *writer) came() {
+// lookForLastByte looks for the last byte of the message in the last two arrivals. If one of them
+// brought this byte, lookForLastByte notes in stackWhat how long before the stamp the message was
+// ready. R9 is the socket's entry.
+func (w *writer) lookForLastByte() {
 	found := "report"
 	if w.also.Calls {
 		found = "came"
@@ -130,10 +130,10 @@ func (w *writer) came() {
 	w.add(asm.Mov.Imm(asm.R1, 0).WithSymbol("unseen"))
 }
 
-// happened gets room for a happening, and fills in what is on the stack. The function fill adds
-// more. R7 is the socket, if there is one. R9 is the room.
-func (w *writer) happened(fill func()) {
-	w.reserve(happeningBytes)
+// reserveHappening gets room for a happening, and fills in what is on the stack. The function fill
+// adds more. R7 is the socket, if there is one. R9 is the room.
+func (w *writer) reserveHappening(fill func()) {
+	w.reserveReport(happeningBytes)
 	w.add(asm.Mov.Imm(asm.R1, 0))
 	for at := int16(0); at < happeningBytes; at += 8 {
 		w.add(asm.StoreMem(asm.R9, at, asm.R1, asm.DWord))
@@ -145,13 +145,13 @@ func (w *writer) happened(fill func()) {
 		asm.StoreMem(asm.R9, happeningWhat, asm.R1, asm.Word),
 	)
 	fill()
-	w.submit()
+	w.submitReport()
 	w.add(asm.Ja.Label("end"))
-	w.lose()
+	w.endLost()
 }
 
-// state is the program of hookState.
-func (w writer) state() asm.Instructions {
+// stateProgram is the program of hookState.
+func (w writer) stateProgram() asm.Instructions {
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
@@ -177,12 +177,12 @@ func (w writer) state() asm.Instructions {
 
 		asm.StoreMem(asm.RFP, stackWhat, asm.R3, asm.DWord).WithSymbol("asks"),
 	)
-	w.thread()
+	w.loadThread()
 	w.add(
 		asm.LoadMem(asm.R3, asm.RFP, stackWhat, asm.DWord),
 		asm.StoreMem(asm.RFP, stackWhat, asm.R3, asm.DWord).WithSymbol("happened"),
 	)
-	w.happened(func() {
+	w.reserveHappening(func() {
 		w.add(
 			asm.StoreMem(asm.R9, happeningThread, asm.R8, asm.Word),
 			asm.Mov.Reg(asm.R1, asm.R7),
@@ -193,8 +193,8 @@ func (w writer) state() asm.Instructions {
 	return w.to
 }
 
-// again is the program of hookAgain.
-func (w writer) again() asm.Instructions {
+// againProgram is the program of hookAgain.
+func (w writer) againProgram() asm.Instructions {
 	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -205,13 +205,13 @@ func (w writer) again() asm.Instructions {
 		asm.LoadMem(asm.R1, asm.R8, f.packetLen, asm.Word),
 		asm.JEq.Imm(asm.R1, 0, "end"), // a packet without data
 	)
-	w.stack(stackWhat, int32(blackbox.Retransmitted))
-	w.happened(func() {
+	w.storeOnStack(stackWhat, int32(blackbox.Retransmitted))
+	w.reserveHappening(func() {
 		w.add(asm.Mov.Reg(asm.R1, asm.R8))
-		w.copied(happeningSequence, f.packetControl, asm.Word)
-		w.copied(happeningLength, f.packetLen, asm.Word)
+		w.copyField(happeningSequence, f.packetControl, asm.Word)
+		w.copyField(happeningLength, f.packetLen, asm.Word)
 		w.add(asm.Mov.Reg(asm.R1, asm.R7))
-		w.copied(happeningCookie, f.cookie, asm.DWord)
+		w.copyField(happeningCookie, f.cookie, asm.DWord)
 	})
 	return w.to
 }

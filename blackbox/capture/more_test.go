@@ -32,7 +32,7 @@ func TestPrivilegedArrivals(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{Also: Also{Arrivals: true}})
 	truth, _ := stepsOf(t, "wait")
-	got := r.end(t)
+	got := r.endCapture(t)
 	received := map[uint64][]blackbox.Message{} // by cookie
 	for _, m := range got.messages {
 		if m.Kind == blackbox.Received {
@@ -95,7 +95,7 @@ func TestPrivilegedArrivalsOfAConversation(t *testing.T) {
 	server := conversation.Start(t, "server", "127.0.0.1:0", 7, 6, 300)
 	client := conversation.Start(t, "client", server.Says(), 7, 6, 300)
 	truth := append(client.Truth(t), server.Truth(t)...)
-	got := r.end(t)
+	got := r.endCapture(t)
 	type way struct{ from, to int } // ports
 	sent := map[way][]conversation.Call{}
 	for _, c := range truth {
@@ -132,7 +132,7 @@ func TestPrivilegedArrivalsOfAConversation(t *testing.T) {
 }
 
 // happenedTo returns what happened to a socket.
-func (c captured) happenedTo(cookie uint64) (all []blackbox.Happening) {
+func (c captureLog) happenedTo(cookie uint64) (all []blackbox.Happening) {
 	for _, h := range c.happenings {
 		if h.Connection != 0 && c.connections[h.Connection].Cookie == cookie {
 			all = append(all, h)
@@ -147,7 +147,7 @@ func TestPrivilegedConnections(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})
 	truth, _ := stepsOf(t, "wait")
-	got := r.end(t)
+	got := r.endCapture(t)
 	connect := truth[0]
 	var closed []step
 	for _, d := range truth {
@@ -188,7 +188,7 @@ func TestPrivilegedRetransmissions(t *testing.T) {
 	truth, _ := stepsOf(t, "again")
 	r.capture.Flush()
 	stats := r.capture.Stats()
-	got := r.end(t)
+	got := r.endCapture(t)
 	again := truth[len(truth)-1].N
 	client := truth[1].Cookie
 	var position uint64
@@ -216,7 +216,7 @@ func TestPrivilegedThreads(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{Also: Also{Threads: true}})
 	truth, process := stepsOf(t, "threads")
-	got := r.end(t)
+	got := r.endCapture(t)
 	var others step
 	var forked, timeouts, byClock int
 	var wakes []step

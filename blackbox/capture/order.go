@@ -7,12 +7,12 @@ package capture
 // parts that are in order. order merges neighbouring runs until one is left.
 type order struct {
 	ends  []int // where the runs end
-	spare []seen
+	spare []seenMessage
 }
 
-// sort returns the messages in order. It may put them into the memory of o.spare. Then o.spare
-// becomes the memory of the argument.
-func (o *order) sort(all []seen) []seen {
+// sortMessages returns the messages in order. It may put them into the memory of o.spare. Then
+// o.spare becomes the memory of the argument.
+func (o *order) sortMessages(all []seenMessage) []seenMessage {
 	o.ends = o.ends[:0]
 	for i := 1; i <= len(all); i++ {
 		if i == len(all) || all[i].stamp_ns < all[i-1].stamp_ns {
@@ -36,7 +36,7 @@ func (o *order) sort(all []seen) []seen {
 }
 
 // mergeRuns appends two runs to a slice, in order.
-func mergeRuns(to, a, b []seen) []seen {
+func mergeRuns(to, a, b []seenMessage) []seenMessage {
 	for len(a) > 0 && len(b) > 0 {
 		if b[0].stamp_ns < a[0].stamp_ns {
 			to, b = append(to, b[0]), b[1:]

@@ -26,8 +26,8 @@ const checksumBytes = 64
 // checksumFactor mixes the bits of a checksum.
 const checksumFactor = 0x9E3779B97F4A7C15
 
-// plain fills in the sighting of a message that is not part of a TCP stream.
-func (w *writer) plain(sent bool) {
+// fillPlain fills in the sighting of a message that is not part of a TCP stream.
+func (w *writer) fillPlain(sent bool) {
 	f := w.f
 	w.add(
 		asm.Mov.Imm(asm.R4, 0).WithSymbol("plain"),
@@ -38,7 +38,7 @@ func (w *writer) plain(sent bool) {
 		asm.LoadMem(asm.R1, asm.R7, f.family, asm.Half),
 		asm.JNE.Imm(asm.R1, unix.AF_UNIX, "internet"),
 	)
-	w.waiting(sent)
+	w.noteWaiting(sent)
 	w.add(
 		asm.LoadMem(asm.R1, asm.R7, f.kind, asm.Half).WithSymbol("type"),
 		asm.JEq.Imm(asm.R1, unix.SOCK_STREAM, "report"),
@@ -46,15 +46,15 @@ func (w *writer) plain(sent bool) {
 		asm.LoadMem(asm.R1, asm.R7, f.protocol, asm.Half).WithSymbol("internet"),
 		asm.JNE.Imm(asm.R1, unix.IPPROTO_UDP, "report"),
 	)
-	w.memory(sent)
-	w.checksum()
+	w.loadDatagram(sent)
+	w.computeChecksum()
 	w.add(asm.Ja.Label("report"))
 }
 
-// waiting notes how many pieces of data wait for the receiver. The clock was read before, for the
-// stamp. After reading the number of pieces, the program reads the clock again, and notes the time
-// since the stamp. If this time is too long for its field, the number counts as not known.
-func (w *writer) waiting(sent bool) {
+// noteWaiting notes how many pieces of data wait for the receiver. The clock was read before, for
+// the stamp. After reading the number of pieces, the program reads the clock again, and notes the
+// time since the stamp. If this time is too long for its field, the number counts as not known.
+func (w *writer) noteWaiting(sent bool) {
 	f := w.f
 	receiver := asm.R7
 	if sent {
@@ -85,10 +85,10 @@ func (w *writer) waiting(sent bool) {
 	)
 }
 
-// memory loads the address of the datagram in the program's memory into R9. It reports the message
-// without a checksum if the datagram is not in one piece of memory, or if the system call is not
-// known.
-func (w *writer) memory(sent bool) {
+// loadDatagram loads the address of the datagram in the program's memory into R9. It reports the
+// message without a checksum if the datagram is not in one piece of memory, or if the system call
+// is not known.
+func (w *writer) loadDatagram(sent bool) {
 	f := w.f
 	calls := map[string][]int32{
 		"direct": {unix.SYS_READ, unix.SYS_RECVFROM}, "vector": {unix.SYS_READV},
@@ -147,8 +147,8 @@ func (w *writer) readUser(to int16, bytes int32) {
 	)
 }
 
-// checksum computes the checksum of the datagram at R9.
-func (w *writer) checksum() {
+// computeChecksum computes the checksum of the datagram at R9.
+func (w *writer) computeChecksum() {
 	w.add(asm.Mov.Imm(asm.R1, 0))
 	for at := int16(0); at < checksumBytes; at += 8 {
 		w.add(asm.StoreMem(asm.RFP, stackBytes+at, asm.R1, asm.DWord))
@@ -162,7 +162,7 @@ func (w *writer) checksum() {
 	)
 	w.readUser(stackBytes, 0)
 	w.add(asm.LoadMem(asm.R0, asm.R6, 8, asm.DWord))
-	w.mix()
+	w.mixBytes()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord),
 		asm.JLE.Imm(asm.R1, checksumBytes, "mixed"),
@@ -172,7 +172,7 @@ func (w *writer) checksum() {
 	)
 	w.readUser(stackBytes, checksumBytes)
 	w.add(asm.LoadMem(asm.R0, asm.RFP, stackHash, asm.DWord))
-	w.mix()
+	w.mixBytes()
 	w.add(
 		asm.RSh.Imm(asm.R0, 32).WithSymbol("mixed"),
 		asm.JNE.Imm(asm.R0, 0, "known"),
@@ -181,8 +181,8 @@ func (w *writer) checksum() {
 	)
 }
 
-// mix changes the checksum in R0 by the bytes on the stack.
-func (w *writer) mix() {
+// mixBytes changes the checksum in R0 by the bytes on the stack.
+func (w *writer) mixBytes() {
 	factor := uint64(checksumFactor)
 	w.add(asm.LoadImm(asm.R2, int64(factor), asm.DWord))
 	for at := int16(0); at < checksumBytes; at += 8 {

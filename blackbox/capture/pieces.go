@@ -19,7 +19,7 @@ import (
 type writer struct {
 	f      *fields
 	s      sizes
-	chosen chosen
+	chosen kernelFilter
 	also   Also
 	own    uint32 // the agent's process, or 0
 	groups bool   // report in which cgroup a thread is
@@ -29,10 +29,10 @@ type writer struct {
 
 func (w *writer) add(i ...asm.Instruction) { w.to = append(w.to, i...) }
 
-// rarely puts the instructions that f adds behind those that most messages need. So the
+// putAside puts the instructions that f adds behind those that most messages need. So the
 // instructions that most messages need are close together in memory, and fill fewer lines of the
 // processor's caches. Jumps lead to the instructions of f, and back from them.
-func (w *writer) rarely(f func()) {
+func (w *writer) putAside(f func()) {
 	usual := w.to
 	w.to = nil
 	f()
@@ -40,14 +40,15 @@ func (w *writer) rarely(f func()) {
 	w.to = usual
 }
 
-// copied copies a field from the structure at R1 to a place behind R9. It changes R2.
-func (w *writer) copied(to, from int16, size asm.Size) {
+// copyField copies a field from the structure at R1 to a place behind R9. It changes R2.
+func (w *writer) copyField(to, from int16, size asm.Size) {
 	w.add(asm.LoadMem(asm.R2, asm.R1, from, size), asm.StoreMem(asm.R9, to, asm.R2, size))
 }
 
-// lose ends the program. A jump to the label "full" first counts a message that cannot be reported.
-func (w *writer) lose() {
-	w.rarely(func() {
+// endLost ends the program. A jump to the label "full" first counts a message that cannot be
+// reported.
+func (w *writer) endLost() {
+	w.putAside(func() {
 		w.add(
 			asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapLost).WithSymbol("full"),
 			asm.Mov.Imm(asm.R2, 1),
@@ -63,8 +64,8 @@ func (w *writer) end() {
 	w.add(w.rare...)
 }
 
-// entry loads the address of a thread's entry into R9. R8 is the thread.
-func (w *writer) entry() {
+// loadEntry loads the address of a thread's entry into R9. R8 is the thread.
+func (w *writer) loadEntry() {
 	w.add(
 		asm.Mov.Reg(asm.R1, asm.R8),
 		asm.And.Imm(asm.R1, int32(w.s.slots-1)),
@@ -74,8 +75,8 @@ func (w *writer) entry() {
 	)
 }
 
-// reserve gets room for a report in mapRare, and loads its address into R9.
-func (w *writer) reserve(bytes int32) {
+// reserveReport gets room for a report in mapRare, and loads its address into R9.
+func (w *writer) reserveReport(bytes int32) {
 	w.add(
 		asm.LoadMapPtr(asm.R1, 0).WithReference(mapRare),
 		asm.Mov.Imm(asm.R2, bytes),
@@ -86,8 +87,8 @@ func (w *writer) reserve(bytes int32) {
 	)
 }
 
-// submit passes the report, for which reserve got room, to the capture.
-func (w *writer) submit() {
+// submitReport passes the report, for which reserveReport got room, to the capture.
+func (w *writer) submitReport() {
 	w.add(
 		asm.Mov.Reg(asm.R1, asm.R9),
 		asm.Mov.Imm(asm.R2, bpfNoWakeup),
@@ -95,8 +96,8 @@ func (w *writer) submit() {
 	)
 }
 
-// user loads the address of a process's entry in mapUsers into R1. R8 identifies the process.
-func (w *writer) user() {
+// loadUser loads the address of a process's entry in mapUsers into R1. R8 identifies the process.
+func (w *writer) loadUser() {
 	w.add(
 		asm.Mov.Reg(asm.R2, asm.R8),
 		asm.RSh.Imm(asm.R2, 32),
@@ -106,22 +107,22 @@ func (w *writer) user() {
 	)
 }
 
-// thread ends the program if the agent itself made the call. Otherwise it loads the thread and its
-// entry. If the thread's name was not reported before, it reports the name.
-func (w *writer) thread() {
+// loadThread ends the program if the agent itself made the call. Otherwise it loads the thread and
+// its entry. If the thread's name was not reported before, it reports the name.
+func (w *writer) loadThread() {
 	w.add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(asm.R8, asm.R0),
 		asm.RSh.Imm(asm.R0, 32),
 		asm.JEq.Imm32(asm.R0, int32(w.own), "end"),
 	)
-	w.entry()
+	w.loadEntry()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R9, threadNamed, asm.DWord),
 		asm.JNE.Reg(asm.R1, asm.R8, "not named"),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("named"),
 	)
-	w.rarely(w.nameThread)
+	w.putAside(w.nameThread)
 }
 
 // nameThread reports the thread's name.
@@ -133,7 +134,7 @@ func (w *writer) nameThread() {
 	if len(w.chosen.programs)+len(w.chosen.cgroups) > 0 {
 		w.chooseThread()
 	}
-	w.reserve(nameBytes)
+	w.reserveReport(nameBytes)
 	w.add(
 		asm.StoreMem(asm.R9, nameThread, asm.R8, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.R9),
@@ -143,15 +144,15 @@ func (w *writer) nameThread() {
 		asm.FnGetCurrentTaskBtf.Call(),
 		asm.LoadMem(asm.R1, asm.R0, w.f.leader, asm.DWord),
 	)
-	w.copied(nameProgram, w.f.name, asm.DWord)
-	w.copied(nameProgram+8, w.f.name+8, asm.DWord)
-	w.group()
-	w.submit()
-	if w.also.users() {
-		w.user()
+	w.copyField(nameProgram, w.f.name, asm.DWord)
+	w.copyField(nameProgram+8, w.f.name+8, asm.DWord)
+	w.reportGroups()
+	w.submitReport()
+	if w.also.needsUsers() {
+		w.loadUser()
 		w.add(asm.Mov.Imm(asm.R2, 1), asm.StoreMem(asm.R1, 0, asm.R2, asm.Byte))
 	}
-	w.entry()
+	w.loadEntry()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R9, threadBegan, asm.DWord),
 		asm.JEq.Imm(asm.R1, 0, "free"),
@@ -164,10 +165,10 @@ func (w *writer) nameThread() {
 	)
 }
 
-// socket loads the kind of the socket into R3, and the address of its entry in mapSockets into R4.
-// If the socket was not described before in this round, it first reports a description. It ends the
-// program for a socket that is neither IPv4, IPv6 nor UNIX.
-func (w *writer) socket() {
+// loadSocket loads the kind of the socket into R3, and the address of its entry in mapSockets into
+// R4. If the socket was not described before in this round, it first reports a description. It ends
+// the program for a socket that is neither IPv4, IPv6 nor UNIX.
+func (w *writer) loadSocket() {
 	w.add(
 		asm.LoadMem(asm.R2, asm.R7, w.f.cookie, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.R2),
@@ -182,7 +183,7 @@ func (w *writer) socket() {
 		asm.JNE.Reg(asm.R1, asm.R2, "unknown"),
 		asm.And.Imm(asm.R3, 1<<kindBits-1).WithSymbol("described"),
 	)
-	w.rarely(w.describeSocket)
+	w.putAside(w.describeSocket)
 }
 
 // describeSocket reports a description of the socket, unless that was done before in this round.
@@ -213,9 +214,9 @@ func (w *writer) describeSocket() {
 		asm.StoreMem(asm.RFP, stackRound, asm.R1, asm.DWord),
 		asm.StoreMem(asm.RFP, stackEntry, asm.R9, asm.DWord),
 	)
-	w.reserve(descriptionBytes)
-	w.description()
-	w.submit()
+	w.reserveReport(descriptionBytes)
+	w.fillDescription()
+	w.submitReport()
 	w.add(
 		asm.LoadMem(asm.R9, asm.RFP, stackEntry, asm.DWord),
 		asm.LoadMem(asm.R1, asm.RFP, stackState, asm.DWord),
@@ -242,8 +243,8 @@ func (w *writer) describeSocket() {
 	)
 }
 
-// description fills the room at R9 with a description of the socket.
-func (w *writer) description() {
+// fillDescription fills the room at R9 with a description of the socket.
+func (w *writer) fillDescription() {
 	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R1, asm.R7),
@@ -251,19 +252,19 @@ func (w *writer) description() {
 		asm.StoreMem(asm.R9, descriptionCookie, asm.R0, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.R7),
 	)
-	w.copied(descriptionLocal6, f.local6, asm.DWord)
-	w.copied(descriptionLocal6+8, f.local6+8, asm.DWord)
-	w.copied(descriptionRemote6, f.remote6, asm.DWord)
-	w.copied(descriptionRemote6+8, f.remote6+8, asm.DWord)
-	w.copied(descriptionLocal4, f.local4, asm.Word)
-	w.copied(descriptionRemote4, f.remote4, asm.Word)
-	w.copied(descriptionLocalPort, f.localPort, asm.Half)
-	w.copied(descriptionRemotePort, f.remotePort, asm.Half)
-	w.copied(descriptionFamily, f.family, asm.Half)
-	w.copied(descriptionProtocol, f.protocol, asm.Half)
-	w.copied(descriptionType, f.kind, asm.Half)
+	w.copyField(descriptionLocal6, f.local6, asm.DWord)
+	w.copyField(descriptionLocal6+8, f.local6+8, asm.DWord)
+	w.copyField(descriptionRemote6, f.remote6, asm.DWord)
+	w.copyField(descriptionRemote6+8, f.remote6+8, asm.DWord)
+	w.copyField(descriptionLocal4, f.local4, asm.Word)
+	w.copyField(descriptionRemote4, f.remote4, asm.Word)
+	w.copyField(descriptionLocalPort, f.localPort, asm.Half)
+	w.copyField(descriptionRemotePort, f.remotePort, asm.Half)
+	w.copyField(descriptionFamily, f.family, asm.Half)
+	w.copyField(descriptionProtocol, f.protocol, asm.Half)
+	w.copyField(descriptionType, f.kind, asm.Half)
 	w.add(asm.LoadMem(asm.R1, asm.R7, f.net, asm.DWord))
-	w.copied(descriptionNamespace, f.netNumber, asm.Word)
+	w.copyField(descriptionNamespace, f.netNumber, asm.Word)
 	w.add(asm.Mov.Imm(asm.R1, 0))
 	for to := int16(descriptionPeer); to < descriptionBytes; to += 8 {
 		w.add(asm.StoreMem(asm.R9, to, asm.R1, asm.DWord))
@@ -273,8 +274,8 @@ func (w *writer) description() {
 		asm.FnSkcToTcpSock.Call(),
 		asm.JEq.Imm(asm.R0, 0, "other"),
 	)
-	w.stream(descriptionSends, descriptionSent, f.sndUna, f.bytesAcked)
-	w.stream(descriptionReceives, descriptionReceived, f.rcvNxt, f.bytesReceived)
+	w.storeStream(descriptionSends, descriptionSent, f.sndUna, f.bytesAcked)
+	w.storeStream(descriptionReceives, descriptionReceived, f.rcvNxt, f.bytesReceived)
 	w.add(
 		asm.Ja.Label("submit"),
 		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("other"),
@@ -298,11 +299,12 @@ func (w *writer) description() {
 	)
 }
 
-// stream stores a sequence number of a stream and the number of bytes before it. R0 is the socket.
+// storeStream stores a sequence number of a stream and the number of bytes before it. R0 is the
+// socket.
 //
 // Packets may change the two values between the reads. If they did, the program reads again, but
 // only a limited number of times.
-func (w *writer) stream(toSequence, toBytes, sequence, bytes int16) {
+func (w *writer) storeStream(toSequence, toBytes, sequence, bytes int16) {
 	const tries = 4
 	done := fmt.Sprint("stream ", toBytes)
 	for range tries {
@@ -319,8 +321,8 @@ func (w *writer) stream(toSequence, toBytes, sequence, bytes int16) {
 	)
 }
 
-// tcp loads the socket's address into R0, as the address of a TCP socket.
-func (w *writer) tcp() {
+// loadTCP loads the socket's address into R0, as the address of a TCP socket.
+func (w *writer) loadTCP() {
 	call := asm.Instruction{
 		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall,
 		Constant: int64(w.f.cast),
@@ -341,13 +343,13 @@ const (
 	stackBusy     = -72
 )
 
-// stack stores a number on the stack.
-func (w *writer) stack(at int16, value int32) {
+// storeOnStack stores a number on the stack.
+func (w *writer) storeOnStack(at int16, value int32) {
 	w.add(asm.Mov.Imm(asm.R1, value), asm.StoreMem(asm.RFP, at, asm.R1, asm.DWord))
 }
 
-// message fills in the fields of a message at R4.
-func (w *writer) message() {
+// fillMessage fills in the fields of a message at R4.
+func (w *writer) fillMessage() {
 	w.add(
 		asm.LoadMem(asm.R1, asm.R7, w.f.cookie, asm.DWord),
 		asm.StoreMem(asm.R4, sightingCookie, asm.R1, asm.DWord),
@@ -360,11 +362,11 @@ func (w *writer) message() {
 	)
 }
 
-// report puts a sighting with the stamp on the stack into a ring of this processor, and ends the
-// program. The function fill adds the other fields, and may change R1. Nobody else writes into the
-// ring meanwhile, because the kernel never starts a program a second time on a processor that is
-// still running it.
-func (w *writer) report(ring int32, fill func()) {
+// putSighting puts a sighting with the stamp on the stack into a ring of this processor, and ends
+// the program. The function fill adds the other fields, and may change R1. Nobody else writes into
+// the ring meanwhile, because the kernel never starts a program a second time on a processor that
+// is still running it.
+func (w *writer) putSighting(ring int32, fill func()) {
 	s := w.s
 	perRing := int32(bits.TrailingZeros(uint(s.sightings)))
 	perProcessor := int32(bits.TrailingZeros(uint(s.rings)))
@@ -407,7 +409,7 @@ func (w *writer) report(ring int32, fill func()) {
 			asm.FetchAdd.Mem(asm.R5, asm.R1, asm.DWord, headWritten),
 		)
 	}
-	w.rarely(func() {
+	w.putAside(func() {
 		// The capture writes headRead, so the line that has it may be in another processor's cache.
 		// The programs read that line only if the ring seems to be full.
 		w.add(
@@ -422,5 +424,5 @@ func (w *writer) report(ring int32, fill func()) {
 			asm.Ja.Label("end"),
 		)
 	})
-	w.lose()
+	w.endLost()
 }

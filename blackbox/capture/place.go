@@ -8,18 +8,18 @@ import (
 
 // places has, for the number of a process, where the process runs.
 type places struct {
-	of   map[uint32]*placed
+	of   map[uint32]*placedProcess
 	pods blackbox.PodNames
 }
 
-type placed struct {
+type placedProcess struct {
 	blackbox.Place
 	groups       string
 	described_ns uint64
 }
 
 func newPlaces() *places {
-	return &places{of: map[uint32]*placed{}, pods: blackbox.PodNames{Dir: blackbox.PodLogs}}
+	return &places{of: map[uint32]*placedProcess{}, pods: blackbox.PodNames{Dir: blackbox.PodLogs}}
 }
 
 func (all *places) forgetDescriptions() {
@@ -28,15 +28,16 @@ func (all *places) forgetDescriptions() {
 	}
 }
 
-// use describes where the process of a thread runs, if its cgroup says so.
-func (all *places) use(t *name, put func([]blackbox.Event, error) bool, stamp_ns, at uint64) {
+// describePlace describes where the process of a thread runs, if its cgroup says so.
+func (all *places) describePlace(t *name, put func([]blackbox.Event, error) bool,
+	stamp_ns, at uint64) {
 	p := all.of[t.process]
 	if p == nil || p.groups != t.groups {
 		groups := t.groups
 		if groups == "" { // it is in no group of version 2: look at the groups of version 1
 			groups = blackbox.GroupOf(fmt.Sprintf("/proc/%d/cgroup", t.process))
 		}
-		p = &placed{Place: blackbox.PlaceOf(groups), groups: t.groups}
+		p = &placedProcess{Place: blackbox.PlaceOf(groups), groups: t.groups}
 		p.Process, p.PodName = t.process, all.pods.Name(p.Pod)
 		all.of[t.process] = p
 	}

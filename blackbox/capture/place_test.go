@@ -53,7 +53,7 @@ func TestPrivilegedPlaces(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	got := r.end(t).places[uint32(cmd.Process.Pid)]
+	got := r.endCapture(t).places[uint32(cmd.Process.Pid)]
 	want := blackbox.Place{
 		Process: uint32(cmd.Process.Pid), Runtime: "containerd", Container: someID, Pod: somePod,
 	}

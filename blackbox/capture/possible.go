@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// instead is the advice for machines where no capture is possible.
-const instead = "or let LD_PRELOAD load the library into single programs: see docs/blackbox.md"
+// otherWay is the advice for machines where no capture is possible.
+const otherWay = "or let LD_PRELOAD load the library into single programs: see docs/blackbox.md"
 
-// around has the properties of the machine and the process that decide whether a capture is
+// surroundings has the properties of the machine and the process that decide whether a capture is
 // possible.
-type around struct {
+type surroundings struct {
 	release  string   // of the kernel, such as "6.12.9-1"
 	btf      bool     // the kernel contains a description of itself
 	missing  []string // capabilities that this process lacks
@@ -23,7 +23,7 @@ type around struct {
 }
 
 // lookAround looks at this machine and this process.
-func lookAround() (a around) {
+func lookAround() (a surroundings) {
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		a.release = unix.ByteSliceToString(name.Release[:])
@@ -43,8 +43,8 @@ func chosenLockdown(text string) string {
 	return chosen
 }
 
-// old reports whether the kernel is older than all kernels that have the hooks.
-func (a around) old() bool {
+// isTooOld reports whether the kernel is older than all kernels that have the hooks.
+func (a surroundings) isTooOld() bool {
 	var major, minor int
 	if _, err := fmt.Sscanf(a.release, "%d.%d", &major, &minor); err != nil {
 		return false
@@ -55,26 +55,26 @@ func (a around) old() bool {
 var number = regexp.MustCompile(`^[0-9]+\.[0-9]+`)
 
 // tooOld says that another kernel is needed.
-func (a around) tooOld(lacks string) error {
+func (a surroundings) tooOld(lacks string) error {
 	return fmt.Errorf("%w: the kernel%s: use Linux 6.3 or later (this is Linux %s), %s",
-		ErrNotPossible, lacks, number.FindString(a.release), instead)
+		ErrNotPossible, lacks, number.FindString(a.release), otherWay)
 }
 
 // describesItself returns an error if the kernel does not describe itself.
-func (a around) describesItself() error {
+func (a surroundings) describesItself() error {
 	switch {
 	case a.btf:
 		return nil
-	case a.old():
+	case a.isTooOld():
 		return a.tooOld(" is too old")
 	}
 	return fmt.Errorf("%w: the kernel does not describe itself: use one that is built with "+
 		"CONFIG_DEBUG_INFO_BTF, as those of distributions since 2021 are, %s", ErrNotPossible,
-		instead)
+		otherWay)
 }
 
 // hasHooks returns an error if the kernel lacks a hook without which nothing is captured.
-func (a around) hasHooks(has func(hook string) bool) error {
+func (a surroundings) hasHooks(has func(hook string) bool) error {
 	for _, hook := range []string{hookSent, hookReceived, hookRenamed} {
 		if !has(hook) {
 			return a.tooOld(fmt.Sprintf(" has no tracepoint %q", hook))
@@ -83,22 +83,22 @@ func (a around) hasHooks(has func(hook string) bool) error {
 	return nil
 }
 
-// refused says why the kernel did not load the programs.
-func (a around) refused(err error) error {
+// whyRefused says why the kernel did not load the programs.
+func (a surroundings) whyRefused(err error) error {
 	switch {
 	case len(a.missing) > 0:
 		return fmt.Errorf("%w: this process lacks %s: start it as root, or give it these "+
-			"capabilities, %s", ErrNotPossible, strings.Join(a.missing, " and "), instead)
+			"capabilities, %s", ErrNotPossible, strings.Join(a.missing, " and "), otherWay)
 	case errors.Is(err, unix.EPERM) && a.lockdown == "confidentiality":
 		return fmt.Errorf("%w: load programs: %w: the kernel's lockdown forbids it: boot with "+
-			"lockdown=integrity, %s", ErrNotPossible, err, instead)
+			"lockdown=integrity, %s", ErrNotPossible, err, otherWay)
 	case errors.Is(err, unix.ENOSYS):
 		return fmt.Errorf("%w: load programs: %w: the kernel was built without "+
-			"CONFIG_BPF_SYSCALL: use another one, %s", ErrNotPossible, err, instead)
+			"CONFIG_BPF_SYSCALL: use another one, %s", ErrNotPossible, err, otherWay)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%w: load programs: %w: this process has the rights, so something "+
 			"else forbids bpf: if it runs in a container, let the container's seccomp profile "+
-			"allow bpf, %s", ErrNotPossible, err, instead)
+			"allow bpf, %s", ErrNotPossible, err, otherWay)
 	}
 	return fmt.Errorf("%w: load programs: %w", ErrNotPossible, err)
 }

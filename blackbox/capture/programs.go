@@ -22,11 +22,14 @@ const (
 
 // programs writes the program of each hook.
 var programs = map[string]func(writer) asm.Instructions{
-	hookBegin: writer.begin, hookSent: writer.sent, hookReceived: writer.received,
-	hookRenamed: writer.renamed,
-	hookState:   writer.state, hookAgain: writer.again, hookArrived: writer.arrived,
-	hookWoke: writer.woke, hookForked: writer.forked, hookExecuted: writer.executed,
-	hookExited: writer.exited, hookCall: writer.call, hookCallEnd: writer.callEnd,
+	hookBegin: writer.beginProgram, hookSent: writer.sentProgram,
+	hookReceived: writer.receivedProgram,
+	hookRenamed:  writer.renamedProgram,
+	hookState:    writer.stateProgram, hookAgain: writer.againProgram,
+	hookArrived: writer.arrivedProgram,
+	hookWoke:    writer.wokeProgram, hookForked: writer.forkedProgram,
+	hookExecuted: writer.executedProgram,
+	hookExited:   writer.exitedProgram, hookCall: writer.callProgram, hookCallEnd: writer.callEnd,
 }
 
 // licence is the licence of the programs in this file, and of no other code. The kernel shows its
@@ -53,19 +56,19 @@ const (
 	laterShift    = 5 // a unit is 32 ns
 )
 
-// begin is the program of hookBegin. A call passes the hook once for each part of a large message.
-// The program only notes the first pass.
+// beginProgram is the program of hookBegin. A call passes the hook once for each part of a large
+// message. The program only notes the first pass.
 //
 // If another thread took this thread's entry, the program recognises the first pass in another way:
 // the message is one piece of memory, and the kernel has taken no byte of it yet.
-func (w writer) begin() asm.Instructions {
+func (w writer) beginProgram() asm.Instructions {
 	const onePiece = 0 // ITER_UBUF
 	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
 	)
-	w.thread()
+	w.loadThread()
 	w.add(
 		asm.LoadMem(asm.R3, asm.R6, 8, asm.DWord),
 		asm.LoadMem(asm.R4, asm.R3, f.iterKind, asm.Byte),
@@ -88,7 +91,7 @@ func (w writer) begin() asm.Instructions {
 		asm.JNE.Imm(asm.R3, 0, "end"),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("first"),
 	)
-	w.tcp()
+	w.loadTCP()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word),
 		asm.StoreMem(asm.R9, threadPosition, asm.R1, asm.DWord),
@@ -99,20 +102,20 @@ func (w writer) begin() asm.Instructions {
 		asm.StoreMem(asm.R9, threadCheck, asm.R8, asm.DWord),
 		asm.Ja.Label("end"),
 	)
-	w.lose()
+	w.endLost()
 	return w.to
 }
 
-// sent is the program of hookSent.
-func (w writer) sent() asm.Instructions {
+// sentProgram is the program of hookSent.
+func (w writer) sentProgram() asm.Instructions {
 	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
 	)
-	w.thread()
+	w.loadThread()
 	// Remove the beginning of the call from the thread's entry, because the call is over.
-	w.stack(stackStamp, 0)
+	w.storeOnStack(stackStamp, 0)
 	w.add(
 		asm.LoadMem(asm.R1, asm.R9, threadSocket, asm.DWord),
 		asm.JNE.Reg(asm.R1, asm.R7, "taken"),
@@ -129,12 +132,12 @@ func (w writer) sent() asm.Instructions {
 		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord).WithSymbol("taken"),
 		asm.JSLE.Imm32(asm.R1, 0, "end"), // nothing was sent
 	)
-	w.socket()
+	w.loadSocket()
 	w.add(
 		asm.JEq.Imm(asm.R3, kindUnwanted, "end"),
 		asm.JNE.Imm(asm.R3, kindTCP, "plain"),
 	)
-	w.tcp()
+	w.loadTCP()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word),
 		asm.LoadMem(asm.R2, asm.RFP, stackStamp, asm.DWord),
@@ -150,7 +153,7 @@ func (w writer) sent() asm.Instructions {
 		asm.Mov.Imm(asm.R4, whatStream|whatEarly|whatFirst|whatSure),
 		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
 	)
-	w.rarely(func() {
+	w.putAside(func() {
 		// The beginning of the call was not seen. The program assumes that the message ends where
 		// the stream ends now.
 		w.add(
@@ -161,18 +164,18 @@ func (w writer) sent() asm.Instructions {
 			asm.StoreMem(asm.RFP, stackStamp, asm.R0, asm.DWord),
 			asm.Ja.Label("report"),
 		)
-		w.plain(true)
+		w.fillPlain(true)
 	})
-	w.report(sentRing, w.message)
+	w.putSighting(sentRing, w.fillMessage)
 	return w.to
 }
 
-// received is the program of hookReceived.
+// receivedProgram is the program of hookReceived.
 //
 // TCP itself reads the clock after it has copied bytes to the receiving process, and keeps the
 // reading. If packets come, TCP reads the clock again. In both cases the reading is from a moment
 // between the copy of the last byte and the end of the call.
-func (w writer) received() asm.Instructions {
+func (w writer) receivedProgram() asm.Instructions {
 	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -183,14 +186,14 @@ func (w writer) received() asm.Instructions {
 		asm.JNE.Imm(asm.R2, 0, "end"), // such a call takes no bytes out of the stream
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
 	)
-	w.thread()
-	w.socket()
+	w.loadThread()
+	w.loadSocket()
 	w.add(
 		asm.JEq.Imm(asm.R3, kindUnwanted, "end"),
 		asm.JNE.Imm(asm.R3, kindTCP, "plain"),
 		asm.Mov.Reg(asm.R9, asm.R4), // the socket's entry
 	)
-	w.tcp()
+	w.loadTCP()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R0, f.copiedSeq, asm.Word),
 		// The end of the stream has a sequence number of its own, after that of the last byte. If
@@ -208,28 +211,28 @@ func (w writer) received() asm.Instructions {
 		asm.StoreMem(asm.RFP, stackWhat, asm.R1, asm.DWord),
 	)
 	if w.also.Arrivals {
-		w.came()
+		w.lookForLastByte()
 	}
-	w.rarely(func() {
+	w.putAside(func() {
 		if w.also.Calls {
-			w.busy()
+			w.reportBusy()
 			w.add(asm.Ja.Label("report"))
 		}
-		w.plain(false)
+		w.fillPlain(false)
 	})
-	w.report(receiveRing, w.message)
+	w.putSighting(receiveRing, w.fillMessage)
 	return w.to
 }
 
-// renamed is the program of hookRenamed. It lets the thread's name be reported before its next
-// message.
-func (w writer) renamed() asm.Instructions {
+// renamedProgram is the program of hookRenamed. It lets the thread's name be reported before its
+// next message.
+func (w writer) renamedProgram() asm.Instructions {
 	f := w.f
 	w.add(
 		asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord),
 		asm.LoadMem(asm.R8, asm.R1, f.number, asm.Word),
 	)
-	w.entry()
+	w.loadEntry()
 	w.add(
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(asm.R9, threadNamed, asm.R1, asm.DWord),

@@ -32,8 +32,8 @@ type head struct {
 
 var _ = [1]struct{}{}[unsafe.Sizeof(head{})-headBytes]
 
-// shared has the maps that the capture and the programs share.
-type shared struct {
+// sharedMaps has the maps that the capture and the programs share.
+type sharedMaps struct {
 	mapped  [][]byte
 	heads   []head // of each processor's rings, in their order
 	rings   []sighting
@@ -45,7 +45,7 @@ type shared struct {
 	unreported *atomic.Uint64 // number of messages in mapLost; owned by the programs
 }
 
-func (s *shared) open(k *kernel) (err error) {
+func (s *sharedMaps) open(k *kernel) (err error) {
 	one := func(name string) unsafe.Pointer {
 		m := k.programs.Maps[name]
 		var b []byte
@@ -84,18 +84,18 @@ func (s *shared) open(k *kernel) (err error) {
 	return nil
 }
 
-func (s *shared) close() error {
+func (s *sharedMaps) close() error {
 	var errs []error
 	for _, b := range s.mapped {
 		errs = append(errs, unix.Munmap(b))
 	}
-	*s = shared{}
+	*s = sharedMaps{}
 	return errors.Join(errs...)
 }
 
-// ends returns, for each ring, the number of the sighting up to which the capture may take
+// ringEnds returns, for each ring, the number of the sighting up to which the capture may take
 // sightings now. From each ring it may take at most limit sightings at once.
-func (s *shared) ends(limit int) (ends []uint64) {
+func (s *sharedMaps) ringEnds(limit int) (ends []uint64) {
 	for i := range s.heads {
 		h := &s.heads[i]
 		ends = append(ends, min(h.written.Load(), h.read.Load()+uint64(limit)))
@@ -103,9 +103,10 @@ func (s *shared) ends(limit int) (ends []uint64) {
 	return ends
 }
 
-// take calls the function seen for each sighting of a ring up to the number end, and returns the
-// number of these sightings.
-func (s *shared) take(ring int, end uint64, seen func(s sighting, ring int)) (taken int) {
+// takeSightings calls the function seen for each sighting of a ring up to the number end, and
+// returns the number of these sightings.
+func (s *sharedMaps) takeSightings(ring int, end uint64,
+	seen func(s sighting, ring int)) (taken int) {
 	h := &s.heads[ring]
 	from := h.read.Load()
 	for at := from; at < end; at++ {
@@ -115,4 +116,4 @@ func (s *shared) take(ring int, end uint64, seen func(s sighting, ring int)) (ta
 	return int(end - from)
 }
 
-func (s *shared) lost(ring int) uint64 { return s.heads[ring].lost.Load() }
+func (s *sharedMaps) lost(ring int) uint64 { return s.heads[ring].lost.Load() }

@@ -23,14 +23,14 @@ func TestPrivilegedFullRings(t *testing.T) {
 	// talk lets a process exchange messages, and returns how many calls were seen and how many were
 	// lost. Calls of other programs of this machine count, too.
 	talk := func(pieces int) (seen, lost uint64) {
-		before := k.lost()
+		before := k.lostMessages()
 		fmt.Fprintln(in, "ping-pong", pieces)
 		var ns float64
 		if _, err := fmt.Fscan(out, &ns); err != nil {
 			t.Fatal(err)
 		}
 		for more := true; more; {
-			more, _, err = k.drain(batch, taker{
+			more, _, err = k.drain(batchSize, reportTaker{
 				described: func(description) {}, named: func(name) {},
 				happened: func(happening) {}, seen: func(sighting, int) { seen++ },
 			})
@@ -38,7 +38,7 @@ func TestPrivilegedFullRings(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return seen, k.lost() - before
+		return seen, k.lostMessages() - before
 	}
 	const callsOfPiece = 200
 	seen, lost := talk(50)

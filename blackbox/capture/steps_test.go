@@ -34,8 +34,8 @@ type step struct {
 
 type steps struct{ all []step }
 
-// do makes a system call and writes down what it did.
-func (s *steps) do(what string, socket int, f func() (int, error)) step {
+// doStep makes a system call and writes down what it did.
+func (s *steps) doStep(what string, socket int, f func() (int, error)) step {
 	d := step{What: what, Thread: unix.Gettid(), Before: asm.Counter()}
 	n, err := f()
 	d.After = asm.Counter()
@@ -93,8 +93,8 @@ func stepsOf(t testing.TB, name string) (all []step, process int) {
 	return all, cmd.Process.Pid
 }
 
-// connected returns the two ends of a TCP connection.
-func (s *steps) connected() (client, server int) {
+// connectedPair returns the two ends of a TCP connection.
+func (s *steps) connectedPair() (client, server int) {
 	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(err)
 	must(unix.Bind(listener, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
@@ -103,7 +103,7 @@ func (s *steps) connected() (client, server int) {
 	must(err)
 	client, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(err)
-	s.do("connect", client, func() (int, error) { return 0, unix.Connect(client, at) })
+	s.doStep("connect", client, func() (int, error) { return 0, unix.Connect(client, at) })
 	server, _, err = unix.Accept4(listener, unix.SOCK_CLOEXEC)
 	must(err)
 	must(unix.SetsockoptInt(client, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
@@ -111,8 +111,8 @@ func (s *steps) connected() (client, server int) {
 	return client, server
 }
 
-// readable waits until a socket has the given number of bytes.
-func readable(socket, bytes int) {
+// waitReadable waits until a socket has the given number of bytes.
+func waitReadable(socket, bytes int) {
 	for {
 		n, err := unix.IoctlGetInt(socket, unix.SIOCINQ)
 		must(err)
@@ -125,36 +125,36 @@ func readable(socket, bytes int) {
 
 // waitSteps lets messages wait in the receiver's socket.
 func waitSteps(s *steps) {
-	client, server := s.connected()
+	client, server := s.connectedPair()
 	b := make([]byte, 1000)
 	for i := range 120 {
 		n := 1 + i%3 // messages that wait at the same time
 		for range n {
-			s.do("sent", client, func() (int, error) { return unix.Write(client, b[:100]) })
+			s.doStep("sent", client, func() (int, error) { return unix.Write(client, b[:100]) })
 		}
-		readable(server, 100*n)
-		s.do("ready", -1, func() (int, error) { return 0, nil })
+		waitReadable(server, 100*n)
+		s.doStep("ready", -1, func() (int, error) { return 0, nil })
 		time.Sleep(time.Millisecond)
 		for range n {
-			s.do("received", server, func() (int, error) { return unix.Read(server, b[:100]) })
+			s.doStep("received", server, func() (int, error) { return unix.Read(server, b[:100]) })
 		}
 	}
 	for _, socket := range []int{client, server} {
-		s.do("closed", socket, func() (int, error) { return 0, nil })
+		s.doStep("closed", socket, func() (int, error) { return 0, nil })
 		must(unix.Close(socket))
 	}
 }
 
 // againSteps makes TCP send bytes again: the receiver's socket drops all packets for a while.
 func againSteps(s *steps) {
-	client, server := s.connected()
+	client, server := s.connectedPair()
 	b := make([]byte, 1000)
-	s.do("sent", client, func() (int, error) { return unix.Write(client, b[:10]) })
-	s.do("received", server, func() (int, error) { return unix.Read(server, b) })
+	s.doStep("sent", client, func() (int, error) { return unix.Write(client, b[:10]) })
+	s.doStep("received", server, func() (int, error) { return unix.Read(server, b) })
 	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	program := unix.SockFprog{Len: 1, Filter: &drop[0]}
 	must(unix.SetsockoptSockFprog(server, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program))
-	s.do("sent", client, func() (int, error) { return unix.Write(client, b[:100]) })
+	s.doStep("sent", client, func() (int, error) { return unix.Write(client, b[:100]) })
 	count := func() int {
 		info, err := unix.GetsockoptTCPInfo(client, unix.IPPROTO_TCP, unix.TCP_INFO)
 		must(err)
@@ -164,7 +164,7 @@ func againSteps(s *steps) {
 		time.Sleep(time.Millisecond)
 	}
 	must(unix.SetsockoptInt(server, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0))
-	s.do("received", server, func() (int, error) { return unix.Read(server, b) })
+	s.doStep("received", server, func() (int, error) { return unix.Read(server, b) })
 	s.all = append(s.all, step{What: "again", N: count()})
 }
 
@@ -184,11 +184,11 @@ func threadSteps(s *steps) {
 	// The runtime of Go must not wake these threads, too.
 	runtime.GOMAXPROCS(8)
 	debug.SetGCPercent(-1)
-	client, server := s.connected()
+	client, server := s.connectedPair()
 	b := make([]byte, 100)
 	talk := func() {
-		s.do("sent", client, func() (int, error) { return unix.Write(client, b) })
-		s.do("received", server, func() (int, error) { return unix.Read(server, b) })
+		s.doStep("sent", client, func() (int, error) { return unix.Write(client, b) })
+		s.doStep("received", server, func() (int, error) { return unix.Read(server, b) })
 	}
 	talk()
 	var one unix.CPUSet
@@ -266,7 +266,7 @@ func placeSteps(s *steps) {
 	one := make([]byte, 1)
 	_, err := os.Stdin.Read(one)
 	must(err)
-	client, server := s.connected()
-	s.do("sent", client, func() (int, error) { return unix.Write(client, one) })
-	s.do("received", server, func() (int, error) { return unix.Read(server, one) })
+	client, server := s.connectedPair()
+	s.doStep("sent", client, func() (int, error) { return unix.Write(client, one) })
+	s.doStep("received", server, func() (int, error) { return unix.Read(server, one) })
 }

@@ -7,21 +7,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// current writes eBPF code that loads the number of the present thread into R8. If the process of
-// this thread has used no socket, the code ends the eBPF program.
-func (w *writer) current() {
+// loadCurrent writes eBPF code that loads the number of the present thread into R8. If the process
+// of this thread has used no socket, the code ends the eBPF program.
+func (w *writer) loadCurrent() {
 	w.add(asm.FnGetCurrentPidTgid.Call(), asm.Mov.Reg(asm.R8, asm.R0))
-	w.user()
+	w.loadUser()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R1, 0, asm.Byte),
 		asm.JEq.Imm(asm.R1, 0, "end"),
 	)
 }
 
-// woke is the program of hookWoke. It reports that a thread woke another thread of its process, but
-// only if it did so by a system call for waking threads. An interrupt also wakes threads, for
-// example when data come. Then the registers of the present thread show no such system call.
-func (w writer) woke() asm.Instructions {
+// wokeProgram is the program of hookWoke. It reports that a thread woke another thread of its
+// process, but only if it did so by a system call for waking threads. An interrupt also wakes
+// threads, for example when data come. Then the registers of the present thread show no such system
+// call.
+func (w writer) wokeProgram() asm.Instructions {
 	f := w.f
 	w.add(
 		asm.LoadMem(asm.R7, asm.R1, 0, asm.DWord),
@@ -31,7 +32,7 @@ func (w writer) woke() asm.Instructions {
 		asm.LoadMem(asm.R1, asm.R7, f.process, asm.Word),
 		asm.JNE.Reg32(asm.R0, asm.R1, "end"),
 	)
-	w.user()
+	w.loadUser()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R1, 0, asm.Byte),
 		asm.JEq.Imm(asm.R1, 0, "end"),
@@ -55,7 +56,7 @@ func (w writer) woke() asm.Instructions {
 		asm.JEq.Imm(asm.R2, 0, "end"),
 		asm.Mov.Imm(asm.R1, 0).WithSymbol("wakes"),
 	)
-	w.thread()
+	w.loadThread()
 	w.add(
 		// A call that sends over TCP wakes the receiver. This wake-up is no hand-off, because there
 		// is a message.
@@ -64,7 +65,7 @@ func (w writer) woke() asm.Instructions {
 		asm.FnKtimeGetNs.Call(),
 		asm.StoreMem(asm.RFP, stackStamp, asm.R0, asm.DWord),
 	)
-	w.report(wokeRing, func() {
+	w.putSighting(wokeRing, func() {
 		w.add(
 			asm.LoadMem(asm.R1, asm.R7, f.number, asm.Word),
 			asm.StoreMem(asm.R4, sightingCookie, asm.R1, asm.DWord),
@@ -87,43 +88,43 @@ const (
 	futexWakes = 1<<1 | 1<<3 | 1<<4 | 1<<5 | 1<<7 | 1<<10 | 1<<12
 )
 
-// forked is the program of hookForked.
-func (w writer) forked() asm.Instructions {
+// forkedProgram is the program of hookForked.
+func (w writer) forkedProgram() asm.Instructions {
 	w.add(asm.LoadMem(asm.R7, asm.R1, 8, asm.DWord))
-	w.current()
-	w.thread()
-	w.stack(stackWhat, int32(blackbox.Forked))
-	w.happened(func() {
+	w.loadCurrent()
+	w.loadThread()
+	w.storeOnStack(stackWhat, int32(blackbox.Forked))
+	w.reserveHappening(func() {
 		w.add(
 			asm.StoreMem(asm.R9, happeningThread, asm.R8, asm.Word),
 			asm.Mov.Reg(asm.R1, asm.R7),
 		)
-		w.copied(happeningOther, w.f.number, asm.Word)
-		w.copied(happeningProcess, w.f.process, asm.Word)
+		w.copyField(happeningOther, w.f.number, asm.Word)
+		w.copyField(happeningProcess, w.f.process, asm.Word)
 	})
 	return w.to
 }
 
-// executed is the program of hookExecuted.
-func (w writer) executed() asm.Instructions { return w.life(blackbox.Executed) }
+// executedProgram is the program of hookExecuted.
+func (w writer) executedProgram() asm.Instructions { return w.lifeProgram(blackbox.Executed) }
 
-// exited is the program of hookExited.
-func (w writer) exited() asm.Instructions { return w.life(blackbox.Exited) }
+// exitedProgram is the program of hookExited.
+func (w writer) exitedProgram() asm.Instructions { return w.lifeProgram(blackbox.Exited) }
 
-// life writes a program that reports what happens to the present thread.
-func (w *writer) life(what blackbox.What) asm.Instructions {
-	w.current()
-	w.thread()
-	w.stack(stackWhat, int32(what))
-	w.happened(func() {
+// lifeProgram writes a program that reports what happens to the present thread.
+func (w *writer) lifeProgram(what blackbox.What) asm.Instructions {
+	w.loadCurrent()
+	w.loadThread()
+	w.storeOnStack(stackWhat, int32(what))
+	w.reserveHappening(func() {
 		w.add(asm.StoreMem(asm.R9, happeningThread, asm.R8, asm.Word))
 	})
 	return w.to
 }
 
-// group reports the names of the present thread's cgroup and of the groups above it, at R9. Once
-// the process has ended, nobody can find out these names any more.
-func (w *writer) group() {
+// reportGroups reports the names of the present thread's cgroup and of the groups above it, at R9.
+// Once the process has ended, nobody can find out these names any more.
+func (w *writer) reportGroups() {
 	f := w.f
 	w.add(asm.Mov.Imm(asm.R1, 0))
 	for i := range groupLevels {

@@ -58,8 +58,9 @@ func newUring() *uring {
 	return u
 }
 
-// do submits one operation, waits for its end, and returns its result.
-func (u *uring) do(operation, flags byte, socket int, at unsafe.Pointer, n int) (int, error) {
+// submitOne submits one operation, waits for its end, and returns its result.
+func (u *uring) submitOne(operation, flags byte, socket int, at unsafe.Pointer,
+	n int) (int, error) {
 	clear(u.entries)
 	u.entries[0], u.entries[1] = operation, flags
 	binary.NativeEndian.PutUint32(u.entries[4:], uint32(socket))
@@ -86,7 +87,7 @@ func (u *uring) do(operation, flags byte, socket int, at unsafe.Pointer, n int) 
 // uringSteps sends and receives by io_uring, over TCP and over UNIX sockets.
 func uringSteps(s *steps) {
 	u := newUring()
-	client, server := s.connected()
+	client, server := s.connectedPair()
 	two, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	must(err)
 	var pinned runtime.Pinner
@@ -107,11 +108,11 @@ func uringSteps(s *steps) {
 				if v.SetLen(n); by[0] == uringSendmsg {
 					at = unsafe.Pointer(m)
 				}
-				s.do("sent", ends[0], func() (int, error) {
-					return u.do(by[0], flags, ends[0], at, n)
+				s.doStep("sent", ends[0], func() (int, error) {
+					return u.submitOne(by[0], flags, ends[0], at, n)
 				})
-				s.do("received", ends[1], func() (int, error) {
-					return u.do(by[1], flags, ends[1], at, n)
+				s.doStep("received", ends[1], func() (int, error) {
+					return u.submitOne(by[1], flags, ends[1], at, n)
 				})
 			}
 		}
@@ -124,7 +125,7 @@ func TestPrivilegedUring(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{Also: Also{Arrivals: true, Threads: true}})
 	truth, process := stepsOf(t, "uring")
-	got := r.end(t)
+	got := r.endCapture(t)
 	seen, n, workers := map[side][]blackbox.Message{}, 0, 0
 	for _, m := range got.messages {
 		s := side{got.connections[m.Connection].Cookie, m.Kind == blackbox.Sent}
