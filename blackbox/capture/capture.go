@@ -31,10 +31,9 @@ type Options struct {
 const (
 	ringBuffer = "4MiB"
 
-	// The constants busyInterval and idleInterval are the intervals at which the capture looks for
-	// messages: busy while messages come, and idle otherwise. At each look it also reads the clock
-	// and the counter. Both intervals are short, because a stamp that is far from such a reading is
-	// less exact.
+	// The capture looks for messages every busyInterval while messages come, and every idleInterval
+	// otherwise. At each look it also reads the clock and the counter. Both intervals are short,
+	// because a stamp that is far from such a reading is less exact.
 	busyInterval = 2 * time.Millisecond
 	idleInterval = 20 * time.Millisecond
 

@@ -32,7 +32,7 @@ var Methods = []Method{
 
 // A request is a call as its callee sees it.
 type request struct {
-	call     int32
+	call int32
 	// when it was received, and when it was replied to: farFuture if that is not known
 	from, to int64
 	until    int64 // it cannot have caused a call after this
