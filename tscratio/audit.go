@@ -56,7 +56,7 @@ func (c *Closure) Audit(readings int) Audit {
 	for from := range c.names {
 		for _, e := range c.edges[from] {
 			thirds := 0
-			for p := range c.over(from, e.into) {
+			for p := range c.pathsOver(from, e.into) {
 				a.compare(e.r, p)
 				thirds++
 			}
@@ -65,17 +65,17 @@ func (c *Closure) Audit(readings int) Audit {
 			}
 		}
 	}
-	a.cycles(sparse)
-	out := Audit{Disagreements: a.found, Accused: accused(a.found)}
+	a.checkCycles(sparse)
+	out := Audit{Disagreements: a.found, Accused: accusedNodes(a.found)}
 	if len(out.Accused) == 0 {
-		out.Liars = a.liars()
+		out.Liars = a.nameLiars()
 	}
 	return out
 }
 
-// cycles compares each relation with the lightest path over several nodes. If there are many
+// checkCycles compares each relation with the lightest path over several nodes. If there are many
 // relations, it takes a sample of them.
-func (a *auditor) cycles(sparse [][2]int) {
+func (a *auditor) checkCycles(sparse [][2]int) {
 	if len(sparse) == 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func (a *auditor) cycles(sparse [][2]int) {
 	f := newFrontiers(len(a.c.names))
 	f.indirect = true
 	for _, pair := range sparse[:min(len(sparse), maxCycles)] {
-		if p := a.c.lightest(pair[0], pair[1], f); len(p) > 2 { // shorter paths are compared
+		if p := a.c.lightestPath(pair[0], pair[1], f); len(p) > 2 { // shorter paths are compared
 			a.compare(a.c.relation(pair[0], pair[1]), p)
 		}
 	}
@@ -107,8 +107,8 @@ func (a *auditor) compare(direct *Relation, p path) {
 	}
 }
 
-// accused returns the nodes that occur in every disagreement, if these are at most two.
-func accused(ds []*DisagreementError) (all []string) {
+// accusedNodes returns the nodes that occur in every disagreement, if these are at most two.
+func accusedNodes(ds []*DisagreementError) (all []string) {
 	for i, d := range ds {
 		nodes := d.Nodes()
 		if i == 0 {
@@ -123,9 +123,9 @@ func accused(ds []*DisagreementError) (all []string) {
 	return all
 }
 
-// liars names the node with the most disagreements that have only this node in common. Then it does
-// the same with the disagreements in which this node does not occur, and so on.
-func (a *auditor) liars() (named []string) {
+// nameLiars names the node with the most disagreements that have only this node in common. Then it
+// does the same with the disagreements in which this node does not occur, and so on.
+func (a *auditor) nameLiars() (named []string) {
 	nodes := make([][]string, len(a.found))
 	of := map[string][]int{} // by node: its disagreements
 	for i, d := range a.found {
@@ -168,25 +168,25 @@ func (a *auditor) liars() (named []string) {
 	}
 }
 
-// agreeing returns how many paths over third nodes must agree about one end of a translated
+// agreeingPaths returns how many paths over third nodes must agree about one end of a translated
 // reading. direct has the interval of the direct relation, if there is one; thirds has the
 // intervals of all paths. With ThirdAgreed, the number starts at 2, or higher in a fleet whose
 // paths often contradict each other. It grows by 1 for each given path that contradicts the others,
 // but not above the number of paths. If it started above 2, it is always at least 3, so two paths
 // alone are never believed.
-func (c *Closure) agreeing(direct, thirds []Interval) int {
-	n := c.third.needed()
+func (c *Closure) agreeingPaths(direct, thirds []Interval) int {
+	n := c.third.neededNodes()
 	if c.third != ThirdAgreed || len(thirds) < n {
 		return n
 	}
 	n = c.longer.agreement(c)
-	return max(min(n, 3), min(n+contradicted(direct, thirds), len(thirds)))
+	return max(min(n, 3), min(n+falsePaths(direct, thirds), len(thirds)))
 }
 
-// contradicted returns the least number of paths over third nodes that must be false: the smallest
+// falsePaths returns the least number of paths over third nodes that must be false: the smallest
 // number of paths without which all other intervals have a value in common. The interval of the
 // direct relation, if there is one, is among these other intervals.
-func contradicted(direct, thirds []Interval) int {
+func falsePaths(direct, thirds []Interval) int {
 	within := Interval{0, math.MaxUint64}
 	if direct != nil {
 		within = direct[0]
@@ -206,7 +206,7 @@ func contradicted(direct, thirds []Interval) int {
 	return len(thirds) - most
 }
 
-func intervals(all []told) (is []Interval) {
+func intervals(all []toldInterval) (is []Interval) {
 	for _, t := range all {
 		is = append(is, t.at)
 	}
@@ -247,7 +247,7 @@ func (l *longerPaths) agreement(c *Closure) int {
 				}
 			}
 			all += len(at)
-			doubtful += contradicted(nil, at)
+			doubtful += falsePaths(nil, at)
 		}
 		l.agreed = agreement(float64(doubtful) / float64(max(all, 1)))
 	})

@@ -28,9 +28,9 @@ var scenarios = []struct {
 	{"distant", 2010},
 }
 
-// each runs a function for a number of seeds, on all processors. If the environment names a seed,
-// the function runs only for that seed.
-func each(t *testing.T, n int, f func(seed uint64)) {
+// eachSeed runs a function for a number of seeds, on all processors. If the environment names a
+// seed, the function runs only for that seed.
+func eachSeed(t *testing.T, n int, f func(seed uint64)) {
 	t.Helper()
 	numbers := seed.Numbers(t, n)
 	t.Logf("seeds %d to %d: repeat one with %s", numbers[0], numbers[len(numbers)-1], seed.Variable)
@@ -58,11 +58,11 @@ func TestBarSimulatedQueries(t *testing.T) {
 	if size == proof.Full {
 		seeds, queries = 150, 10_000
 	}
-	worlds := []shape{sine, randomWalk, temperatureStep, square}
+	worlds := []shape{sine, randomWalk, temperatureStep, switchRates}
 	var mu sync.Mutex
 	asked, outside := 0, 0
 	halves := map[string][]float64{}
-	each(t, seeds, func(seed uint64) {
+	eachSeed(t, seeds, func(seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for i, sc := range scenarios {
 			// The truth must lie in the bound under all conditions.
@@ -74,8 +74,8 @@ func TestBarSimulatedQueries(t *testing.T) {
 			p := x.pair(t, declared(w), 6, 0.5, [2]float64{30, 37}, [2]float64{50, 75})
 			bad := 0
 			for _, into := range []Side{SideA, SideB} {
-				r := must(p.Relate(into, w))(t)
-				bad += x.outside(t, r, queries, 0, 100)
+				r := mustReturn(p.Relate(into, w))(t)
+				bad += x.countOutside(t, r, queries, 0, 100)
 			}
 			// The bound must be narrow, too. This is measured in another world, and only for some
 			// of the seeds.
@@ -83,9 +83,9 @@ func TestBarSimulatedQueries(t *testing.T) {
 			if (seed+uint64(i))%7 == 0 {
 				y := newWorld(rng, 60, sine, PPM/2, 10*time.Second, 1, 0)
 				y.net = networks[sc.network]
-				r := must(y.pair(t, declared(PPM), 6, 0.5).Relate(SideA, PPM))(t)
+				r := mustReturn(y.pair(t, declared(PPM), 6, 0.5).Relate(SideA, PPM))(t)
 				for range 500 {
-					got := must(r.Translate(y.b.count(uint64((10 +
+					got := mustReturn(r.Translate(y.b.count(uint64((10 +
 						y.rng.Float64()*40) * second))))(t)
 					half = append(half, float64(got.Width())/2/float64(y.a.node.Nominal_hz)*1e6)
 				}
@@ -123,14 +123,15 @@ func TestBarHalfTheWander(t *testing.T) {
 	}
 	var mu sync.Mutex
 	relations, suspect := 0, 0
-	each(t, seeds, func(seed uint64) {
+	eachSeed(t, seeds, func(seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		for _, s := range []shape{sine, randomWalk, temperatureStep, square} {
+		for _, s := range []shape{sine, randomWalk, temperatureStep, switchRates} {
 			for _, network := range []string{"kernel stamps", "near and steady"} {
 				w := []Wander{100 * PPB, 1 * PPM, 10 * PPM}[rng.IntN(3)]
 				x := newWorld(rng, 100, s, w/2, 10*time.Second, 1, 0)
 				x.net = networks[network]
-				r := must(x.pair(t, declared(w), 6, 0.5, [2]float64{40, 65}).Relate(SideA, w))(t)
+				r := mustReturn(x.pair(t, declared(w), 6, 0.5, [2]float64{40, 65}).Relate(SideA,
+					w))(t)
 				mu.Lock()
 				relations++
 				if r.Verdict != Consistent || r.Least > w/2 {
@@ -165,7 +166,7 @@ func TestBarMoreThanTheWander(t *testing.T) {
 	type count struct{ relations, suspect, asked, false_ int }
 	var mu sync.Mutex
 	counts := map[kind]count{}
-	each(t, seeds, func(seed uint64) {
+	eachSeed(t, seeds, func(seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		for _, s := range []shape{sine, randomWalk, temperatureStep} {
 			for _, network := range []string{"kernel stamps", "near and steady", "asymmetric"} {
@@ -175,7 +176,7 @@ func TestBarMoreThanTheWander(t *testing.T) {
 					}
 					w := 1 * PPM
 					x := newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)
-					for x.during(1, 58).wander(10*time.Second) < 0.8*float64(factor*w)*1e-12 {
+					for x.partOf(1, 58).wander(10*time.Second) < 0.8*float64(factor*w)*1e-12 {
 						// No constraint shows what happens before the first train or after the last
 						// one. So try again if the temperature steps there.
 						x = newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)
@@ -183,10 +184,10 @@ func TestBarMoreThanTheWander(t *testing.T) {
 					x.net = networks[network]
 					d := declared(w)
 					d.MaxWander = 1000 * PPM
-					r := must(x.pair(t, d, 6, 0.5).Relate(SideA, w))(t)
+					r := mustReturn(x.pair(t, d, 6, 0.5).Relate(SideA, w))(t)
 					bad := 0
 					if r.Verdict == Consistent {
-						bad = x.outside(t, r, queries, 1, 59)
+						bad = x.countOutside(t, r, queries, 1, 59)
 					}
 					mu.Lock()
 					c := counts[kind{network, factor}]
@@ -220,9 +221,9 @@ func TestBarMoreThanTheWander(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// during returns the part of the world between two moments, given in seconds. The caller measures
+// partOf returns the part of the world between two moments, given in seconds. The caller measures
 // the wander in this part.
-func (x *world) during(from, to int) *world {
+func (x *world) partOf(from, to int) *world {
 	part := func(c *clock) *clock {
 		return &clock{rates: c.rates[from*second/segment : to*second/segment]}
 	}
@@ -238,7 +239,7 @@ func TestBarStepsAreNamed(t *testing.T) {
 	}
 	var mu sync.Mutex
 	steps, late := 0, 0
-	each(t, seeds, func(seed uint64) {
+	eachSeed(t, seeds, func(seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		for _, network := range []string{"kernel stamps", "near and steady", "asymmetric"} {
 			w := []Wander{100 * PPB, 1 * PPM}[rng.IntN(2)]
@@ -246,12 +247,12 @@ func TestBarStepsAreNamed(t *testing.T) {
 			x.net = networks[network]
 			d := declared(w)
 			d.MaxWander = 1000 * PPM
-			calm := must(x.pair(t, d, 6, 0.5).Relate(SideA, w))(t)
+			calm := mustReturn(x.pair(t, d, 6, 0.5).Relate(SideA, w))(t)
 			at := uint64((20 + float64(rng.IntN(40))/2 + 0.1 + rng.Float64()*0.3) * second)
 			half := uint64(0)
 			for i := range uint64(50) {
 				half = max(half,
-					must(calm.Translate(x.b.count(at-second+i*(second/25))))(t).HalfWidth())
+					mustReturn(calm.Translate(x.b.count(at-second+i*(second/25))))(t).HalfWidth())
 			}
 			cycles, stepped := int64(half)*4+int64(half)/10, x.a
 			switch rng.IntN(3) {
@@ -270,7 +271,7 @@ func TestBarStepsAreNamed(t *testing.T) {
 				}
 			}
 			stepped.steps = []step{{at, cycles}}
-			p := must(NewPair(x.a.node, x.b.node, d))(t)
+			p := mustReturn(NewPair(x.a.node, x.b.node, d))(t)
 			trains, named := 0, false
 			for s := 0.5; trains < 2; s += 0.5 {
 				x.train(t, p, uint64(s*second), 6, StartedByA)
@@ -307,8 +308,8 @@ func TestBarHour(t *testing.T) {
 	if proof.Begin(t) == proof.Full {
 		reps = 25
 	}
-	x, p := hour(t)
-	r := must(p.Relate(SideA, 1*PPM))(t)
+	x, p := hourOfTrains(t)
+	r := mustReturn(p.Relate(SideA, 1*PPM))(t)
 	const n = 1 << 16
 	inOrder, random := make([]uint64, n), make([]uint64, n)
 	for i := range n {

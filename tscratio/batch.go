@@ -10,9 +10,9 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 	ys, elapsed = ys[:len(xs)], elapsed[:len(xs)]
 	n, d := 0, Duration{}
 	if w.trivial {
-		n, d = differences(xs, ys, elapsed, w.first.error_cycles()), Duration{Scenario: Trivial}
+		n, d = setDifferences(xs, ys, elapsed, w.first.error_cycles()), Duration{Scenario: Trivial}
 	} else if xs[0] >= w.base && xs[0] <= w.last && len(w.segments) > 0 {
-		n, d = w.alike(xs, ys, elapsed)
+		n, d = w.durationsAlike(xs, ys, elapsed)
 	}
 	if n > 0 {
 		return n, d, nil
@@ -26,11 +26,11 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 // batchRows is the largest number of durations that one call finds.
 const batchRows = 512
 
-// alike finds durations, beginning with the first pair of readings, by the method that the segment
-// of the first pair selects. It returns the number of durations found.
-func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
+// durationsAlike finds durations, beginning with the first pair of readings, by the method that the
+// segment of the first pair selects. It returns the number of durations found.
+func (w *Ways) durationsAlike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	s := w.segment(xs[0])
-	if s.state != fast {
+	if s.state != segmentFast {
 		return 0, Duration{}
 	}
 	start := xs[0] - (xs[0]-w.base)&(1<<w.bits-1)
@@ -39,32 +39,33 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	for n < len(xs) && xs[n]-start <= last-start {
 		n++
 	}
-	n, verdict := w.along(s, xs[:n], ys[:n], elapsed)
+	n, verdict := w.durationsAlong(s, xs[:n], ys[:n], elapsed)
 	d := Duration{Scenario: s.scenario, Verdict: max(s.verdict, verdict)}
-	return w.narrowed(s, d.Verdict, xs[:n], ys[:n], elapsed), d
+	return w.narrowDurations(s, d.Verdict, xs[:n], ys[:n], elapsed), d
 }
 
-// along finds durations by the segment's method alone, beginning with the first pair of readings.
-// It stops at the first translation that needs another piece of a relation than the first pair, or
-// that has another verdict. It returns the number of durations found, and the verdict of their
-// translations.
-func (w *Ways) along(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int, verdict Verdict) {
+// durationsAlong finds durations by the segment's method alone, beginning with the first pair of
+// readings. It stops at the first translation that needs another piece of a relation than the first
+// pair, or that has another verdict. It returns the number of durations found, and the verdict of
+// their translations.
+func (w *Ways) durationsAlong(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int,
+	verdict Verdict) {
 	switch {
 	case w.same:
-		n = differences(xs, ys, elapsed, w.first.error_cycles())
+		n = setDifferences(xs, ys, elapsed, w.first.error_cycles())
 		return s.scaleAll(xs[:n], elapsed), s.verdict
 	case s.way == onFirst:
-		a, b := grown(&w.a, len(xs)), grown(&w.b, len(xs))
+		a, b := growBuffer(&w.a, len(xs)), growBuffer(&w.b, len(xs))
 		n, verdict = w.secondOnFirst.countAll(ys, a)
-		n = between(points(xs[:n], w.quanta[0], b), a, elapsed)
+		n = setBetween(countsAt(xs[:n], w.quanta[0], b), a, elapsed)
 		if w.firstRate != nil {
 			n = s.scaleAll(xs[:n], elapsed)
 		}
 		return n, verdict
 	case s.way == onSecond:
-		a, b := grown(&w.a, len(xs)), grown(&w.b, len(xs))
+		a, b := growBuffer(&w.a, len(xs)), growBuffer(&w.b, len(xs))
 		n, verdict = w.firstOnSecond.countAll(xs, a)
-		n = between(a[:n], points(ys[:n], w.quanta[1], b), elapsed)
+		n = setBetween(a[:n], countsAt(ys[:n], w.quanta[1], b), elapsed)
 		if w.secondRate != nil {
 			negate(elapsed[:n]) // scaled backwards, because the rate is known at the second event
 			n = s.scaleAll(ys[:n], elapsed)
@@ -76,35 +77,37 @@ func (w *Ways) along(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int, 
 }
 
 // onReference finds durations by translating both events to the reference. It stops for the same
-// reasons as the method along.
+// reasons as the method durationsAlong.
 func (w *Ways) onReference(xs, ys []uint64, elapsed []Elapsed) (int, Verdict) {
-	a, b := grown(&w.a, len(xs)), grown(&w.b, len(xs))
+	a, b := growBuffer(&w.a, len(xs)), growBuffer(&w.b, len(xs))
 	n, verdict := w.firstOnRef.countAll(xs, a)
 	n, other := w.secondOnRef.countAll(ys[:n], b)
-	return between(a[:n], b, elapsed), max(verdict, other)
+	return setBetween(a[:n], b, elapsed), max(verdict, other)
 }
 
-// grown returns the first n elements of a buffer, which it replaces if it is too small.
-func grown[T any](buffer *[]T, n int) []T {
+// growBuffer returns the first n elements of a buffer, which it replaces if it is too small.
+func growBuffer[T any](buffer *[]T, n int) []T {
 	if len(*buffer) < n {
 		*buffer = make([]T, n)
 	}
 	return (*buffer)[:n]
 }
 
-// narrowed intersects the durations from [Ways.along] with the durations that follow from
-// translating both events to the reference. So a duration never contradicts the translations of its
-// events. If the events cannot be translated, or if their translations have another verdict than
-// the durations, the durations stay unchanged. The result is how many durations, counted from the
-// first, are final. If the result is 0, the caller asks the closure for the first duration.
-func (w *Ways) narrowed(s *waySegment, verdict Verdict, xs, ys []uint64, elapsed []Elapsed) int {
+// narrowDurations intersects the durations from [Ways.durationsAlong] with the durations that
+// follow from translating both events to the reference. So a duration never contradicts the
+// translations of its events. If the events cannot be translated, or if their translations have
+// another verdict than the durations, the durations stay unchanged. The result is how many
+// durations, counted from the first, are final. If the result is 0, the caller asks the closure for
+// the first duration.
+func (w *Ways) narrowDurations(s *waySegment, verdict Verdict, xs, ys []uint64,
+	elapsed []Elapsed) int {
 	if len(xs) == 0 {
 		return 0
 	}
-	narrows, n := w.narrows(s, ys[0]-xs[0]), len(xs)
+	narrows, n := w.mayNarrow(s, ys[0]-xs[0]), len(xs)
 	if w.same { // stop where the next durations would need another decision
 		for i := range xs {
-			if w.narrows(s, ys[i]-xs[i]) != narrows {
+			if w.mayNarrow(s, ys[i]-xs[i]) != narrows {
 				n = i
 				break
 			}
@@ -113,7 +116,7 @@ func (w *Ways) narrowed(s *waySegment, verdict Verdict, xs, ys []uint64, elapsed
 	if !narrows {
 		return n
 	}
-	across := grown(&w.across, n)
+	across := growBuffer(&w.across, n)
 	n, other := w.onReference(xs[:n], ys[:n], across)
 	if n == 0 {
 		return 1
@@ -129,9 +132,9 @@ func (w *Ways) narrowed(s *waySegment, verdict Verdict, xs, ys []uint64, elapsed
 	return n
 }
 
-// differences sets elapsed[i] to ys[i] − xs[i] ± e. It stops at the first difference that is too
+// setDifferences sets elapsed[i] to ys[i] − xs[i] ± e. It stops at the first difference that is too
 // large for a duration, and returns the number of durations that it set.
-func differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
+func setDifferences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 	for i, x := range xs {
 		d, ok := difference(ys[i], x)
 		if !ok || d > maxSpan || d < -maxSpan {
@@ -146,8 +149,8 @@ func differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 // for the errors that are added later.
 const maxSpan = 1 << 62
 
-// points returns, for each reading, the interval of counts at which a counter shows that reading.
-func points(readings []uint64, quantum uint64, out []Interval) []Interval {
+// countsAt returns, for each reading, the interval of counts at which a counter shows that reading.
+func countsAt(readings []uint64, quantum uint64, out []Interval) []Interval {
 	out = out[:len(readings)]
 	for i, y := range readings {
 		out[i] = Interval{y, up(y, quantum)}
@@ -155,9 +158,9 @@ func points(readings []uint64, quantum uint64, out []Interval) []Interval {
 	return out
 }
 
-// between sets elapsed[i] to second[i] − first[i]. It stops at the first overflow and returns the
-// number of durations that it set.
-func between(first, second []Interval, elapsed []Elapsed) int {
+// setBetween sets elapsed[i] to second[i] − first[i]. It stops at the first overflow and returns
+// the number of durations that it set.
+func setBetween(first, second []Interval, elapsed []Elapsed) int {
 	second, elapsed = second[:len(first)], elapsed[:len(first)]
 	for i := range first {
 		lo, okLo := difference(second[i].Lo, first[i].Hi)
@@ -184,7 +187,7 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 		return 0, Consistent
 	}
 	if v.same {
-		return len(points(ys, v.quantum, out)), Consistent
+		return len(countsAt(ys, v.quantum, out)), Consistent
 	}
 	if n, verdict := v.countPiece(ys, out); n > 0 {
 		return n, verdict
@@ -205,7 +208,7 @@ func (v *View) countPiece(ys []uint64, out []Interval) (int, Verdict) {
 	}
 	j := (ys[0] - v.base) >> v.bits
 	s := v.segment(ys[0])
-	if s.state != fast || s.one == nil {
+	if s.state != segmentFast || s.one == nil {
 		return 0, Consistent
 	}
 	l := s.one

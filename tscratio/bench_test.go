@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// hour returns an hour of trains, two a second. Each has one exchange to warm up and five more.
-func hour(tb testing.TB) (*world, *Pair) {
+// hourOfTrains returns an hour of trains, two a second. Each has one exchange to warm up and five
+// more.
+func hourOfTrains(tb testing.TB) (*world, *Pair) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	x := newWorld(rng, 3600, sine, 500*PPB, 10*time.Second, 1, 0)
 	x.net = networks["kernel stamps"]
@@ -15,15 +16,15 @@ func hour(tb testing.TB) (*world, *Pair) {
 }
 
 func BenchmarkRelateHour(b *testing.B) {
-	_, p := hour(b)
+	_, p := hourOfTrains(b)
 	for b.Loop() {
-		must(p.Relate(SideA, 1*PPM))(b)
+		mustReturn(p.Relate(SideA, 1*PPM))(b)
 	}
 }
 
 func BenchmarkTranslate(b *testing.B) {
-	x, p := hour(b)
-	r := must(p.Relate(SideA, 1*PPM))(b)
+	x, p := hourOfTrains(b)
+	r := mustReturn(p.Relate(SideA, 1*PPM))(b)
 	const n = 1 << 16
 	inOrder, random := make([]uint64, n), make([]uint64, n)
 	for i := range n {

@@ -44,27 +44,27 @@ func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 	s.lower, s.upper = s.lower[:0], s.upper[:0]
 	for ; i < len(e.lower) && e.lower[i].b <= within.Hi; i++ {
 		if f := &e.lower[i]; f.train.Lo >= within.Lo && f.train.Hi <= within.Hi {
-			if a, ok := relative(Lower, f.a, anchor); ok {
+			if a, ok := relativeTo(Lower, f.a, anchor); ok {
 				s.lower = append(s.lower, point{int64(f.b - within.Lo), a})
 			}
 		}
 	}
 	for i := firstFrom(e.upper, within.Lo); i < len(e.upper) && e.upper[i].b <= within.Hi; i++ {
 		if f := &e.upper[i]; f.train.Lo >= within.Lo && f.train.Hi <= within.Hi {
-			if a, ok := relative(Upper, f.a, anchor); ok {
+			if a, ok := relativeTo(Upper, f.a, anchor); ok {
 				s.upper = append(s.upper, point{int64(f.b - within.Lo), a})
 			}
 		}
 	}
 	var c chords
 	var okS, okF bool
-	c.steepest, okS = steepest(s.upper, s.lower)
+	c.steepest, okS = steepestChord(s.upper, s.lower)
 	for _, ps := range [][]point{s.lower, s.upper} {
 		for i := range ps {
 			ps[i].a = -ps[i].a
 		}
 	}
-	c.flattest, okF = steepest(s.lower, s.upper)
+	c.flattest, okF = steepestChord(s.lower, s.upper)
 	c.flattest.rise = -c.flattest.rise
 	for _, c := range []*chord{&c.steepest, &c.flattest} {
 		c.from, c.to = c.from+within.Lo, c.to+within.Lo
@@ -75,13 +75,14 @@ func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 // scratch is memory that chordsWithin reuses from one window to the next.
 type scratch struct{ lower, upper []point }
 
-// steepest returns the steepest chord that leads from a point in the slice first to a later point
-// in the slice second. Both slices must be sorted by c. It also reports whether there is any chord.
+// steepestChord returns the steepest chord that leads from a point in the slice first to a later
+// point in the slice second. Both slices must be sorted by c. It also reports whether there is any
+// chord.
 //
 // It improves one chord step by step, as Newton's method does. In each step, it takes the chord
 // that rises most above a line with the slope of the current chord. That chord is steeper than the
 // current one. When no chord rises above the line, the current chord is the steepest.
-func steepest(first, second []point) (chord, bool) {
+func steepestChord(first, second []point) (chord, bool) {
 	if len(first) == 0 || len(second) == 0 || first[0].c >= second[len(second)-1].c {
 		return chord{}, false
 	}
@@ -90,20 +91,20 @@ func steepest(first, second []point) (chord, bool) {
 		num, den := to.a-from.a, to.c-from.c
 		// above returns how far a point lies above the line of slope num/den through the origin,
 		// times den.
-		above := func(q point) wide { return product(q.a, den).minus(product(q.c, num)) }
-		var most, lowest wide
+		above := func(q point) wideInt { return product(q.a, den).minus(product(q.c, num)) }
+		var most, lowest wideInt
 		var lowestPoint point
 		found, i := false, 0
 		for _, q := range second {
 			for ; i < len(first) && first[i].c < q.c; i++ {
-				if v := above(first[i]); i == 0 || v.less(lowest) {
+				if v := above(first[i]); i == 0 || v.isLess(lowest) {
 					lowest, lowestPoint = v, first[i]
 				}
 			}
 			if i == 0 {
 				continue
 			}
-			if gain := above(q).minus(lowest); most.less(gain) {
+			if gain := above(q).minus(lowest); most.isLess(gain) {
 				most, from, to, found = gain, lowestPoint, q, true
 			}
 		}
@@ -113,13 +114,13 @@ func steepest(first, second []point) (chord, bool) {
 	}
 }
 
-// least returns the smallest wander that the chords allow, rounded down.
-func (c chords) least() Wander {
+// leastWander returns the smallest wander that the chords allow, rounded down.
+func (c chords) leastWander() Wander {
 	s, f := c.steepest, c.flattest
 	if f.rise <= 0 {
 		return maxWander // the counters did not run forwards
 	}
-	if s.rise <= 0 || !product(f.rise, s.run).less(product(s.rise, f.run)) {
+	if s.rise <= 0 || !product(f.rise, s.run).isLess(product(s.rise, f.run)) {
 		return 0
 	}
 	x := new(big.Int).Mul(big.NewInt(s.rise), big.NewInt(f.run))
@@ -133,18 +134,18 @@ func (c chords) least() Wander {
 // all. The rates of both sets must vary around the same mean. Chords that lead from one set to the
 // other are ignored.
 func (c chords) merge(d chords) chords {
-	if product(c.steepest.rise, d.steepest.run).less(product(d.steepest.rise, c.steepest.run)) {
+	if product(c.steepest.rise, d.steepest.run).isLess(product(d.steepest.rise, c.steepest.run)) {
 		c.steepest = d.steepest
 	}
-	if product(d.flattest.rise, c.flattest.run).less(product(c.flattest.rise, d.flattest.run)) {
+	if product(d.flattest.rise, c.flattest.run).isLess(product(c.flattest.rise, d.flattest.run)) {
 		c.flattest = d.flattest
 	}
 	return c
 }
 
-// shorter returns the chord whose ends are closer together. If an assumption is broken, it is most
-// likely broken between these ends.
-func (c chords) shorter() chord {
+// shorterChord returns the chord whose ends are closer together. If an assumption is broken, it is
+// most likely broken between these ends.
+func (c chords) shorterChord() chord {
 	if c.steepest.run < c.flattest.run {
 		return c.steepest
 	}
@@ -161,7 +162,7 @@ const leastWindowsApart = 16
 // the longer windows.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
-// eachWindow calls a function with windows around some of the given places (evidence.places).
+// eachWindow calls a function with windows around some of the given places (evidence.knotPlaces).
 // Neighbouring windows overlap, so some places can be left out. eachWindow also passes the length
 // of each window as a multiple of Assumptions.Window, which is the length for which the wander is
 // assumed.
@@ -174,7 +175,7 @@ func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64))
 				continue
 			}
 			last = y
-			if k, ok := e.windows(y); ok {
+			if k, ok := e.windowFactor(y); ok {
 				k = max(k, length)
 				half := min(uint64(k)*e.window_cycles, maxReach_cycles)
 				f(Interval{down(y, half), up(y, half)}, k)
@@ -183,19 +184,19 @@ func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64))
 	}
 }
 
-// least returns w_min, the smallest wander that the constraints allow.
+// leastWander returns w_min, the smallest wander that the constraints allow.
 //
 // The chords of a window of k times the stated length prove that the wander in it is at least some
 // w_k. Then the wander in a stated window is at least w_k/k. Proof: if the wander in every stated
 // window is at most w, the logarithm of the rate moves by at most 2·artanh(w) in each of k
 // adjoining windows. So the logarithm stays within k·artanh(w) of the middle of its range, and the
 // wander of the long window is at most tanh(k·artanh(w)) ≤ k·w.
-func (e *evidence) least(places []uint64) Wander {
+func (e *evidence) leastWander(places []uint64) Wander {
 	var w Wander
 	var s scratch
 	e.eachWindow(places, func(within Interval, k int64) {
 		if c, ok := e.chordsWithin(&s, within); ok {
-			w = max(w, c.least()/Wander(k))
+			w = max(w, c.leastWander()/Wander(k))
 		}
 	})
 	return w

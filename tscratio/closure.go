@@ -57,8 +57,8 @@ func (t *ThirdNodes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// needed returns the number of third nodes that must agree before an interval is narrowed.
-func (t ThirdNodes) needed() int {
+// neededNodes returns the number of third nodes that must agree before an interval is narrowed.
+func (t ThirdNodes) neededNodes() int {
 	switch t {
 	case ThirdAny:
 		return 1
@@ -159,8 +159,8 @@ func (c *Closure) index(name string) int {
 	return -1
 }
 
-// over yields the paths from one node to another that lead over one third node.
-func (c *Closure) over(from, into int) iter.Seq[path] {
+// pathsOver yields the paths from one node to another that lead over one third node.
+func (c *Closure) pathsOver(from, into int) iter.Seq[path] {
 	return func(yield func(path) bool) {
 		for _, first := range c.edges[from] {
 			if first.into == into {
@@ -252,7 +252,7 @@ func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	if err != nil {
 		return Closed{}, err
 	}
-	s, err := c.settle(paths, start)
+	s, err := c.settleCount(paths, start)
 	if err != nil {
 		return Closed{}, err
 	}
@@ -265,26 +265,26 @@ func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	return closed, nil
 }
 
-// told is a path, and the interval to which the path translates a reading.
-type told struct {
+// toldInterval is a path, and the interval to which the path translates a reading.
+type toldInterval struct {
 	path
 	at Interval
 }
 
-// settled contains the paths on which each end of a value rests: the direct relation, or as many
-// paths over third nodes as must agree. Among these, the last path is the one with the outermost
-// end, which becomes the end of the value.
-type settled struct {
-	lo, hi  []told
+// settledPaths contains the paths on which each end of a value rests: the direct relation, or as
+// many paths over third nodes as must agree. Among these, the last path is the one with the
+// outermost end, which becomes the end of the value.
+type settledPaths struct {
+	lo, hi  []toldInterval
 	verdict Verdict
 }
 
-// settle translates a count along all paths. For each end it chooses the direct relation or the
-// third nodes that must agree, whichever gives the narrower interval.
-func (c *Closure) settle(paths []path, start Interval) (settled, error) {
+// settleCount translates a count along all paths. For each end it chooses the direct relation or
+// the third nodes that must agree, whichever gives the narrower interval.
+func (c *Closure) settleCount(paths []path, start Interval) (settledPaths, error) {
 	var failed error
 	for _, verdict := range []Verdict{Consistent, Suspect} {
-		var direct, los []told
+		var direct, los []toldInterval
 		for _, p := range paths {
 			if p.verdict() != verdict {
 				continue
@@ -295,16 +295,22 @@ func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 				continue
 			}
 			if len(p) == 1 {
-				direct = []told{{p, at}}
+				direct = []toldInterval{{p, at}}
 			} else {
-				los = append(los, told{p, at})
+				los = append(los, toldInterval{p, at})
 			}
 		}
-		s := settled{direct, direct, verdict}
-		if n := c.agreeing(intervals(direct), intervals(los)); len(los) >= n {
+		s := settledPaths{direct, direct, verdict}
+		if n := c.agreeingPaths(intervals(direct), intervals(los)); len(los) >= n {
 			his := slices.Clone(los)
-			slices.SortStableFunc(los, func(x, y told) int { return cmp.Compare(y.at.Lo, x.at.Lo) })
-			slices.SortStableFunc(his, func(x, y told) int { return cmp.Compare(x.at.Hi, y.at.Hi) })
+			slices.SortStableFunc(los, func(x, y toldInterval) int {
+				return cmp.Compare(y.at.Lo,
+					x.at.Lo)
+			})
+			slices.SortStableFunc(his, func(x, y toldInterval) int {
+				return cmp.Compare(x.at.Hi,
+					y.at.Hi)
+			})
 			if direct == nil || los[n-1].at.Lo > direct[0].at.Lo {
 				s.lo = los[:n]
 			}
@@ -316,7 +322,7 @@ func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 			return s, nil
 		}
 	}
-	return settled{}, cmp.Or(failed,
+	return settledPaths{}, cmp.Or(failed,
 		fmt.Errorf("with third nodes %v, too few relations are consistent or agree: %w", c.third,
 			ErrNoPath))
 }

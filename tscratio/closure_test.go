@@ -46,13 +46,13 @@ func (f *fleet) measure(t *testing.T, a, b int, net network, from, to float64) {
 	t.Helper()
 	x := &world{a: f.clocks[a], b: f.clocks[b], rng: f.rng, net: net}
 	if off, ok := f.lies[[2]int{a, b}]; ok {
-		x.lie = func(e *Exchange, by Starter) { e.lie(by == StartedByA, off) }
+		x.lie = func(e *Exchange, by Starter) { e.shiftStamps(by == StartedByA, off) }
 	} else if off, ok := f.lies[[2]int{b, a}]; ok {
-		x.lie = func(e *Exchange, by Starter) { e.lie(by == StartedByB, off) }
+		x.lie = func(e *Exchange, by Starter) { e.shiftStamps(by == StartedByB, off) }
 	}
 	p := f.pairs[[2]int{a, b}]
 	if p == nil {
-		p = must(NewPair(x.a.node, x.b.node, declared(f.w)))(t)
+		p = mustReturn(NewPair(x.a.node, x.b.node, declared(f.w)))(t)
 		f.pairs[[2]int{a, b}] = p
 	}
 	for s := from; s < to; s += 0.5 {
@@ -76,10 +76,10 @@ func (f *fleet) closure(t *testing.T, third ThirdNodes) *Closure {
 	var rs []*Relation
 	for _, p := range f.pairs {
 		for _, into := range []Side{SideA, SideB} {
-			rs = append(rs, must(p.Relate(into, f.w))(t))
+			rs = append(rs, mustReturn(p.Relate(into, f.w))(t))
 		}
 	}
-	return must(NewClosure(rs, third))(t)
+	return mustReturn(NewClosure(rs, third))(t)
 }
 
 // event returns a reading of a random core of node i at a moment.
@@ -96,20 +96,20 @@ func TestClosureHoldsTruth(t *testing.T) {
 		f.measure(t, 1, 2, near, 0.5, 39)
 		f.measure(t, 2, 3, near, 0.5, 39) // d is related to a and to b only by way of c
 		c := f.closure(t, ThirdAny)
-		direct := must(f.pairs[[2]int{0, 1}].Relate(SideA, f.w))(t)
+		direct := mustReturn(f.pairs[[2]int{0, 1}].Relate(SideA, f.w))(t)
 		narrower := 0
 		for range 300 {
 			at := uint64((1 + rng.Float64()*37) * second)
 			for from := range 4 {
 				for into := range 4 {
 					e := f.event(from, at)
-					got := must(c.Translate(e.Node, f.clocks[into].node.Name, e.Reading))(t)
+					got := mustReturn(c.Translate(e.Node, f.clocks[into].node.Name, e.Reading))(t)
 					if truth := f.event(into, at); from != into && !got.Contains(truth.Reading) {
 						t.Fatalf("%v: %v by %v and %v, truth %v",
 							e, got.Interval, got.LoPath, got.HiPath, truth)
 					}
 					if from == 1 && into == 0 {
-						own := must(direct.Translate(e.Reading))(t)
+						own := mustReturn(direct.Translate(e.Reading))(t)
 						if got.Width() > own.Width() {
 							t.Errorf("closed %v is wider than direct %v", got.Interval, own)
 						}
@@ -156,7 +156,7 @@ func TestDurationsHoldTruth(t *testing.T) {
 				v = u + uint64(rng.Float64()*1000*microsecond) - second/2000
 			}
 			on, to, ref := rng.IntN(3), rng.IntN(3), rng.IntN(3)
-			d := must(c.Duration(f.clocks[ref].node.Name, f.event(on, u), f.event(to, v)))(t)
+			d := mustReturn(c.Duration(f.clocks[ref].node.Name, f.event(on, u), f.event(to, v)))(t)
 			seen[d.Scenario]++
 			truth := f.clocks[ref].cyclesBetween(u, v)
 			// The true duration is computed from whole cycles, so it is exact only to one cycle.
@@ -191,7 +191,7 @@ func TestSameNodeCountsQuantumAndSlack(t *testing.T) {
 		u := uint64((5 + rng.Float64()*20) * second)
 		v := u + rng.Uint64N(10_000)
 		for _, ref := range []int{0, 1} {
-			d := must(c.Duration(f.clocks[ref].node.Name, f.event(1, u), f.event(1, v)))(t)
+			d := mustReturn(c.Duration(f.clocks[ref].node.Name, f.event(1, u), f.event(1, v)))(t)
 			if truth := f.clocks[ref].cyclesBetween(u, v); truth+1 < d.Lo || truth-1 > d.Hi {
 				t.Fatalf("%v in cycles of %d: %v, truth %d", d.Scenario, ref, d.Elapsed, truth)
 			}
@@ -212,28 +212,30 @@ func TestPapersScenariosAreNotTighter(t *testing.T) {
 	for _, p := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
 		f.measure(t, p[0], p[1], network{base: 10, jitter: 2}, 0.5, 39)
 		best := f.pairs[p].Best(StartedByA)
-		paper[p] = must(PaperRelate(best[:10], best[len(best)-10:]))(t)
+		paper[p] = mustReturn(PaperRelate(best[:10], best[len(best)-10:]))(t)
 	}
 	c := f.closure(t, ThirdAny)
 	for range 500 {
 		u := uint64((10 + rng.Float64()*20) * second)
 		v := u + rng.Uint64N(second)
 		b, onC := f.event(1, u), f.event(2, v)
-		d := must(c.Duration("a", b, onC))(t)
+		d := mustReturn(c.Duration("a", b, onC))(t)
 		for what, s := range map[string]PaperValue{
-			"scenario 3": must(PaperDirect(paper[[2]int{0, 1}], paper[[2]int{1, 2}], b.Reading,
+			"scenario 3": mustReturn(PaperDirect(paper[[2]int{0, 1}], paper[[2]int{1, 2}],
+				b.Reading,
 				onC.Reading))(t),
-			"baseline": must(PaperBaseline(paper[[2]int{0, 1}], paper[[2]int{0, 2}], b.Reading,
+			"baseline": mustReturn(PaperBaseline(paper[[2]int{0, 1}], paper[[2]int{0, 2}],
+				b.Reading,
 				onC.Reading))(t),
 		} {
-			if p := must(s.Elapsed())(t); d.Width() > p.Width() {
+			if p := mustReturn(s.Elapsed())(t); d.Width() > p.Width() {
 				t.Errorf("%s: ours %v, %d wide, the paper's %d", what, d, d.Width(), p.Width())
 			}
 		}
 		b2 := f.event(1, v)
-		d = must(c.Duration("a", b, b2))(t)
+		d = mustReturn(c.Duration("a", b, b2))(t)
 		value := paper[[2]int{0, 1}].SameNode(b.Reading, b2.Reading)
-		if p := must(value.Elapsed())(t); d.Width() > p.Width()+2 {
+		if p := mustReturn(value.Elapsed())(t); d.Width() > p.Width()+2 {
 			t.Errorf("scenario 1: ours %v, %d wide, the paper's %d", d, d.Width(), p.Width())
 		}
 	}
@@ -297,7 +299,7 @@ func TestClosurePaths(t *testing.T) {
 		{"a", "c", ThirdAgreed, []string{"ac"}},
 		{"a", "c", ThirdAny, []string{"ac", "abc"}},
 	} {
-		c := must(NewClosure(rs, test.third))(t)
+		c := mustReturn(NewClosure(rs, test.third))(t)
 		paths, _ := c.paths(c.index(test.from), c.index(test.into))
 		var got []string
 		for _, p := range paths {
@@ -315,8 +317,8 @@ func TestClosureRefuses(t *testing.T) {
 	f := newFleet(rng, 3, 20, 1*PPM, 1, 0)
 	f.measure(t, 0, 1, network{base: 3, jitter: 1}, 0.5, 19)
 	p := f.pairs[[2]int{0, 1}]
-	r := must(p.Relate(SideA, f.w))(t)
-	c := must(NewClosure([]*Relation{r}, ThirdAny))(t)
+	r := mustReturn(p.Relate(SideA, f.w))(t)
+	c := mustReturn(NewClosure([]*Relation{r}, ThirdAny))(t)
 	if _, err := c.Translate("a", "b", 1); !errors.Is(err, ErrNoPath) {
 		t.Errorf("against the relation's direction: %v", err)
 	}
@@ -345,17 +347,17 @@ func TestClosurePrefersConsistent(t *testing.T) {
 	}
 	var rs []*Relation
 	for _, p := range f.pairs {
-		rs = append(rs, must(p.Relate(SideA, f.w))(t), must(p.Relate(SideB, f.w))(t))
+		rs = append(rs, mustReturn(p.Relate(SideA, f.w))(t), mustReturn(p.Relate(SideB, f.w))(t))
 	}
 	e := f.event(1, 10*second)
-	before := must(must(NewClosure(rs, ThirdAny))(t).Translate("b", "a", e.Reading))(t)
+	before := mustReturn(mustReturn(NewClosure(rs, ThirdAny))(t).Translate("b", "a", e.Reading))(t)
 	for _, r := range rs {
 		if r.From.Name == "c" || r.Into.Name == "c" {
 			r.Verdict = Suspect
 		}
 	}
-	c := must(NewClosure(rs, ThirdAny))(t)
-	after := must(c.Translate("b", "a", e.Reading))(t)
+	c := mustReturn(NewClosure(rs, ThirdAny))(t)
+	after := mustReturn(c.Translate("b", "a", e.Reading))(t)
 	if after.Verdict != Consistent || after.LoPath.String() != "b → a" ||
 		after.HiPath.String() != "b → a" || after.Width() < before.Width() {
 		t.Errorf("%+v with suspect paths, %+v without", after, before)
@@ -370,7 +372,7 @@ func TestClosurePrefersConsistent(t *testing.T) {
 	}
 	for third, want := range map[ThirdNodes]Verdict{ThirdAny: Consistent, ThirdAgreed: Suspect,
 		ThirdNone: Suspect} {
-		got := must(must(NewClosure(rs, third))(t).Translate("b", "a", e.Reading))(t)
+		got := mustReturn(mustReturn(NewClosure(rs, third))(t).Translate("b", "a", e.Reading))(t)
 		if got.Verdict != want || (len(got.LoPath) == 2) != (want == Suspect) {
 			t.Errorf("third nodes %v: %+v where only third nodes are consistent", third, got)
 		}
@@ -381,15 +383,15 @@ func TestClosurePrefersConsistent(t *testing.T) {
 			r.Verdict = Suspect
 		}
 	}
-	over := must(c.Translate("c", "a", f.event(2, 10*second).Reading))(t)
+	over := mustReturn(c.Translate("c", "a", f.event(2, 10*second).Reading))(t)
 	if over.Verdict != Suspect {
 		t.Errorf("verdict %v where all paths are suspect", over.Verdict)
 	}
-	d := must(c.Duration("a", f.event(1, 10*second), f.event(2, 11*second)))(t)
+	d := mustReturn(c.Duration("a", f.event(1, 10*second), f.event(2, 11*second)))(t)
 	if d.Verdict != Suspect {
 		t.Errorf("duration's verdict %v where all methods are suspect", d.Verdict)
 	}
-	d = must(c.Duration("a", f.event(0, 10*second), f.event(1, 11*second)))(t)
+	d = mustReturn(c.Duration("a", f.event(0, 10*second), f.event(1, 11*second)))(t)
 	if d.Verdict != Consistent {
 		t.Errorf("duration's verdict %v where one method is not suspect", d.Verdict)
 	}
@@ -412,10 +414,10 @@ func TestRatesHoldTruth(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		x := newWorld(rng, 40, sine, 1*PPM, 10*time.Second, 1, 0)
 		x.net = networks["near and steady"]
-		r := must(x.pair(t, declared(1*PPM), 6, 0.5).Relate(SideA, 1*PPM))(t)
+		r := mustReturn(x.pair(t, declared(1*PPM), 6, 0.5).Relate(SideA, 1*PPM))(t)
 		for range 500 {
 			at := rng.Uint64N(40 * second)
-			got := must(r.Rate(x.b.count(at)))(t)
+			got := mustReturn(r.Rate(x.b.count(at)))(t)
 			truth := float64(x.a.rates[at/segment]) / float64(x.b.rates[at/segment])
 			if truth < got.Lo.Float()*(1-1e-15) || truth > got.Hi.Float()*(1+1e-15) {
 				t.Fatalf("rate %v at %.2f s, truth %.15f", got, float64(at)/second, truth)
@@ -445,10 +447,10 @@ func TestCountersNearTheirEnds(t *testing.T) {
 		x.net = networks["asymmetric"]
 		p := x.pair(t, declared(1*PPM), 6, 0.5)
 		for _, into := range []Side{SideA, SideB} {
-			r := must(p.Relate(into, 1*PPM))(t)
+			r := mustReturn(p.Relate(into, 1*PPM))(t)
 			// If a counter begins at 0, the relation translates no reading from before the counter
 			// began.
-			if bad := x.outside(t, r, 2000, 0.001, 20); bad > 0 {
+			if bad := x.countOutside(t, r, 2000, 0.001, 20); bad > 0 {
 				t.Errorf("A from %d, B from %d, into %v: %d of 2000 outside", tc.a, tc.b, into, bad)
 			}
 		}
@@ -459,7 +461,7 @@ func TestCountersNearTheirEnds(t *testing.T) {
 // of half a day. The result contains the truth, or the duration is refused.
 func TestDurationOfCenturies(t *testing.T) {
 	const years = uint64(1) << 61 // in cycles: 24 years
-	p := must(NewPair(Node{Name: "a", Nominal_hz: 3e9, Quantum_cycles: 1},
+	p := mustReturn(NewPair(Node{Name: "a", Nominal_hz: 3e9, Quantum_cycles: 1},
 		Node{Name: "b", Nominal_hz: 3e9, Quantum_cycles: 1}, DefaultAssumptions()))(t)
 	for _, begin := range []uint64{1e9, 1e9 + years} {
 		for at := begin; at < begin+60e9; at += 1e9 {
@@ -467,7 +469,7 @@ func TestDurationOfCenturies(t *testing.T) {
 				{Kind: Upper, B: at, A: at + 500}}})
 		}
 	}
-	r := must(p.Relate(SideA, PPM))(t)
+	r := mustReturn(p.Relate(SideA, PPM))(t)
 	begun := time.Now()
 	for range 100 {
 		first := uint64(1e9)
@@ -475,11 +477,11 @@ func TestDurationOfCenturies(t *testing.T) {
 			t.Fatalf("over more windows than the wander is known in: %v, %v", d, err)
 		}
 		for _, length := range []uint64{years, 5000 * 30e9} {
-			d := must(r.SameNode(first, first+length))(t)
+			d := mustReturn(r.SameNode(first, first+length))(t)
 			if d.Lo > int64(length) || d.Hi < int64(length) {
 				t.Fatalf("%d cycles are %v", length, d)
 			}
-			if back := must(r.SameNode(first+length, first))(t); back.Lo > -int64(length) ||
+			if back := mustReturn(r.SameNode(first+length, first))(t); back.Lo > -int64(length) ||
 				back.Hi < -int64(length) {
 				t.Fatalf("%d cycles backwards are %v", length, back)
 			}

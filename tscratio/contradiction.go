@@ -91,7 +91,7 @@ func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 	var s scratch
 	e.eachWindow(places, func(within Interval, k int64) {
 		chords, ok := e.chordsWithin(&s, within)
-		if !ok || chords.least()/Wander(k) <= w {
+		if !ok || chords.leastWander()/Wander(k) <= w {
 			return
 		}
 		c := e.contradiction(chords, within, k, w)
@@ -114,21 +114,21 @@ func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 // contradiction finds out what is wrong in a window of k times the stated length whose chords
 // refute w.
 func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) Contradiction {
-	at := cs.shorter()
+	at := cs.shorterChord()
 	c := Contradiction{
 		Fault: RateMoved, From: e.from.Name, Into: e.into.Name,
-		At: Interval{at.from, at.to}, Asked: w, Least: cs.least() / Wander(k),
+		At: Interval{at.from, at.to}, Asked: w, Least: cs.leastWander() / Wander(k),
 	}
-	if at, ok := e.backwards(within); ok {
+	if at, ok := e.backwardsReadings(within); ok {
 		c.Fault, c.At = RanBackwards, at
 		return c
 	}
-	if needed, _ := e.windows(within.Mid()); k > max(needed, 1) {
+	if needed, _ := e.windowFactor(within.Mid()); k > max(needed, 1) {
 		return c // the window is so long that a moving rate may look like a step
 	}
 	// Call it a step only if neither the constraints before the gap nor those after it refute the
 	// wander, and both sides allow the same rate.
-	total := w.times(k)
+	total := w.multiplyBy(k)
 	left, right := Interval{within.Lo, at.from}, Interval{at.to, within.Hi}
 	for _, t := range e.trains {
 		if t.Contains(at.from) {
@@ -145,49 +145,49 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	before, okBefore := e.chordsWithin(&s, left)
 	after, okAfter := e.chordsWithin(&s, right)
 	switch {
-	case okBefore && before.least() > total, okAfter && after.least() > total:
+	case okBefore && before.leastWander() > total, okAfter && after.leastWander() > total:
 		return c
-	case okBefore && okAfter && before.merge(after).least() > total:
+	case okBefore && okAfter && before.merge(after).leastWander() > total:
 		return c
 	}
-	if lengthened, ok := w.over(k); ok {
-		if jump, ok := e.jump(left, right, lengthened); ok {
+	if lengthened, ok := w.wanderOver(k); ok {
+		if jump, ok := e.jumpBetween(left, right, lengthened); ok {
 			c.Fault, c.Jump_cycles = Stepped, jump
 		}
 	}
 	return c
 }
 
-// jump returns by how much the count of the node into after a gap exceeds the count that the
+// jumpBetween returns by how much the count of the node into after a gap exceeds the count that the
 // constraints before the gap predict.
-func (e *evidence) jump(left, right Interval, w Wander) (Elapsed, bool) {
-	var before, after seen
+func (e *evidence) jumpBetween(left, right Interval, w Wander) (Elapsed, bool) {
+	var before, after centredPolygon
 	y := left.Hi + (right.Lo-left.Hi)/2
-	if !e.look(&before, y, left, w) || !before.solve() ||
-		!e.look(&after, y, right, w) || !after.solve() {
+	if !e.findHulls(&before, y, left, w) || !before.solve() ||
+		!e.findHulls(&after, y, right, w) || !after.solve() {
 		return Elapsed{}, false
 	}
 	lo, hi := before.min, before.max
-	if lo.below(after.min.num, after.min.den) {
+	if lo.isBelow(after.min.num, after.min.den) {
 		lo = after.min
 	}
-	if hi.above(after.max.num, after.max.den) {
+	if hi.isAbove(after.max.num, after.max.den) {
 		hi = after.max
 	}
-	if lo.above(hi.num, hi.den) {
+	if lo.isAbove(hi.num, hi.den) {
 		return Elapsed{}, false
 	}
-	before.limit(lo, hi)
-	after.limit(lo, hi)
+	before.limitRates(lo, hi)
+	after.limitRates(lo, hi)
 	b, a := before.interval(before.minAt(0), before.maxAt(0)),
 		after.interval(after.minAt(0), after.maxAt(0))
 	jump, err := a.Minus(b)
 	return jump, err == nil
 }
 
-// backwards returns two readings in a window between which no increasing function satisfies the
-// constraints: φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
-func (e *evidence) backwards(within Interval) (Interval, bool) {
+// backwardsReadings returns two readings in a window between which no increasing function satisfies
+// the constraints: φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
+func (e *evidence) backwardsReadings(within Interval) (Interval, bool) {
 	i := firstFrom(e.lower, within.Lo)
 	var highest fact
 	for _, u := range e.upper[firstFrom(e.upper, within.Lo):] {
@@ -206,8 +206,9 @@ func (e *evidence) backwards(within Interval) (Interval, bool) {
 	return Interval{}, false
 }
 
-// limit narrows the polygon to rates from lo to hi. lo and hi must lie within the polygon's rates.
-func (g *polygon) limit(lo, hi slope) {
+// limitRates narrows the polygon to rates from lo to hi. lo and hi must lie within the polygon's
+// rates.
+func (g *polygon) limitRates(lo, hi slope) {
 	for _, s := range []struct{ own, to *slope }{{&g.min, &lo}, {&g.max, &hi}} {
 		*s.own = slope{
 			s.to.num, s.to.den,
@@ -257,7 +258,7 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 	e := recent.evidence(SideA)
 	var s scratch
 	cs, ok := e.chordsWithin(&s, within)
-	if !ok || cs.least() <= p.Declared.Wander {
+	if !ok || cs.leastWander() <= p.Declared.Wander {
 		return nil
 	}
 	c := e.contradiction(cs, within, 1, p.Declared.Wander)

@@ -21,13 +21,14 @@ func TestStepIsNamed(t *testing.T) {
 					x.net = networks[name]
 					d := declared(w)
 					d.MaxWander = 1000 * PPM
-					calm := must(x.pair(t, d, 6, 0.5).Relate(SideA, w))(t)
+					calm := mustReturn(x.pair(t, d, 6, 0.5).Relate(SideA, w))(t)
 					// The step falls between two trains, which are half a second apart.
 					at := uint64((20 + float64(rng.IntN(40))/2 + 0.1 + rng.Float64()*0.3) * second)
 					half := uint64(0)
 					for i := range uint64(50) {
 						half = max(half,
-							must(calm.Translate(x.b.count(at-second+i*(second/25))))(t).HalfWidth())
+							mustReturn(calm.Translate(x.b.count(at-second+i*(second/25))))(
+								t).HalfWidth())
 					}
 					cycles := int64(half)*4 + int64(half)/10
 					if rng.IntN(2) == 0 {
@@ -42,7 +43,7 @@ func TestStepIsNamed(t *testing.T) {
 					}
 					stepped.steps = []step{{at, cycles}}
 
-					p := must(NewPair(x.a.node, x.b.node, d))(t)
+					p := mustReturn(NewPair(x.a.node, x.b.node, d))(t)
 					trains, named := 0, 0
 					for s := 0.5; s < 59; s += 0.5 {
 						x.train(t, p, uint64(s*second), 6, StartedByA)
@@ -97,7 +98,7 @@ func TestStepIsNamed(t *testing.T) {
 					// contradiction.
 					before, after := p.Split(x.b.count(at))
 					for _, part := range []*Pair{before, after} {
-						if r := must(part.Relate(SideA, w))(t); r.Verdict != Consistent {
+						if r := mustReturn(part.Relate(SideA, w))(t); r.Verdict != Consistent {
 							t.Errorf("a part without the step is %v", r.Verdict)
 						}
 					}
@@ -119,7 +120,7 @@ func TestResetIsNamed(t *testing.T) {
 			}
 			at := uint64(20.25 * second)
 			c.steps = []step{{at, -int64(c.count(at) - 12345)}}
-			p := must(NewPair(x.a.node, x.b.node, declared(1*PPM)))(t)
+			p := mustReturn(NewPair(x.a.node, x.b.node, declared(1*PPM)))(t)
 			for s := 0.5; s < 39; s += 0.5 {
 				x.train(t, p, uint64(s*second), 6, StartedByA)
 				found := p.Check()
@@ -150,7 +151,7 @@ func TestWanderIsNotAStep(t *testing.T) {
 		x.net = networks["near and steady"]
 		d := declared(1 * PPM)
 		d.MaxWander = 1000 * PPM
-		r := must(x.pair(t, d, 6, 0.5).Relate(SideA, 1*PPM))(t)
+		r := mustReturn(x.pair(t, d, 6, 0.5).Relate(SideA, 1*PPM))(t)
 		if r.Verdict != Suspect || len(r.Contradictions) == 0 {
 			t.Fatalf("%v, w_min %v, %d contradictions", r.Verdict, r.Least, len(r.Contradictions))
 		}

@@ -28,7 +28,7 @@ func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 			return Elapsed{}, r.beyond(y)
 		}
 	}
-	d, err := r.From.lasted(first, second)
+	d, err := r.From.ownCycles(first, second)
 	if err != nil {
 		return Elapsed{}, err
 	}
@@ -54,8 +54,8 @@ func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 // may come from two cores, and each may come from anywhere within a quantum.
 func (n Node) error_cycles() int64 { return int64(n.Quantum_cycles + n.CoreSlack_cycles) }
 
-// lasted returns the time between events at two readings of the node, in the node's own cycles.
-func (n Node) lasted(first, second uint64) (Elapsed, error) {
+// ownCycles returns the time between events at two readings of the node, in the node's own cycles.
+func (n Node) ownCycles(first, second uint64) (Elapsed, error) {
 	d, ok := difference(second, first)
 	e := n.error_cycles()
 	if most := math.MaxInt64 - e; !ok || d > most || d < -most {
@@ -141,29 +141,29 @@ func (c *Closure) duration(reference string, first, second Event) (Duration, err
 	var s search
 	if first.Node == second.Node {
 		if first.Node == reference {
-			d, err := c.nodes[c.index(reference)].lasted(first.Reading, second.Reading)
+			d, err := c.nodes[c.index(reference)].ownCycles(first.Reading, second.Reading)
 			return Duration{d, Trivial, Consistent}, err
 		}
 		if r, err := c.direct(first.Node, reference); err == nil {
 			d, err := r.SameNode(first.Reading, second.Reading)
 			s.offer(d, SameNode, r.Verdict, err)
 		} else if r, err := c.rates(first.Node, reference); err == nil {
-			d, err := r.from.lasted(first.Reading, second.Reading)
+			d, err := r.from.ownCycles(first.Reading, second.Reading)
 			if err == nil {
 				d, err = r.scale(first.Reading, d)
 			}
 			s.offer(d, SameNode, r.verdict, err)
 		}
-		s.offer(c.on(reference, reference, first, second, ByClosure))
+		s.offer(c.durationOn(reference, reference, first, second, ByClosure))
 		return s.result()
 	}
 	for _, on := range []string{first.Node, second.Node} {
-		s.offer(c.on(on, reference, first, second, Direct))
-		s.offer(c.on(on, reference, first, second, ByClosure))
+		s.offer(c.durationOn(on, reference, first, second, Direct))
+		s.offer(c.durationOn(on, reference, first, second, ByClosure))
 	}
 	if c.overReference(reference, first.Node, second.Node) {
-		s.offer(c.on(reference, reference, first, second, ThroughReference))
-		s.offer(c.on(reference, reference, first, second, ByClosure))
+		s.offer(c.durationOn(reference, reference, first, second, ThroughReference))
+		s.offer(c.durationOn(reference, reference, first, second, ByClosure))
 	}
 	return s.result()
 }
@@ -174,9 +174,9 @@ func (c *Closure) overReference(reference, first, second string) bool {
 	return c.third == ThirdAny && reference != first && reference != second
 }
 
-// on finds the duration by translating both events to the counter of one node, and scaling the
-// difference to the reference's cycles.
-func (c *Closure) on(
+// durationOn finds the duration by translating both events to the counter of one node, and scaling
+// the difference to the reference's cycles.
+func (c *Closure) durationOn(
 	node, reference string, first, second Event, by Scenario,
 ) (Elapsed, Scenario, Verdict, error) {
 	var verdict Verdict

@@ -47,7 +47,7 @@ func (p *Pair) evidence(into Side) *evidence {
 	e.lower, e.upper = make([]fact, 0, lower), make([]fact, 0, upper)
 	e.trains = make([]extent, 0, len(p.trains))
 	for i := range p.trains {
-		v := p.widened(&p.trains[i], into)
+		v := p.widenTrain(&p.trains[i], into)
 		for _, r := range v.lower {
 			e.lower = append(e.lower, fact{r.b, r.a, v.extent})
 		}
@@ -64,22 +64,22 @@ func (p *Pair) evidence(into Side) *evidence {
 	return e
 }
 
-// widened contains a train's constraints for one direction of translation.
-type widened struct {
+// widenedTrain contains a train's constraints for one direction of translation.
+type widenedTrain struct {
 	lower, upper []reading // in the train's order; if into is SideB, lower and upper are exchanged
 	extent       Interval  // the extent of the train's readings, also widened
 }
 
-// widened returns a train's constraints. It moves each reading by the quantum and core slack of the
-// reading's node, in the direction that keeps the inequality true.
-func (p *Pair) widened(t *train, into Side) widened {
+// widenTrain returns a train's constraints. It moves each reading by the quantum and core slack of
+// the reading's node, in the direction that keeps the inequality true.
+func (p *Pair) widenTrain(t *train, into Side) widenedTrain {
 	from, to := p.B, p.A
 	lower, upper, extent := t.lower, t.upper, t.b
 	if into == SideB {
 		from, to = to, from
 		lower, upper, extent = upper, lower, t.a
 	}
-	v := widened{make([]reading, 0, len(lower)), make([]reading, 0, len(upper)),
+	v := widenedTrain{make([]reading, 0, len(lower)), make([]reading, 0, len(upper)),
 		from.stamps(extent)}
 	for _, r := range lower {
 		r = r.oriented(into)
@@ -124,10 +124,10 @@ func (e *evidence) domain() (Interval, bool) {
 	return Interval{first + 1, last - 1}, true
 }
 
-// windows returns the smallest k such that a window of k times the stated length around y contains
-// constraints of both kinds before y and after y. It reports whether such a window exists and is
-// short enough to compute with.
-func (e *evidence) windows(y uint64) (k int64, ok bool) {
+// windowFactor returns the smallest k such that a window of k times the stated length around y
+// contains constraints of both kinds before y and after y. It reports whether such a window exists
+// and is short enough to compute with.
+func (e *evidence) windowFactor(y uint64) (k int64, ok bool) {
 	var lowerBefore, upperBefore, lowerAfter, upperAfter bool
 	var reach uint64
 	n := e.firstTrainFrom(y)
@@ -180,23 +180,23 @@ func firstFrom(fs []fact, b uint64) int {
 	return i
 }
 
-// seen is a polygon (polygon.go) whose origin is at y: each distance is measured from y. The
-// readings of the node to translate into are stored relative to the field anchor. One seen is
-// reused for many windows.
-type seen struct {
+// centredPolygon is a polygon (polygon.go) whose origin is at y: each distance is measured from y.
+// The readings of the node to translate into are stored relative to the field anchor. One
+// centredPolygon is reused for many windows.
+type centredPolygon struct {
 	polygon
 	y, anchor uint64
 	k         int64 // the window reaches k stated windows to either side
 }
 
-// look finds the hulls of the constraints, for a wander of w, and stores them in s. It uses the
-// trains that lie wholly within the given interval around y. It reports whether there are
+// findHulls finds the hulls of the constraints, for a wander of w, and stores them in s. It uses
+// the trains that lie wholly within the given interval around y. It reports whether there are
 // constraints of both kinds.
 //
 // The wander over a distance, w·|b − y|, is rounded up to whole cycles. This moves a lower
 // constraint to the right and an upper constraint to the left, by less than a cycle. The rate is
 // positive, so both moves loosen the constraint.
-func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
+func (e *evidence) findHulls(s *centredPolygon, y uint64, within Interval, w Wander) bool {
 	s.y = y
 	s.lower, s.upper = s.lower[:0], s.upper[:0]
 	f := w.fraction()
@@ -209,8 +209,8 @@ func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 		if !started {
 			s.anchor, started = c.a, true
 		}
-		if a, ok := relative(Lower, c.a, s.anchor); ok {
-			s.lower = addLower(s.lower, point{ahead(c.b, y, f), a})
+		if a, ok := relativeTo(Lower, c.a, s.anchor); ok {
+			s.lower = addLower(s.lower, point{aheadUp(c.b, y, f), a})
 		}
 	}
 	for i := firstFrom(e.upper, within.Lo); i < len(e.upper) && e.upper[i].b <= within.Hi; i++ {
@@ -218,18 +218,18 @@ func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 		if c.train.Lo < within.Lo || c.train.Hi > within.Hi {
 			continue
 		}
-		if a, ok := relative(Upper, c.a, s.anchor); ok {
-			s.upper = addUpper(s.upper, point{behind(c.b, y, f), a})
+		if a, ok := relativeTo(Upper, c.a, s.anchor); ok {
+			s.upper = addUpper(s.upper, point{behindDown(c.b, y, f), a})
 		}
 	}
 	return len(s.lower) > 0 && len(s.upper) > 0
 }
 
-// relative returns a − anchor for a constraint of the given kind. If this distance is too large to
-// compute with, there are two cases. If a smaller distance loosens the constraint, relative returns
-// the largest usable distance. If a smaller distance would tighten the constraint, it returns
-// false, and the constraint must not be used.
-func relative(kind Kind, a, anchor uint64) (int64, bool) {
+// relativeTo returns a − anchor for a constraint of the given kind. If this distance is too large
+// to compute with, there are two cases. If a smaller distance loosens the constraint, relativeTo
+// returns the largest usable distance. If a smaller distance would tighten the constraint, it
+// returns false, and the constraint must not be used.
+func relativeTo(kind Kind, a, anchor uint64) (int64, bool) {
 	d, ok := difference(a, anchor)
 	switch {
 	case ok && -maxRelative_cycles <= d && d <= maxRelative_cycles:
@@ -242,31 +242,31 @@ func relative(kind Kind, a, anchor uint64) (int64, bool) {
 	return 0, false
 }
 
-// ahead returns (b − y) + f·|b − y|, rounded up.
-func ahead(b, y uint64, f fraction) int64 {
+// aheadUp returns (b − y) + f·|b − y|, rounded up.
+func aheadUp(b, y uint64, f fraction) int64 {
 	if b >= y {
-		return int64(b - y + f.of(b-y))
+		return int64(b - y + f.ofCycles(b-y))
 	}
-	return int64(f.of(y-b)) - int64(y-b)
+	return int64(f.ofCycles(y-b)) - int64(y-b)
 }
 
-// behind returns (b − y) − f·|b − y|, rounded down.
-func behind(b, y uint64, f fraction) int64 {
+// behindDown returns (b − y) − f·|b − y|, rounded down.
+func behindDown(b, y uint64, f fraction) int64 {
 	if b >= y {
-		return int64(b-y) - int64(f.of(b-y))
+		return int64(b-y) - int64(f.ofCycles(b-y))
 	}
-	return -int64(y - b + f.of(y-b))
+	return -int64(y - b + f.ofCycles(y-b))
 }
 
 // solveAt fills s with the polygon at y under wander w. The result is insufficient if no window has
-// constraints before and after y, or if the window is so long that w.over reports false. The result
-// is infeasible if no line satisfies the constraints.
-func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
-	k, ok := e.windows(y)
+// constraints before and after y, or if the window is so long that w.wanderOver reports false. The
+// result is infeasible if no line satisfies the constraints.
+func (e *evidence) solveAt(s *centredPolygon, y uint64, w Wander) solution {
+	k, ok := e.windowFactor(y)
 	if !ok {
 		return insufficient
 	}
-	lengthened, ok := w.over(k)
+	lengthened, ok := w.wanderOver(k)
 	if !ok {
 		return insufficient
 	}
@@ -279,14 +279,14 @@ func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 // in all of them. So one polygon serves for every window. If the result is true, the caller must
 // solve this polygon. The result is false if the trains span too many cycles to compute with, or if
 // one of the two kinds of constraints is missing.
-func (e *evidence) solveAll(s *seen, y uint64) bool {
-	all := e.all()
+func (e *evidence) solveAll(s *centredPolygon, y uint64) bool {
+	all := e.allReadings()
 	s.k = windowsFor(all.Width(), e.window_cycles)
-	return all.Width() <= maxReach_cycles && e.look(s, y, all, 0)
+	return all.Width() <= maxReach_cycles && e.findHulls(s, y, all, 0)
 }
 
-// all returns the interval that contains the readings of all trains.
-func (e *evidence) all() Interval {
+// allReadings returns the interval that contains the readings of all trains.
+func (e *evidence) allReadings() Interval {
 	all := Interval{math.MaxUint64, 0}
 	for _, t := range e.trains {
 		all = Interval{min(all.Lo, t.Lo), max(all.Hi, t.Hi)}
@@ -294,9 +294,9 @@ func (e *evidence) all() Interval {
 	return all
 }
 
-// move moves the origin of the polygon to another reading. It is correct only without wander,
+// moveOrigin moves the origin of the polygon to another reading. It is correct only without wander,
 // because the wander in each point depends on y.
-func (s *seen) move(y uint64) {
+func (s *centredPolygon) moveOrigin(y uint64) {
 	d := int64(y - s.y)
 	for _, q := range []*point{&s.min.lower, &s.min.upper, &s.max.lower, &s.max.upper} {
 		q.c -= d
@@ -311,10 +311,10 @@ func (s *seen) move(y uint64) {
 
 // solveWithin does what solveAt does, for a window of k times the stated length, in which the
 // wander is w.
-func (e *evidence) solveWithin(s *seen, y uint64, k int64, w Wander) solution {
+func (e *evidence) solveWithin(s *centredPolygon, y uint64, k int64, w Wander) solution {
 	half := uint64(k) * e.window_cycles
 	within := Interval{down(y, half), up(y, half)}
-	if !e.look(s, y, within, w) {
+	if !e.findHulls(s, y, within, w) {
 		return insufficient
 	}
 	if !s.solve() {

@@ -25,7 +25,7 @@ func smallPair(t testing.TB) *Pair {
 		CoreSlack_cycles: 170}
 	b := Node{Name: "beta", Epoch: "", Nominal_hz: 1_000_000_000, Quantum_cycles: 40,
 		CoreSlack_cycles: 5}
-	p := must(NewPair(a, b,
+	p := mustReturn(NewPair(a, b,
 		Assumptions{Wander: 100 * PPB, Window: 10 * time.Second, ExtrapolationLimit: time.Minute,
 			MaxWander: 16 * PPM}))(t)
 	for _, tr := range []Train{
@@ -93,7 +93,7 @@ func TestEncodeSharedClock(t *testing.T) {
 	if len(b) != p.EncodedBytes() {
 		t.Errorf("%d bytes, EncodedBytes says %d", len(b), p.EncodedBytes())
 	}
-	got := must(DecodePair(b))(t)
+	got := mustReturn(DecodePair(b))(t)
 	if !bytes.Equal(got.Encode(), b) || got.trains[1].stamps != p.trains[1].stamps {
 		t.Errorf("decoded %+v, want %+v", got.trains[1], p.trains[1])
 	}
@@ -116,15 +116,16 @@ func TestDecodeGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	data := must(os.ReadFile(name))(t)
-	got := must(DecodePair(data))(t)
+	data := mustReturn(os.ReadFile(name))(t)
+	got := mustReturn(DecodePair(data))(t)
 	if !reflect.DeepEqual(got, p) {
 		t.Errorf("%s holds another pair than its recipe makes", name)
 	}
 	if !bytes.Equal(got.Encode(), data) {
 		t.Errorf("%s decoded and encoded again is another file", name)
 	}
-	first := must(DecodePair(must(os.ReadFile(filepath.Join("testdata", "v1.pair")))(t)))(t)
+	first := mustReturn(DecodePair(mustReturn(os.ReadFile(filepath.Join("testdata",
+		"v1.pair")))(t)))(t)
 	for i := range p.trains {
 		p.trains[i].gathered, p.trains[i].stamps = 0, Stamps{}
 	}
@@ -134,8 +135,8 @@ func TestDecodeGolden(t *testing.T) {
 	// A stored pair can be evaluated again with another wander or into the other node.
 	for _, into := range []Side{SideA, SideB} {
 		for _, w := range []Wander{1 * PPM, 8 * PPM} {
-			r := must(got.Relate(into, w))(t)
-			if bad := x.outside(t, r, 500, 0, 20); bad > 0 || r.Wander != w {
+			r := mustReturn(got.Relate(into, w))(t)
+			if bad := x.countOutside(t, r, 500, 0, 20); bad > 0 || r.Wander != w {
 				t.Errorf("into %s, %v: %d of 500 outside", r.Into.Name, r.Wander, bad)
 			}
 		}
@@ -228,7 +229,7 @@ func FuzzDecodePair(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := must(DecodePair(p.Encode()))(t)
+		again := mustReturn(DecodePair(p.Encode()))(t)
 		if !reflect.DeepEqual(p, again) {
 			t.Fatal("a pair decoded, encoded and decoded is another pair")
 		}
@@ -238,7 +239,7 @@ func FuzzDecodePair(f *testing.F) {
 		if len(p.trains) > 50 {
 			return
 		}
-		evaluate(t, p)
+		callMethods(t, p)
 	})
 }
 
@@ -252,7 +253,7 @@ func FuzzRelate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, spreadB, spreadA uint8) {
 		a := Node{Name: "a", Nominal_hz: 2e9, Quantum_cycles: 1}
 		b := Node{Name: "b", Nominal_hz: 3e9, Quantum_cycles: 1, CoreSlack_cycles: 100}
-		p := must(NewPair(a, b, DefaultAssumptions()))(t)
+		p := mustReturn(NewPair(a, b, DefaultAssumptions()))(t)
 		for len(data) >= 12 && len(p.trains) < 20 {
 			at := uint64(binary.LittleEndian.Uint32(data)) << (spreadB % 32)
 			var tr Train
@@ -268,14 +269,14 @@ func FuzzRelate(f *testing.F) {
 			data = data[12:]
 		}
 		if len(p.trains) > 0 {
-			evaluate(t, p)
+			callMethods(t, p)
 		}
 	})
 }
 
-// evaluate calls every method of a pair. The constraints may be false, so the results may be false,
-// too. But no method may panic or return an invalid interval.
-func evaluate(t *testing.T, p *Pair) {
+// callMethods calls every method of a pair. The constraints may be false, so the results may be
+// false, too. But no method may panic or return an invalid interval.
+func callMethods(t *testing.T, p *Pair) {
 	p.Check()
 	p.Prune()
 	for _, into := range []Side{SideA, SideB} {

@@ -71,7 +71,7 @@ func (p *Pair) Merge(q *Pair) error {
 	trains := slices.Clone(q.trains)
 	for i := range trains {
 		if turned {
-			trains[i] = trains[i].turned()
+			trains[i] = trains[i].swapNodes()
 		}
 		// A long train may fit into a window of one node but not into a window of the other.
 		if err := p.checkTrain(&trains[i]); err != nil {
@@ -82,8 +82,8 @@ func (p *Pair) Merge(q *Pair) error {
 	return nil
 }
 
-// turned returns the train with A and B exchanged.
-func (t train) turned() train {
+// swapNodes returns the train with A and B exchanged.
+func (t train) swapNodes() train {
 	t.b, t.a = t.a, t.b
 	t.by = StartedByA + StartedByB - t.by
 	turn := func(rs []reading) []reading {

@@ -17,12 +17,12 @@ func TestSinceAndJoin(t *testing.T) {
 	x := newWorld(rng, 20, sine, 400*PPB, 10*time.Second, 26, 50)
 	x.net = networks["lossy"]
 	whole := x.pair(t, declared(1*PPM), 6, 0.5)
-	joined := must(NewPair(whole.A, whole.B, whole.Declared))(t)
+	joined := mustReturn(NewPair(whole.A, whole.B, whole.Declared))(t)
 	for at := 0; at < whole.Trains(); {
 		next := min(whole.Trains(), at+1+rng.IntN(4))
 		part := whole.Since(at)
 		part.trains = part.trains[:next-at]
-		part = must(DecodePair(part.Encode()))(t)
+		part = mustReturn(DecodePair(part.Encode()))(t)
 		part.A.CoreSlack_cycles = uint64(rng.IntN(50)) // the widest of all parts applies
 		if err := joined.Join(part); err != nil {
 			t.Fatal(err)

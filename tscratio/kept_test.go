@@ -13,7 +13,7 @@ import (
 // turnedPair returns p as the other node would have gathered it.
 func turnedPair(t *testing.T, p *Pair) *Pair {
 	t.Helper()
-	q := must(NewPair(p.B, p.A, p.Declared))(t)
+	q := mustReturn(NewPair(p.B, p.A, p.Declared))(t)
 	for k := range p.Kept() {
 		tr := Train{By: StartedByA + StartedByB - k.By, Stamps: k.Stamps}
 		if k.Whole {
@@ -48,7 +48,8 @@ func TestMergeOfBothNodesPairs(t *testing.T) {
 			t.Errorf("%d constraints, want %d", got, want)
 		}
 		for _, into := range []Side{SideA, SideB} {
-			got, want := must(early.Relate(into, PPM))(t), must(whole.Relate(into, PPM))(t)
+			got, want := mustReturn(early.Relate(into, PPM))(t),
+				mustReturn(whole.Relate(into, PPM))(t)
 			if !reflect.DeepEqual(got.Knots(), want.Knots()) || got.Least != want.Least ||
 				got.Limits() != want.Limits() {
 				t.Errorf("into side %d: another relation", into)
@@ -59,7 +60,7 @@ func TestMergeOfBothNodesPairs(t *testing.T) {
 				t.Fatalf("train %d was started by %d, want %d", i, tr.by, whole.trains[i].by)
 			}
 		}
-		if again := must(DecodePair(early.Encode()))(t); !reflect.DeepEqual(again.trains,
+		if again := mustReturn(DecodePair(early.Encode()))(t); !reflect.DeepEqual(again.trains,
 			early.trains) {
 			t.Error("a merged pair is stored as another one")
 		}

@@ -10,20 +10,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// honest is the network of these tests. No packet takes less than 3 µs.
-var honest = network{base: 3, jitter: 1}
+// honestNetwork is the network of these tests. No packet takes less than 3 µs.
+var honestNetwork = network{base: 3, jitter: 1}
 
-// claimed is the amount by which a liar shortens a packet's delay in either direction, in the
-// liar's cycles. The peer sees nothing that contradicts the lie. But relations that rest on the
+// claimedShorter is the amount by which a liar shortens a packet's delay in either direction, in
+// the liar's cycles. The peer sees nothing that contradicts the lie. But relations that rest on the
 // liar become narrower than the truth allows.
-const claimed = 5000
+const claimedShorter = 5000
 
-// lie shifts the stamps of one node, and makes the delay between this node and its peer look
-// shorter.
-func (e *Exchange) lie(starter bool, off int64) {
-	first, second, shorter := &e.Received, &e.Answered, int64(claimed)
+// shiftStamps shifts the stamps of one node, and makes the delay between this node and its peer
+// look shorter.
+func (e *Exchange) shiftStamps(starter bool, off int64) {
+	first, second, shorter := &e.Received, &e.Answered, int64(claimedShorter)
 	if starter {
-		first, second, shorter = &e.Sent, &e.Returned, -claimed
+		first, second, shorter = &e.Sent, &e.Returned, -claimedShorter
 	}
 	for _, s := range []struct {
 		stamp *Interval
@@ -42,14 +42,14 @@ func (f *fleet) withLiar(t *testing.T, liar int, seconds float64, lie func(peer 
 			if f.pairs[p] != nil {
 				f.lies[[2]int{liar, peer}] = lie(peer)
 				delete(f.pairs, p)
-				f.measure(t, p[0], p[1], honest, 0.5, seconds-0.5)
+				f.measure(t, p[0], p[1], honestNetwork, 0.5, seconds-0.5)
 			}
 		}
 	}
 }
 
-// copy returns a fleet of the same clocks and pairs, in which no node lies.
-func (f *fleet) copy() *fleet {
+// copyFleet returns a fleet of the same clocks and pairs, in which no node lies.
+func (f *fleet) copyFleet() *fleet {
 	g := &fleet{clocks: f.clocks, rng: f.rng, w: f.w, pairs: map[[2]int]*Pair{},
 		lies: map[[2]int]int64{}}
 	for k, p := range f.pairs {
@@ -67,7 +67,7 @@ func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 	for i := range n {
 		for j := range i {
 			if rng.IntN(6) > 0 {
-				net := honest
+				net := honestNetwork
 				if rng.IntN(3) == 0 {
 					// Make the direct bound wide, so that third nodes could narrow it much.
 					net.asymmetry, net.jitter = 60, 5
@@ -88,7 +88,7 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		truthful := someFleet(t, rng, seconds)
 		for liar := range truthful.clocks {
-			f := truthful.copy()
+			f := truthful.copyFleet()
 			f.withLiar(t, liar, seconds, func(int) int64 { return rng.Int64N(2*upto+1) - upto })
 			for _, third := range []ThirdNodes{ThirdAgreed, ThirdAny, ThirdNone} {
 				c := f.closure(t, third)
@@ -115,7 +115,7 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 					case from == liar || into == liar:
 						if own, err := c.direct(e.Node, truth.Node); err == nil {
 							off := uint64(upto * 1.8) // rates of two nodes differ by less than 1.8
-							alone := must(own.Translate(e.Reading))(t)
+							alone := mustReturn(own.Translate(e.Reading))(t)
 							if !(Interval{down(got.Lo, off),
 								up(got.Hi, off)}).Contains(truth.Reading) ||
 								own.Verdict != Consistent ||
@@ -130,7 +130,8 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 						if !got.Contains(truth.Reading) {
 							falsified++
 							if own, err := c.direct(e.Node, truth.Node); err == nil &&
-								got.Intersect(must(own.Translate(e.Reading))(t)) != got.Interval {
+								got.Intersect(mustReturn(own.Translate(e.Reading))(
+									t)) != got.Interval {
 								t.Fatalf("%v is not within what %d and %d measured themselves",
 									got, from, into)
 							}
@@ -147,7 +148,7 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 						}
 						later := at + uint64(rng.Float64()*2000*microsecond)
 						y := f.event(into, later)
-						w := must(c.Ways(f.clocks[ref].node.Name, e.Node, y.Node))(t)
+						w := mustReturn(c.Ways(f.clocks[ref].node.Name, e.Node, y.Node))(t)
 						d, err := c.Duration(f.clocks[ref].node.Name, e, y)
 						also, errWays := w.Duration(e.Reading, y.Reading)
 						span := f.clocks[ref].cyclesBetween(at, later)
@@ -199,7 +200,7 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 				for j := range i {
 					for _, into := range []Side{SideA, SideB} {
 						if pair := f.pairs[[2]int{j, i}]; pair != nil {
-							r := must(pair.Relate(into, f.w))(t)
+							r := mustReturn(pair.Relate(into, f.w))(t)
 							if i == liar || j == liar {
 								r.garble(rng)
 							}
@@ -209,7 +210,7 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 				}
 			}
 			for _, third := range []ThirdNodes{ThirdAgreed, ThirdNone} {
-				c := must(NewClosure(rs, third))(t)
+				c := mustReturn(NewClosure(rs, third))(t)
 				ways := map[[3]int]*Ways{}
 				for range 300 {
 					u := uint64((1 + rng.Float64()*(seconds-2)) * second)
@@ -219,7 +220,7 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 					x, y := f.event(k[1], u), f.event(k[2], v)
 					names := [3]string{f.clocks[k[0]].node.Name, x.Node, y.Node}
 					if ways[k] == nil {
-						ways[k] = must(c.Ways(names[0], names[1], names[2]))(t)
+						ways[k] = mustReturn(c.Ways(names[0], names[1], names[2]))(t)
 					}
 					truth := f.clocks[k[0]].cyclesBetween(u, v)
 					one, err := c.Duration(names[0], x, y)
@@ -271,9 +272,9 @@ func TestAuditNamesLiar(t *testing.T) {
 	rng := seed.Random(t)
 	for _, nodes := range []int{4, 5} {
 		truthful := newFleet(rng, nodes, seconds, 1*PPM, 1, 0)
-		truthful.measureAll(t, honest, 0.5, seconds-0.5)
+		truthful.measureAll(t, honestNetwork, 0.5, seconds-0.5)
 		for liar := range nodes {
-			f := truthful.copy()
+			f := truthful.copyFleet()
 			// The lies to any two peers differ by at least 100,000 cycles, which is 30 µs or more.
 			f.withLiar(t, liar, seconds, func(peer int) int64 { return int64(peer) * 100_000 })
 			c := f.closure(t, ThirdAgreed)
@@ -302,7 +303,7 @@ func TestAgreementNeedsTwo(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 0))
 	f := newFleet(rng, 4, 8, 1*PPM, 1, 0)
 	for _, p := range [][2]int{{0, 2}, {1, 2}, {1, 3}} {
-		f.measure(t, p[0], p[1], honest, 0.5, 7.5)
+		f.measure(t, p[0], p[1], honestNetwork, 0.5, 7.5)
 	}
 	e, truth := f.event(0, 4*second), f.event(1, 4*second)
 	for _, third := range []ThirdNodes{ThirdAgreed, ThirdNone} {
@@ -317,12 +318,12 @@ func TestAgreementNeedsTwo(t *testing.T) {
 			t.Errorf("third nodes %v: a view by one alone: %v", third, err)
 		}
 	}
-	got := must(f.closure(t, ThirdAny).Translate("a", "b", e.Reading))(t)
+	got := mustReturn(f.closure(t, ThirdAny).Translate("a", "b", e.Reading))(t)
 	if !got.Contains(truth.Reading) || got.LoPath.String() != "a → c → b" {
 		t.Errorf("%+v, truth %d", got, truth.Reading)
 	}
-	f.measure(t, 0, 3, honest, 0.5, 7.5)
-	agreed := must(f.closure(t, ThirdAgreed).Translate("a", "b", e.Reading))(t)
+	f.measure(t, 0, 3, honestNetwork, 0.5, 7.5)
+	agreed := mustReturn(f.closure(t, ThirdAgreed).Translate("a", "b", e.Reading))(t)
 	if !agreed.Contains(truth.Reading) || len(agreed.LoPath) != 3 || len(agreed.HiPath) != 3 {
 		t.Errorf("%+v, truth %d", agreed, truth.Reading)
 	}
@@ -330,8 +331,8 @@ func TestAgreementNeedsTwo(t *testing.T) {
 	// of the two values.
 	over := func(via string) Interval {
 		ab := f.closure(t, ThirdAny)
-		first, second := must(ab.direct("a", via))(t), must(ab.direct(via, "b"))(t)
-		return must(path{first, second}.count(first.From.counts(At(e.Reading))))(t)
+		first, second := mustReturn(ab.direct("a", via))(t), mustReturn(ab.direct(via, "b"))(t)
+		return mustReturn(path{first, second}.count(first.From.counts(At(e.Reading))))(t)
 	}
 	x, y := over("c"), over("d")
 	want := f.clocks[1].node.readings(Interval{min(x.Lo, y.Lo), max(x.Hi, y.Hi)})
@@ -343,14 +344,14 @@ func TestAgreementNeedsTwo(t *testing.T) {
 	var rs []*Relation
 	for _, p := range f.pairs {
 		for _, into := range []Side{SideA, SideB} {
-			r := must(p.Relate(into, f.w))(t)
+			r := mustReturn(p.Relate(into, f.w))(t)
 			if p.B.Name == "d" {
 				r.Verdict = Suspect
 			}
 			rs = append(rs, r)
 		}
 	}
-	c := must(NewClosure(rs, ThirdAgreed))(t)
+	c := mustReturn(NewClosure(rs, ThirdAgreed))(t)
 	if _, err := c.Translate("a", "b", e.Reading); !errors.Is(err, ErrNoPath) {
 		t.Errorf("by one that is proven and one that is not: %v", err)
 	}

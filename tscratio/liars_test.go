@@ -30,16 +30,16 @@ func TestContradictionsOfLiars(t *testing.T) {
 	} {
 		c := &Closure{third: ThirdAgreed}
 		c.longer.doubted.Do(func() { c.longer.agreed = 2 })
-		if got := c.agreeing(test.direct, test.thirds); got != test.want {
+		if got := c.agreeingPaths(test.direct, test.thirds); got != test.want {
 			t.Errorf("%s: %d must agree, want %d", name, got, test.want)
 		}
 		c.longer.agreed = 6
-		if got := c.agreeing(test.direct, test.thirds); got != max(3, len(test.thirds)) {
+		if got := c.agreeingPaths(test.direct, test.thirds); got != max(3, len(test.thirds)) {
 			t.Errorf("%s: %d must agree in a fleet of liars", name, got)
 		}
 		for third, want := range map[ThirdNodes]int{ThirdAny: 1, ThirdNone: math.MaxInt} {
 			c := &Closure{third: third}
-			if got := c.agreeing(test.direct, test.thirds); got != want {
+			if got := c.agreeingPaths(test.direct, test.thirds); got != want {
 				t.Errorf("%s, third nodes %v: %d must agree, want %d", name, third, got, want)
 			}
 		}
@@ -64,7 +64,7 @@ func TestHiddenLiarsAreOutvoted(t *testing.T) {
 	for _, g := range groups {
 		for _, end := range g[:2] {
 			for _, third := range g[2:] {
-				f.measure(t, end, third, honest, 0.5, seconds-0.5)
+				f.measure(t, end, third, honestNetwork, 0.5, seconds-0.5)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func TestHiddenLiarsAreOutvoted(t *testing.T) {
 			at := uint64((1 + rng.Float64()*(seconds-2)) * second)
 			for _, pair := range [][2]int{{0, 1}, {1, 0}, {7, 8}, {8, 7}} {
 				e, truth := f.event(pair[0], at), f.event(pair[1], at)
-				if got := must(c.Translate(e.Node, truth.Node, e.Reading))(t); !got.Contains(
+				if got := mustReturn(c.Translate(e.Node, truth.Node, e.Reading))(t); !got.Contains(
 					truth.Reading) {
 					n++
 				}
@@ -116,13 +116,13 @@ func TestAccused(t *testing.T) {
 	ds := []*DisagreementError{of(Path{"a", "b"}, Path{"a", "c", "b"}),
 		of(Path{"c", "d"}, Path{"c", "a", "d"}), of(Path{"e", "c"}, Path{"e", "b", "c"})}
 	for n, want := range [][]string{nil, nil, {"a", "c"}, {"c"}} {
-		if got := accused(ds[:n]); !slices.Equal(got, want) {
+		if got := accusedNodes(ds[:n]); !slices.Equal(got, want) {
 			t.Errorf("%d disagreements accuse %v, want %v", n, got, want)
 		}
 	}
 	ds = append(ds[:1], of(Path{"b", "a"}, Path{"b", "c", "a"}), of(Path{"c", "a"},
 		Path{"c", "b", "a"}))
-	if got := accused(ds); len(got) > 0 {
+	if got := accusedNodes(ds); len(got) > 0 {
 		t.Errorf("three disagreements of the same three nodes accuse %v", got)
 	}
 }
@@ -153,7 +153,7 @@ func TestSeveralLiarsAreNamed(t *testing.T) {
 						b = (a + step) % test.nodes
 					}
 					if a != b && f.pairs[[2]int{min(a, b), max(a, b)}] == nil {
-						f.measure(t, min(a, b), max(a, b), honest, 0.5, seconds-0.5)
+						f.measure(t, min(a, b), max(a, b), honestNetwork, 0.5, seconds-0.5)
 					}
 				}
 			}
@@ -189,7 +189,7 @@ func TestLiarsOfDisagreements(t *testing.T) {
 				a.compared[n] = test.compared
 			}
 		}
-		if got := strings.Join(a.liars(), ""); got != test.want {
+		if got := strings.Join(a.nameLiars(), ""); got != test.want {
 			t.Errorf("%s: %q is named, want %q", name, got, test.want)
 		}
 	}

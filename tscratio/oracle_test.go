@@ -113,7 +113,7 @@ func TestPolygonEqualsOracle(t *testing.T) {
 		p := x.pair(t, declared(w), 1+rng.IntN(2), 2+rng.Float64()*4,
 			[2]float64{10, 10 + rng.Float64()*20})
 		e := p.evidence(SideA)
-		var s seen
+		var s centredPolygon
 		for range 12 {
 			y := x.b.count(uint64((2 + rng.Float64()*36) * second))
 			solution := e.solveAt(&s, y, w)
@@ -204,7 +204,7 @@ func TestWideEqualsBig(t *testing.T) {
 		x, y := product(a, b), product(c, d)
 		bx := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
 		by := new(big.Int).Mul(big.NewInt(c), big.NewInt(d))
-		if got, want := x.less(y), bx.Cmp(by) < 0; got != want {
+		if got, want := x.isLess(y), bx.Cmp(by) < 0; got != want {
 			t.Fatalf("%d·%d < %d·%d = %v", a, b, c, d, got)
 		}
 		v, exact := x.minus(y), new(big.Int).Sub(bx, by)
@@ -216,9 +216,9 @@ func TestWideEqualsBig(t *testing.T) {
 	}
 }
 
-// TestWanderOverCoversChain checks Wander.over, which returns the wander of a longer window. It
-// computes the numbers in the proof of Wander.over: from one window to the next, the mean moves by
-// the factor (1+w)/(1−w).
+// TestWanderOverCoversChain checks Wander.wanderOver, which returns the wander of a longer window.
+// It computes the numbers in the proof of Wander.wanderOver: from one window to the next, the mean
+// moves by the factor (1+w)/(1−w).
 func TestWanderOverCoversChain(t *testing.T) {
 	one := big.NewRat(1, 1)
 	for _, w := range []Wander{1, PPB, PPM, 100 * PPM, 10_000 * PPM, 60_000 * PPM} {
@@ -230,7 +230,7 @@ func TestWanderOverCoversChain(t *testing.T) {
 		step := new(big.Rat).Quo(up, down)
 		back := new(big.Rat).Quo(down, up)
 		for k := int64(1); k < 300; k++ {
-			lengthened, ok := w.over(k)
+			lengthened, ok := w.wanderOver(k)
 			if !ok {
 				break
 			}

@@ -112,16 +112,16 @@ func (p PaperRelation) Ratio() *big.Rat {
 // E returns e, the paper's bound (7): half of the larger of the two anchors' round trips, in A
 // cycles.
 func (p PaperRelation) E() *big.Rat {
-	j, m := p.gap(p.j), p.gap(p.m)
+	j, m := p.halfGap(p.j), p.halfGap(p.m)
 	if j.Cmp(m) < 0 {
 		return m
 	}
 	return j
 }
 
-// gap returns half the distance between the two lines at reading b. At an anchor this is the error
-// that the paper calls δ (3).
-func (p PaperRelation) gap(b *big.Rat) *big.Rat {
+// halfGap returns half the distance between the two lines at reading b. At an anchor this is the
+// error that the paper calls δ (3).
+func (p PaperRelation) halfGap(b *big.Rat) *big.Rat {
 	return half(new(big.Rat).Sub(p.upper.at(b), p.lower.at(b)))
 }
 
@@ -161,7 +161,7 @@ func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 			y, p.from, p.to, ErrExtrapolated)
 	}
 	b := integer(y)
-	return PaperValue{p.mid(b), p.E(), p.gap(b)}, nil
+	return PaperValue{p.mid(b), p.E(), p.halfGap(b)}, nil
 }
 
 // WanderedBound returns a bound for reading y that stays true if the rate wanders by w, in A
@@ -187,6 +187,6 @@ func (p PaperRelation) span() *big.Rat { return new(big.Rat).Sub(p.m, p.j) }
 
 // slopeError returns the bound (±) of Ratio.
 func (p PaperRelation) slopeError() *big.Rat {
-	d := new(big.Rat).Add(p.gap(p.j), p.gap(p.m))
+	d := new(big.Rat).Add(p.halfGap(p.j), p.halfGap(p.m))
 	return d.Quo(d, p.span())
 }

@@ -46,9 +46,9 @@ func TestPaperVector(t *testing.T) {
 	wantDecimal(t, "ratio", p.Ratio(), 8, "0.99980002")
 	wantRat(t, "e", p.E(), 100_000, 1)
 	wantRat(t, "first anchor", p.mid(p.j), 1_100_000, 1)
-	wantRat(t, "first anchor's half-width", p.gap(p.j), 100_000, 1)
+	wantRat(t, "first anchor's half-width", p.halfGap(p.j), 100_000, 1)
 	wantRat(t, "second anchor", p.mid(p.m), 201_080_000, 1)
-	wantRat(t, "second anchor's half-width", p.gap(p.m), 80_000, 1)
+	wantRat(t, "second anchor's half-width", p.halfGap(p.m), 80_000, 1)
 
 	v, err := p.Value(100_000_000)
 	if err != nil {
@@ -57,14 +57,15 @@ func TestPaperVector(t *testing.T) {
 	wantDecimal(t, "translation", v.Centre, 2, "51090001.00")
 	wantRat(t, "its bound", v.Paper, 100_000, 1)
 	wantDecimal(t, "its tight bound", v.Tight, 1, "95000.5")
-	if got, want := must(v.Interval())(t), (Interval{50_990_000, 51_190_001}); got != want {
+	if got, want := mustReturn(v.Interval())(t), (Interval{50_990_000, 51_190_001}); got != want {
 		t.Errorf("translation = %v, want %v", got, want)
 	}
-	if got, want := must(v.TightInterval())(t), (Interval{50_995_000, 51_185_002}); got != want {
+	if got, want := mustReturn(v.TightInterval())(t),
+		(Interval{50_995_000, 51_185_002}); got != want {
 		t.Errorf("tight translation = %v, want %v", got, want)
 	}
 	within := Interval{50_990_000, 51_190_001}
-	if got, want := must(p.Translate(100_000_000))(t), within; got != want {
+	if got, want := mustReturn(p.Translate(100_000_000))(t), within; got != want {
 		t.Errorf("Translate = %v, want %v", got, want)
 	}
 
@@ -76,14 +77,14 @@ func TestPaperVector(t *testing.T) {
 	wantDecimal(t, "scenario 1 backwards", back.Centre, 2, "-999800.02")
 	wantDecimal(t, "scenario 1's bound backwards", back.Paper, 2, "999.90")
 
-	s2 := must(p.FromReference(51_000_000, 100_000_000))(t)
+	s2 := mustReturn(p.FromReference(51_000_000, 100_000_000))(t)
 	wantDecimal(t, "scenario 2", s2.Centre, 2, "90001.00")
 	wantRat(t, "scenario 2's bound", s2.Paper, 100_000, 1)
 }
 
-// must returns a function. That function returns v, or ends the test if err is not nil. Call it in
-// the form must(f())(t).
-func must[T any](v T, err error) func(testing.TB) T {
+// mustReturn returns a function. That function returns v, or ends the test if err is not nil. Call
+// it in the form mustReturn(f())(t).
+func mustReturn[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {
@@ -99,10 +100,10 @@ func TestPaperDirectVector(t *testing.T) {
 		return Exchange{Sent: At(b - 100_000), Received: At(b), Answered: At(b),
 			Returned: At(b + 100_000)}
 	}
-	cb := must(PaperRelate([]Exchange{same(50_000_000)}, []Exchange{same(250_000_000)}))(t)
+	cb := mustReturn(PaperRelate([]Exchange{same(50_000_000)}, []Exchange{same(250_000_000)}))(t)
 	ba := vectorRelation(t)
 
-	v := must(PaperDirect(ba, cb, 100_000_000, 101_000_000))(t)
+	v := mustReturn(PaperDirect(ba, cb, 100_000_000, 101_000_000))(t)
 	wantDecimal(t, "scenario 3", v.Centre, 2, "999800.02")
 	wantDecimal(t, "scenario 3's bound", v.Paper, 1, "100979.9")
 	if v.Paper.Cmp(ba.E()) <= 0 {
@@ -115,7 +116,7 @@ func TestPaperDirectVector(t *testing.T) {
 	// 1.1e6·180000/200.02e6.
 	wantDecimal(t, "scenario 3's tight bound", v.Tight, 1, "100969.9")
 
-	b := must(PaperBaseline(ba, ba, 100_000_000, 101_000_000))(t)
+	b := mustReturn(PaperBaseline(ba, ba, 100_000_000, 101_000_000))(t)
 	wantDecimal(t, "baseline", b.Centre, 2, "999800.02")
 	wantRat(t, "baseline's bound", b.Paper, 200_000, 1)
 }
@@ -134,11 +135,11 @@ func TestPaperRefusesToExtrapolate(t *testing.T) {
 	// 3e.
 	y := uint64(250_020_000 + 200_020_000)
 	grown := Interval{401_060_000 - 300_000, 401_060_000 + 300_000}
-	if got, want := must(p.TranslateGrown(y))(t), grown; got != want {
+	if got, want := mustReturn(p.TranslateGrown(y))(t), grown; got != want {
 		t.Errorf("TranslateGrown(%d) = %v, want %v", y, got, want)
 	}
-	want := must(p.Translate(100_000_000))(t)
-	if got := must(p.TranslateGrown(100_000_000))(t); got != want {
+	want := mustReturn(p.Translate(100_000_000))(t)
+	if got := mustReturn(p.TranslateGrown(100_000_000))(t); got != want {
 		t.Errorf("TranslateGrown between the anchors = %v, want %v", got, want)
 	}
 }
@@ -155,8 +156,8 @@ func TestPaperWanderedBound(t *testing.T) {
 		{200_020_000, "100050.03500"},
 		{150_010_000, "100100.08000"}, // half-way, where it is largest
 	} {
-		wantDecimal(t, "wandered bound", must(p.WanderedBound(c.y, PPM))(t), 5, c.want)
-		if b := must(p.WanderedBound(c.y, 0))(t); b.Cmp(p.E()) != 0 {
+		wantDecimal(t, "wandered bound", mustReturn(p.WanderedBound(c.y, PPM))(t), 5, c.want)
+		if b := mustReturn(p.WanderedBound(c.y, 0))(t); b.Cmp(p.E()) != 0 {
 			t.Errorf("without wander the bound at %d is %s, want e", c.y, b.FloatString(3))
 		}
 	}
@@ -196,9 +197,9 @@ func TestPaperKeepsLargeCounters(t *testing.T) {
 		e.Received, e.Answered = At(e.Received.Lo+far+1), At(e.Answered.Lo+far+1)
 		return e
 	}
-	p := must(PaperRelate([]Exchange{shift(vectorBefore)}, []Exchange{shift(vectorAfter)}))(t)
+	p := mustReturn(PaperRelate([]Exchange{shift(vectorBefore)}, []Exchange{shift(vectorAfter)}))(t)
 	want := Interval{far + 50_990_000, far + 51_190_001}
-	if got := must(p.Translate(far + 1 + 100_000_000))(t); got != want {
+	if got := mustReturn(p.Translate(far + 1 + 100_000_000))(t); got != want {
 		t.Errorf("Translate = %v, want %v", got, want)
 	}
 }

@@ -53,8 +53,8 @@ func (c *Closure) paths(from, into int) ([]path, error) {
 	if direct != nil {
 		ps = append(ps, path{direct})
 	}
-	needed := c.third.needed()
-	thirds := slices.Collect(c.over(from, into))
+	needed := c.third.neededNodes()
+	thirds := slices.Collect(c.pathsOver(from, into))
 	if direct == nil && c.third != ThirdNone {
 		thirds = c.longer.add(c, from, into, thirds)
 	}
@@ -164,7 +164,7 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 	if ok {
 		return known
 	}
-	f, _ := l.frontiers.Get().(*frontiers)
+	f, _ := l.frontiers.Get().(*twoSearches)
 	if f == nil {
 		f = newFrontiers(len(c.names))
 	}
@@ -178,7 +178,7 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 		use(p)
 	}
 	for len(all) < maxDisjoint {
-		p := c.lightest(from, into, f)
+		p := c.lightestPath(from, into, f)
 		if p == nil {
 			break
 		}
@@ -196,14 +196,14 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 	return all
 }
 
-// lightest returns the path of the smallest weight that leads over no used node, or nil. It uses
-// Dijkstra's algorithm from both ends at once, because the two searches visit few nodes until they
-// meet.
-func (c *Closure) lightest(from, into int, f *frontiers) path {
+// lightestPath returns the path of the smallest weight that leads over no used node, or nil. It
+// uses Dijkstra's algorithm from both ends at once, because the two searches visit few nodes until
+// they meet.
+func (c *Closure) lightestPath(from, into int, f *twoSearches) path {
 	f.begin(from, into)
 	best, middle := math.Inf(1), -1
 	for {
-		forth, back := f.least(0), f.least(1)
+		forth, back := f.leastWeight(0), f.leastWeight(1)
 		if forth+back >= best || math.IsInf(forth+back, 1) {
 			break
 		}
@@ -211,7 +211,7 @@ func (c *Closure) lightest(from, into int, f *frontiers) path {
 		if back < forth {
 			side = 1
 		}
-		for _, v := range f.step(c, side) {
+		for _, v := range f.extendLightest(c, side) {
 			x, y := &f.reached[0][v], &f.reached[1][v]
 			if x.search != f.search || y.search != f.search || x.hops+y.hops > maxHops ||
 				x.weight+y.weight >= best {
@@ -234,23 +234,23 @@ func (c *Closure) lightest(from, into int, f *frontiers) path {
 	return p
 }
 
-// frontiers contains the two searches for a lightest path, and the nodes that they must not use.
+// twoSearches contains the two searches for a lightest path, and the nodes that they must not use.
 // Its memory is used again by the next search.
-type frontiers struct {
+type twoSearches struct {
 	used []bool // by node
 	// indirect says that the direct relation of the two ends must not be used either.
 	indirect bool
 
 	search  uint32 // the number of this search; what earlier searches reached does not count
 	ends    [2]int
-	reached [2][]reach // by node
-	waiting [2][]waiting
+	reached [2][]reachedNode // by node
+	waiting [2][]waitingPath
 	lighter []int
 }
 
-// reach describes the lightest known path from the start of a search to a node: its last relation
-// and its weight.
-type reach struct {
+// reachedNode describes the lightest known path from the start of a search to a node: its last
+// relation and its weight.
+type reachedNode struct {
 	by     *Relation // the last relation that a path crosses
 	weight float64
 	search uint32
@@ -259,29 +259,29 @@ type reach struct {
 	done   bool
 }
 
-// waiting is a path that a search has not extended yet. It is void if the search has found a
+// waitingPath is a path that a search has not extended yet. It is void if the search has found a
 // lighter path to the same node since.
-type waiting struct {
+type waitingPath struct {
 	weight float64
 	node   int
 }
 
-func newFrontiers(nodes int) *frontiers {
-	return &frontiers{used: make([]bool, nodes),
-		reached: [2][]reach{make([]reach, nodes), make([]reach, nodes)}}
+func newFrontiers(nodes int) *twoSearches {
+	return &twoSearches{used: make([]bool, nodes),
+		reached: [2][]reachedNode{make([]reachedNode, nodes), make([]reachedNode, nodes)}}
 }
 
-func (f *frontiers) begin(from, into int) {
+func (f *twoSearches) begin(from, into int) {
 	f.search++
 	f.ends = [2]int{from, into}
 	for side, start := range f.ends {
-		f.reached[side][start] = reach{search: f.search}
-		f.waiting[side] = append(f.waiting[side][:0], waiting{0, start})
+		f.reached[side][start] = reachedNode{search: f.search}
+		f.waiting[side] = append(f.waiting[side][:0], waitingPath{0, start})
 	}
 }
 
-// least returns the weight of the path that will be extended next: the lightest one.
-func (f *frontiers) least(side int) float64 {
+// leastWeight returns the weight of the path that will be extended next: the lightest one.
+func (f *twoSearches) leastWeight(side int) float64 {
 	for len(f.waiting[side]) > 0 {
 		w := f.waiting[side][0]
 		if r := &f.reached[side][w.node]; !r.done && r.weight == w.weight {
@@ -292,9 +292,9 @@ func (f *frontiers) least(side int) float64 {
 	return math.Inf(1)
 }
 
-// step takes the lightest path, and extends it by each relation that leads on from its end. It
-// returns the nodes to which it found a lighter path. The caller must have called least.
-func (f *frontiers) step(c *Closure, side int) []int {
+// extendLightest takes the lightest path, and extends it by each relation that leads on from its
+// end. It returns the nodes to which it found a lighter path. The caller must have called least.
+func (f *twoSearches) extendLightest(c *Closure, side int) []int {
 	v := f.pop(side).node
 	from := &f.reached[side][v]
 	from.done = true
@@ -319,21 +319,21 @@ func (f *frontiers) step(c *Closure, side int) []int {
 		if known.search == f.search && (known.done || known.weight <= weight) {
 			continue
 		}
-		*known = reach{by: x.r, weight: weight, search: f.search, before: int32(v),
+		*known = reachedNode{by: x.r, weight: weight, search: f.search, before: int32(v),
 			hops: from.hops + 1}
-		f.push(side, waiting{weight, into})
+		f.push(side, waitingPath{weight, into})
 		f.lighter = append(f.lighter, into)
 	}
 	return f.lighter
 }
 
-func (w waiting) before(x waiting) bool {
+func (w waitingPath) before(x waitingPath) bool {
 	return w.weight < x.weight || w.weight == x.weight && w.node < x.node
 }
 
 // push and pop do what the functions of container/heap do, but without allocating memory for each
 // path.
-func (f *frontiers) push(side int, w waiting) {
+func (f *twoSearches) push(side int, w waitingPath) {
 	h := append(f.waiting[side], w)
 	i := len(h) - 1
 	for i > 0 && w.before(h[(i-1)/2]) {
@@ -344,7 +344,7 @@ func (f *frontiers) push(side int, w waiting) {
 	f.waiting[side] = h
 }
 
-func (f *frontiers) pop(side int) waiting {
+func (f *twoSearches) pop(side int) waitingPath {
 	h := f.waiting[side]
 	first, last := h[0], h[len(h)-1]
 	h = h[:len(h)-1]
@@ -364,8 +364,8 @@ func (f *frontiers) pop(side int) waiting {
 	return first
 }
 
-// link sets the field back of each edge.
-func (c *Closure) link() {
+// linkBack sets the field back of each edge.
+func (c *Closure) linkBack() {
 	for v, edges := range c.edges {
 		for i := range edges {
 			edges[i].back = c.edge(edges[i].into, v)
@@ -379,7 +379,7 @@ func (c *Closure) link() {
 // of its relations cover. Suspect relations weigh so much that a path contains one only if there is
 // no other path.
 func (c *Closure) weigh() {
-	c.link()
+	c.linkBack()
 	longest_s := 0.0
 	hz := func(n Node) float64 { return float64(max(n.Nominal_hz, 1)) }
 	covered_s := func(r *Relation) float64 { return float64(r.limits.Width()) / hz(r.From) }

@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// sparse returns a fleet in which every node probes only a few others, so that most nodes are
+// sparseFleet returns a fleet in which every node probes only a few others, so that most nodes are
 // related only by paths over several third nodes.
-func sparse(t *testing.T, rng *rand.Rand, nodes, seconds int) *fleet {
+func sparseFleet(t *testing.T, rng *rand.Rand, nodes, seconds int) *fleet {
 	t.Helper()
 	f := newFleet(rng, nodes, seconds, 1*PPM, []uint64{1, 40}[rng.IntN(2)],
 		[]uint64{0, 60}[rng.IntN(2)])
@@ -19,7 +19,7 @@ func sparse(t *testing.T, rng *rand.Rand, nodes, seconds int) *fleet {
 		for _, step := range []int{1, 2 + rng.IntN(nodes-3)} {
 			a, b := i, (i+step)%nodes
 			if f.pairs[[2]int{a, b}] == nil && f.pairs[[2]int{b, a}] == nil {
-				f.measure(t, a, b, honest, 0.5, float64(seconds)-0.5)
+				f.measure(t, a, b, honestNetwork, 0.5, float64(seconds)-0.5)
 			}
 		}
 	}
@@ -29,7 +29,7 @@ func sparse(t *testing.T, rng *rand.Rand, nodes, seconds int) *fleet {
 func TestLongerPathsHoldTruth(t *testing.T) {
 	const nodes, seconds = 20, 12
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
-		f := sparse(t, rng, nodes, seconds)
+		f := sparseFleet(t, rng, nodes, seconds)
 		for _, third := range []ThirdNodes{ThirdAgreed, ThirdAny} {
 			c := f.closure(t, third)
 			answered, longer := 0, 0
@@ -76,7 +76,8 @@ func (f *fleet) checkDuration(
 		}
 		return
 	}
-	w := must(must(c.Ways(ref.node.Name, x.Node, y.Node))(t).Duration(x.Reading, y.Reading))(t)
+	w := mustReturn(mustReturn(c.Ways(ref.node.Name, x.Node, y.Node))(t).Duration(x.Reading,
+		y.Reading))(t)
 	truth := ref.cyclesBetween(at, later)
 	for _, d := range []Duration{d, w} {
 		if truth+1 < d.Lo || truth-1 > d.Hi {
@@ -84,16 +85,16 @@ func (f *fleet) checkDuration(
 				d.Scenario, x, y, ref.node.Name, d.Elapsed, truth)
 		}
 	}
-	if most := f.widest(nodes); nodes[0] == nodes[1] && d.Width() > most {
+	if most := f.widestDuration(nodes); nodes[0] == nodes[1] && d.Width() > most {
 		t.Errorf("from %v to %v in cycles of %q: %v by %v is wider than %d cycles",
 			x, y, ref.node.Name, d, d.Scenario, most)
 	}
 }
 
-// widest returns how wide the interval of a duration of 2 ms on one node may be: quantum and slack
-// of the node, and the error of a rate over a few third nodes. The test fails if both events were
-// translated, which gives a wider interval.
-func (f *fleet) widest(nodes [3]int) uint64 {
+// widestDuration returns how wide the interval of a duration of 2 ms on one node may be: quantum
+// and slack of the node, and the error of a rate over a few third nodes. The test fails if both
+// events were translated, which gives a wider interval.
+func (f *fleet) widestDuration(nodes [3]int) uint64 {
 	const rate = 2_000_000 * 7 / 2 / 10_000 // 100 ppm of 2 ms at 3.5 GHz
 	return 4*uint64(f.clocks[nodes[0]].node.error_cycles()) + rate
 }
@@ -101,7 +102,7 @@ func (f *fleet) widest(nodes [3]int) uint64 {
 // No two paths have a third node in common. So a liar makes at most one of them wrong.
 func TestLongerPathsAreDisjoint(t *testing.T) {
 	rng := seed.Random(t)
-	f := sparse(t, rng, 24, 4)
+	f := sparseFleet(t, rng, 24, 4)
 	c := f.closure(t, ThirdAgreed)
 	most := 0
 	for from := range c.names {
@@ -160,7 +161,7 @@ func TestLightestPath(t *testing.T) {
 				}
 			}
 		}
-		c.link()
+		c.linkBack()
 		f := newFrontiers(nodes)
 		least := weights // the algorithm of Floyd and Warshall
 		for k := range nodes {
@@ -179,7 +180,7 @@ func TestLightestPath(t *testing.T) {
 					continue
 				}
 				sum := 0.0
-				for _, r := range c.lightest(i, j, f) {
+				for _, r := range c.lightestPath(i, j, f) {
 					sum += weights[c.index(r.From.Name)][c.index(r.Into.Name)]
 				}
 				if d := sum - least[i][j]; d > 1e-9 || d < -1e-9 {
@@ -194,7 +195,7 @@ func TestLightestPath(t *testing.T) {
 func TestLiarOnLongerPath(t *testing.T) {
 	const nodes, seconds = 16, 8
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
-		f := sparse(t, rng, nodes, seconds)
+		f := sparseFleet(t, rng, nodes, seconds)
 		liar := rng.IntN(nodes)
 		f.withLiar(t, liar, seconds, func(int) int64 { return rng.Int64N(40_001) - 20_000 })
 		agreed, anyone := f.closure(t, ThirdAgreed), f.closure(t, ThirdAny)
@@ -238,7 +239,7 @@ func TestRateRestsOnAgreement(t *testing.T) {
 			rates: RateInterval{rate.Lo << rateBits, rate.Hi << rateBits}}}}})
 	}
 	for needed, want := range map[int]RateInterval{1: {30, 40}, 2: {20, 50}, 3: {10, 60}} {
-		got := must(agreedRate(ps, func([]Interval) int { return needed }, At(5)))(t)
+		got := mustReturn(agreedRate(ps, func([]Interval) int { return needed }, At(5)))(t)
 		if (RateInterval{got.Lo >> rateBits, got.Hi >> rateBits}) != want {
 			t.Errorf("%v if %d of three paths must agree, want %v", got, needed, want)
 		}

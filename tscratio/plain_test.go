@@ -4,14 +4,14 @@ package tscratio
 // neither the pieces nor the buffers of Durations, so tests compare the two.
 func (w *Ways) plainDuration(x, y uint64) (Duration, error) {
 	if w.trivial {
-		d, err := w.first.lasted(x, y)
+		d, err := w.first.ownCycles(x, y)
 		if err != nil {
 			return w.plainAsk(x, y)
 		}
 		return Duration{d, Trivial, Consistent}, nil
 	}
 	if x >= w.base && x <= w.last && len(w.segments) > 0 {
-		if s := w.segment(x); s.state == fast {
+		if s := w.segment(x); s.state == segmentFast {
 			if d, verdict, ok := w.plainBy(s, x, y); ok {
 				return Duration{d, s.scenario, max(verdict, s.verdict)}, nil
 			}
@@ -28,7 +28,7 @@ func (w *Ways) plainAsk(x, y uint64) (Duration, error) {
 // reference, the result is intersected with the difference of the translated events.
 func (w *Ways) plainBy(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 	d, verdict, ok := w.plainAlong(s, x, y)
-	if !ok || !w.narrows(s, y-x) {
+	if !ok || !w.mayNarrow(s, y-x) {
 		return d, verdict, ok
 	}
 	across, other, ok := w.plainOnReference(x, y)
@@ -56,7 +56,7 @@ func (w *Ways) plainOnReference(x, y uint64) (Elapsed, Verdict, bool) {
 // plainAlong finds a duration by the segment's method alone.
 func (w *Ways) plainAlong(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 	if w.same {
-		d, err := w.first.lasted(x, y)
+		d, err := w.first.ownCycles(x, y)
 		if err != nil {
 			return Elapsed{}, 0, false
 		}

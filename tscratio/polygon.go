@@ -26,11 +26,17 @@ type slope struct {
 	lower, upper point
 }
 
-// below reports whether s < num/den.
-func (s slope) below(num, den int64) bool { return product(s.num, den).less(product(num, s.den)) }
+// isBelow reports whether s < num/den.
+func (s slope) isBelow(num, den int64) bool {
+	return product(s.num,
+		den).isLess(product(num, s.den))
+}
 
-// above reports whether s > num/den.
-func (s slope) above(num, den int64) bool { return product(num, s.den).less(product(s.num, den)) }
+// isAbove reports whether s > num/den.
+func (s slope) isAbove(num, den int64) bool {
+	return product(num,
+		s.den).isLess(product(s.num, den))
+}
 
 // polygon is the set of feasible (p, r) of one window.
 type polygon struct {
@@ -46,7 +52,7 @@ func addLower(hull []point, q point) []point {
 			if last.a >= q.a {
 				return hull
 			}
-		} else if n == 1 || turn(hull[n-2], last, q) < 0 {
+		} else if n == 1 || turnSign(hull[n-2], last, q) < 0 {
 			break
 		}
 		hull = hull[:n-1]
@@ -62,7 +68,7 @@ func addUpper(hull []point, q point) []point {
 			if last.a <= q.a {
 				return hull
 			}
-		} else if n == 1 || turn(hull[n-2], last, q) > 0 {
+		} else if n == 1 || turnSign(hull[n-2], last, q) > 0 {
 			break
 		}
 		hull = hull[:n-1]
@@ -70,14 +76,14 @@ func addUpper(hull []point, q point) []point {
 	return append(hull, q)
 }
 
-// turn is positive if the path from p over q to r turns left, negative if the path turns right, and
-// 0 if the path is straight.
-func turn(p, q, r point) int {
+// turnSign is positive if the path from p over q to r turns left, negative if the path turns right,
+// and 0 if the path is straight.
+func turnSign(p, q, r point) int {
 	left, right := product(q.c-p.c, r.a-p.a), product(r.c-p.c, q.a-p.a)
 	switch {
-	case right.less(left):
+	case right.isLess(left):
 		return 1
-	case left.less(right):
+	case left.isLess(right):
 		return -1
 	}
 	return 0
@@ -104,7 +110,7 @@ func (g *polygon) solve() bool {
 			num, den := u[iu].a-l[il].a, u[iu].c-l[il].c
 			jl, ju := restLower(l, il, +1, num, den), restUpper(u, iu, -1, num, den)
 			if jl == il && ju == iu {
-				if g.max.above(num, den) {
+				if g.max.isAbove(num, den) {
 					g.max = slope{num, den, l[il], u[iu]}
 				}
 				break
@@ -127,7 +133,7 @@ func (g *polygon) solve() bool {
 			num, den := l[il].a-u[iu].a, l[il].c-u[iu].c
 			jl, ju := restLower(l, il, -1, num, den), restUpper(u, iu, +1, num, den)
 			if jl == il && ju == iu {
-				if g.min.below(num, den) {
+				if g.min.isBelow(num, den) {
 					g.min = slope{num, den, l[il], u[iu]}
 				}
 				break
@@ -149,7 +155,7 @@ func (g *polygon) solve() bool {
 			s.upper = u[restUpper(u, 0, +1, s.num, s.den)]
 		}
 	}
-	return !g.min.above(g.max.num, g.max.den)
+	return !g.min.isAbove(g.max.num, g.max.den)
 }
 
 // restLower returns the index of the lower point on which a line of rate num/den rests. The line
@@ -157,7 +163,7 @@ func (g *polygon) solve() bool {
 func restLower(l []point, i, step int, num, den int64) int {
 	for j := i + step; j >= 0 && j < len(l); i, j = j, j+step {
 		// If a − r·c grows from i to j, the line rests on j or on a point after j.
-		if !product(num, l[j].c-l[i].c).less(product(l[j].a-l[i].a, den)) {
+		if !product(num, l[j].c-l[i].c).isLess(product(l[j].a-l[i].a, den)) {
 			break
 		}
 	}
@@ -167,7 +173,7 @@ func restLower(l []point, i, step int, num, den int64) int {
 // restUpper does the same for the upper points. The line lies below all of them.
 func restUpper(u []point, i, step int, num, den int64) int {
 	for j := i + step; j >= 0 && j < len(u); i, j = j, j+step {
-		if !product(u[j].a-u[i].a, den).less(product(num, u[j].c-u[i].c)) {
+		if !product(u[j].a-u[i].a, den).isLess(product(num, u[j].c-u[i].c)) {
 			break
 		}
 	}
@@ -179,7 +185,7 @@ func (g *polygon) maxAt(x int64) int64 {
 	// If every rate were feasible, the highest line at x would lie on the edge of the upper points'
 	// hull that spans x. The more a line's rate differs from the edge's rate, the lower the line is
 	// at x. So the feasible rate nearest to the edge's rate is best.
-	i := after(g.upper, x)
+	i := firstAfter(g.upper, x)
 	switch {
 	case i == 0:
 		return g.min.upperAt(x)
@@ -189,9 +195,9 @@ func (g *polygon) maxAt(x int64) int64 {
 	p, q := g.upper[i-1], g.upper[i]
 	num, den := q.a-p.a, q.c-p.c
 	switch {
-	case g.min.above(num, den):
+	case g.min.isAbove(num, den):
 		return g.min.upperAt(x)
-	case g.max.below(num, den):
+	case g.max.isBelow(num, den):
 		return g.max.upperAt(x)
 	}
 	return p.a + product(x-p.c, num).ceilDiv(den)
@@ -199,7 +205,7 @@ func (g *polygon) maxAt(x int64) int64 {
 
 // minAt returns the smallest p + r·x over the polygon, rounded down.
 func (g *polygon) minAt(x int64) int64 {
-	i := after(g.lower, x)
+	i := firstAfter(g.lower, x)
 	switch {
 	case i == 0:
 		return g.max.lowerAt(x)
@@ -209,9 +215,9 @@ func (g *polygon) minAt(x int64) int64 {
 	p, q := g.lower[i-1], g.lower[i]
 	num, den := q.a-p.a, q.c-p.c
 	switch {
-	case g.min.above(num, den):
+	case g.min.isAbove(num, den):
 		return g.min.lowerAt(x)
-	case g.max.below(num, den):
+	case g.max.isBelow(num, den):
 		return g.max.lowerAt(x)
 	}
 	return p.a + product(x-p.c, num).floorDiv(den)
@@ -226,8 +232,8 @@ func (s slope) lowerAt(x int64) int64 {
 	return s.lower.a + product(x-s.lower.c, s.num).floorDiv(s.den)
 }
 
-// after returns the index of the first point with c > x.
-func after(hull []point, x int64) int {
+// firstAfter returns the index of the first point with c > x.
+func firstAfter(hull []point, x int64) int {
 	i, j := 0, len(hull)
 	for i < j {
 		if m := (i + j) / 2; hull[m].c > x {

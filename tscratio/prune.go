@@ -39,13 +39,13 @@ func (p *Pair) Prune() int {
 		}
 		// A constraint may be dropped only if another one implies it in both directions: in
 		// relations into A, and in relations into B, for which A and B are exchanged.
-		intoA, intoB := p.widened(t, SideA), p.widened(t, SideB)
+		intoA, intoB := p.widenTrain(t, SideA), p.widenTrain(t, SideB)
 		lower, upper := p.anchors(t)
-		t.lower = thin(t.lower, lower, func(j, i int) bool {
+		t.lower = thinReadings(t.lower, lower, func(j, i int) bool {
 			return impliesLower(intoA.lower[j], intoA.lower[i], rA, f) &&
 				impliesUpper(intoB.upper[j], intoB.upper[i], rB, f)
 		})
-		t.upper = thin(t.upper, upper, func(j, i int) bool {
+		t.upper = thinReadings(t.upper, upper, func(j, i int) bool {
 			return impliesUpper(intoA.upper[j], intoA.upper[i], rA, f) &&
 				impliesLower(intoB.lower[j], intoB.lower[i], rB, f)
 		})
@@ -61,7 +61,7 @@ func (p *Pair) anchors(t *train) (lower, upper int) {
 	// Lower constraint i is tighter than j if a_i − a_j > (b_i − b_j)·rate. For upper constraints
 	// the arguments are exchanged. Distances within a train are below 2⁶³.
 	tighter := func(i, j reading) bool {
-		return product(int64(i.b-j.b), a).less(product(int64(i.a-j.a), b))
+		return product(int64(i.b-j.b), a).isLess(product(int64(i.a-j.a), b))
 	}
 	for i := range t.lower {
 		if tighter(t.lower[i], t.lower[lower]) {
@@ -76,8 +76,8 @@ func (p *Pair) anchors(t *train) (lower, upper int) {
 	return lower, upper
 }
 
-// thin returns the anchor and all readings that no other reading implies.
-func thin(rs []reading, anchor int, implies func(j, i int) bool) []reading {
+// thinReadings returns the anchor and all readings that no other reading implies.
+func thinReadings(rs []reading, anchor int, implies func(j, i int) bool) []reading {
 	gone := make([]bool, len(rs))
 	for i := range rs {
 		for j := range rs {
@@ -101,22 +101,22 @@ func thin(rs []reading, anchor int, implies func(j, i int) bool) []reading {
 // impliesLower reports whether p + r·c_j ≥ a_j implies p + r·c_i ≥ a_i, for any r in rates, any y
 // and any wander up to f.
 func impliesLower(j, i reading, rates RateInterval, f fraction) bool {
-	return atLeast(j.a, i.a, furthest(j.b, i.b, f), rates)
+	return atLeast(j.a, i.a, furthestReading(j.b, i.b, f), rates)
 }
 
 // impliesUpper reports the same as impliesLower for upper constraints: p + r·c ≤ a.
 func impliesUpper(j, i reading, rates RateInterval, f fraction) bool {
-	return atLeast(i.a, j.a, furthest(i.b, j.b, f), rates)
+	return atLeast(i.a, j.a, furthestReading(i.b, j.b, f), rates)
 }
 
-// furthest compares the distances c (doc.go) of two readings from a common y: it returns the
+// furthestReading compares the distances c (doc.go) of two readings from a common y: it returns the
 // largest value, over all y, of the distance of b minus the distance of b2. The result is (b − b2)
 // + f·|b − b2|, plus one because each c is rounded to a whole cycle.
-func furthest(b, b2 uint64, f fraction) int64 {
+func furthestReading(b, b2 uint64, f fraction) int64 {
 	if b == b2 {
 		return 0
 	}
-	return ahead(b, b2, f) + 1
+	return aheadUp(b, b2, f) + 1
 }
 
 // atLeast reports whether a − a2 ≥ r·d for all r in rates.
@@ -126,10 +126,10 @@ func atLeast(a, a2 uint64, d int64, rates RateInterval) bool {
 		return false
 	}
 	if d >= 0 {
-		_, need := rates.Hi.times(uint64(d))
+		_, need := rates.Hi.scaleCycles(uint64(d))
 		return have >= 0 && uint64(have) >= need
 	}
-	slack, _ := rates.Lo.times(uint64(-d))
+	slack, _ := rates.Lo.scaleCycles(uint64(-d))
 	return have >= 0 || uint64(-have) <= slack
 }
 
@@ -166,7 +166,7 @@ func (p *Pair) provenRates(into Side) []RateInterval {
 			continue
 		}
 		l, u := p.anchors(t)
-		v := p.widened(&train{b: t.b, a: t.a, lower: t.lower[l : l+1], upper: t.upper[u : u+1]},
+		v := p.widenTrain(&train{b: t.b, a: t.a, lower: t.lower[l : l+1], upper: t.upper[u : u+1]},
 			into)
 		places = append(places, place{v.extent, i, v.lower[0], v.upper[0]})
 	}
@@ -199,7 +199,8 @@ next:
 			if before == nil || after == nil {
 				continue next
 			}
-			apart := f.of(2*reach) + 2 // the most by which the wander and rounding change b − b'
+			// the most by which the wander and rounding change b − b'
+			apart := f.ofCycles(2*reach) + 2
 			left, okLeft := rateBetween(before.lower, before.upper, x.lower, x.upper, apart)
 			right, okRight := rateBetween(x.lower, x.upper, after.lower, after.upper, apart)
 			if !okLeft || !okRight {

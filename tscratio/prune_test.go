@@ -42,15 +42,15 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 			w := Wander(rng.Int64N(int64(d.MaxWander)))
 			for _, into := range []Side{SideA, SideB} {
 				a, b := all.evidence(into), pruned.evidence(into)
-				var s, u seen
+				var s, u centredPolygon
 				from := x.b
 				if into == SideB {
 					from = x.a
 				}
 				for range 150 {
 					y := from.count(uint64(rng.Float64() * 60 * second))
-					k, ok := a.windows(y)
-					if lengthened, known := w.over(k); !ok || k > pruneWindows || !known ||
+					k, ok := a.windowFactor(y)
+					if lengthened, known := w.wanderOver(k); !ok || k > pruneWindows || !known ||
 						lengthened > d.MaxWander {
 						continue
 					}
@@ -73,13 +73,13 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 		}
 		w := d.Wander
 		x.rng = rand.New(rand.NewPCG(5, 5))
-		r := must(pruned.Relate(SideA, w))(t)
-		if full := must(all.Relate(SideA, w))(t); full.Least != r.Least ||
+		r := mustReturn(pruned.Relate(SideA, w))(t)
+		if full := mustReturn(all.Relate(SideA, w))(t); full.Least != r.Least ||
 			full.Verdict != r.Verdict {
 			t.Errorf("w_min %v, %v; with all constraints %v, %v",
 				r.Least, r.Verdict, full.Least, full.Verdict)
 		}
-		if bad := x.outside(t, r, 1000, 0, 60); bad > 0 {
+		if bad := x.countOutside(t, r, 1000, 0, 60); bad > 0 {
 			t.Errorf("%d of 1000 outside", bad)
 		}
 	})
@@ -88,7 +88,7 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 // In an hour, a train of six exchanges runs twice a second. Pruning at 16 ppm leaves at most a
 // fourth of this hour's constraints.
 func TestPruneThinsIdleHour(t *testing.T) {
-	x, p := hour(t)
+	x, p := hourOfTrains(t)
 	before := p.Constraints()
 	start := time.Now()
 	p.Prune()
@@ -97,7 +97,8 @@ func TestPruneThinsIdleHour(t *testing.T) {
 	if before < 4*p.Constraints() {
 		t.Errorf("pruned %d constraints to %d, want a fourth at most", before, p.Constraints())
 	}
-	if bad := x.outside(t, must(p.Relate(SideA, 1*PPM))(t), 20_000/seed.Share(), 0, 3600); bad > 0 {
+	if bad := x.countOutside(t, mustReturn(p.Relate(SideA, 1*PPM))(t), 20_000/seed.Share(), 0,
+		3600); bad > 0 {
 		t.Errorf("%d outside", bad)
 	}
 }
@@ -114,7 +115,7 @@ func TestNeverWiderThanPaper(t *testing.T) {
 		x.a.node.Quantum_cycles, x.b.node.Quantum_cycles = 0, 0
 		d := DefaultAssumptions()
 		d.Wander = 0
-		all := must(NewPair(x.a.node, x.b.node, d))(t)
+		all := mustReturn(NewPair(x.a.node, x.b.node, d))(t)
 		for s := 0.5; s < 59; s += 0.5 {
 			x.train(t, all, uint64(s*second), 6, StartedByA)
 		}
@@ -124,8 +125,8 @@ func TestNeverWiderThanPaper(t *testing.T) {
 		best := all.Best(StartedByA)
 		i := len(best)/3 + rng.IntN(len(best)/3)
 		before, after := best[:i/2], best[i:]
-		paper := must(PaperRelate(before, after))(t)
-		r := must(all.Relate(SideA, 0))(t)
+		paper := mustReturn(PaperRelate(before, after))(t)
+		r := mustReturn(all.Relate(SideA, 0))(t)
 		if r.Least != 0 || r.Verdict != Consistent {
 			t.Fatalf("w_min %v, %v without wander", r.Least, r.Verdict)
 		}
@@ -136,12 +137,12 @@ func TestNeverWiderThanPaper(t *testing.T) {
 				return
 			}
 			compared++
-			tight := must(v.TightInterval())(t)
-			plain := must(v.Interval())(t)
+			tight := mustReturn(v.TightInterval())(t)
+			plain := mustReturn(v.Interval())(t)
 			if solved != nil && (solved.Lo < tight.Lo || solved.Hi > tight.Hi) {
 				t.Errorf("at %d: ours %v, the paper's tight %v", y, solved, tight)
 			}
-			got := must(r.Translate(y))(t)
+			got := mustReturn(r.Translate(y))(t)
 			if got.Width() > plain.Width() || got.Width() > tight.Width()+2 {
 				t.Errorf("at %d: relation %v, %d wide; the paper's %v, %d wide, tight %d",
 					y, got, got.Width(), plain, plain.Width(), tight.Width())
@@ -208,9 +209,9 @@ func TestImplied(t *testing.T) {
 					// limit that constraint i sets.
 					c := func(x reading) *big.Rat {
 						if lower {
-							return rat(ahead(x.b, y, f))
+							return rat(aheadUp(x.b, y, f))
 						}
-						return rat(behind(x.b, y, f))
+						return rat(behindDown(x.b, y, f))
 					}
 					p := new(big.Rat).Sub(rat(int64(j.a)), new(big.Rat).Mul(r, c(j)))
 					q := new(big.Rat).Sub(rat(int64(i.a)), new(big.Rat).Mul(r, c(i)))

@@ -35,7 +35,7 @@ func TestArithmeticAtTheEnds(t *testing.T) {
 			}
 		}
 		for _, r := range []Rate{0, 1, 1 << rateBits, 1<<rateBits + 1, 3 << 60, math.MaxUint64} {
-			down, up := r.times(x)
+			down, up := r.scaleCycles(x)
 			exact := new(big.Int).Mul(new(big.Int).SetUint64(x), new(big.Int).SetUint64(uint64(r)))
 			held := func(v uint64) *big.Int {
 				return new(big.Int).Lsh(new(big.Int).SetUint64(v), rateBits)
@@ -55,7 +55,7 @@ func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	node := Node{Epoch: "1", Nominal_hz: 2_500_000_000, Quantum_cycles: 26, CoreSlack_cycles: 100}
 	a, b := node, node
 	a.Name, b.Name = "a", "b"
-	p := must(NewPair(a, b, d))(t)
+	p := mustReturn(NewPair(a, b, d))(t)
 	for _, start := range starts {
 		for n := uint64(0); n <= edgeSpan; n += 1_250_000_000 {
 			x, y := start[0]+n, start[1]+n
@@ -68,9 +68,9 @@ func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	return p
 }
 
-// holds fails the test unless a span contains the difference of two readings, or the error wraps
-// ErrOutOfRange.
-func holds(t *testing.T, what string, got Elapsed, err error, second, first uint64) {
+// holdsDifference fails the test unless a span contains the difference of two readings, or the
+// error wraps ErrOutOfRange.
+func holdsDifference(t *testing.T, what string, got Elapsed, err error, second, first uint64) {
 	t.Helper()
 	truth := new(big.Int).Sub(new(big.Int).SetUint64(second), new(big.Int).SetUint64(first))
 	switch {
@@ -86,22 +86,22 @@ func holds(t *testing.T, what string, got Elapsed, err error, second, first uint
 
 func TestOwnDurationsAtTheEnds(t *testing.T) {
 	p := edgePair(t, [2]uint64{1 << 40, 1 << 40})
-	both := []*Relation{must(p.Relate(SideA, PPM))(t), must(p.Relate(SideB, PPM))(t)}
-	c := must(NewClosure(both, ThirdAny))(t)
-	w := must(c.Ways("a", "a", "a"))(t)
+	both := []*Relation{mustReturn(p.Relate(SideA, PPM))(t), mustReturn(p.Relate(SideB, PPM))(t)}
+	c := mustReturn(NewClosure(both, ThirdAny))(t)
+	w := mustReturn(c.Ways("a", "a", "a"))(t)
 	answers := 0
 	for _, x := range edges {
 		for _, y := range edges {
 			d, err := c.Duration("a", Event{"a", x}, Event{"a", y})
-			holds(t, "closure", d.Elapsed, err, y, x)
+			holdsDifference(t, "closure", d.Elapsed, err, y, x)
 			if err == nil {
 				answers++
 			}
 			d, err = w.Duration(x, y)
-			holds(t, "ways", d.Elapsed, err, y, x)
+			holdsDifference(t, "ways", d.Elapsed, err, y, x)
 			elapsed := make([]Elapsed, 1)
 			_, _, err = w.Durations([]uint64{x}, []uint64{y}, elapsed)
-			holds(t, "batch", elapsed[0], err, y, x)
+			holdsDifference(t, "batch", elapsed[0], err, y, x)
 		}
 	}
 	// A duration must be shorter than 2⁶³ minus quantum and slack. The durations here are shorter.
@@ -139,12 +139,12 @@ func TestRelationsAtTheEnds(t *testing.T) {
 		if p.Prune(); before == 0 {
 			t.Fatal("nothing to prune")
 		}
-		intoA, intoB := must(p.Relate(SideA, PPM))(t), must(p.Relate(SideB, PPM))(t)
-		c := must(NewClosure([]*Relation{intoA, intoB}, ThirdAny))(t)
+		intoA, intoB := mustReturn(p.Relate(SideA, PPM))(t), mustReturn(p.Relate(SideB, PPM))(t)
+		c := mustReturn(NewClosure([]*Relation{intoA, intoB}, ThirdAny))(t)
 		var ways []*Ways
 		for _, reference := range []string{"a", "b"} {
-			ways = append(ways, must(c.Ways(reference, "b", "b"))(t),
-				must(c.Ways(reference, "a", "b"))(t))
+			ways = append(ways, mustReturn(c.Ways(reference, "b", "b"))(t),
+				mustReturn(c.Ways(reference, "a", "b"))(t))
 		}
 		limits := intoA.limits
 		readings := append([]uint64{limits.Lo, limits.Hi, limits.Hi - 1, limits.Hi - 26}, edges...)
@@ -170,11 +170,11 @@ func TestRelationsAtTheEnds(t *testing.T) {
 			}
 			for _, v := range edges {
 				d, err := intoA.Between(v, y)
-				holds(t, "between", d, err, x, v)
+				holdsDifference(t, "between", d, err, x, v)
 			}
 			for _, z := range readings {
 				d, err := intoA.SameNode(y, z)
-				holds(t, "same node", d, err, z, y)
+				holdsDifference(t, "same node", d, err, z, y)
 				for i, w := range ways {
 					first := Event{"b", y}
 					if i%2 == 1 {
@@ -194,12 +194,12 @@ func TestRelationsAtTheEnds(t *testing.T) {
 func holdsWays(t *testing.T, c *Closure, w *Ways, first, second Event, x, y uint64) {
 	t.Helper()
 	d, err := c.Duration(w.reference.Name, first, second)
-	holds(t, "closure", d.Elapsed, err, y, x)
+	holdsDifference(t, "closure", d.Elapsed, err, y, x)
 	d, err = w.Duration(first.Reading, second.Reading)
-	holds(t, "ways", d.Elapsed, err, y, x)
+	holdsDifference(t, "ways", d.Elapsed, err, y, x)
 	elapsed := make([]Elapsed, 1)
 	_, _, err = w.Durations([]uint64{first.Reading}, []uint64{second.Reading}, elapsed)
-	holds(t, "batch", elapsed[0], err, y, x)
+	holdsDifference(t, "batch", elapsed[0], err, y, x)
 }
 
 // A relation translates no reading that is further away than the arithmetic allows, whatever
@@ -208,14 +208,14 @@ func TestFarthestExtrapolation(t *testing.T) {
 	p := edgePair(t, [2]uint64{1 << 62, 1 << 62})
 	p.Declared.Window, p.Declared.ExtrapolationLimit = 2*time.Hour, 2000*time.Hour
 	p.Declared.Wander, p.Declared.MaxWander = 0, 0
-	r := must(p.Relate(SideA, 0))(t)
+	r := mustReturn(p.Relate(SideA, 0))(t)
 	last := r.knots[len(r.knots)-1].y
 	if got := r.Limits().Hi - last; got > maxReach_cycles {
 		t.Errorf("translates %d cycles beyond the constraints, computes with %d",
 			got, uint64(maxReach_cycles))
 	}
 	for _, y := range []uint64{r.Limits().Lo, r.Limits().Hi, last + 1<<45} {
-		if at := must(r.Translate(y))(t); !at.Contains(y) {
+		if at := mustReturn(r.Translate(y))(t); !at.Contains(y) {
 			t.Errorf("%d is %v", y, at)
 		}
 	}

@@ -16,10 +16,10 @@ const rateBits = 48
 // Float returns the rate for display. No bound is computed from it.
 func (r Rate) Float() float64 { return math.Ldexp(float64(r), -rateBits) }
 
-// times returns r·d in cycles, rounded down and rounded up. If the product does not fit 64 bits,
-// both results are the largest 64-bit number. That is a valid lower limit; as an upper limit it
-// means "unknown".
-func (r Rate) times(d uint64) (down, up uint64) {
+// scaleCycles returns r·d in cycles, rounded down and rounded up. If the product does not fit 64
+// bits, both results are the largest 64-bit number. That is a valid lower limit; as an upper limit
+// it means "unknown".
+func (r Rate) scaleCycles(d uint64) (down, up uint64) {
 	if hi, _ := bits.Mul64(d, uint64(r)); hi>>rateBits != 0 {
 		return math.MaxUint64, math.MaxUint64
 	}
@@ -48,8 +48,8 @@ func (i RateInterval) String() string {
 // interval: [lo·(1−f), hi·(1+f)].
 func (i RateInterval) wander(f fraction) RateInterval {
 	return RateInterval{
-		Lo: i.Lo - Rate(f.of(uint64(i.Lo))),
-		Hi: i.Hi + Rate(f.of(uint64(i.Hi))),
+		Lo: i.Lo - Rate(f.ofCycles(uint64(i.Lo))),
+		Hi: i.Hi + Rate(f.ofCycles(uint64(i.Hi))),
 	}
 }
 
@@ -80,7 +80,7 @@ func (c *Closure) rates(from, into string) (*rates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rate of %q in %q: %w", from, into, err)
 	}
-	needed := c.third.needed()
+	needed := c.third.neededNodes()
 	for _, verdict := range []Verdict{Consistent, Suspect} {
 		var ps []path
 		for _, p := range all {
@@ -109,7 +109,7 @@ func (c *Closure) rates(from, into string) (*rates, error) {
 }
 
 // agreeingAlone does what agreeing does if there is no direct relation.
-func (c *Closure) agreeingAlone(thirds []Interval) int { return c.agreeing(nil, thirds) }
+func (c *Closure) agreeingAlone(thirds []Interval) int { return c.agreeingPaths(nil, thirds) }
 
 // agreedRate returns the rates that are possible between two readings. Each end rests on as many
 // paths as must agree, as the ends of translations do (Closure.settle).
@@ -151,8 +151,8 @@ func (p path) rateOver(at Interval) (RateInterval, error) {
 		if err != nil {
 			return RateInterval{}, err
 		}
-		lo, _ := all.Lo.times(uint64(rate.Lo))
-		_, hi := all.Hi.times(uint64(rate.Hi))
+		lo, _ := all.Lo.scaleCycles(uint64(rate.Lo))
+		_, hi := all.Hi.scaleCycles(uint64(rate.Hi))
 		all = RateInterval{Rate(lo), Rate(hi)}
 		if i < len(p)-1 {
 			if at, err = r.count(at); err != nil {
@@ -171,7 +171,7 @@ func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 		if d < 0 {
 			length = uint64(-d)
 		}
-		l, h, err := r.passed(y, length, d >= 0)
+		l, h, err := r.cyclesPassed(y, length, d >= 0)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -201,10 +201,11 @@ func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 // computed quickly. Such a duration occurs if a program logs made-up counter readings.
 const maxSteps = 4096
 
-// passed returns the smallest and the largest number of cycles that the second node counts while
-// the first node counts the given number of cycles (length), forwards or backwards from its reading
-// y. It adds up steps. For each step it uses the rate of the knot nearest to the step's middle.
-func (r *rates) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
+// cyclesPassed returns the smallest and the largest number of cycles that the second node counts
+// while the first node counts the given number of cycles (length), forwards or backwards from its
+// reading y. It adds up steps. For each step it uses the rate of the knot nearest to the step's
+// middle.
+func (r *rates) cyclesPassed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {
 		limit = down(y, r.limits.Lo)
@@ -226,8 +227,8 @@ func (r *rates) passed(y, length uint64, forward bool) (lo, hi uint64, err error
 		if err != nil {
 			return 0, 0, err
 		}
-		l, _ := rate.Lo.times(step)
-		_, h := rate.Hi.times(step)
+		l, _ := rate.Lo.scaleCycles(step)
+		_, h := rate.Hi.scaleCycles(step)
 		lo, hi, length = up(lo, l), up(hi, h), length-step
 		y = to
 		if !forward {

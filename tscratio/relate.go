@@ -43,15 +43,15 @@ func (e *evidence) relate(w Wander, trains int) (*Relation, error) {
 			domain.Lo = max(domain.Lo, since)
 		}
 	}
-	if at, ok := e.backwards(Interval{0, math.MaxUint64}); ok {
+	if at, ok := e.backwardsReadings(Interval{0, math.MaxUint64}); ok {
 		return nil, &RefutedError{Least: maxWander, Max: e.declared.MaxWander,
 			Contradictions: []Contradiction{
 				{Fault: RanBackwards, From: e.from.Name, Into: e.into.Name, At: at, Asked: w,
 					Least: maxWander},
 			}}
 	}
-	places := e.places(domain)
-	least := e.least(places)
+	places := e.knotPlaces(domain)
+	least := e.leastWander(places)
 	for {
 		r, more, err := e.relation(places, w, least)
 		if err != nil || more == 0 {
@@ -78,7 +78,7 @@ func (e *evidence) relation(
 				Contradictions: r.Contradictions}
 		}
 	}
-	more, err = e.fill(r, places)
+	more, err = e.solvePlaces(r, places)
 	return r, more, err
 }
 
@@ -90,9 +90,9 @@ const (
 	knotsPerGap       = 32
 )
 
-// places returns the readings for the knots: one in every train, one half-way between neighbouring
-// trains, and more in between if the trains are far apart.
-func (e *evidence) places(domain Interval) []uint64 {
+// knotPlaces returns the readings for the knots: one in every train, one half-way between
+// neighbouring trains, and more in between if the trains are far apart.
+func (e *evidence) knotPlaces(domain Interval) []uint64 {
 	ys := []uint64{domain.Lo}
 	last := func() uint64 { return ys[len(ys)-1] }
 	near, far := e.window_cycles/minKnotsPerWindow, e.window_cycles/knotsPerWindow
@@ -118,21 +118,21 @@ func (e *evidence) places(domain Interval) []uint64 {
 	return ys
 }
 
-// fill solves the linear programme of the window around each place, if there is such a window, and
-// makes the pieces. If the constraints at one place refute r.Wander, it stops and returns a larger
-// wander, which is at most the true wander.
-func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
+// solvePlaces solves the linear programme of the window around each place, if there is such a
+// window, and makes the pieces. If the constraints at one place refute r.Wander, it stops and
+// returns a larger wander, which is at most the true wander.
+func (e *evidence) solvePlaces(r *Relation, places []uint64) (Wander, error) {
 	// A knot does not translate a reading at a distance above reach: the wander would allow any
 	// value, or the numbers would be too large.
-	reach := down(r.Wander.reach(r.window_cycles), e.from.Quantum_cycles)
+	reach := down(r.Wander.longestReach(r.window_cycles), e.from.Quantum_cycles)
 	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
 	var ys []uint64
 	apart := map[uint64]bool{} // apart[y]: some place just before the knot at y has no knot
 	skipped := false
 	for _, y := range places {
-		k, ok := e.windows(y)
+		k, ok := e.windowFactor(y)
 		if ok {
-			_, ok = r.Wander.over(k)
+			_, ok = r.Wander.wanderOver(k)
 		}
 		if !ok {
 			skipped = true
@@ -148,53 +148,53 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		return 0, fmt.Errorf("no window of %d cycles or less around any of %d readings: %w",
 			uint64(maxReach_cycles), len(places), ErrTooFew)
 	}
-	var s seen
+	var s centredPolygon
 	constant := r.Wander == 0 && e.solveAll(&s, ys[0])
 	if constant && !s.solve() {
-		c, _ := e.chordsWithin(&scratch{}, e.all())
-		return max(c.least()/Wander(s.k), PPT), nil
+		c, _ := e.chordsWithin(&scratch{}, e.allReadings())
+		return max(c.leastWander()/Wander(s.k), PPT), nil
 	}
 	for i, y := range ys {
 		if constant {
-			s.move(y)
+			s.moveOrigin(y)
 		} else if e.solveAt(&s, y, r.Wander) != feasible {
 			half := uint64(s.k) * e.window_cycles
 			c, _ := e.chordsWithin(&scratch{}, Interval{down(y, half), up(y, half)})
 			// No line satisfies the window's constraints under r.Wander. So the true wander is
 			// larger, even if the window's chords allow r.Wander.
-			return max(c.least()/Wander(s.k), r.Wander+1), nil
+			return max(c.leastWander()/Wander(s.k), r.Wander+1), nil
 		}
 		r.knots = append(r.knots, knot{y, s.k, s.rates(), s.interval(s.minAt(0), s.maxAt(0))})
 		before, after := min(limit, y), min(limit, math.MaxUint64-y)
 		if i > 0 {
 			gap := y - ys[i-1]
-			before = reached(gap-gap/2, apart[y], limit, reach)
+			before = reachedDistance(gap-gap/2, apart[y], limit, reach)
 		}
 		if i+1 < len(ys) {
-			after = reached((ys[i+1]-y)/2, apart[ys[i+1]], limit, reach)
+			after = reachedDistance((ys[i+1]-y)/2, apart[ys[i+1]], limit, reach)
 		}
 		if i == 0 {
 			r.limits.Lo = y - before
 		} else if y-before > r.limits.Hi {
-			r.hole(r.limits.Hi)
+			r.addHole(r.limits.Hi)
 		}
 		r.limits.Hi = y + after
 		r.extend(&s, before, true)
 		r.extend(&s, after, false)
 	}
 	if len(r.pieces) == 0 {
-		r.hole(r.limits.Lo) // a single knot, and no extrapolation
+		r.addHole(r.limits.Lo) // a single knot, and no extrapolation
 	}
-	r.index()
+	r.fillBuckets()
 	return 0, nil
 }
 
-// reached looks at the readings between a knot and its neighbour on one side. It returns the
-// largest distance from the knot at which the knot still translates a reading. The parameter half
-// is half of the distance between the two knots, because readings further away are nearer to the
-// neighbour. If apart is true, knots between the two were left out. Then the extrapolation limit
-// also applies.
-func reached(half uint64, apart bool, limit, reach uint64) uint64 {
+// reachedDistance looks at the readings between a knot and its neighbour on one side. It returns
+// the largest distance from the knot at which the knot still translates a reading. The parameter
+// half is half of the distance between the two knots, because readings further away are nearer to
+// the neighbour. If apart is true, knots between the two were left out. Then the extrapolation
+// limit also applies.
+func reachedDistance(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
 	}
@@ -202,7 +202,7 @@ func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 }
 
 // interval returns the interval from lo to hi, which are relative to s.anchor.
-func (s *seen) interval(lo, hi int64) Interval {
+func (s *centredPolygon) interval(lo, hi int64) Interval {
 	return Interval{offset(s.anchor, lo), offset(s.anchor, hi)}
 }
 
@@ -210,9 +210,9 @@ func (s *seen) interval(lo, hi int64) Interval {
 // Wander.reach. For each reading in a piece, the interval contains the counts that the knot's
 // polygon allows at this reading, widened by the wander. Within the knot's window, the wander of
 // that window applies. Further out, the wander of the shortest window around s.y that contains the
-// piece applies. Wander.over gives both wanders. Its proof starts from the mean rate of the stated
-// window around s.y. The polygon includes that rate, so Wander.over may be used here.
-func (r *Relation) extend(s *seen, distance uint64, before bool) {
+// piece applies. Wander.wanderOver gives both wanders. Its proof starts from the mean rate of the
+// stated window around s.y. The polygon includes that rate, so Wander.wanderOver may be used here.
+func (r *Relation) extend(s *centredPolygon, distance uint64, before bool) {
 	if distance == 0 {
 		return
 	}
@@ -221,10 +221,10 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	var ends, moved []uint64
 	var d, m uint64
 	for k := s.k; d < distance; k++ {
-		w, _ := r.Wander.over(k) // if over reports false, add refuses the piece
+		w, _ := r.Wander.wanderOver(k) // if wanderOver reports false, add refuses the piece
 		end := min(distance, uint64(k)*r.window_cycles)
 		ends, moved = append(ends, d), append(moved, m)
-		m += w.fraction().of(end - d)
+		m += w.fraction().ofCycles(end - d)
 		d = end
 	}
 	ends, moved = append(ends, d), append(moved, m)
@@ -256,15 +256,16 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 // add adds a piece that begins at a given reading and lies within a given distance of s.y. Over the
 // readings of the piece, the lower end of the interval moves from lo to loEnd, and the upper end
 // from hi to hiEnd.
-func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
+func (r *Relation) add(s *centredPolygon, start, reach uint64, lo, loEnd, hi, hiEnd int64,
+	length uint64) {
 	// The count may be larger than the reading, by up to a quantum. So the count may lie beyond the
 	// end of the piece.
-	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.Quantum_cycles, r.window_cycles)))
-	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.Quantum_cycles)
+	w, ok := r.Wander.wanderOver(max(s.k, windowsFor(reach+r.From.Quantum_cycles, r.window_cycles)))
+	_, wideHi := s.rates().wander(w.fraction()).Hi.scaleCycles(r.From.Quantum_cycles)
 	const margin = 2 * maxReach_cycles >> slopeBits // most that a rounded slope adds in a piece
 	over := hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor)
 	if !ok || over || wideHi > math.MaxUint32 {
-		r.hole(start) // happens only at relative rates of thousands
+		r.addHole(start) // happens only at relative rates of thousands
 		return
 	}
 	p := piece{wideLo: uint32(r.Into.Quantum_cycles), wideHi: uint32(wideHi)}
@@ -276,8 +277,8 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	// Readings from before the other counter began are not translated. Their interval would be
 	// clamped at 0, and a duration computed from it would miss the truth.
 	if lo < 0 && uint64(-lo) > s.anchor {
-		r.hole(start)
-		before := p.rises(uint64(-lo) - s.anchor)
+		r.addHole(start)
+		before := p.readingsToRise(uint64(-lo) - s.anchor)
 		if before >= length {
 			return
 		}
@@ -290,9 +291,9 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	r.pieces = append(r.pieces, p)
 }
 
-// rises returns the number of readings over which the lower line rises by the given number of
-// cycles.
-func (p *piece) rises(cycles uint64) uint64 {
+// readingsToRise returns the number of readings over which the lower line rises by the given number
+// of cycles.
+func (p *piece) readingsToRise(cycles uint64) uint64 {
 	if cycles>>(64-slopeBits) >= p.slopeLo {
 		return math.MaxUint64
 	}

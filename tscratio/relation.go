@@ -89,14 +89,14 @@ type knot struct {
 	value Interval     // the counts of Into that are possible at y
 }
 
-// hole adds a piece for readings that the relation does not translate.
-func (r *Relation) hole(start uint64) {
+// addHole adds a piece for readings that the relation does not translate.
+func (r *Relation) addHole(start uint64) {
 	r.starts = append(r.starts, start)
 	r.pieces = append(r.pieces, piece{lo: 1, hi: 0})
 }
 
-// index fills buckets.
-func (r *Relation) index() {
+// fillBuckets fills buckets.
+func (r *Relation) fillBuckets() {
 	for r.limits.Width()>>r.bucketBits > 2*uint64(len(r.pieces)) {
 		r.bucketBits++
 	}
@@ -145,11 +145,11 @@ func (r *Relation) Translate(y uint64) (Interval, error) {
 		return Interval{}, r.beyond(y)
 	}
 	i := r.find(y)
-	return r.on(i, y)
+	return r.translateOn(i, y)
 }
 
-// on translates the reading y with piece i of the relation.
-func (r *Relation) on(i int, y uint64) (Interval, error) {
+// translateOn translates the reading y with piece i of the relation.
+func (r *Relation) translateOn(i int, y uint64) (Interval, error) {
 	p, d := &r.pieces[i], y-r.starts[i]
 	lo := p.lo + scaleDown(d, p.slopeLo, slopeBits)
 	hi := p.hi + scaleUp(d, p.slopeHi, slopeBits)
@@ -237,7 +237,7 @@ func (c *Cursor) set(i int) {
 // Translate does what Relation.Translate does.
 func (c *Cursor) Translate(y uint64) (Interval, error) {
 	if y < c.next && y >= c.r.starts[c.i] && y <= c.r.limits.Hi {
-		return c.r.on(c.i, y)
+		return c.r.translateOn(c.i, y)
 	}
 	return c.move(y)
 }
@@ -251,7 +251,7 @@ func (c *Cursor) move(y uint64) (Interval, error) {
 	} else {
 		c.set(c.r.find(y))
 	}
-	return c.r.on(c.i, y)
+	return c.r.translateOn(c.i, y)
 }
 
 // Knot is a reading at which the linear programme (polygon.go) was solved exactly. Between knots
@@ -299,7 +299,7 @@ func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {
 	k := &r.knots[i]
 	reach := up(max(distance(k.y, from), distance(k.y, to)), r.From.Quantum_cycles)
 	windows := max(k.k, windowsFor(reach, r.window_cycles))
-	w, ok := r.Wander.over(windows)
+	w, ok := r.Wander.wanderOver(windows)
 	if !ok {
 		const format = "take the rate of %q from %d to %d: %d windows from the constraints, a " +
 			"wander of %v allows any: %w"

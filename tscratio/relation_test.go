@@ -30,7 +30,7 @@ func TestTruthIsInside(t *testing.T) {
 					x.net = net
 					p := x.pair(t, declared(w), 6, 0.5, [2]float64{40, 47}, [2]float64{60, 85})
 					for _, into := range []Side{SideA, SideB} {
-						r := must(p.Relate(into, w))(t)
+						r := mustReturn(p.Relate(into, w))(t)
 						if r.Least > w {
 							t.Fatalf("w_min = %v for a true wander of %v", r.Least, w)
 						}
@@ -39,7 +39,7 @@ func TestTruthIsInside(t *testing.T) {
 						}
 						// A suspect relation is computed with twice w_min, which is more than the
 						// true wander here. So it must contain the truth, too.
-						if bad := x.outside(t, r, 4000, 0, 150); bad > 0 {
+						if bad := x.countOutside(t, r, 4000, 0, 150); bad > 0 {
 							t.Errorf("into %v, w = %v, q = %d, s = %d: %d of 4000 outside",
 								r.Into.Name, w, quantum, slack, bad)
 						}
@@ -56,8 +56,8 @@ func TestTruthIsInside(t *testing.T) {
 // they must be as narrow as those of r.
 func checkNewest(t *testing.T, x *world, p *Pair, r *Relation, into Side, w Wander) {
 	t.Helper()
-	newest := must(p.RelateNewest(into, w, 4))(t)
-	if bad := x.outside(t, newest, 4000, 95, 150); bad > 0 {
+	newest := mustReturn(p.RelateNewest(into, w, 4))(t)
+	if bad := x.countOutside(t, newest, 4000, 95, 150); bad > 0 {
 		t.Errorf("newest trains into %v: %d of 4000 outside", r.Into.Name, bad)
 	}
 	if 4*len(newest.knots) > len(r.knots) {
@@ -70,7 +70,7 @@ func checkNewest(t *testing.T, x *world, p *Pair, r *Relation, into Side, w Wand
 	first, last := newest.knots[0].y, newest.knots[len(newest.knots)-1].y
 	for i := range uint64(50) {
 		y := first + (last-first)/50*i
-		a, b := must(r.Translate(y))(t), must(newest.Translate(y))(t)
+		a, b := mustReturn(r.Translate(y))(t), mustReturn(newest.Translate(y))(t)
 		if b.Width() > a.Width()+a.Width()/20 {
 			t.Errorf("newest trains into %v: %d wide, %d from all trains", r.Into.Name, b.Width(),
 				a.Width())
@@ -86,7 +86,8 @@ func TestHalfTheWanderIsNeverSuspect(t *testing.T) {
 				w := 1 * PPM
 				x := newWorld(rng, 100, shape, w/2, 10*time.Second, 1, 0)
 				x.net = networks["kernel stamps"]
-				r := must(x.pair(t, declared(w), 6, 0.5, [2]float64{40, 65}).Relate(SideA, w))(t)
+				r := mustReturn(x.pair(t, declared(w), 6, 0.5, [2]float64{40, 65}).Relate(SideA,
+					w))(t)
 				if r.Verdict != Consistent || r.Least > w/2 {
 					t.Errorf("verdict %v, w_min %v, true wander at most %v",
 						r.Verdict, r.Least, w/2)
@@ -107,20 +108,22 @@ func TestTooMuchWanderIsSuspect(t *testing.T) {
 					d := declared(w)
 					d.MaxWander = 100 * PPM
 					x2 := x.pair(t, d, 6, 0.5)
-					r := must(x2.Relate(SideA, w))(t)
+					r := mustReturn(x2.Relate(SideA, w))(t)
 					// If the declared wander is below twice w_min, the relation is suspect, even if
 					// nothing refutes the wander. If the declared wander is twice w_min, the
 					// relation is consistent.
-					if half := must(x2.Relate(SideA, r.Least*3/2))(t); half.Verdict != Suspect ||
+					if half := mustReturn(x2.Relate(SideA,
+						r.Least*3/2))(t); half.Verdict != Suspect ||
 						half.Wander != 2*r.Least || len(half.Contradictions) != 0 {
 						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v",
 							half.Verdict, half.Wander, half.Contradictions)
 					}
-					if full := must(x2.Relate(SideA, r.Least*2))(t); full.Verdict != Consistent {
+					if full := mustReturn(x2.Relate(SideA,
+						r.Least*2))(t); full.Verdict != Consistent {
 						t.Errorf("%v at 2 w_min", full.Verdict)
 					}
 					if r.Verdict != Suspect || r.Wander != 2*r.Least {
-						bad := x.outside(t, r, 2000, 1, 99)
+						bad := x.countOutside(t, r, 2000, 1, 99)
 						t.Errorf("verdict %v at %d times the declared wander, w_min %v; %d of "+
 							"2000 outside", r.Verdict, factor, r.Least, bad)
 					}
@@ -138,7 +141,7 @@ func TestRelateRefuses(t *testing.T) {
 	if _, err := p.Relate(SideA, 17*PPM); !errors.Is(err, ErrWanderAboveMax) {
 		t.Errorf("above w_max: %v", err)
 	}
-	r := must(p.Relate(SideA, 1*PPM))(t)
+	r := mustReturn(p.Relate(SideA, 1*PPM))(t)
 	for _, y := range []uint64{r.Limits().Lo - 1, r.Limits().Hi + 1, 0} {
 		if _, err := r.Translate(y); !errors.Is(err, ErrBeyondLimit) {
 			t.Errorf("Translate(%d): %v", y, err)
@@ -158,15 +161,15 @@ func TestRelateRefuses(t *testing.T) {
 // show in one window.
 func TestNoWanderWhereThereIs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
-	x := newWorld(rng, 600, drift(), 1500*PPT, 10*time.Second, 1, 0)
+	x := newWorld(rng, 600, driftSteadily(), 1500*PPT, 10*time.Second, 1, 0)
 	x.net = networks["near and steady"]
 	p := x.pair(t, declared(0), 6, 0.5)
 	e := p.evidence(SideA)
 	domain, _ := e.domain()
-	if w := e.least(e.places(domain)); w > 0 {
+	if w := e.leastWander(e.knotPlaces(domain)); w > 0 {
 		t.Fatalf("a window shows %v", w)
 	}
-	r := must(p.Relate(SideA, 0))(t)
+	r := mustReturn(p.Relate(SideA, 0))(t)
 	if r.Verdict != Suspect || r.Least == 0 || r.Least > 1500*PPT {
 		t.Errorf("%v, w_min %v", r.Verdict, r.Least)
 	}
@@ -201,7 +204,7 @@ func TestFalseIsSuspect(t *testing.T) {
 					case r.Verdict == Suspect:
 						continue
 					}
-					bad := x.outside(t, r, 500, 1, 59)
+					bad := x.countOutside(t, r, 500, 1, 59)
 					silent += bad
 					if bad > 0 && factor >= 5 && tc.narrow {
 						t.Errorf("%s, %s: %d of 500 false, and %v with w_min %v",
@@ -219,7 +222,7 @@ func TestCursorEqualsTranslate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	x := newWorld(rng, 60, sine, PPM, 10*time.Second, 26, 40)
 	x.net = networks["lossy"]
-	r := must(x.pair(t, declared(2*PPM), 6, 0.5, [2]float64{20, 40}).Relate(SideA, 2*PPM))(t)
+	r := mustReturn(x.pair(t, declared(2*PPM), 6, 0.5, [2]float64{20, 40}).Relate(SideA, 2*PPM))(t)
 	c := r.Cursor()
 	y := r.Limits().Lo
 	for range 20_000 / seed.Share() {

@@ -15,28 +15,28 @@ func TestWanderReach(t *testing.T) {
 	const window = 25_000_000_000
 	for _, w := range []Wander{1, PPB, PPM, 125 * PPM, 2000 * PPM, 60_000 * PPM, 200_000 * PPM,
 		maxWander} {
-		reach := w.reach(window)
+		reach := w.longestReach(window)
 		k := windowsFor(reach, window)
-		if lengthened, ok := w.over(k); !ok || lengthened > maxWander || lengthened < w {
+		if lengthened, ok := w.wanderOver(k); !ok || lengthened > maxWander || lengthened < w {
 			t.Errorf("%v over %d windows, its reach of %d cycles: %v, %v",
 				w, k, reach, lengthened, ok)
 		}
-		if lengthened, ok := w.over(k + 1); ok && reach != maxReach_cycles {
+		if lengthened, ok := w.wanderOver(k + 1); ok && reach != maxReach_cycles {
 			t.Errorf("%v over %d windows, one past its reach: %v", w, k+1, lengthened)
 		}
 	}
-	if got := Wander(0).reach(window); got != maxReach_cycles {
+	if got := Wander(0).longestReach(window); got != maxReach_cycles {
 		t.Errorf("without wander: a reach of %d cycles, want %d", got, uint64(maxReach_cycles))
 	}
 	for _, k := range []int64{1 << 26, 1 << 40, math.MaxInt64} {
-		if got := maxWander.times(k); got != maxWander {
+		if got := maxWander.multiplyBy(k); got != maxWander {
 			t.Errorf("%v times %d is %v", maxWander, k, got)
 		}
-		if w, ok := maxWander.over(k); ok {
+		if w, ok := maxWander.wanderOver(k); ok {
 			t.Errorf("%v over %d windows is %v", maxWander, k, w)
 		}
 	}
-	if got := (3 * PPM).times(7); got != 21*PPM {
+	if got := (3 * PPM).multiplyBy(7); got != 21*PPM {
 		t.Errorf("7 times 3 ppm is %v", got)
 	}
 }
@@ -52,7 +52,7 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 	x := newWorld(rng, 2030, still, 0, 10*time.Second, 26, 40)
 	x.net = networks["near and steady"]
 	p := x.pair(t, d, 3, 0.5, [2]float64{30, 2000})
-	r := must(p.Relate(SideA, w))(t)
+	r := mustReturn(p.Relate(SideA, w))(t)
 
 	window := x.b.node.cycles(d.Window)
 	last, first := r.knots[len(r.knots)-1].y, r.knots[0].y
@@ -64,7 +64,7 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 		t.Errorf("translates from %d windows before the first train on, want 62",
 			(first-got)/window)
 	}
-	if bad := x.outside(t, r, 500, 1, 640); bad > 0 {
+	if bad := x.countOutside(t, r, 500, 1, 640); bad > 0 {
 		t.Errorf("%d of 500 outside, close enough to the constraints", bad)
 	}
 	at := func(s float64) uint64 { return x.b.read(uint64(s*second), 0) }
@@ -96,7 +96,7 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 
 	// A segment of Ways must not store a rate for this time either.
 	var s waySegment
-	if s.hold(r.rates(), at(1000), window); s.from <= s.to {
+	if s.storeRate(r.rates(), at(1000), window); s.from <= s.to {
 		t.Errorf("a segment holds the rate %v in the middle of the gap", s.rate)
 	}
 }

@@ -17,14 +17,14 @@ func TestSharpQuantumAndSlack(t *testing.T) {
 		for _, q := range []struct{ quantum, slack uint64 }{{30_000, 0}, {1, 30_000},
 			{30_000, 30_000}} {
 			x := newWorld(rng, 40, still, 0, 10*time.Second, q.quantum, q.slack)
-			x.net = instant
+			x.net = instantNetwork
 			p := x.pair(t, declared(1*PPB), 12, 0.25)
 			f := &fleet{clocks: []*clock{x.a, x.b}, rng: rng, w: 1 * PPB,
 				pairs: map[[2]int]*Pair{{0, 1}: p}}
 			c := f.closure(t, ThirdNone)
 			for _, into := range []Side{SideA, SideB} {
-				r := must(p.Relate(into, 1*PPB))(t)
-				if bad := x.outside(t, r, 20_000/seed.Share(), 1, 39); bad > 0 {
+				r := mustReturn(p.Relate(into, 1*PPB))(t)
+				if bad := x.countOutside(t, r, 20_000/seed.Share(), 1, 39); bad > 0 {
 					t.Errorf("q = %d, s = %d, into %s: %d outside",
 						q.quantum, q.slack, r.Into.Name, bad)
 				}
@@ -32,7 +32,8 @@ func TestSharpQuantumAndSlack(t *testing.T) {
 			for range 20_000 / seed.Share() {
 				at := uint64((1 + rng.Float64()*38) * second)
 				e, truth := f.event(1, at), f.event(0, at)
-				if got := must(c.Translate("b", "a", e.Reading))(t); !got.Contains(truth.Reading) {
+				if got := mustReturn(c.Translate("b", "a",
+					e.Reading))(t); !got.Contains(truth.Reading) {
 					t.Fatalf("closed: q = %d, s = %d: %v, truth %d",
 						q.quantum, q.slack, got.Interval, truth.Reading)
 				}
@@ -48,8 +49,8 @@ func TestSharpStamps(t *testing.T) {
 		x.net = network{stamp: 5}
 		p := x.pair(t, declared(1*PPB), 12, 0.25)
 		for _, into := range []Side{SideA, SideB} {
-			r := must(p.Relate(into, 1*PPB))(t)
-			if bad := x.outside(t, r, 5000, 1, 39); bad > 0 || r.Verdict != Consistent {
+			r := mustReturn(p.Relate(into, 1*PPB))(t)
+			if bad := x.countOutside(t, r, 5000, 1, 39); bad > 0 || r.Verdict != Consistent {
 				t.Errorf("into %s: %v, %d of 5000 outside", r.Into.Name, r.Verdict, bad)
 			}
 		}
@@ -61,32 +62,32 @@ func TestSharpStamps(t *testing.T) {
 func TestSharpWander(t *testing.T) {
 	seed.For(t, 6, func(t *testing.T, rng *rand.Rand) {
 		w := 1000 * PPM
-		x := newWorld(rng, 120, square, w, 10*time.Second, 1, 0)
-		x.net = instant
+		x := newWorld(rng, 120, switchRates, w, 10*time.Second, 1, 0)
+		x.net = instantNetwork
 		d := declared(w)
 		d.MaxWander = 100_000 * PPM
 		p := x.pair(t, d, 1, 2, [2]float64{50, 75})
 		for _, into := range []Side{SideA, SideB} {
-			r := must(p.Relate(into, w))(t)
+			r := mustReturn(p.Relate(into, w))(t)
 			if len(r.Contradictions) > 0 {
 				t.Errorf("contradicts a wander of %v: %v", w, r.Contradictions[0])
 			}
 			// The relation must contain the truth for the wander w itself. Relate would use twice
 			// w_min if that is more, which would hide a mistake.
-			r = proven(t, p, into, w)
-			if bad := x.outside(t, r, 20_000/seed.Share(), 0, 120); bad > 0 {
+			r = provenRelation(t, p, into, w)
+			if bad := x.countOutside(t, r, 20_000/seed.Share(), 0, 120); bad > 0 {
 				t.Errorf("into %s: %d outside", r.Into.Name, bad)
 			}
 		}
 	})
 }
 
-// proven returns the relation for the wander w, even if w is less than twice w_min.
-func proven(t *testing.T, p *Pair, into Side, w Wander) *Relation {
+// provenRelation returns the relation for the wander w, even if w is less than twice w_min.
+func provenRelation(t *testing.T, p *Pair, into Side, w Wander) *Relation {
 	t.Helper()
 	e := p.evidence(into)
 	domain, _ := e.domain()
-	r, more, err := e.relation(e.places(domain), w, 0)
+	r, more, err := e.relation(e.knotPlaces(domain), w, 0)
 	if err != nil || more != 0 {
 		t.Fatalf("needs %v, %v", more, err)
 	}
@@ -98,19 +99,19 @@ func proven(t *testing.T, p *Pair, into Side, w Wander) *Relation {
 func TestSharpDrift(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		w := 100 * PPM
-		x := newWorld(rng, 240, drift(), w, 10*time.Second, 1, 0)
-		x.net = instant
+		x := newWorld(rng, 240, driftSteadily(), w, 10*time.Second, 1, 0)
+		x.net = instantNetwork
 		d := declared(w)
 		d.MaxWander = 10_000 * PPM
 		p := x.pair(t, d, 1, 0.5, [2]float64{0, 60}, [2]float64{90, 150}, [2]float64{180, 240})
-		r := proven(t, p, SideA, w)
-		if bad := x.outside(t, r, 20_000/seed.Share(), 1, 238); bad > 0 {
+		r := provenRelation(t, p, SideA, w)
+		if bad := x.countOutside(t, r, 20_000/seed.Share(), 1, 238); bad > 0 {
 			t.Errorf("%d outside", bad)
 		}
 		for range 5000 {
 			u := uint64((1 + rng.Float64()*230) * second)
 			v := u + rng.Uint64N(5*second)
-			got := must(r.SameNode(x.b.count(u), x.b.count(v)))(t)
+			got := mustReturn(r.SameNode(x.b.count(u), x.b.count(v)))(t)
 			if truth := x.a.cyclesBetween(u, v); truth+1 < got.Lo || truth-1 > got.Hi {
 				t.Fatalf("duration from %.2f s to %.2f s: %v, truth %d",
 					float64(u)/second, float64(v)/second, got, truth)

@@ -134,9 +134,9 @@ func temperatureStep(rng *rand.Rand, n int) []float64 {
 	return d
 }
 
-// square switches between the two extremes at random moments. For a given wander, no rate can move
-// more.
-func square(rng *rand.Rand, n int) []float64 {
+// switchRates switches between the two extremes at random moments. For a given wander, no rate can
+// move more.
+func switchRates(rng *rand.Rand, n int) []float64 {
 	d := make([]float64, n)
 	v, left := 1.0, 0
 	for i := range d {
@@ -148,8 +148,8 @@ func square(rng *rand.Rand, n int) []float64 {
 	return d
 }
 
-// drift moves the rate of one of two clocks steadily, and keeps the other constant.
-func drift() shape {
+// driftSteadily moves the rate of one of two clocks steadily, and keeps the other constant.
+func driftSteadily() shape {
 	calls := 0
 	return func(_ *rand.Rand, n int) []float64 {
 		d := make([]float64, n)
@@ -162,9 +162,9 @@ func drift() shape {
 	}
 }
 
-// instant is a network without delay. Over it, constraints are as sharp as quantum and core slack
-// allow.
-var instant = network{}
+// instantNetwork is a network without delay. Over it, constraints are as sharp as quantum and core
+// slack allow.
+var instantNetwork = network{}
 
 func still(_ *rand.Rand, n int) []float64 { return make([]float64, n) }
 
@@ -319,9 +319,9 @@ next:
 	return p
 }
 
-// outside returns the number of queries for which the relation's interval does not contain the
+// countOutside returns the number of queries for which the relation's interval does not contain the
 // truth. The queries are for random moments between the two given times, in seconds.
-func (x *world) outside(t *testing.T, r *Relation, queries int, from, to float64) int {
+func (x *world) countOutside(t *testing.T, r *Relation, queries int, from, to float64) int {
 	t.Helper()
 	fromClock, intoClock := x.b, x.a
 	if r.From.Name == "a" {

@@ -37,9 +37,9 @@ type viewSegment struct {
 type segmentState uint8
 
 const (
-	unknown segmentState = iota
-	fast
-	slow // View asks the closure each time
+	segmentUnknown segmentState = iota
+	segmentFast
+	segmentSlow // View asks the closure each time
 )
 
 // crossing is a relation, and the piece of it that the last translation used.
@@ -140,10 +140,10 @@ func (v *View) count(y uint64) (Interval, Verdict, error) {
 	}
 	if y >= v.base && y <= v.last {
 		s := &v.segments[(y-v.base)>>v.bits]
-		if s.state == unknown {
+		if s.state == segmentUnknown {
 			s = v.segment(y)
 		}
-		if s.state == fast {
+		if s.state == segmentFast {
 			if i, ok := s.count(start); ok {
 				return i, s.verdict, nil
 			}
@@ -157,19 +157,19 @@ func (s *viewSegment) count(start Interval) (Interval, bool) {
 	if s.one != nil {
 		return s.one.count(start)
 	}
-	lo, ok := allow(s.lo, start)
+	lo, ok := unionOfPaths(s.lo, start)
 	if !ok {
 		return lo, false
 	}
-	hi, ok := allow(s.hi, start)
+	hi, ok := unionOfPaths(s.hi, start)
 	i := lo.Intersect(hi)
 	return i, ok && i.Valid()
 }
 
-// allow returns the smallest interval that contains the intervals of all given paths. The caller
-// gives as many paths as must agree, so at least one of them is true. Nobody knows which one is
-// true, so the result must contain all of them.
-func allow(paths []crossings, c Interval) (Interval, bool) {
+// unionOfPaths returns the smallest interval that contains the intervals of all given paths. The
+// caller gives as many paths as must agree, so at least one of them is true. Nobody knows which one
+// is true, so the result must contain all of them.
+func unionOfPaths(paths []crossings, c Interval) (Interval, bool) {
 	all, ok := paths[0].count(c)
 	for _, p := range paths[1:] {
 		i, also := p.count(c)
@@ -182,12 +182,12 @@ func allow(paths []crossings, c Interval) (Interval, bool) {
 func (v *View) segment(y uint64) *viewSegment {
 	j := (y - v.base) >> v.bits
 	s := &v.segments[j]
-	if s.state == unknown {
+	if s.state == segmentUnknown {
 		middle := up(v.base+j<<v.bits, 1<<(v.bits-1))
-		s.state = slow
+		s.state = segmentSlow
 		start := v.from.counts(At(min(middle, v.last)))
-		if on, err := v.closure.settle(v.paths, start); err == nil {
-			s.state, s.verdict = fast, on.verdict
+		if on, err := v.closure.settleCount(v.paths, start); err == nil {
+			s.state, s.verdict = segmentFast, on.verdict
 			s.lo, s.hi = v.crossingsOf(on.lo), v.crossingsOf(on.hi)
 			if len(s.lo[0]) == 1 && len(s.hi[0]) == 1 {
 				s.one = s.lo[0][0]
@@ -197,7 +197,7 @@ func (v *View) segment(y uint64) *viewSegment {
 	return s
 }
 
-func (v *View) crossingsOf(paths []told) []crossings {
+func (v *View) crossingsOf(paths []toldInterval) []crossings {
 	all := make([]crossings, 0, len(paths))
 	for _, p := range paths {
 		var l crossings

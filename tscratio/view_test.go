@@ -38,9 +38,9 @@ func TestWaysHoldTruth(t *testing.T) {
 			on, to, ref := rng.IntN(4), rng.IntN(4), rng.IntN(4)
 			key := [3]int{ref, on, to}
 			if ways[key] == nil {
-				ways[key] = must(c.Ways(f.clocks[ref].node.Name, f.clocks[on].node.Name,
+				ways[key] = mustReturn(c.Ways(f.clocks[ref].node.Name, f.clocks[on].node.Name,
 					f.clocks[to].node.Name))(t)
-				views[[2]int{on, to}] = must(c.View(f.clocks[on].node.Name,
+				views[[2]int{on, to}] = mustReturn(c.View(f.clocks[on].node.Name,
 					f.clocks[to].node.Name))(t)
 			}
 			x, y := f.event(on, u), f.event(to, v)
@@ -65,7 +65,7 @@ func TestWaysHoldTruth(t *testing.T) {
 				wider++
 			}
 			i, _, err := views[[2]int{on, to}].Translate(x.Reading)
-			closed := must(c.Translate(x.Node, f.clocks[to].node.Name, x.Reading))(t)
+			closed := mustReturn(c.Translate(x.Node, f.clocks[to].node.Name, x.Reading))(t)
 			if err != nil || !i.Intersect(closed.Interval).Valid() ||
 				!i.Contains(f.clocks[to].read(u, 0)) && slack == 0 {
 				t.Fatalf("view %v, closure %v, %v", i, closed, err)
@@ -101,8 +101,8 @@ func TestBatchesEqualSingleDurations(t *testing.T) {
 			on, to, ref := rng.IntN(4), rng.IntN(4), rng.IntN(4)
 			names := [3]string{f.clocks[ref].node.Name, f.clocks[on].node.Name,
 				f.clocks[to].node.Name}
-			one, many := must(c.Ways(names[0], names[1], names[2]))(t),
-				must(c.Ways(names[0], names[1], names[2]))(t)
+			one, many := mustReturn(c.Ways(names[0], names[1], names[2]))(t),
+				mustReturn(c.Ways(names[0], names[1], names[2]))(t)
 			var xs, ys []uint64
 			at := uint64(second)
 			for range 1500 {
@@ -148,7 +148,7 @@ func TestWaysOfNothing(t *testing.T) {
 		if _, err := c.View("nobody", "a"); !errors.Is(err, ErrNoPath) {
 			t.Error(err)
 		}
-		w := must(c.Ways("a", "a", "b"))(t)
+		w := mustReturn(c.Ways("a", "a", "b"))(t)
 		for _, x := range []uint64{0, ^uint64(0)} {
 			if _, err := w.Duration(x, x); err == nil {
 				t.Errorf("a duration from %d", x)

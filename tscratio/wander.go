@@ -15,7 +15,7 @@ const (
 	PPM        = 1000 * PPB
 
 	// maxWander is the largest wander for which anything is computed. With more wander a relation
-	// would say almost nothing, and the proof of Wander.over would be wrong.
+	// would say almost nothing, and the proof of Wander.wanderOver would be wrong.
 	maxWander = 250_000 * PPM
 )
 
@@ -24,7 +24,8 @@ func (w Wander) PPM() float64 { return float64(w) / float64(PPM) }
 
 func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 
-// over returns the wander in a window that is k times as long as the window for which w is stated:
+// wanderOver returns the wander in a window that is k times as long as the window for which w is
+// stated:
 //
 //	k = 1: w     k > 1: 2·k·w
 //
@@ -43,7 +44,7 @@ func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 // long window's polygon (polygon.go), which allows this wander.
 //
 // If 2·k·w exceeds maxWander, any rate is possible in the long window, and over reports false.
-func (w Wander) over(k int64) (Wander, bool) {
+func (w Wander) wanderOver(k int64) (Wander, bool) {
 	if k == 1 {
 		return w, true
 	}
@@ -53,9 +54,9 @@ func (w Wander) over(k int64) (Wander, bool) {
 	return 0, false
 }
 
-// reach returns the longest distance from a knot for which Wander.over reports true. window_cycles
-// is W, half the length of the stated window.
-func (w Wander) reach(window_cycles uint64) uint64 {
+// longestReach returns the longest distance from a knot for which Wander.wanderOver reports true.
+// window_cycles is W, half the length of the stated window.
+func (w Wander) longestReach(window_cycles uint64) uint64 {
 	windows := uint64(1)
 	if w == 0 {
 		return maxReach_cycles
@@ -69,8 +70,8 @@ func (w Wander) reach(window_cycles uint64) uint64 {
 	return maxReach_cycles
 }
 
-// times returns k·w, or maxWander if k·w is more.
-func (w Wander) times(k int64) Wander {
+// multiplyBy returns k·w, or maxWander if k·w is more.
+func (w Wander) multiplyBy(k int64) Wander {
 	if hi, lo := bits.Mul64(uint64(w), uint64(k)); hi == 0 && lo < uint64(maxWander) {
 		return Wander(lo)
 	}
@@ -91,5 +92,5 @@ func (w Wander) fraction() fraction {
 	return fraction(q)
 }
 
-// of returns f·d, the wander over d cycles, rounded up to a whole cycle.
-func (f fraction) of(d uint64) uint64 { return scaleUp(d, uint64(f), fractionBits) }
+// ofCycles returns f·d, the wander over d cycles, rounded up to a whole cycle.
+func (f fraction) ofCycles(d uint64) uint64 { return scaleUp(d, uint64(f), fractionBits) }

@@ -111,15 +111,15 @@ func (w *Ways) Duration(x, y uint64) (Duration, error) {
 func (w *Ways) segment(x uint64) *waySegment {
 	j := (x - w.base) >> w.bits
 	s := &w.segments[j]
-	if s.state == unknown {
-		w.choose(s, min(up(w.base+j<<w.bits, 1<<(w.bits-1)), w.last))
+	if s.state == segmentUnknown {
+		w.chooseMethod(s, min(up(w.base+j<<w.bits, 1<<(w.bits-1)), w.last))
 	}
 	return s
 }
 
-// narrows reports whether the result of the segment's method may become narrower if both events are
-// also translated to the reference.
-func (w *Ways) narrows(s *waySegment, d uint64) bool {
+// mayNarrow reports whether the result of the segment's method may become narrower if both events
+// are also translated to the reference.
+func (w *Ways) mayNarrow(s *waySegment, d uint64) bool {
 	if w.firstOnRef == nil || w.secondOnRef == nil {
 		return false
 	}
@@ -150,30 +150,31 @@ func (s *waySegment) scale(y uint64, d Elapsed) (Elapsed, bool) {
 	}
 	var scaled Elapsed
 	if d.Lo >= 0 {
-		lo, _ := s.rate.Lo.times(uint64(d.Lo))
+		lo, _ := s.rate.Lo.scaleCycles(uint64(d.Lo))
 		scaled.Lo = int64(lo)
 	} else {
-		_, hi := s.rate.Hi.times(uint64(-d.Lo))
+		_, hi := s.rate.Hi.scaleCycles(uint64(-d.Lo))
 		scaled.Lo = -int64(hi)
 	}
 	if d.Hi >= 0 {
-		_, hi := s.rate.Hi.times(uint64(d.Hi))
+		_, hi := s.rate.Hi.scaleCycles(uint64(d.Hi))
 		scaled.Hi = int64(hi)
 	} else {
-		lo, _ := s.rate.Lo.times(uint64(-d.Hi))
+		lo, _ := s.rate.Lo.scaleCycles(uint64(-d.Hi))
 		scaled.Hi = -int64(lo)
 	}
 	return scaled, true
 }
 
-// choose selects the method that gives the narrowest interval for two simultaneous events in the
-// middle of a segment.
-func (w *Ways) choose(s *waySegment, x uint64) {
-	s.state = slow
+// chooseMethod selects the method that gives the narrowest interval for two simultaneous events in
+// the middle of a segment.
+func (w *Ways) chooseMethod(s *waySegment, x uint64) {
+	s.state = segmentSlow
 	if w.same {
 		if w.firstRate != nil {
-			s.state, s.way, s.scenario, s.verdict = fast, onFirst, SameNode, w.firstRate.verdict
-			s.hold(w.firstRate, x, uint64(1)<<w.bits)
+			s.state, s.way, s.scenario, s.verdict = segmentFast, onFirst, SameNode,
+				w.firstRate.verdict
+			s.storeRate(w.firstRate, x, uint64(1)<<w.bits)
 		}
 		return
 	}
@@ -192,12 +193,12 @@ func (w *Ways) choose(s *waySegment, x uint64) {
 		if !ok {
 			continue
 		}
-		n, verdict := w.along(&t, []uint64{x}, []uint64{y}, elapsed[:])
+		n, verdict := w.durationsAlong(&t, []uint64{x}, []uint64{y}, elapsed[:])
 		if n == 0 {
 			continue
 		}
 		t.verdict = max(t.verdict, verdict)
-		if s.state == slow || t.verdict < s.verdict ||
+		if s.state == segmentSlow || t.verdict < s.verdict ||
 			t.verdict == s.verdict && elapsed[0].Width() < width {
 			*s, width = t, elapsed[0].Width()
 		}
@@ -207,13 +208,13 @@ func (w *Ways) choose(s *waySegment, x uint64) {
 // method returns the method that translates both events to one node, for events around x and y. It
 // reports false if a relation is missing, or if the method is the same as another one.
 func (w *Ways) method(on way, x, y uint64) (s waySegment, ok bool) {
-	s = waySegment{state: fast, way: on, scenario: Direct}
+	s = waySegment{state: segmentFast, way: on, scenario: Direct}
 	byClosure := false
 	switch on {
 	case onFirst:
 		if w.firstRate != nil {
 			s.verdict = w.firstRate.verdict
-			s.hold(w.firstRate, x, uint64(1)<<w.bits)
+			s.storeRate(w.firstRate, x, uint64(1)<<w.bits)
 		} else if w.first.Name != w.reference.Name {
 			return s, false
 		}
@@ -221,7 +222,7 @@ func (w *Ways) method(on way, x, y uint64) (s waySegment, ok bool) {
 	case onSecond:
 		if w.secondRate != nil {
 			s.verdict = w.secondRate.verdict
-			s.hold(w.secondRate, y, uint64(2)<<w.bits)
+			s.storeRate(w.secondRate, y, uint64(2)<<w.bits)
 		} else if w.second.Name != w.reference.Name {
 			return s, false
 		}
@@ -246,9 +247,9 @@ func (v *View) byClosure(y uint64) bool {
 	return y >= v.base && y <= v.last && v.segment(y).one == nil
 }
 
-// hold stores the rate around y, and the limits of the readings for which the rate is valid. Their
-// distance from y is the given reach, plus the longest duration.
-func (s *waySegment) hold(r *rates, y, reach uint64) {
+// storeRate stores the rate around y, and the limits of the readings for which the rate is valid.
+// Their distance from y is the given reach, plus the longest duration.
+func (s *waySegment) storeRate(r *rates, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
 	reach += r.window_cycles / 4
 	s.from, s.to = max(r.limits.Lo, down(y, reach)), min(r.limits.Hi, up(y, reach))

@@ -3,7 +3,7 @@ package tscratio
 import "math/bits"
 
 // Products of two differences of counter values need more than 64 bits. With these limits (symbols:
-// see doc.go; anchor: see seen) every product fits into 127 bits:
+// see doc.go; anchor: see centredPolygon) every product fits into 127 bits:
 //
 //	|b − y| ≤ 2⁴⁶, |a − anchor| ≤ 2⁶⁰, rates ≤ 2¹⁴,
 //
@@ -15,41 +15,41 @@ const (
 	maxRate = 1 << 14
 )
 
-// wide is a signed 128-bit integer in two's complement.
-type wide struct {
+// wideInt is a signed 128-bit integer in two's complement.
+type wideInt struct {
 	hi int64
 	lo uint64
 }
 
-func product(x, y int64) wide {
+func product(x, y int64) wideInt {
 	hi, lo := bits.Mul64(uint64(x), uint64(y))
 	// The unsigned product treats a negative x as x + 2⁶⁴, so the product is too large by y·2⁶⁴.
 	// The same holds for a negative y.
-	return wide{int64(hi) - (x >> 63 & y) - (y >> 63 & x), lo}
+	return wideInt{int64(hi) - (x >> 63 & y) - (y >> 63 & x), lo}
 }
 
-func (v wide) minus(w wide) wide {
+func (v wideInt) minus(w wideInt) wideInt {
 	lo, borrow := bits.Sub64(v.lo, w.lo, 0)
-	return wide{v.hi - w.hi - int64(borrow), lo}
+	return wideInt{v.hi - w.hi - int64(borrow), lo}
 }
 
-// less reports whether v < w.
-func (v wide) less(w wide) bool { return v.hi < w.hi || v.hi == w.hi && v.lo < w.lo }
+// isLess reports whether v < w.
+func (v wideInt) isLess(w wideInt) bool { return v.hi < w.hi || v.hi == w.hi && v.lo < w.lo }
 
 // floorDiv returns the greatest integer ≤ v/d, for d > 0. The quotient must fit an int64. The
 // limits of maxReach_cycles, maxRelative_cycles and maxRate ensure that.
-func (v wide) floorDiv(d int64) int64 {
+func (v wideInt) floorDiv(d int64) int64 {
 	if v.hi < 0 {
-		return -wide{}.minus(v).ceilDiv(d)
+		return -wideInt{}.minus(v).ceilDiv(d)
 	}
 	q, _ := bits.Div64(uint64(v.hi), v.lo, uint64(d))
 	return int64(q)
 }
 
 // ceilDiv returns the smallest integer ≥ v/d, for d > 0 and a quotient that fits an int64.
-func (v wide) ceilDiv(d int64) int64 {
+func (v wideInt) ceilDiv(d int64) int64 {
 	if v.hi < 0 {
-		return -wide{}.minus(v).floorDiv(d)
+		return -wideInt{}.minus(v).floorDiv(d)
 	}
 	q, r := bits.Div64(uint64(v.hi), v.lo, uint64(d))
 	if r != 0 {
