@@ -198,8 +198,8 @@ func TestTrainsAreCounted(t *testing.T) {
 
 // TestDeadAgents checks that exactly the living nodes have the state of an agent.
 func TestDeadAgents(t *testing.T) {
-	s := buildExample(t, 1, io.Discard, "network.size", "60", "init.join", "AgentGraph", "GROWN", "0",
-		"CHURN", "0.1", "MEASURED", "5s", "protocol.agents.sample", "1")
+	s := buildExample(t, 1, io.Discard, "network.size", "60", "init.join", "AgentGraph",
+		"GROWN", "0", "CHURN", "0.1", "MEASURED", "5s", "protocol.agents.sample", "1")
 	if err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
