@@ -35,15 +35,15 @@ func NewClock() (Clock, error) {
 	if err := asm.Read().Check(); err != nil {
 		return nil, fmt.Errorf("use the counter as a clock: %w", err)
 	}
-	t0, c0 := reading()
+	t0, c0 := readClocks()
 	time.Sleep(calibration)
-	t1, c1 := reading()
+	t1, c1 := readClocks()
 	return &counterClock{hz: float64(c1-c0) / t1.Sub(t0).Seconds()}, nil
 }
 
-// reading returns the counter and the system's clock at one moment. It reads both several times,
+// readClocks returns the counter and the system's clock at one moment. It reads both several times,
 // and returns the values that were read in the shortest time.
-func reading() (at time.Time, counter uint64) {
+func readClocks() (at time.Time, counter uint64) {
 	best := uint64(1<<64 - 1)
 	for range 32 {
 		before := asm.Counter()

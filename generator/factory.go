@@ -230,7 +230,7 @@ func (f *Factory[T]) decode(l *lane[T], tuples []Tuple) {
 		v, err := f.o.Decode(t.Body)
 		if err != nil {
 			f.undecodable.Add(1)
-			f.receiver.marks.make(Malformed, 1,
+			f.receiver.marks.addMark(Malformed, 1,
 				"tuple %d: the decoder refuses it: %v; its body begins with %.40q",
 				t.ID, err, t.Body)
 			continue

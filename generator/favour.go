@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// favour gives the calling thread the core and the priority that the options ask for.
-func (o *SenderOptions) favour(number int) error {
+// favourThread gives the calling thread the core and the priority that the options ask for.
+func (o *SenderOptions) favourThread(number int) error {
 	if len(o.Cores) > 0 {
 		var set unix.CPUSet
 		core := o.Cores[number%len(o.Cores)]
@@ -49,8 +49,8 @@ const (
 	amongFor_s = 5e-3
 )
 
-// turns decides when its thread has priority over others. Only that thread uses it.
-type turns struct {
+// priorityTurns decides when its thread has priority over others. Only that thread uses it.
+type priorityTurns struct {
 	wanted       bool
 	hz           float64
 	among        bool
@@ -58,8 +58,8 @@ type turns struct {
 	ran_ns       int64  // processor time of the thread when the turn began
 }
 
-// look begins the next turn once the current one is over.
-func (t *turns) look(now uint64) {
+// beginTurn begins the next turn once the current one is over.
+func (t *priorityTurns) beginTurn(now uint64) {
 	if !t.wanted || now < t.until {
 		return
 	}
@@ -86,9 +86,9 @@ func processorTime_ns() int64 {
 	return t.Nano()
 }
 
-// favourable checks before a run whether favour will work. It tries favour on a thread that ends
-// with the check.
-func (o *SenderOptions) favourable() error {
+// checkFavour checks before a run whether favourThread will work. It tries that on a thread that
+// ends with the check.
+func (o *SenderOptions) checkFavour() error {
 	if len(o.Cores) == 0 && !o.Realtime {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (o *SenderOptions) favourable() error {
 		runtime.LockOSThread()
 		var errs []error
 		for i := range max(1, len(o.Cores)) {
-			errs = append(errs, o.favour(i))
+			errs = append(errs, o.favourThread(i))
 		}
 		result <- errors.Join(errs...)
 	}()

@@ -9,7 +9,7 @@ import (
 func TestCallsThatSignalsEndAreMadeAgain(t *testing.T) {
 	for _, want := range []error{nil, syscall.EADDRINUSE} {
 		calls := 0
-		err := uninterrupted(func() (int, error) {
+		err := retryInterrupted(func() (int, error) {
 			if calls++; calls < 3 {
 				return -1, syscall.EINTR
 			}

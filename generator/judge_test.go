@@ -9,7 +9,7 @@ import (
 )
 
 func TestJudgeTellsTheGeneratorFromTheEngine(t *testing.T) {
-	o, _ := simulated{serve: constantly(1e9), capacity: 50_000}.observe(
+	o, _ := simulatedEngine{serve: constantly(1e9), capacity: 50_000}.observe(
 		t.Context(), 100_000, time.Second, 3*time.Second,
 	)
 	if v := judge(o, limits{growth: 0.005}); !slices.Equal(v.Reasons, []Reason{Generator}) {
@@ -23,7 +23,7 @@ func TestJudgeTellsTheGeneratorFromTheEngine(t *testing.T) {
 
 // A slow beginning of an engine has no influence on the verdict.
 func TestJudgeLeavesOutTheWarmUp(t *testing.T) {
-	cold := simulated{serve: func(at time.Duration, _, _ float64) float64 {
+	cold := simulatedEngine{serve: func(at time.Duration, _, _ float64) float64 {
 		if at < 800*time.Millisecond {
 			return 0
 		}
@@ -31,7 +31,7 @@ func TestJudgeLeavesOutTheWarmUp(t *testing.T) {
 	}}
 	o, _ := cold.observe(t.Context(), 10_000, time.Second, 3*time.Second)
 	v := judge(o, limits{growth: 0.005})
-	if !v.kept() || v.Stalls.Count > 0 || v.Backlog > 20 || math.Abs(v.Delivered-10_000) > 20 {
+	if !v.keptUp() || v.Stalls.Count > 0 || v.Backlog > 20 || math.Abs(v.Delivered-10_000) > 20 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -39,7 +39,7 @@ func TestJudgeLeavesOutTheWarmUp(t *testing.T) {
 // If a trial ended early because the engine was far behind, the rate is not sustained, whatever the
 // samples show.
 func TestJudgeTakesNoCutTrialForSustained(t *testing.T) {
-	o, _ := simulated{serve: constantly(1e9)}.observe(
+	o, _ := simulatedEngine{serve: constantly(1e9)}.observe(
 		t.Context(), 10_000, time.Second, 3*time.Second,
 	)
 	o.Cut = true
@@ -52,7 +52,7 @@ func TestJudgeTakesNoCutTrialForSustained(t *testing.T) {
 // function judge compares only the smallest backlogs, so the judged time may begin and end anywhere
 // on a tooth.
 func TestJudgeLooksAtTheFeetOfTheSaw(t *testing.T) {
-	stalls := simulated{serve: stalling}
+	stalls := simulatedEngine{serve: stallingServer}
 	for _, test := range []struct {
 		rate           float64
 		warmUp, length time.Duration
@@ -66,7 +66,7 @@ func TestJudgeLooksAtTheFeetOfTheSaw(t *testing.T) {
 	} {
 		o, _ := stalls.observe(t.Context(), test.rate, test.warmUp, test.length)
 		o.Slices = nil // judge by the backlog alone
-		if v := judge(o, limits{growth: 0.005}); v.kept() != test.kept {
+		if v := judge(o, limits{growth: 0.005}); v.keptUp() != test.kept {
 			t.Errorf("at %.0f from %s for %s: %v, growth %.0f",
 				test.rate, test.warmUp, test.length, v.Reasons, v.BacklogGrowth)
 		}
@@ -146,20 +146,21 @@ func TestStallsKeepABeat(t *testing.T) {
 }
 
 func TestJudgeHoldsLatencyAgainstItsLimit(t *testing.T) {
-	o, _ := simulated{serve: constantly(1e9)}.observe(t.Context(), 1000, time.Second, 3*time.Second)
+	o, _ := simulatedEngine{serve: constantly(1e9)}.observe(t.Context(), 1000, time.Second,
+		3*time.Second)
 	o.Latency.RecordValue(int64(30 * time.Millisecond))
 	v := judge(o, limits{growth: 0.005, latency: 20 * time.Millisecond})
 	if !slices.Equal(v.Reasons, []Reason{LatencyTooHigh}) {
 		t.Errorf("%v", v.Reasons)
 	}
-	if v := judge(o, limits{growth: 0.005, latency: 40 * time.Millisecond}); !v.kept() {
+	if v := judge(o, limits{growth: 0.005, latency: 40 * time.Millisecond}); !v.keptUp() {
 		t.Errorf("%v", v.Reasons)
 	}
 }
 
 // An engine may hide its backlog by counting tuples as done too early. The latency still shows it.
 func TestJudgeSeesLatencyGrow(t *testing.T) {
-	o, _ := simulated{serve: constantly(1e9)}.observe(
+	o, _ := simulatedEngine{serve: constantly(1e9)}.observe(
 		t.Context(), 10_000, time.Second, 3*time.Second,
 	)
 	for i := range o.Slices {

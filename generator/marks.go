@@ -40,9 +40,9 @@ type Marks struct {
 	notice func(Notice)    // may be nil
 }
 
-// The method make adds n to the count of a mark. If the mark had not been made before, the method
-// also sends a notice.
-func (m *Marks) make(mark Mark, n uint64, format string, args ...any) {
+// addMark adds n to the count of a mark. If the mark had not been made before, the method also
+// sends a notice.
+func (m *Marks) addMark(mark Mark, n uint64, format string, args ...any) {
 	if n == 0 {
 		return
 	}
@@ -64,8 +64,9 @@ func (m *Marks) make(mark Mark, n uint64, format string, args ...any) {
 	}
 }
 
-// say sends a notice without counting a mark. It reports, for example, that a connection is back.
-func (m *Marks) say(mark Mark, format string, args ...any) {
+// sendNotice sends a notice without counting a mark. It reports, for example, that a connection is
+// back.
+func (m *Marks) sendNotice(mark Mark, format string, args ...any) {
 	if m.notice != nil {
 		m.notice(Notice{mark, fmt.Sprintf(format, args...)})
 	}
@@ -73,7 +74,7 @@ func (m *Marks) say(mark Mark, format string, args ...any) {
 
 // notLogged marks events that were not logged because a channel was full.
 func (m *Marks) notLogged(events uint64) {
-	m.make(NotLogged, events,
+	m.addMark(NotLogged, events,
 		"%d events found no room in their channels, and are not in the logs: "+
 			"no agent drains them, or it is too slow", events)
 }

@@ -42,7 +42,7 @@ func betweenNamespaces(
 		})
 		return sink, err
 	}
-	sender, sent, received = between(t, pull, push, o, ro, connect)
+	sender, sent, received = startBetween(t, pull, push, o, ro, connect)
 	cut = func(cut bool) {
 		if err := star.Cut(1, cut); err != nil {
 			t.Fatal(err)
@@ -65,10 +65,10 @@ func TestPrivilegedLinkCutAndHealed(t *testing.T) {
 		},
 		ReceiverOptions{Silence: 60 * time.Second, Notice: receiverSays.say})
 	cut(true)
-	blocked := senderSays.wait(t, Blocked)
-	silent := receiverSays.wait(t, SenderGone)
+	blocked := senderSays.waitForMark(t, Blocked)
+	silent := receiverSays.waitForMark(t, SenderGone)
 	cut(false)
-	again := senderSays.wait(t, Blocked)
+	again := senderSays.waitForMark(t, Blocked)
 	s, err := sent()
 	wantHealed(t, s, err, received())
 	t.Logf("%v, %v, %v", blocked, silent, again)

@@ -80,8 +80,8 @@ type Verdict struct {
 	Stalls        Stalls  `json:"stalls"`
 }
 
-// kept reports whether the engine kept up.
-func (v Verdict) kept() bool { return len(v.Reasons) == 0 }
+// keptUp reports whether the engine kept up.
+func (v Verdict) keptUp() bool { return len(v.Reasons) == 0 }
 
 // limits are the values with which judge compares a trial.
 type limits struct {

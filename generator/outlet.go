@@ -64,16 +64,16 @@ type outlet struct {
 	slices  []*hdrhistogram.Histogram // latencies in µs, by the time at which tuples came out
 }
 
-// begin registers a thread, before the thread sends its first tuple of this trial. id is that
+// beginThread registers a thread, before the thread sends its first tuple of this trial. id is that
 // tuple's id. ring contains the thread's due times.
-func (o *outlet) begin(id uint64, ring *dueRing) {
+func (o *outlet) beginThread(id uint64, ring *dueRing) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.first[id>>countBits], o.rings[id>>countBits] = id, ring
 }
 
-// The method take records tuples that came out.
-func (o *outlet) take(ids []uint64) {
+// recordTuples records tuples that came out.
+func (o *outlet) recordTuples(ids []uint64) {
 	now := asm.Counter()
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -20,15 +20,15 @@ type fakePacer struct {
 	next  uint64 // the bits to note with the next tuple
 }
 
-func (p *fakePacer) paces(Clock) bool { return true }
+func (p *fakePacer) canPace(Clock) bool { return true }
 
 func (p *fakePacer) sendAt(
-	tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64,
+	tuples []Tuple, due []uint64, noted []pacingNote, lateAfter uint64, hz float64,
 ) (int, error) {
 	for i, tuple := range tuples {
 		noted[i].before = p.next
 		if p.clock.now < due[i] {
-			p.clock.now, noted[i].before = due[i], waited
+			p.clock.now, noted[i].before = due[i], waitedBit
 		}
 		noted[i].sent = p.clock.now
 		p.taken = append(p.taken, takenTuple{p.clock.now, tuple.ID})
@@ -36,7 +36,7 @@ func (p *fakePacer) sendAt(
 		ns, p.next = p.takes(len(p.taken))
 		p.clock.now += ns
 	}
-	noted[len(tuples)] = paced{p.clock.now, p.next}
+	noted[len(tuples)] = pacingNote{p.clock.now, p.next}
 	p.next = 0
 	return len(tuples), nil
 }
@@ -52,8 +52,8 @@ func TestSenderAccountsForWhatAPacerNotes(t *testing.T) {
 		// 40 tuples become due in the 40 µs that the cause lasts. Another 26 tuples become due
 		// before the sender has caught up, because sending a tuple takes 0.5 µs, and reading the
 		// fake clock takes time, too.
-		"paused":     {40_000, paused, Lateness{Late: 66, Stalled: 66, CatchingUp: 26}},
-		"slow":       {40_000, slow, Lateness{Late: 66, Busy: 66, CatchingUp: 26}},
+		"paused":     {40_000, pausedBit, Lateness{Late: 66, Stalled: 66, CatchingUp: 26}},
+		"slow":       {40_000, slowBit, Lateness{Late: 66, Busy: 66, CatchingUp: 26}},
 		"not so bad": {9_000, 0, Lateness{}},
 	} {
 		clock, sink := newFakes()
@@ -68,7 +68,7 @@ func TestSenderAccountsForWhatAPacerNotes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		accounts(t, r, sink)
+		checkAccounts(t, r, sink)
 		got, want := r.Lateness, test.want
 		sameCause := got.Stalled > 0 == (want.Stalled > 0) && got.Busy > 0 == (want.Busy > 0)
 		if r.Sent != 10_000 || !sameCause ||
@@ -84,7 +84,7 @@ func TestPacerCatchesUpWithinBounds(t *testing.T) {
 	clock, sink := newFakes()
 	p := &fakePacer{fakeSink: sink, takes: func(n int) (uint64, uint64) {
 		if n == 1000 {
-			return 20e6, paused
+			return 20e6, pausedBit
 		}
 		return 50, 0
 	}}
@@ -93,7 +93,7 @@ func TestPacerCatchesUpWithinBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts(t, r, sink)
+	checkAccounts(t, r, sink)
 	if r.Sent != 100_000 || r.Late < 35_000 || r.Late > 40_000 || r.Stalled != r.Late ||
 		r.CatchingUp < 15_000 || r.CatchingUp > 20_000 {
 		t.Errorf("sent %d, late %+v, want 38,000 that were not running, 18,000 of them later",
@@ -255,7 +255,7 @@ func TestSenderCatchesUpWithinBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts(t, r, sink)
+	checkAccounts(t, r, sink)
 	if r.Sent != 100_000 || r.Skipped > 0 {
 		t.Errorf("sent %d, skipped %d", r.Sent, r.Skipped)
 	}
@@ -315,7 +315,7 @@ func TestLateTuplesHaveTheirCause(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		accounts(t, r, sink)
+		checkAccounts(t, r, sink)
 		got, want := r.Lateness, test.want
 		own := got.Stalled + got.Busy
 		if got.Blocked < 8 || got.Blocked > 14 || own < 8 || own > 14 ||

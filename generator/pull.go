@@ -109,7 +109,7 @@ func (p *Pull) Receive(b *Bucket, max int) error {
 	if err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
-	if n == 0 && p.puller.pending() {
+	if n == 0 && p.puller.hasPending() {
 		b.bytes = make([]byte, maxMessage)
 		if n, err = p.puller.receive(p.socket, b.bytes, b.sizes[:max]); err != nil {
 			return fmt.Errorf("pull: %w", err)

@@ -128,9 +128,10 @@ func (p *Push) encode(tuples []Tuple, batch int) error {
 	return nil
 }
 
-// paces reports whether sendAt may be used with a clock. The clock must be this machine's counter.
-// Each message must have one tuple, because the tuples of a message are due at different times.
-func (p *Push) paces(c Clock) bool {
+// canPace reports whether sendAt may be used with a clock. The clock must be this machine's
+// counter. Each message must have one tuple, because the tuples of a message are due at different
+// times.
+func (p *Push) canPace(c Clock) bool {
 	_, real := c.(*counterClock)
 	return real && p.o.Batch == 1
 }
@@ -138,7 +139,7 @@ func (p *Push) paces(c Clock) bool {
 // sendAt sends each tuple at its time. It waits for that time in C, where Go's scheduler and
 // garbage collector do not interfere.
 func (p *Push) sendAt(
-	tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64,
+	tuples []Tuple, due []uint64, noted []pacingNote, lateAfter uint64, hz float64,
 ) (int, error) {
 	if err := p.encode(tuples, 1); err != nil {
 		return 0, err

@@ -125,7 +125,7 @@ func (r *Receiver) run(ctx context.Context, t *receiveThread) error {
 		now := time.Now()
 		if quiet {
 			quiet = false
-			r.marks.say(SenderGone, "connection %d: tuples come again, after %.1f s",
+			r.marks.sendNotice(SenderGone, "connection %d: tuples come again, after %.1f s",
 				t.number, now.Sub(t.last).Seconds())
 		}
 		for _, tuple := range b.Tuples {
@@ -141,10 +141,10 @@ func (r *Receiver) run(ctx context.Context, t *receiveThread) error {
 		}
 		for _, err := range b.Malformed {
 			t.malformed++
-			r.marks.make(Malformed, 1, "connection %d: %v: it was dropped whole", t.number, err)
+			r.marks.addMark(Malformed, 1, "connection %d: %v: it was dropped whole", t.number, err)
 		}
 		for _, e := range b.Ends {
-			t.ended(e)
+			t.noteEnd(e)
 			ended++
 		}
 		if r.o.Handle != nil {
@@ -161,20 +161,22 @@ const quietNotice = time.Second
 func (r *Receiver) givesUp(t *receiveThread, waited time.Duration, quiet *bool) bool {
 	if t.first.IsZero() {
 		if r.o.Patience > 0 && waited > r.o.Patience {
-			r.marks.make(SenderGone, 1, "connection %d: nothing came in %s", t.number, r.o.Patience)
+			r.marks.addMark(SenderGone, 1, "connection %d: nothing came in %s", t.number,
+				r.o.Patience)
 			return true
 		}
 		return false
 	}
 	silent := time.Since(t.last)
 	if silent > r.o.Silence {
-		r.marks.make(SenderGone, 1, "connection %d: nothing came for %s, and no end: "+
+		r.marks.addMark(SenderGone, 1, "connection %d: nothing came for %s, and no end: "+
 			"the sender died, or the network is cut", t.number, r.o.Silence)
 		return true
 	}
 	if silent > quietNotice && !*quiet {
 		*quiet = true
-		r.marks.say(SenderGone, "connection %d: nothing came for %.0f s; giving it up after %s",
+		r.marks.sendNotice(SenderGone,
+			"connection %d: nothing came for %.0f s; giving it up after %s",
 			t.number, silent.Seconds(), r.o.Silence)
 	}
 	return false
@@ -195,11 +197,11 @@ func (r *Receiver) result(interrupted bool) ReceiverResult {
 	if result.Elapsed = last.Sub(first); result.Elapsed > 0 {
 		result.Rate = float64(result.Received) / result.Elapsed.Seconds()
 	}
-	r.marks.make(Lost, result.Lost, "%d tuples did not arrive", result.Lost)
-	r.marks.make(Duplicated, result.Duplicates,
+	r.marks.addMark(Lost, result.Lost, "%d tuples did not arrive", result.Lost)
+	r.marks.addMark(Duplicated, result.Duplicates,
 		"%d tuples arrived more than once", result.Duplicates)
 	if interrupted {
-		r.marks.make(Interrupted, 1, "the run was interrupted")
+		r.marks.addMark(Interrupted, 1, "the run was interrupted")
 	}
 	result.Marks = r.marks.list()
 	return result

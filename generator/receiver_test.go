@@ -83,7 +83,7 @@ func TestReceiverWaitsNoLongerThanItsPatience(t *testing.T) {
 	if err != nil || r.Received > 0 || !has(r.Marks, SenderGone) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	says.wait(t, SenderGone)
+	says.waitForMark(t, SenderGone)
 }
 
 // If the channels of a run cannot be opened, the run goes on, and reports that it logs nothing.

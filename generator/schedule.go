@@ -51,8 +51,8 @@ type Stretch struct {
 	For      time.Duration
 }
 
-// linear is a schedule of stretches.
-type linear struct {
+// linearSchedule is a schedule of stretches.
+type linearSchedule struct {
 	text     string
 	stretch  []Stretch
 	begin_ns []float64 // when each stretch begins, and when the last ends
@@ -72,7 +72,7 @@ func Ramp(from, to float64, d time.Duration) (Schedule, error) {
 // Stretches returns a schedule that consists of the given parts, one after the other. The
 // schedule's method String returns the argument text.
 func Stretches(text string, parts ...Stretch) (Schedule, error) {
-	s := &linear{text: text, stretch: parts, begin_ns: []float64{0}, before: []float64{0}}
+	s := &linearSchedule{text: text, stretch: parts, begin_ns: []float64{0}, before: []float64{0}}
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("%w %q: it has no part", ErrSchedule, text)
 	}
@@ -99,11 +99,13 @@ func Stretches(text string, parts ...Stretch) (Schedule, error) {
 	return s, nil
 }
 
-func (s *linear) String() string          { return s.text }
-func (s *linear) Duration() time.Duration { return time.Duration(s.begin_ns[len(s.begin_ns)-1]) }
-func (s *linear) Tuples() float64         { return math.Ceil(s.before[len(s.before)-1]) }
+func (s *linearSchedule) String() string { return s.text }
+func (s *linearSchedule) Duration() time.Duration {
+	return time.Duration(s.begin_ns[len(s.begin_ns)-1])
+}
+func (s *linearSchedule) Tuples() float64 { return math.Ceil(s.before[len(s.before)-1]) }
 
-func (s *linear) Thread(i, n int) Times {
+func (s *linearSchedule) Thread(i, n int) Times {
 	k, at := float64(i), 0
 	return func() (float64, bool) {
 		for at < len(s.stretch) && k >= s.before[at+1] {
@@ -128,8 +130,8 @@ func timeOf(n, rate, slope float64) float64 {
 	return 2 * n / (rate + math.Sqrt(max(0, rate*rate+2*slope*n)))
 }
 
-// burst is a schedule of groups of tuples that are due together.
-type burst struct {
+// burstSchedule is a schedule of groups of tuples that are due together.
+type burstSchedule struct {
 	size   float64
 	period time.Duration
 	span   time.Duration
@@ -137,7 +139,7 @@ type burst struct {
 
 // Burst returns a schedule with size tuples due at the beginning of every period.
 func Burst(size int, period, d time.Duration) (Schedule, error) {
-	b := burst{float64(size), period, d}
+	b := burstSchedule{float64(size), period, d}
 	if size < 1 || period <= 0 || d <= 0 || d > maxDuration || b.size/period.Seconds() > maxRate {
 		return nil, fmt.Errorf("%w %q: give a size and a period above 0, a duration above 0 "+
 			"and at most %s, and no more than %g tuples a second",
@@ -146,17 +148,17 @@ func Burst(size int, period, d time.Duration) (Schedule, error) {
 	return b, nil
 }
 
-func (b burst) String() string {
+func (b burstSchedule) String() string {
 	return fmt.Sprintf("burst:%.0f/%sx%s", b.size, b.period, b.span)
 }
 
-func (b burst) Duration() time.Duration { return b.span }
+func (b burstSchedule) Duration() time.Duration { return b.span }
 
-func (b burst) Tuples() float64 {
+func (b burstSchedule) Tuples() float64 {
 	return b.size * math.Ceil(float64(b.span)/float64(b.period))
 }
 
-func (b burst) Thread(i, n int) Times {
+func (b burstSchedule) Thread(i, n int) Times {
 	k := float64(i)
 	return func() (float64, bool) {
 		due := math.Floor(k/b.size) * float64(b.period)
@@ -168,8 +170,8 @@ func (b burst) Thread(i, n int) Times {
 	}
 }
 
-// poisson is a schedule whose gaps are drawn from an exponential distribution.
-type poisson struct {
+// poissonSchedule is a schedule whose gaps are drawn from an exponential distribution.
+type poissonSchedule struct {
 	rate float64
 	span time.Duration
 	seed uint64
@@ -179,7 +181,7 @@ type poisson struct {
 // seed gives the same times to the same number of threads. Each thread has a random stream of its
 // own, with its share of the rate. All threads together are a Poisson process of the whole rate.
 func Poisson(rate float64, d time.Duration, seed uint64) (Schedule, error) {
-	p := poisson{rate, d, seed}
+	p := poissonSchedule{rate, d, seed}
 	if !(rate > 0 && rate <= maxRate) || d <= 0 || d > maxDuration {
 		return nil, fmt.Errorf("%w %q: give a rate above 0 and at most %g, "+
 			"and a duration above 0 and at most %s", ErrSchedule, p, maxRate, maxDuration)
@@ -187,13 +189,13 @@ func Poisson(rate float64, d time.Duration, seed uint64) (Schedule, error) {
 	return p, nil
 }
 
-func (p poisson) String() string {
+func (p poissonSchedule) String() string {
 	return fmt.Sprintf("poisson:%sx%s@%d", number(p.rate), p.span, p.seed)
 }
-func (p poisson) Duration() time.Duration { return p.span }
-func (p poisson) Tuples() float64         { return p.rate * p.span.Seconds() }
+func (p poissonSchedule) Duration() time.Duration { return p.span }
+func (p poissonSchedule) Tuples() float64         { return p.rate * p.span.Seconds() }
 
-func (p poisson) Thread(i, n int) Times {
+func (p poissonSchedule) Thread(i, n int) Times {
 	random := rand.New(rand.NewPCG(p.seed, uint64(i)))
 	mean_ns := 1e9 / p.rate * float64(n)
 	due := 0.0
@@ -203,8 +205,8 @@ func (p poisson) Thread(i, n int) Times {
 	}
 }
 
-// replay is a recorded schedule.
-type replay struct {
+// replaySchedule is a recorded schedule.
+type replaySchedule struct {
 	name   string
 	due_ns []float64
 }
@@ -213,7 +215,7 @@ type replay struct {
 // time in seconds, in rising order. The first tuple is due at the start of the run. Replay skips
 // empty lines and lines that begin with #.
 func Replay(name string, trace io.Reader) (Schedule, error) {
-	s := &replay{name: name}
+	s := &replaySchedule{name: name}
 	lines, first, last := bufio.NewScanner(trace), 0.0, 0.0
 	for n := 1; lines.Scan(); n++ {
 		text := strings.TrimSpace(lines.Text())
@@ -248,11 +250,14 @@ func Replay(name string, trace io.Reader) (Schedule, error) {
 	return s, nil
 }
 
-func (r *replay) String() string          { return "replay:" + r.name }
-func (r *replay) Duration() time.Duration { return time.Duration(r.due_ns[len(r.due_ns)-1]) }
-func (r *replay) Tuples() float64         { return float64(len(r.due_ns)) }
+func (r *replaySchedule) String() string { return "replay:" + r.name }
+func (r *replaySchedule) Duration() time.Duration {
+	return time.Duration(r.due_ns[len(
+		r.due_ns)-1])
+}
+func (r *replaySchedule) Tuples() float64 { return float64(len(r.due_ns)) }
 
-func (r *replay) Thread(i, n int) Times {
+func (r *replaySchedule) Thread(i, n int) Times {
 	k := i
 	return func() (float64, bool) {
 		if k >= len(r.due_ns) {

@@ -196,13 +196,13 @@ func NewSearch(o SearchOptions) (*Search, error) {
 // time. One call with many ids is cheaper than many calls.
 func (s *Search) Done(ids ...uint64) {
 	if o := s.current.Load(); o != nil {
-		o.take(ids)
+		o.recordTuples(ids)
 	}
 }
 
 // Mark records an event in the search, such as a broken connection or a malformed reply. It is for
 // sinks and for callers of Done. Any goroutine may call it.
-func (s *Search) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
+func (s *Search) Mark(mark Mark, text string) { s.marks.addMark(mark, 1, "%s", text) }
 
 // Run first measures the generator's ceiling. Then it brackets the engine's limit, narrows the
 // bracket, and confirms the rate that it found. At the end it makes short trials at lower rates,
@@ -226,7 +226,7 @@ func (s *Search) run(ctx context.Context) (err error) {
 	if own := s.result.Ceiling * ceilingShare; own < top {
 		top, by = own, ByGenerator
 	}
-	if err := s.narrow(ctx, top, by); err != nil {
+	if err := s.narrowBracket(ctx, top, by); err != nil {
 		return err
 	}
 	for _, share := range curveShares {
@@ -234,7 +234,7 @@ func (s *Search) run(ctx context.Context) (err error) {
 		if rate < leastRate || s.o.NoCurve {
 			break
 		}
-		_, err := s.tryOnce(ctx, "curve", rate, s.o.WarmUp/2, s.quick(), quickGrowth)
+		_, err := s.tryOnce(ctx, "curve", rate, s.o.WarmUp/2, s.quickTrial(), quickGrowth)
 		if err != nil {
 			return err
 		}
@@ -246,8 +246,8 @@ func (s *Search) run(ctx context.Context) (err error) {
 // itself climbs so fast that it shows little about how latency grows with load.
 var curveShares = []float64{0.9, 0.8, 0.65, 0.5, 0.35, 0.2}
 
-// quick is the length of a trial that decides nothing by itself.
-func (s *Search) quick() time.Duration { return max(time.Second, s.o.Trial/3) }
+// quickTrial is the length of a trial that decides nothing by itself.
+func (s *Search) quickTrial() time.Duration { return max(time.Second, s.o.Trial/3) }
 
 // A bracket contains the limit: lo was sustained, and hi was not. If lo is 0, no sustained rate is
 // known. If hi is infinite, no unsustained rate is known.
@@ -265,19 +265,20 @@ const bracketFactor = 4
 // trials decide which rate is sustained.
 const quickGrowth = 0.05
 
-// narrow looks for the engine's limit up to the rate top. topBy says what limits the rate to top.
-func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
+// narrowBracket looks for the engine's limit up to the rate top. topBy says what limits the rate to
+// top.
+func (s *Search) narrowBracket(ctx context.Context, top float64, topBy string) error {
 	b := bracket{hi: math.Inf(1), by: topBy}
 	for rate := min(s.o.Start, top); math.IsInf(b.hi, 1) || b.lo == 0; {
-		v, err := s.trial(ctx, "bracket", rate, s.o.WarmUp/2, s.quick(), quickGrowth)
+		v, err := s.runTrial(ctx, "bracket", rate, s.o.WarmUp/2, s.quickTrial(), quickGrowth)
 		if err != nil {
 			return err
 		}
-		b.learn(rate, v)
+		b.learnResult(rate, v)
 		switch {
-		case v.kept() && rate >= top:
+		case v.keptUp() && rate >= top:
 			b.hi, b.by, b.why = rate, topBy, nil
-		case v.kept():
+		case v.keptUp():
 			rate = min(top, rate*bracketFactor)
 		case b.lo == 0 && rate <= leastRate:
 			s.result.LimitedBy, s.result.Failed, s.result.Why = ByNothing, b.hi, b.why
@@ -290,39 +291,39 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 	for confirmed < s.o.Confirm && len(s.result.Trials) < s.o.MaxTrials {
 		phase, rate := "bisect", 0.0
 		if b.hi <= b.lo*(1+s.o.Resolution) {
-			if phase, rate = confirming, b.lo; confirmed == 0 {
+			if phase, rate = confirmingPhase, b.lo; confirmed == 0 {
 				s.result.Attempts++
 			}
 		} else {
-			rate = b.next(s.o.Resolution, s.o.Growth)
+			rate = b.nextRate(s.o.Resolution, s.o.Growth)
 			confirmed = 0
 		}
-		v, err := s.trial(ctx, phase, rate, s.o.WarmUp, s.o.Trial, s.o.Growth)
+		v, err := s.runTrial(ctx, phase, rate, s.o.WarmUp, s.o.Trial, s.o.Growth)
 		if err != nil {
 			return err
 		}
-		if phase == confirming && v.kept() {
+		if phase == confirmingPhase && v.keptUp() {
 			confirmed++
 			s.result.Stalls = v.Stalls
 			continue
 		}
 		confirmed = 0
-		b.learn(rate, v)
+		b.learnResult(rate, v)
 		if b.lo == 0 {
 			// Every rate that was sustained in a short trial was not sustained in a long one. So
 			// the search continues below the lowest rate that failed.
 			b.lo = b.hi / (1 + 4*s.o.Resolution)
 			for b.lo > 0 {
-				v, err := s.trial(ctx, "bisect", b.lo, s.o.WarmUp, s.o.Trial, s.o.Growth)
+				v, err := s.runTrial(ctx, "bisect", b.lo, s.o.WarmUp, s.o.Trial, s.o.Growth)
 				if err != nil {
 					return err
 				}
-				if v.kept() {
+				if v.keptUp() {
 					break
 				}
 				rate := b.lo
 				b.lo = 0
-				b.learn(rate, v)
+				b.learnResult(rate, v)
 				if rate < leastRate || len(s.result.Trials) >= s.o.MaxTrials {
 					s.result.LimitedBy, s.result.Failed, s.result.Why = ByNothing, b.hi, b.why
 					return nil
@@ -340,9 +341,9 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 	return nil
 }
 
-// confirming is the phase whose trials decide. The search counts all of them, whatever their
+// confirmingPhase is the phase whose trials decide. The search counts all of them, whatever their
 // results.
-const confirming = "confirm"
+const confirmingPhase = "confirm"
 
 // sureShare returns a share of trials: with 95 % confidence, at least this share succeeds at the
 // confirmed rate. The argument confirmed is the number of trials that were made at that rate, all
@@ -360,9 +361,9 @@ func sureShare(confirmed, attempts int) float64 {
 // leastRate is the lowest rate that a search tries, in tuples a second.
 const leastRate = 1
 
-// learn narrows the bracket, using the result of a trial.
-func (b *bracket) learn(rate float64, v Verdict) {
-	if v.kept() {
+// learnResult narrows the bracket, using the result of a trial.
+func (b *bracket) learnResult(rate float64, v Verdict) {
+	if v.keptUp() {
 		b.lo = max(b.lo, rate)
 		return
 	}
@@ -382,14 +383,14 @@ func (b *bracket) learn(rate float64, v Verdict) {
 	}
 }
 
-// The method next returns the rate to try within the bracket. If b.hint is 0, this is the middle.
+// nextRate returns the rate to try within the bracket. If b.hint is 0, this is the middle.
 // Otherwise b.hint is the rate at which tuples came out of the overloaded engine, and the engine's
 // limit is near it. A rate that exceeds the limit by at most the share growth still counts as
 // sustained. So the sustained rates probably end at hint·(1+growth), which is called the edge here.
 // The method first tries one rate on each side of the edge. These two rates are so close that the
 // search ends if one is sustained and the other is not. After that, it moves away from the edge in
 // steps that double, but never beyond the middle of the bracket.
-func (b *bracket) next(resolution, growth float64) float64 {
+func (b *bracket) nextRate(resolution, growth float64) float64 {
 	middle := math.Sqrt(b.lo * b.hi)
 	if b.hint == 0 {
 		return middle

@@ -13,15 +13,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A simulated engine is a queue that a server empties, in steps of a millisecond.
-type simulated struct {
+// simulatedEngine is a queue that a server empties, in steps of a millisecond.
+type simulatedEngine struct {
 	serve    server
 	loses    func(rate float64) bool
 	capacity float64 // highest rate of the generator; 0: no limit
 }
 
 // observe computes what a trial of the engine would observe. It does not wait.
-func (e simulated) observe(
+func (e simulatedEngine) observe(
 	_ context.Context, rate float64, warmUp, length time.Duration,
 ) (Observation, error) {
 	o := Observation{
@@ -57,7 +57,7 @@ func (e simulated) observe(
 	return o, nil
 }
 
-func (e simulated) search(t *testing.T, o SearchOptions) SearchResult {
+func (e simulatedEngine) search(t *testing.T, o SearchOptions) SearchResult {
 	t.Helper()
 	o.Connect, o.Tuples = intoNothing, testTuples(t)
 	s, err := NewSearch(o)
@@ -87,8 +87,8 @@ func constantly(rate float64) server {
 	return func(time.Duration, float64, float64) float64 { return rate }
 }
 
-// stalling is a server that serves nothing in the first 50 ms of each second.
-func stalling(at time.Duration, _, _ float64) float64 {
+// stallingServer is a server that serves nothing in the first 50 ms of each second.
+func stallingServer(at time.Duration, _, _ float64) float64 {
 	if at%time.Second < 50*time.Millisecond {
 		return 0
 	}
@@ -104,7 +104,7 @@ func TestSearchFindsKnownLimits(t *testing.T) {
 	}
 	losesAbove := func(rate float64) bool { return rate > 40_000 }
 	tests := map[string]struct {
-		engine simulated
+		engine simulatedEngine
 		o      SearchOptions
 		want   float64
 		by     string
@@ -112,39 +112,39 @@ func TestSearchFindsKnownLimits(t *testing.T) {
 		stall  time.Duration
 	}{
 		"a steady server": {
-			engine: simulated{serve: constantly(100_000)},
+			engine: simulatedEngine{serve: constantly(100_000)},
 			want:   100_000, by: ByEngine, why: BacklogGrows,
 		},
 		"a slow one": {
-			engine: simulated{serve: constantly(333)},
+			engine: simulatedEngine{serve: constantly(333)},
 			want:   333, by: ByEngine, why: BacklogGrows,
 		},
 		"one that stalls 50 ms each second": {
-			engine: simulated{serve: stalling},
+			engine: simulatedEngine{serve: stallingServer},
 			want:   95_000, by: ByEngine, why: BacklogGrows, stall: 50 * time.Millisecond,
 		},
 		"one that breaks down under load": {
-			engine: simulated{serve: breaksDown},
+			engine: simulatedEngine{serve: breaksDown},
 			want:   70_000, by: ByEngine, why: BacklogGrows,
 		},
 		"one that loses": {
-			engine: simulated{serve: constantly(1e6), loses: losesAbove},
+			engine: simulatedEngine{serve: constantly(1e6), loses: losesAbove},
 			want:   40_000, by: ByEngine, why: TuplesLost,
 		},
 		"faster than the generator": {
-			engine: simulated{serve: constantly(1e9), capacity: 2e6},
+			engine: simulatedEngine{serve: constantly(1e9), capacity: 2e6},
 			want:   ceilingShare * 2e6, by: ByGenerator,
 		},
 		"faster than wanted": {
-			engine: simulated{serve: constantly(1e9)}, o: SearchOptions{Highest: 50_000},
+			engine: simulatedEngine{serve: constantly(1e9)}, o: SearchOptions{Highest: 50_000},
 			want: 50_000, by: ByHighest,
 		},
 		"coarse": {
-			engine: simulated{serve: constantly(123_456)}, o: SearchOptions{Resolution: 0.1},
+			engine: simulatedEngine{serve: constantly(123_456)}, o: SearchOptions{Resolution: 0.1},
 			want: 123_456, by: ByEngine, why: BacklogGrows,
 		},
 		"dead": {
-			engine: simulated{serve: constantly(0)},
+			engine: simulatedEngine{serve: constantly(0)},
 			want:   0, by: ByNothing, why: NothingSeen,
 		},
 	}
@@ -182,7 +182,7 @@ func TestSearchFindsKnownLimits(t *testing.T) {
 // rate.
 func TestSearchForgetsWhatIsNotConfirmed(t *testing.T) {
 	// The queue stays short for three seconds, then grows.
-	engine := simulated{serve: func(at time.Duration, rate, _ float64) float64 {
+	engine := simulatedEngine{serve: func(at time.Duration, rate, _ float64) float64 {
 		if at > 3*time.Second && rate > 30_000 {
 			return rate * 0.9
 		}
@@ -205,7 +205,7 @@ func TestSearchTriesAgainWhatWasDisturbed(t *testing.T) {
 		"not disturbed":         {nil, 0},
 		"the generator's fault": {nil, 100_000},
 	} {
-		engine := simulated{serve: constantly(100_000)}
+		engine := simulatedEngine{serve: constantly(100_000)}
 		s, err := NewSearch(SearchOptions{
 			Connect: intoNothing, Tuples: testTuples(t),
 		})
@@ -223,7 +223,7 @@ func TestSearchTriesAgainWhatWasDisturbed(t *testing.T) {
 			}
 			if name == "the generator's fault" {
 				if tried[rate] <= generatorRetries {
-					slow := simulated{serve: constantly(100_000), capacity: rate / 2}
+					slow := simulatedEngine{serve: constantly(100_000), capacity: rate / 2}
 					return slow.observe(ctx, rate, warmUp, length)
 				}
 			} else if tried[rate] == 1 {
@@ -251,7 +251,7 @@ func TestSearchNamesAGeneratorThatFallsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.measureCeiling = func(context.Context) (float64, error) { return 10e6, nil }
-	s.try = simulated{serve: constantly(1e9), capacity: 50_000}.observe
+	s.try = simulatedEngine{serve: constantly(1e9), capacity: 50_000}.observe
 	r, err := s.Run(t.Context())
 	if err != nil || r.LimitedBy != ByGenerator || math.Abs(r.Sustained-50_000) > 600 ||
 		!slices.Contains(r.Why, Generator) {
@@ -262,7 +262,7 @@ func TestSearchNamesAGeneratorThatFallsBehind(t *testing.T) {
 // If the limit shows at once, a search needs few trials: three to bracket the limit, one on each
 // side of it, and the confirmations. Then come the trials of the curve, at lower rates.
 func TestSearchNeedsFewTrials(t *testing.T) {
-	r := simulated{serve: constantly(100_000)}.search(t, SearchOptions{})
+	r := simulatedEngine{serve: constantly(100_000)}.search(t, SearchOptions{})
 	phases, rates := map[string]int{}, []float64{}
 	for _, trial := range r.Trials {
 		if phases[trial.Phase]++; trial.Phase == "curve" {
@@ -273,7 +273,7 @@ func TestSearchNeedsFewTrials(t *testing.T) {
 		!slices.Equal(rates, curveShares) {
 		t.Errorf("trials %v, the curve at %v", phases, rates)
 	}
-	r = simulated{serve: constantly(100_000)}.search(t, SearchOptions{NoCurve: true})
+	r = simulatedEngine{serve: constantly(100_000)}.search(t, SearchOptions{NoCurve: true})
 	if len(r.Trials) != 8 {
 		t.Errorf("%d trials without the curve, want 8", len(r.Trials))
 	}
@@ -295,7 +295,7 @@ func TestSearchKeepsToALatency(t *testing.T) {
 		ctx context.Context, rate float64, warmUp, length time.Duration,
 	) (Observation, error) {
 		lengths[[2]time.Duration{warmUp, length}]++
-		o, err := simulated{serve: constantly(1e9)}.observe(ctx, rate, warmUp, length)
+		o, err := simulatedEngine{serve: constantly(1e9)}.observe(ctx, rate, warmUp, length)
 		if rate > 70_000 {
 			o.Latency.RecordValue(int64(30 * time.Millisecond))
 		}
@@ -320,10 +320,10 @@ func TestOutletCountsTheLatencyOfWhatIsJudged(t *testing.T) {
 		rings: map[uint64]*dueRing{}, first: map[uint64]uint64{}, hz: 1e9, latency: newLatencies(),
 		start: now - 1000, from: now - 500,
 	}
-	out.begin(5, ring)
+	out.beginThread(5, ring)
 	ring.put(5, now-600) // due in the warm-up
 	ring.put(6, now-400)
-	out.take([]uint64{5, 6, 4})
+	out.recordTuples([]uint64{5, 6, 4})
 	if n := out.latency.TotalCount(); n != 1 || out.done.Load() != 2 || out.stale != 1 {
 		t.Errorf("%d latencies, %d came out, %d are of an earlier trial; want 1, 2 and 1",
 			n, out.done.Load(), out.stale)
@@ -387,10 +387,10 @@ func TestSearchIsMarked(t *testing.T) {
 		ctx context.Context, rate float64, warmUp, length time.Duration,
 	) (Observation, error) {
 		s.Mark(Malformed, "what came back is no tuple")
-		return simulated{serve: constantly(100_000)}.observe(ctx, rate, warmUp, length)
+		return simulatedEngine{serve: constantly(100_000)}.observe(ctx, rate, warmUp, length)
 	}
 	r, err := s.Run(t.Context())
-	says.wait(t, Malformed)
+	says.waitForMark(t, Malformed)
 	if err != nil || len(r.Marks) != 1 || r.Marks[0].Count != uint64(len(r.Trials)) {
 		t.Errorf("%d trials, marks %v, %v", len(r.Trials), r.Marks, err)
 	}

@@ -160,7 +160,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 	case o.Connect == nil:
 		return bad("no Connect is given")
 	}
-	if err := o.favourable(); err != nil {
+	if err := o.checkFavour(); err != nil {
 		return nil, fmt.Errorf("send: %w", err)
 	}
 	s := &Sender{o: o, clock: o.Clock}
@@ -204,7 +204,7 @@ func (s *Sender) Sent() uint64 {
 func (s *Sender) Start() uint64 { return s.start.Load() }
 
 // Mark records a mark that a sink found. Any goroutine may call it.
-func (s *Sender) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
+func (s *Sender) Mark(mark Mark, text string) { s.marks.addMark(mark, 1, "%s", text) }
 
 // leadTime_s is the time from the call of Run to the first due time. Threads prepare in this time.
 const leadTime_s = 2e-3
@@ -240,7 +240,7 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 		r.Sent += t.sent.Load()
 		r.Skipped += t.skipped
 		// The thread marked its first skipped tuple when it skipped it. Mark the rest now.
-		s.marks.make(Behind, t.skipped-min(t.skipped, 1), "tuples were skipped")
+		s.marks.addMark(Behind, t.skipped-min(t.skipped, 1), "tuples were skipped")
 		r.Unsent += t.unsent
 		r.Lateness.add(t.late)
 		r.BlockedSends += t.blockedSends
@@ -260,14 +260,14 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 		r.AchievedRate = float64(r.Sent) / span.Seconds()
 	}
 	if own := r.Stalled + r.Busy; own*100 > r.Sent && r.Sent > 0 && s.o.Schedule != nil {
-		s.marks.make(Late, own,
+		s.marks.addMark(Late, own,
 			"%d of %d tuples were sent more than %s late by this machine itself: "+
 				"the rate is too high for it, or it is busy with something else",
 			own, r.Sent, s.o.LateAfter)
 	}
-	s.marks.make(Unsent, r.Unsent, "%d tuples were not sent at all", r.Unsent)
+	s.marks.addMark(Unsent, r.Unsent, "%d tuples were not sent at all", r.Unsent)
 	if interrupted {
-		s.marks.make(Interrupted, 1, "the run was interrupted")
+		s.marks.addMark(Interrupted, 1, "the run was interrupted")
 	}
 	r.Marks = s.marks.list()
 	return r

@@ -91,8 +91,8 @@ func mustSchedule(t testing.TB, text string) Schedule {
 	return s
 }
 
-// accounts checks a result against the rules that hold for every run.
-func accounts(t *testing.T, r SenderResult, sink *fakeSink) {
+// checkAccounts checks a result against the rules that hold for every run.
+func checkAccounts(t *testing.T, r SenderResult, sink *fakeSink) {
 	t.Helper()
 	if r.Scheduled != r.Sent+r.Skipped+r.Unsent {
 		t.Errorf("scheduled %d, but sent %d, skipped %d, unsent %d",
@@ -122,7 +122,7 @@ func TestSenderKeepsItsSchedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts(t, r, sink)
+	checkAccounts(t, r, sink)
 	if r.Sent != 30_000 || r.Late != 0 || len(r.Marks) > 0 {
 		t.Errorf("sent %d, late %+v, marks %v", r.Sent, r.Lateness, r.Marks)
 	}
@@ -158,7 +158,7 @@ func TestSenderCountsWhatTheEngineRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts(t, r, sink)
+	checkAccounts(t, r, sink)
 	if r.Sent != 10_000 || r.BlockedSends != 1 || r.Blocked < 299*time.Millisecond ||
 		r.Blocked > 302*time.Millisecond {
 		t.Errorf("sent %d, blocked %d times for %s, want once for 300 ms",
@@ -185,7 +185,7 @@ func TestSenderSkipsWhatIsTooLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts(t, r, sink)
+	checkAccounts(t, r, sink)
 	if r.Skipped == 0 || r.Scheduled != 100_000 || r.AchievedRate > 110_000 ||
 		r.SendLag.Max() > 10.2e6 {
 		t.Errorf("scheduled %d, skipped %d, rate %.0f, longest lag %d",
@@ -216,7 +216,7 @@ func TestSenderGivesUpOnADeadEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts(t, r, sink)
+	checkAccounts(t, r, sink)
 	if r.Sent != 100 || r.Unsent == 0 || r.Scheduled != 1000 {
 		t.Errorf("scheduled %d, sent %d, unsent %d, skipped %d",
 			r.Scheduled, r.Sent, r.Unsent, r.Skipped)
@@ -296,7 +296,7 @@ func TestSenderSendsTogetherOnlyWhatIsDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts(t, r, sink)
+	checkAccounts(t, r, sink)
 	if r.Sent != 500 || sink.most != 16 {
 		t.Errorf("sent %d, at most %d together, want 500 and 16", r.Sent, sink.most)
 	}
@@ -333,7 +333,7 @@ func TestSenderIsInterrupted(t *testing.T) {
 		!has(r.Marks, Interrupted) {
 		t.Errorf("sent %d, %v", r.Sent, err)
 	}
-	accounts(t, r, sink)
+	checkAccounts(t, r, sink)
 }
 
 // A slowSink is slow to return after it has taken tuple 500.
@@ -357,7 +357,7 @@ func TestSenderLogsIntendedAndActualTimes(t *testing.T) {
 			if way == "pacer" {
 				to = &fakePacer{fakeSink: sink, takes: func(n int) (uint64, uint64) {
 					if n == 500 {
-						return 55_000, slow
+						return 55_000, slowBit
 					}
 					return 500, 0
 				}}
@@ -371,7 +371,7 @@ func TestSenderLogsIntendedAndActualTimes(t *testing.T) {
 			if err != nil || r.Drops != "" {
 				t.Fatal(err, r.Drops)
 			}
-			accounts(t, r, sink)
+			checkAccounts(t, r, sink)
 			records := ringsIn(t, dir)
 			intended, sent := records["generator#0/intended"], records["generator#0/send"]
 			if len(intended) != 1000 || len(sent) != 1000 || len(records) != 2 {

@@ -25,7 +25,7 @@ type sendThread struct {
 
 	intended, send *handlers.Channel // no-ops if nothing is logged
 
-	turns turns
+	turns priorityTurns
 
 	stopped atomic.Bool
 	sent    atomic.Uint64
@@ -46,7 +46,7 @@ type sendThread struct {
 	spare []uint64 // ids of tuples that were not sent, used again so that no id is missing
 	batch []Tuple
 	due   []uint64 // counter at which each tuple of the batch is due
-	noted []paced
+	noted []pacingNote
 	place int // index of the next tuple in Tuples
 }
 
@@ -55,12 +55,12 @@ func newSendThread(s *Sender, number int) (*sendThread, error) {
 		sender: s,
 		number: number,
 		lag:    newLatencies(),
-		turns:  turns{wanted: s.o.Realtime, hz: s.clock.Frequency_hz()},
+		turns:  priorityTurns{wanted: s.o.Realtime, hz: s.clock.Frequency_hz()},
 	}
 	// Threads begin at different tuples, so that they do not send the same tuple at the same time.
 	t.place = s.o.Tuples.Len() / s.o.Threads * number
 	if s.o.Log != nil {
-		t.intended, t.send = t.channel("intended"), t.channel("send")
+		t.intended, t.send = t.openChannel("intended"), t.openChannel("send")
 	}
 	var err error
 	if s.o.IDs != nil {
@@ -84,14 +84,15 @@ func newSendThread(s *Sender, number int) (*sendThread, error) {
 		return nil, err
 	}
 	t.room, _ = t.sink.(RoomWaiter)
-	if p, ok := t.sink.(pacer); ok && p.paces(s.clock) {
+	if p, ok := t.sink.(pacer); ok && p.canPace(s.clock) {
 		t.pacer = p
 	}
 	return t, nil
 }
 
-// channel opens one of the thread's channels. If that fails, the run continues without the channel.
-func (t *sendThread) channel(point string) *handlers.Channel {
+// openChannel opens one of the thread's channels. If that fails, the run continues without the
+// channel.
+func (t *sendThread) openChannel(point string) *handlers.Channel {
 	c, err := handlers.Open(fmt.Sprintf("generator#%d/%s", t.number, point), *t.sender.o.Log)
 	if err != nil {
 		t.sender.drops = err.Error()
@@ -115,12 +116,12 @@ func (t *sendThread) run(start uint64) error {
 	release := sharpTimers()
 	defer t.release()
 	defer func() { t.notLogged = t.intended.Dropped() + t.send.Dropped() }()
-	err := t.sender.o.favour(t.number)
+	err := t.sender.o.favourThread(t.number)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("send: thread %d: %w", t.number, err)
 	case t.sender.o.Schedule != nil:
-		err = t.follow(start)
+		err = t.followSchedule(start)
 	default:
 		err = t.flatOut(start)
 	}
@@ -133,17 +134,18 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s limits how far one pause lets the variable allowed advance (see follow). A thread
-// that did not run for a second has to send the tuples of a second, and must not send all of them
-// to the engine at once.
+// maxCredit_s limits how far one pause lets the variable allowed advance (see followSchedule). A
+// thread that did not run for a second has to send the tuples of a second, and must not send all of
+// them to the engine at once.
 const maxCredit_s = 1e-3
 
-// follow sends each tuple when it is due.
+// followSchedule sends each tuple when it is due.
 //
-// follow uses two times. One is the counter. The other is the variable allowed, which is behind the
-// counter only when the thread is late. While the thread is late, allowed advances at most CatchUp
-// times as fast as the counter. A tuple may be sent once allowed has reached the tuple's due time.
-func (t *sendThread) follow(start uint64) error {
+// followSchedule uses two times. One is the counter. The other is the variable allowed, which is
+// behind the counter only when the thread is late. While the thread is late, allowed advances at
+// most CatchUp times as fast as the counter. A tuple may be sent once allowed has reached the
+// tuple's due time.
+func (t *sendThread) followSchedule(start uint64) error {
 	o, clock := &t.sender.o, t.sender.clock
 	hz := clock.Frequency_hz()
 	cyclesPerNS := hz / 1e9
@@ -170,12 +172,12 @@ func (t *sendThread) follow(start uint64) error {
 			t.unsent++ // the tuple that waits; later ones were not due yet
 			return nil
 		}
-		t.turns.look(looked)
+		t.turns.beginTurn(looked)
 		now := clock.Now()
 		elapsed := now - looked
 		if elapsed > lateAfter {
 			// Reading the clock takes nanoseconds, so something else took the processor.
-			t.blame(&t.late.Stalled, now)
+			t.recordCause(&t.late.Stalled, now)
 		}
 		looked = now
 		allowed = min(now, allowed+uint64(o.CatchUp*float64(min(elapsed, maxCredit))))
@@ -183,7 +185,7 @@ func (t *sendThread) follow(start uint64) error {
 			if due > now {
 				t.cause = nil // no other tuple waits to be sent
 				if t.pacer != nil && due-now < ahead {
-					due, more, err = t.pace(now, now+ahead, due, next, lateAfter, deadline)
+					due, more, err = t.paceTuples(now, now+ahead, due, next, lateAfter, deadline)
 					if err != nil {
 						return err
 					}
@@ -196,7 +198,7 @@ func (t *sendThread) follow(start uint64) error {
 				if t.pacer != nil {
 					until -= ahead / 2 // the pacer waits for the rest
 				}
-				looked = t.await(until, lateAfter)
+				looked = t.awaitCounter(until, lateAfter)
 				allowed = min(looked, until+maxCredit)
 			}
 			continue
@@ -204,8 +206,8 @@ func (t *sendThread) follow(start uint64) error {
 		t.batch, t.due = t.batch[:0], t.due[:0]
 		for more && due <= allowed && len(t.batch) < o.Batch {
 			if now > due+giveUp {
-				t.skip()
-			} else if err := t.take(due); err != nil {
+				t.skipTuple()
+			} else if err := t.batchNext(due); err != nil {
 				t.unsent += uint64(len(t.batch)) + 1
 				return err
 			}
@@ -214,7 +216,7 @@ func (t *sendThread) follow(start uint64) error {
 		if len(t.batch) == 0 {
 			continue
 		}
-		if err := t.offer(lateAfter, deadline); err != nil {
+		if err := t.offerBatch(lateAfter, deadline); err != nil {
 			if more {
 				t.unsent++ // the next tuple, which is not in the batch
 			}
@@ -228,20 +230,21 @@ func (t *sendThread) follow(start uint64) error {
 	return nil
 }
 
-// await waits until the counter shows a reading, and returns the reading at which the thread woke.
-func (t *sendThread) await(until, lateAfter uint64) uint64 {
+// awaitCounter waits until the counter shows a reading, and returns the reading at which the thread
+// woke.
+func (t *sendThread) awaitCounter(until, lateAfter uint64) uint64 {
 	t.sender.clock.Wait(until)
 	woke := t.sender.clock.Now()
 	if woke > until+lateAfter {
-		t.blame(&t.late.Stalled, woke)
+		t.recordCause(&t.late.Stalled, woke)
 	}
 	return woke
 }
 
-// The method skip counts a tuple that is too late to be sent.
-func (t *sendThread) skip() {
+// skipTuple counts a tuple that is too late to be sent.
+func (t *sendThread) skipTuple() {
 	if t.skipped++; t.skipped == 1 { // there may be millions: result counts the rest
-		t.sender.marks.make(Behind, 1, "thread %d is %s late and sends no tuple that is later: "+
+		t.sender.marks.addMark(Behind, 1, "thread %d is %s late and sends no tuple that is later: "+
 			"this machine cannot send, or the engine not take, the rate of %s",
 			t.number, t.sender.o.GiveUp, t.sender.o.Schedule)
 	}
@@ -256,42 +259,42 @@ const (
 	maxAhead = 16
 )
 
-// The method pace gives the pacer the tuples that are due before a given time (until). It returns
-// the due time of the first tuple that remains.
-func (t *sendThread) pace(
+// paceTuples gives the pacer the tuples that are due before a given time (until). It returns the
+// due time of the first tuple that remains.
+func (t *sendThread) paceTuples(
 	now, until, due uint64, next func() (uint64, bool), lateAfter, deadline uint64,
 ) (uint64, bool, error) {
 	t.batch, t.due = t.batch[:0], t.due[:0]
 	more := true
 	for more && due < until && len(t.batch) < maxAhead {
-		if err := t.take(due); err != nil {
+		if err := t.batchNext(due); err != nil {
 			t.unsent += uint64(len(t.batch)) + 1
 			return due, more, err
 		}
 		due, more = next()
 	}
 	if t.noted == nil {
-		t.noted = make([]paced, maxAhead+1)
+		t.noted = make([]pacingNote, maxAhead+1)
 	}
 	hz := t.sender.clock.Frequency_hz()
 	taken, err := t.pacer.sendAt(t.batch, t.due, t.noted[:len(t.batch)+1], lateAfter, hz)
 	if err == nil {
 		for i, n := range t.noted[:taken] {
-			if i == 0 && n.before&waited == 0 && n.sent-now > lateAfter {
-				n.before |= paused // making messages is faster than that: the thread did not run
+			if i == 0 && n.before&waitedBit == 0 && n.sent-now > lateAfter {
+				n.before |= pausedBit // making messages is faster than that: the thread did not run
 			}
-			t.learn(n, n.sent > t.due[i]+lateAfter)
+			t.learnCause(n, n.sent > t.due[i]+lateAfter)
 			t.send.LogAt(n.sent, t.batch[i].ID)
-			t.book(n.sent, t.due[i], lateAfter, 1e9/hz)
+			t.countDelay(n.sent, t.due[i], lateAfter, 1e9/hz)
 			t.lastSent = n.sent
 		}
 		t.sent.Add(uint64(taken))
 		if taken == len(t.batch) {
-			t.learn(t.noted[taken], false)
+			t.learnCause(t.noted[taken], false)
 			return due, more, nil
 		}
 		t.batch, t.due = t.batch[taken:], t.due[taken:]
-		err = t.offer(lateAfter, deadline)
+		err = t.offerBatch(lateAfter, deadline)
 	} else {
 		err = fmt.Errorf("send: thread %d: %w", t.number, err)
 		t.giveBack(t.batch)
@@ -302,23 +305,23 @@ func (t *sendThread) pace(
 	return due, more, err
 }
 
-// learn finds out from a pacer's note why the thread is behind, or that it is no longer behind. If
-// the pacer had to wait for the tuple's time, and the tuple was not late, then no pause before that
-// matters.
-func (t *sendThread) learn(n paced, late bool) {
-	if n.before&waited != 0 {
+// learnCause finds out from a pacer's note why the thread is behind, or that it is no longer
+// behind. If the pacer had to wait for the tuple's time, and the tuple was not late, then no pause
+// before that matters.
+func (t *sendThread) learnCause(n pacingNote, late bool) {
+	if n.before&waitedBit != 0 {
 		t.cause = nil
 	}
-	switch behind := late || n.before&waited == 0; {
-	case behind && n.before&paused != 0:
-		t.blame(&t.late.Stalled, n.sent)
-	case behind && n.before&slow != 0:
-		t.blame(&t.late.Busy, n.sent)
+	switch behind := late || n.before&waitedBit == 0; {
+	case behind && n.before&pausedBit != 0:
+		t.recordCause(&t.late.Stalled, n.sent)
+	case behind && n.before&slowBit != 0:
+		t.recordCause(&t.late.Busy, n.sent)
 	}
 }
 
-// take adds the next tuple to the batch.
-func (t *sendThread) take(due uint64) error {
+// batchNext adds the next tuple to the batch.
+func (t *sendThread) batchNext(due uint64) error {
 	id, ok := uint64(0), len(t.spare) > 0
 	if ok {
 		id, t.spare = t.spare[0], t.spare[1:]
@@ -343,9 +346,9 @@ func (t *sendThread) take(due uint64) error {
 	return nil
 }
 
-// offer hands the batch to the sink until the sink has taken all of it. Tuples that the sink has
-// not taken at the deadline are given up.
-func (t *sendThread) offer(lateAfter, deadline uint64) error {
+// offerBatch hands the batch to the sink until the sink has taken all of it. Tuples that the sink
+// has not taken at the deadline are given up.
+func (t *sendThread) offerBatch(lateAfter, deadline uint64) error {
 	clock := t.sender.clock
 	nsPerCycle := 1e9 / clock.Frequency_hz()
 	rest, due := t.batch, t.due
@@ -368,7 +371,7 @@ func (t *sendThread) offer(lateAfter, deadline uint64) error {
 			t.cause, t.over = &t.late.Blocked, now
 			if said {
 				refused_s := float64(now-refusedAt) * nsPerCycle / 1e9
-				t.sender.marks.say(Blocked,
+				t.sender.marks.sendNotice(Blocked,
 					"thread %d: the engine takes tuples again, after %.3f s", t.number, refused_s)
 			}
 			refusedAt, said = 0, false
@@ -377,7 +380,7 @@ func (t *sendThread) offer(lateAfter, deadline uint64) error {
 		for i := range taken {
 			t.send.LogAt(now, rest[i].ID)
 			if t.sender.o.Schedule != nil {
-				t.book(now, due[i], lateAfter, nsPerCycle)
+				t.countDelay(now, due[i], lateAfter, nsPerCycle)
 			}
 		}
 		if taken > 0 {
@@ -394,8 +397,9 @@ func (t *sendThread) offer(lateAfter, deadline uint64) error {
 		}
 		if waited := float64(now-refusedAt) * nsPerCycle; waited > blockedNotice_ns && !said {
 			said = true
-			t.sender.marks.make(Blocked, 1, "thread %d: the engine has taken nothing for %.0f ms: "+
-				"it is slower than the rate, or the network is cut", t.number, waited/1e6)
+			t.sender.marks.addMark(Blocked, 1,
+				"thread %d: the engine has taken nothing for %.0f ms: "+
+					"it is slower than the rate, or the network is cut", t.number, waited/1e6)
 		}
 		if now > deadline || t.stopped.Load() {
 			t.blocked += now - refusedAt
@@ -427,8 +431,8 @@ const longestRoomWait = 5 * time.Millisecond
 // blockedNotice_ns is how long an engine may take nothing before a notice reports that.
 const blockedNotice_ns = 100e6
 
-// The method book counts how late a tuple was sent, and why.
-func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
+// countDelay counts how late a tuple was sent, and why.
+func (t *sendThread) countDelay(now, due, lateAfter uint64, nsPerCycle float64) {
 	if now < due {
 		now = due // a wait may end a step early
 	}
@@ -446,9 +450,9 @@ func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
 	}
 }
 
-// The method blame records why the thread is behind from now on, and when that cause ended. If the
-// thread already has a cause, the method blame does nothing.
-func (t *sendThread) blame(cause *uint64, over uint64) {
+// recordCause records why the thread is behind from now on, and when that cause ended. If the
+// thread already has a cause, recordCause does nothing.
+func (t *sendThread) recordCause(cause *uint64, over uint64) {
 	if t.cause == nil {
 		t.cause, t.over = cause, over
 	}
@@ -465,7 +469,7 @@ func (t *sendThread) flatOut(start uint64) error {
 	}
 	for !t.stopped.Load() {
 		now := clock.Now()
-		t.turns.look(now)
+		t.turns.beginTurn(now)
 		n := uint64(o.Batch)
 		if o.Limit > 0 {
 			n = min(n, o.Limit-t.sent.Load())
@@ -475,14 +479,14 @@ func (t *sendThread) flatOut(start uint64) error {
 		}
 		t.batch, t.due = t.batch[:0], t.due[:0]
 		for range n {
-			if err := t.take(now); err != nil {
+			if err := t.batchNext(now); err != nil {
 				t.scheduled += uint64(len(t.batch))
 				t.unsent += uint64(len(t.batch))
 				return err
 			}
 		}
 		t.scheduled += n
-		if err := t.offer(0, deadline); err != nil {
+		if err := t.offerBatch(0, deadline); err != nil {
 			return err
 		}
 		if t.unsent > 0 {

@@ -90,10 +90,10 @@ func (s *sequence) seeEarlier(count uint64) {
 	}
 }
 
-// lost returns the number of ids that are missing between those that arrived. If the source has
-// sent its end, the method lost also counts the ids that are missing before the first and after the
+// lostIDs returns the number of ids that are missing between those that arrived. If the source has
+// sent its end, lostIDs also counts the ids that are missing before the first and after the
 // last.
-func (s *sequence) lost() uint64 {
+func (s *sequence) lostIDs() uint64 {
 	n := s.forgotten
 	for _, g := range s.gaps {
 		n += g.to - g.from
@@ -172,8 +172,8 @@ func (c *checker) see(id uint64) {
 	c.last.see(id & (1<<countBits - 1))
 }
 
-// The method ended notes a source's end. A source that sent nothing has no ids to check.
-func (c *checker) ended(e End) {
+// noteEnd notes a source's end. A source that sent nothing has no ids to check.
+func (c *checker) noteEnd(e End) {
 	if e.Sent > 0 {
 		c.of(e.First >> countBits).end = &e
 	}
@@ -189,7 +189,7 @@ func (c *checker) check() Check {
 		sum.Received += s.received
 		sum.Duplicates += s.duplicates
 		sum.Reordered += s.reordered
-		sum.Lost += s.lost()
+		sum.Lost += s.lostIDs()
 	}
 	return sum
 }

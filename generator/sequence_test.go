@@ -66,7 +66,7 @@ func TestCheckerAgreesWithAModel(t *testing.T) {
 		var end *End
 		if r.IntN(2) == 0 {
 			end = &End{first, 70}
-			c.ended(*end)
+			c.noteEnd(*end)
 		}
 		if got, want := c.check(), modelCheck(ids, end); got != want {
 			t.Fatalf("round %d: ids %v, end %v: %+v, want %+v", round, ids, end, got, want)
@@ -76,11 +76,11 @@ func TestCheckerAgreesWithAModel(t *testing.T) {
 
 func TestCheckerKnowsNothingLostOfWhoSentNothing(t *testing.T) {
 	var c checker
-	c.ended(End{})
+	c.noteEnd(End{})
 	if got := c.check(); got != (Check{}) {
 		t.Errorf("%+v", got)
 	}
-	c.ended(End{First: 1 << countBits, Sent: 5})
+	c.noteEnd(End{First: 1 << countBits, Sent: 5})
 	if got := c.check(); got != (Check{Sources: 1, Ended: 1, Lost: 5}) || got.Whole() {
 		t.Errorf("%+v, want five lost", got)
 	}

@@ -109,7 +109,7 @@ func (s *Server) serve() {
 		if len(s.waiting) > 0 {
 			busy = max(last, s.since)
 		}
-		tokens = s.fill(tokens, last, busy, now)
+		tokens = s.fillTokens(tokens, last, busy, now)
 		last = now
 		n := 0
 		if s.Stall == 0 || now%s.Period >= s.Stall {
@@ -127,19 +127,19 @@ func (s *Server) serve() {
 	}
 }
 
-// fill adds the tokens of two stretches of time. Between the moments last and busy, no tuple
+// fillTokens adds the tokens of two stretches of time. Between the moments last and busy, no tuple
 // waited, and tokenSpan limits the bucket. Between the moments busy and now, tuples waited, and
 // nothing limits the bucket.
-func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
+func (s *Server) fillTokens(tokens float64, last, busy, now time.Duration) float64 {
 	if busy > last {
-		tokens = min(tokens+s.Rate*s.open(last, busy).Seconds(), s.Rate*tokenSpan.Seconds())
+		tokens = min(tokens+s.Rate*s.openTime(last, busy).Seconds(), s.Rate*tokenSpan.Seconds())
 	}
-	return tokens + s.Rate*s.open(busy, now).Seconds()
+	return tokens + s.Rate*s.openTime(busy, now).Seconds()
 }
 
-// The method open returns how much of the time between the moments from and to is outside of
-// stalls. Each period begins with a stall.
-func (s *Server) open(from, to time.Duration) time.Duration {
+// openTime returns how much of the time between the moments from and to is outside of stalls. Each
+// period begins with a stall.
+func (s *Server) openTime(from, to time.Duration) time.Duration {
 	if s.Stall == 0 {
 		return to - from
 	}

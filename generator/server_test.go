@@ -35,7 +35,7 @@ func TestServerIsOpenOutsideOfStalls(t *testing.T) {
 			1020 * time.Millisecond, 1030 * time.Millisecond, 0,
 		}, {0, 10 * time.Second, 9500 * time.Millisecond},
 	} {
-		if got := s.open(test.from, test.to); got != test.want {
+		if got := s.openTime(test.from, test.to); got != test.want {
 			t.Errorf("open from %s to %s: %s, want %s", test.from, test.to, got, test.want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestServerLosesNoTimeWhileSomethingWaits(t *testing.T) {
 		"unless nothing waited":  {40, 100 * ms, 101 * ms, 111 * ms, 11},
 		"a look with no time at": {3, 100 * ms, 100 * ms, 100 * ms, 3},
 	} {
-		got := s.fill(test.tokens, test.last, test.busy, test.now)
+		got := s.fillTokens(test.tokens, test.last, test.busy, test.now)
 		if math.Abs(got-test.want) > 1e-6 {
 			t.Errorf("%s: %g tokens, want %g", name, got, test.want)
 		}

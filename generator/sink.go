@@ -22,30 +22,30 @@ type RoomWaiter interface {
 
 // A pacer is a sink that sends at given times more precisely than Go code can.
 type pacer interface {
-	// paces reports whether sendAt may be used with a clock. Some sinks support only the machine's
-	// own clock.
-	paces(Clock) bool
+	// canPace reports whether sendAt may be used with a clock. Some sinks support only the
+	// machine's own clock.
+	canPace(Clock) bool
 	// sendAt sends each tuple when it is due. Due times are at most a millisecond ahead. For each
 	// tuple, noted records when it was sent, and whether a pause or a slow send of more than
 	// lateAfter preceded it. lateAfter is in steps of a counter that makes hz steps a second. noted
 	// has one entry more than there are tuples: the last entry records what happened after the last
 	// tuple, if all were taken.
 	sendAt(
-		tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64,
+		tuples []Tuple, due []uint64, noted []pacingNote, lateAfter uint64, hz float64,
 	) (taken int, err error)
 }
 
-// A paced records when a pacer sent a tuple, and what the pacer saw since the previous tuple.
-type paced struct {
+// pacingNote records when a pacer sent a tuple, and what the pacer saw since the previous tuple.
+type pacingNote struct {
 	sent   uint64 // the counter when the tuple was sent
 	before uint64 // bits, as defined below
 }
 
 // These are the bits of paced.before.
 const (
-	waited = 1 << iota // there was time to wait, so the thread has caught up
-	paused             // the thread did not run for a while
-	slow               // sending the previous tuple took long, and the thread was running
+	waitedBit = 1 << iota // there was time to wait, so the thread has caught up
+	pausedBit             // the thread did not run for a while
+	slowBit               // sending the previous tuple took long, and the thread was running
 )
 
 // Discard is a sink that takes everything and keeps nothing. A sender reaches its own ceiling when

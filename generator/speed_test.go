@@ -11,7 +11,7 @@ func BenchmarkPush(b *testing.B) {
 		message, batch int
 	}{{"single", 1, 64}, {"single1", 1, 1}, {"batch64", 64, 64}, {"batch256", 256, 256}} {
 		b.Run(c.name, func(b *testing.B) {
-			sender, received := pair(
+			sender, received := connectPair(
 				b, 1, PushOptions{Batch: c.message},
 				SenderOptions{FlatOut: time.Minute, Limit: uint64(b.N), Batch: c.batch},
 				ReceiverOptions{},

@@ -23,21 +23,21 @@ const (
 	busyRetries = 1
 )
 
-// trial tries a rate. If a trial shows too little to judge the engine, it repeats that trial.
-func (s *Search) trial(
+// runTrial tries a rate. If a trial shows too little to judge the engine, it repeats that trial.
+func (s *Search) runTrial(
 	ctx context.Context, phase string, rate float64,
 	warmUp, length time.Duration, growth float64,
 ) (v Verdict, err error) {
 	for tries := 1; ; tries++ {
 		v, err = s.tryOnce(ctx, phase, rate, warmUp, length, growth)
-		if err != nil || v.kept() || len(s.result.Trials) >= s.o.MaxTrials {
+		if err != nil || v.keptUp() || len(s.result.Trials) >= s.o.MaxTrials {
 			return v, err
 		}
 		last := s.result.Trials[len(s.result.Trials)-1]
 		late := slices.ContainsFunc(last.Marks, func(m Marked) bool { return m.Mark == Late })
 		switch {
 		case slices.Contains(v.Reasons, Generator) && tries <= generatorRetries:
-		case late && !last.Cut && phase != confirming && tries <= busyRetries:
+		case late && !last.Cut && phase != confirmingPhase && tries <= busyRetries:
 		default:
 			return v, nil
 		}
@@ -62,7 +62,7 @@ func (s *Search) tryOnce(
 	v := judge(o, limits{growth, s.o.Latency})
 	t := Trial{
 		Phase: phase, Rate: rate, Length: length, Cut: o.Cut,
-		Verdict: v, Sustained: v.kept(),
+		Verdict: v, Sustained: v.keptUp(),
 		Lateness: o.Sender.Lateness, Sent: o.Sender.Sent, Marks: o.Sender.Marks,
 		Check: o.Check,
 	}
@@ -227,7 +227,7 @@ func (s *Search) tryRate(
 	ended := make(chan struct{})
 	go func() {
 		defer close(watched)
-		s.watch(&o, sender, out, s.dueBy(schedule, rate), ended, cut)
+		s.watchTrial(&o, sender, out, s.dueBy(schedule, rate), ended, cut)
 	}()
 	o.Sender, err = sender.Run(trialCtx)
 	close(ended)
@@ -242,11 +242,11 @@ func (s *Search) tryRate(
 		s.sent[i].Sent += e.Sent
 		s.spare[i] = append(sender.threads[i].spare, s.spare[i]...)
 	}
-	s.drain(ctx, out, o.Sender.Sent)
+	s.drainTrial(ctx, out, o.Sender.Sent)
 	out.mu.Lock()
 	defer out.mu.Unlock()
 	for _, e := range o.Sender.Ends {
-		out.checker.ended(e)
+		out.checker.noteEnd(e)
 	}
 	o.Check, o.Latency = out.checker.check(), out.latency
 	for i, h := range out.slices {
@@ -277,14 +277,13 @@ func (t *trialIDs) Next() (id uint64, ok bool) {
 	}
 	if !t.begun {
 		t.begun = true
-		t.out.begin(id, t.search.rings[t.thread])
+		t.out.beginThread(id, t.search.rings[t.thread])
 	}
 	return id, true
 }
 
-// The method watch samples a trial every millisecond, and ends it early if the engine is far
-// behind.
-func (s *Search) watch(
+// watchTrial samples a trial every millisecond, and ends it early if the engine is far behind.
+func (s *Search) watchTrial(
 	o *Observation, sender *Sender, out *outlet, dueBy func(at_s float64) uint64,
 	ended chan struct{}, cut func(),
 ) {
@@ -348,9 +347,9 @@ func (s *Search) dueBy(schedule Schedule, rate float64) func(at_s float64) uint6
 	}
 }
 
-// drain waits until everything has come out, but at most for SearchOptions.Drain. It gives up
+// drainTrial waits until everything has come out, but at most for SearchOptions.Drain. It gives up
 // earlier if nothing has come out for a quarter of that time, or for a second if that is longer.
-func (s *Search) drain(ctx context.Context, out *outlet, sent uint64) {
+func (s *Search) drainTrial(ctx context.Context, out *outlet, sent uint64) {
 	const idle = time.Second
 	seen, at := out.done.Load(), time.Now()
 	begun := time.Now()

@@ -89,24 +89,24 @@ func (w *wire) break_() {
 	w.conns = nil
 }
 
-// noticed collects notices.
-type noticed struct {
+// noticeList collects notices.
+type noticeList struct {
 	mu   sync.Mutex
 	list []Notice
 	now  chan Notice
 }
 
-func newNoticed() *noticed { return &noticed{now: make(chan Notice, 100)} }
+func newNoticed() *noticeList { return &noticeList{now: make(chan Notice, 100)} }
 
-func (n *noticed) say(notice Notice) {
+func (n *noticeList) say(notice Notice) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.list = append(n.list, notice)
 	n.now <- notice
 }
 
-// wait returns once a notice with the mark has come.
-func (n *noticed) wait(t *testing.T, mark Mark) Notice {
+// waitForMark returns once a notice with the mark has come.
+func (n *noticeList) waitForMark(t *testing.T, mark Mark) Notice {
 	t.Helper()
 	for {
 		select {
@@ -142,15 +142,15 @@ func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOption
 		t.Fatal(err)
 	}
 	w = newWire(t, pull.Endpoint())
-	sender, sent, received = between(
+	sender, sent, received = startBetween(
 		t, pull, push, o, ro,
 		func(push PushOptions) (Sink, error) { return NewPush(t.Context(), w.endpoint(), push) },
 	)
 	return w, sender, sent, received
 }
 
-// The function between starts a receiver and a sender. connect makes the sender's sink.
-func between(
+// startBetween starts a receiver and a sender. connect makes the sender's sink.
+func startBetween(
 	t *testing.T, pull *Pull, push PushOptions, o SenderOptions, ro ReceiverOptions,
 	connect func(PushOptions) (Sink, error),
 ) (
@@ -212,10 +212,10 @@ func TestNetworkCutAndHealed(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	heal := w.cutNow()
-	blocked := senderSays.wait(t, Blocked)
-	silent := receiverSays.wait(t, SenderGone)
+	blocked := senderSays.waitForMark(t, Blocked)
+	silent := receiverSays.waitForMark(t, SenderGone)
 	heal()
-	again := senderSays.wait(t, Blocked)
+	again := senderSays.waitForMark(t, Blocked)
 	s, err := sent()
 	wantHealed(t, s, err, received())
 	t.Logf("%v, %v, %v", blocked, silent, again)
@@ -250,7 +250,7 @@ func TestConnectionBreaks(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	w.break_()
-	says.wait(t, ReceiverGone)
+	says.waitForMark(t, ReceiverGone)
 	s, err := sent()
 	r := received()
 	if err != nil || !has(s.Marks, ReceiverGone) {
@@ -316,7 +316,7 @@ func TestSenderDies(t *testing.T) {
 	if !has(r.Marks, SenderGone) || !has(r.Marks, Malformed) || !has(r.Marks, Lost) {
 		t.Errorf("marks %v", r.Marks)
 	}
-	says.wait(t, Malformed)
+	says.waitForMark(t, Malformed)
 }
 
 // newRawPush returns a function that sends any bytes as a message.
@@ -372,7 +372,7 @@ func TestBigTuples(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, batch := range []int{1, 20} {
-		sender, received := pair(
+		sender, received := connectPair(
 			t, 1, PushOptions{Batch: batch},
 			SenderOptions{FlatOut: time.Minute, Limit: 50, Batch: batch, Tuples: &tuples},
 			ReceiverOptions{},

@@ -110,7 +110,7 @@ type socket struct {
 	context, socket unsafe.Pointer
 	events          sync.WaitGroup
 	closed          bool
-	sending         // set for a PUSH socket only
+	socketSender    // set for a PUSH socket only
 }
 
 // onPeers is called from the monitor's goroutine when a connection is made (gone is false) or ends
@@ -149,7 +149,7 @@ func (s *socket) monitor(notify onPeers) error {
 	if pair == nil {
 		return fmt.Errorf("watch a ZeroMQ socket: %w", zmqError(err))
 	}
-	err = uninterrupted(func() (int, error) {
+	err = retryInterrupted(func() (int, error) {
 		code, err := C.zmq_connect(pair, name)
 		return int(code), err
 	})
@@ -194,10 +194,10 @@ func (s *socket) setMaxMessage(bytes int64) error {
 	return nil
 }
 
-// uninterrupted repeats a call of ZeroMQ until no signal ends it. The Go runtime sends signals to
-// preempt goroutines. A signal ends a call of ZeroMQ before the call does anything, so the call can
-// be repeated.
-func uninterrupted(call func() (code int, err error)) error {
+// retryInterrupted repeats a call of ZeroMQ until no signal ends it. The Go runtime sends signals
+// to preempt goroutines. A signal ends a call of ZeroMQ before the call does anything, so the call
+// can be repeated.
+func retryInterrupted(call func() (code int, err error)) error {
 	for {
 		code, err := call()
 		if code == 0 {
@@ -212,7 +212,7 @@ func uninterrupted(call func() (code int, err error)) error {
 func (s *socket) connect(endpoint string) error {
 	e := C.CString(endpoint)
 	defer C.free(unsafe.Pointer(e))
-	err := uninterrupted(func() (int, error) {
+	err := retryInterrupted(func() (int, error) {
 		code, err := C.zmq_connect(s.socket, e)
 		return int(code), err
 	})
@@ -226,7 +226,7 @@ func (s *socket) connect(endpoint string) error {
 func (s *socket) bind(endpoint string) (string, error) {
 	e := C.CString(endpoint)
 	defer C.free(unsafe.Pointer(e))
-	err := uninterrupted(func() (int, error) {
+	err := retryInterrupted(func() (int, error) {
 		code, err := C.zmq_bind(s.socket, e)
 		return int(code), err
 	})
@@ -286,8 +286,8 @@ func (p puller) receive(s *socket, b []byte, sizes []uint32) (int, error) {
 	return int(n), nil
 }
 
-// pending reports whether a message waits that did not fit into the last bucket.
-func (p puller) pending() bool { return p.c.pending != 0 }
+// hasPending reports whether a message waits that did not fit into the last bucket.
+func (p puller) hasPending() bool { return p.c.pending != 0 }
 
 // These are the options of sockets that this package uses.
 const (

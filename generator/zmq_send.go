@@ -184,17 +184,17 @@ import (
 	"unsafe"
 )
 
-// sending contains what a socket needs to send.
-type sending struct {
+// socketSender contains what a socket needs to send.
+type socketSender struct {
 	pool   C.cp_pool
 	pacing C.cp_pacing // describes the thread that sends
 }
 
 // makePool allocates the pool, and reports whether there was memory for it.
-func (s *sending) makePool() bool { return C.cp_pool_make(&s.pool) == 0 }
+func (s *socketSender) makePool() bool { return C.cp_pool_make(&s.pool) == 0 }
 
 // freePool frees the pool's memory. It may be called only when libzmq no longer uses any message.
-func (s *sending) freePool() { C.free(unsafe.Pointer(s.pool.slots)) }
+func (s *socketSender) freePool() { C.free(unsafe.Pointer(s.pool.slots)) }
 
 // send sends the messages that lie one after the other in b and returns how many the socket took.
 func (s *socket) send(b []byte, sizes []uint32) (int, error) {
@@ -213,7 +213,7 @@ func (s *socket) send(b []byte, sizes []uint32) (int, error) {
 // sent more than lateAfter after its time. All times are in steps of a counter that makes hz steps
 // a second.
 func (s *socket) pace(
-	b []byte, sizes []uint32, lateAfter uint64, hz float64, due []uint64, noted []paced,
+	b []byte, sizes []uint32, lateAfter uint64, hz float64, due []uint64, noted []pacingNote,
 ) (int, error) {
 	s.pacing.late, s.pacing.ns = C.uint64_t(lateAfter), C.double(1e9/hz)
 	n, err := C.cp_pace(s.socket, &s.pool, &s.pacing,
@@ -233,9 +233,9 @@ func (s *socket) waitRoom(d time.Duration) { C.cp_wait(s.socket, C.long(millisec
 
 // C and Go must agree on the layout of paced and on its bits.
 var (
-	_ = [1]struct{}{}[unsafe.Sizeof(paced{})-unsafe.Sizeof(C.cp_paced{})]
-	_ = [1]struct{}{}[unsafe.Offsetof(paced{}.before)-unsafe.Offsetof(C.cp_paced{}.before)]
-	_ = [1]struct{}{}[waited-C.CP_WAITED]
-	_ = [1]struct{}{}[paused-C.CP_PAUSED]
-	_ = [1]struct{}{}[slow-C.CP_SLOW]
+	_ = [1]struct{}{}[unsafe.Sizeof(pacingNote{})-unsafe.Sizeof(C.cp_paced{})]
+	_ = [1]struct{}{}[unsafe.Offsetof(pacingNote{}.before)-unsafe.Offsetof(C.cp_paced{}.before)]
+	_ = [1]struct{}{}[waitedBit-C.CP_WAITED]
+	_ = [1]struct{}{}[pausedBit-C.CP_PAUSED]
+	_ = [1]struct{}{}[slowBit-C.CP_SLOW]
 )

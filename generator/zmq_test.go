@@ -28,9 +28,9 @@ func testTuples(t testing.TB) *Tuples {
 	return tuples
 }
 
-// pair connects a sender over ZeroMQ to a receiver. The receiver runs until the test asks for its
-// result.
-func pair(
+// connectPair connects a sender over ZeroMQ to a receiver. The receiver runs until the test asks
+// for its result.
+func connectPair(
 	t testing.TB, threads int, push PushOptions, o SenderOptions, r ReceiverOptions,
 ) (*Sender, func() ReceiverResult) {
 	t.Helper()
@@ -74,7 +74,7 @@ func TestEveryTupleArrivesOnceInOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var bodies atomic.Uint64
 			tuples := testTuples(t)
-			sender, received := pair(t, 2, PushOptions{Batch: batch},
+			sender, received := connectPair(t, 2, PushOptions{Batch: batch},
 				SenderOptions{FlatOut: time.Minute, Limit: 20_000, Batch: batch, Tuples: tuples},
 				ReceiverOptions{Handle: func(_ int, b *Bucket) {
 					for _, tuple := range b.Tuples {

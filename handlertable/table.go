@@ -34,14 +34,14 @@ const (
 
 // For returns the rule for a channel on a node. ok is false if no rule matches the channel.
 func (t *Table) For(node string, name channel.Name) (rule Rule, ok bool) {
-	if i := t.rule(node, name); i >= 0 {
+	if i := t.findRule(node, name); i >= 0 {
 		return t.Rules[i], true
 	}
 	return Rule{}, false
 }
 
-// rule returns the index of the rule for a channel, or -1 if no rule matches.
-func (t *Table) rule(node string, name channel.Name) int {
+// findRule returns the index of the rule for a channel, or -1 if no rule matches.
+func (t *Table) findRule(node string, name channel.Name) int {
 	if t == nil {
 		return -1
 	}
@@ -55,7 +55,7 @@ func (t *Table) rule(node string, name channel.Name) int {
 func (t *Table) Matched(node string, channels []channel.Name) []int {
 	matched := make([]int, len(t.Rules))
 	for _, name := range channels {
-		if i := t.rule(node, name); i >= 0 {
+		if i := t.findRule(node, name); i >= 0 {
 			matched[i]++
 		}
 	}

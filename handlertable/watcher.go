@@ -12,10 +12,10 @@ type Watcher struct {
 	path string
 	read func(path string) ([]byte, error)
 
-	table  *Table // the last valid version
-	looked bool   // true if Look or Watch has read the file
-	text   []byte // the text that Look read last
-	err    error  // what is wrong with text
+	table     *Table // the last valid version
+	hasLooked bool   // true if Look or Watch has read the file
+	text      []byte // the text that Look read last
+	err       error  // what is wrong with text
 }
 
 // Watch reads the table for the first time. If the table is not valid, Watch returns only an error.
@@ -39,10 +39,10 @@ func (w *Watcher) Look() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if w.looked && bytes.Equal(text, w.text) {
+	if w.hasLooked && bytes.Equal(text, w.text) {
 		return false, w.err
 	}
-	w.looked, w.text = true, text
+	w.hasLooked, w.text = true, text
 	var table *Table
 	if table, w.err = Parse(text, w.path); w.err != nil {
 		return false, w.err

@@ -33,8 +33,8 @@ const Version = 1
 func Parse(text []byte, name string) (*Table, error) {
 	p := parser{name: name}
 	t := p.table(text)
-	if len(p.found) > 0 {
-		return nil, errors.Join(p.found...)
+	if len(p.firstMistakes) > 0 {
+		return nil, errors.Join(p.firstMistakes...)
 	}
 	return t, nil
 }
@@ -61,16 +61,17 @@ const maxFindings = 20
 
 // parser collects the mistakes in a table.
 type parser struct {
-	name     string
-	found    []error // the first maxFindings mistakes
-	findings int
+	name          string
+	firstMistakes []error // the first maxFindings mistakes
+	findings      int
 }
 
 func (p *parser) fail(line int, format string, args ...any) {
 	p.findings++
-	if len(p.found) < maxFindings {
-		p.found = append(p.found, fmt.Errorf("read handler table %q: line %d: %w: %w",
-			p.name, line, fmt.Errorf(format, args...), ErrTable))
+	if len(p.firstMistakes) < maxFindings {
+		p.firstMistakes = append(p.firstMistakes,
+			fmt.Errorf("read handler table %q: line %d: %w: %w",
+				p.name, line, fmt.Errorf(format, args...), ErrTable))
 	}
 }
 
@@ -107,7 +108,7 @@ func (p *parser) table(text []byte) *Table {
 			ErrVersion)
 		return t
 	}
-	fields := p.mapping(root, "the table", "version", "rules")
+	fields := p.readMapping(root, "the table", "version", "rules")
 	if fields == nil {
 		return t
 	}
@@ -151,25 +152,25 @@ func lineOf(err error) int {
 func (p *parser) rule(node *yaml.Node) Rule {
 	var r Rule
 	before := p.findings
-	fields := p.mapping(node, "a rule", "node", "channel", "handler", "params", "rate")
+	fields := p.readMapping(node, "a rule", "node", "channel", "handler", "params", "rate")
 	if fields == nil {
 		return r
 	}
-	r.Node = p.word(fields["node"], "node")
+	r.Node = p.readText(fields["node"], "node")
 	if fields["node"] != nil && r.Node == "" && p.findings == before {
 		p.fail(fields["node"].Line, "node is empty: write %q for all, or leave it out", "*")
 	}
 	if fields["channel"] == nil {
 		p.fail(node.Line, "rule has no channel: write %q for all", `channel: "*"`)
 	}
-	r.Channel = p.word(fields["channel"], "channel")
+	r.Channel = p.readText(fields["channel"], "channel")
 	if fields["handler"] == nil {
 		p.fail(node.Line, "rule has no handler, such as %q", "handler: buffered")
 	}
-	handler := p.word(fields["handler"], "handler")
-	params := p.params(fields["params"])
+	handler := p.readText(fields["handler"], "handler")
+	params := p.readParams(fields["params"])
 	if rate := fields["rate"]; rate != nil {
-		r.Rate_hz = p.rate(rate)
+		r.Rate_hz = p.readRate(rate)
 	}
 	if p.findings > before {
 		return r
@@ -189,9 +190,9 @@ func (p *parser) rule(node *yaml.Node) Rule {
 	return r
 }
 
-// mapping returns the values of a mapping by key. The mapping may have only the given keys, and
-// each only once. If the node is not a mapping, the method mapping returns nil.
-func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[string]*yaml.Node {
+// readMapping returns the values of a mapping by key. The mapping may have only the given keys, and
+// each only once. If the node is not a mapping, readMapping returns nil.
+func (p *parser) readMapping(node *yaml.Node, what string, keys ...string) map[string]*yaml.Node {
 	if node.Kind != yaml.MappingNode {
 		p.fail(node.Line, "%s is not made of keys and values: it takes %s",
 			what, strings.Join(keys, ", "))
@@ -217,8 +218,8 @@ func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[strin
 	return fields
 }
 
-// word reads a text. It returns "" if the node is absent.
-func (p *parser) word(node *yaml.Node, what string) string {
+// readText reads a text. It returns "" if the node is absent.
+func (p *parser) readText(node *yaml.Node, what string) string {
 	if node == nil {
 		return ""
 	}
@@ -231,14 +232,14 @@ func (p *parser) word(node *yaml.Node, what string) string {
 	return node.Value
 }
 
-// params reads a handler's parameters: numbers, or texts such as "64Ki" and "500ms". Package
+// readParams reads a handler's parameters: numbers, or texts such as "64Ki" and "500ms". Package
 // channel checks whether the handler has these parameters.
-func (p *parser) params(node *yaml.Node) channel.Params {
+func (p *parser) readParams(node *yaml.Node) channel.Params {
 	if node == nil {
 		return nil
 	}
 	params := make(channel.Params)
-	for name, value := range p.mapping(node, "params") {
+	for name, value := range p.readMapping(node, "params") {
 		var number uint64
 		switch {
 		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!str":
@@ -254,8 +255,8 @@ func (p *parser) params(node *yaml.Node) channel.Params {
 	return params
 }
 
-// rate reads a rate in rows per second.
-func (p *parser) rate(node *yaml.Node) uint64 {
+// readRate reads a rate in rows per second.
+func (p *parser) readRate(node *yaml.Node) uint64 {
 	n, err := uint64(0), error(channel.ErrParameter)
 	if node.Kind == yaml.ScalarNode && (node.ShortTag() == "!!str" || node.ShortTag() == "!!int") {
 		n, err = channel.ParseCount(node.Value)

@@ -53,9 +53,9 @@ func (c Clocks) Slept_ns() (int64, error) {
 	return boot_ns - awake_ns, nil
 }
 
-// suspended returns the narrowest interval that contains CLOCK_BOOTTIME minus CLOCK_MONOTONIC. This
-// difference is the time that the machine has slept.
-func (c Clocks) suspended() (lo_ns, hi_ns int64, err error) {
+// suspendedTime returns the narrowest interval that contains CLOCK_BOOTTIME minus CLOCK_MONOTONIC.
+// This difference is the time that the machine has slept.
+func (c Clocks) suspendedTime() (lo_ns, hi_ns int64, err error) {
 	for try := range bracketTries {
 		before, err := c.Monotonic_ns()
 		if err != nil {

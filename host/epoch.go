@@ -125,7 +125,7 @@ func (o Observer) Observe() (Observation, error) {
 	if now.Bracket, err = o.Clocks.Bracket(); err != nil {
 		return now, fmt.Errorf("observe epoch: %w", err)
 	}
-	if now.SleepLo_ns, now.SleepHi_ns, err = o.Clocks.suspended(); err != nil {
+	if now.SleepLo_ns, now.SleepHi_ns, err = o.Clocks.suspendedTime(); err != nil {
 		return now, fmt.Errorf("observe epoch: %w", err)
 	}
 	shift_ns := timeNamespaceShift_ns(o.Root)
@@ -306,7 +306,7 @@ func (w *Watch) Check() (State, error) {
 	if err != nil {
 		return State{Epoch: w.epoch}, fmt.Errorf("check epoch: %w", err)
 	}
-	s := State{Blind: w.blind(now), UnseenMoves: w.o.Virtual && now.VMClock == nil}
+	s := State{Blind: w.undetectedBreaks(now), UnseenMoves: w.o.Virtual && now.VMClock == nil}
 	s.Breaks = append(s.Breaks, compareMarkers(w.last, now)...)
 	// After a boot, the counter has started again and cannot be compared.
 	if !slices.ContainsFunc(s.Breaks, func(b Break) bool { return b.Reason == Booted }) {
@@ -398,7 +398,7 @@ func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycle
 			continue
 		}
 		step_ns, _ := ClockStep_ns(now.Clocksource)
-		expected := w.expected(now.Bracket.Raw_ns-since.Bracket.Raw_ns, step_ns)
+		expected := w.expectedAdvance(now.Bracket.Raw_ns-since.Bracket.Raw_ns, step_ns)
 		if since == w.last {
 			threshold_cycles = uint64(went.Hi_cycles-went.Lo_cycles) +
 				uint64(expected.Hi_cycles-expected.Lo_cycles)
@@ -412,9 +412,9 @@ func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycle
 	return breaks, threshold_cycles
 }
 
-// expected returns how far the counter may advance in a span of CLOCK_MONOTONIC_RAW, at all rates
-// that the drift limit allows.
-func (w *Watch) expected(ns, step_ns int64) Cycles {
+// expectedAdvance returns how far the counter may advance in a span of CLOCK_MONOTONIC_RAW, at all
+// rates that the drift limit allows.
+func (w *Watch) expectedAdvance(ns, step_ns int64) Cycles {
 	bound := func(millihz uint64, ns, millionths int64) int64 {
 		v := new(big.Int).SetUint64(millihz)
 		v.Mul(v, big.NewInt(max(0, ns))).Mul(v, big.NewInt(millionths))
@@ -427,9 +427,9 @@ func (w *Watch) expected(ns, step_ns int64) Cycles {
 	}
 }
 
-// blind lists the kinds of breaks that this node cannot detect. Check must detect every kind of
-// break that is not on the list.
-func (w *Watch) blind(now Observation) []string {
+// undetectedBreaks lists the kinds of breaks that this node cannot detect. Check must detect every
+// kind of break that is not on the list.
+func (w *Watch) undetectedBreaks(now Observation) []string {
 	var blind []string
 	if w.o.Virtual && now.VMClock == nil {
 		if w.o.Listening {

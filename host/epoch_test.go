@@ -281,7 +281,7 @@ func TestTheNarrowestReadingsCount(t *testing.T) {
 		}
 		return quick()
 	}
-	if lo, hi, err := c.suspended(); err != nil || hi-lo > 1000 || lo > 0 || hi < 0 {
+	if lo, hi, err := c.suspendedTime(); err != nil || hi-lo > 1000 || lo > 0 || hi < 0 {
 		t.Errorf("suspended = [%d, %d], %v; want the third, undisturbed reading around 0",
 			lo, hi, err)
 	}

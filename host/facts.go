@@ -98,7 +98,7 @@ func ReadFacts(root fs.FS, features asm.Features) Facts {
 		!(cpuinfo.flags["constant_tsc"] && cpuinfo.flags["nonstop_tsc"])
 	f.Hypervisor = hypervisor(root, features, cpuinfo)
 	f.Cores = readCores(root)
-	f.HasVMGenID = bound(root, "vmgenid")
+	f.HasVMGenID = hasDriver(root, "vmgenid")
 	f.HasVMClock = exists(root, "dev/vmclock0") ||
 		exists(root, "sys/bus/platform/devices/AMZNC10C:00")
 	if file, err := root.Open("dev/vmclock0"); err == nil {
@@ -118,8 +118,8 @@ func exists(root fs.FS, name string) bool {
 	return err == nil
 }
 
-// bound reports whether a driver is bound to a device.
-func bound(root fs.FS, driver string) bool {
+// hasDriver reports whether a driver is bound to a device.
+func hasDriver(root fs.FS, driver string) bool {
 	for _, bus := range []string{"platform", "acpi"} {
 		entries, err := fs.ReadDir(root, path.Join("sys/bus", bus, "drivers", driver))
 		if err != nil {

@@ -20,10 +20,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// fixture reads a simulated machine's files from one text file. There a line "-- path --" begins
-// each file. (They are not files of the repository, because paths in /sys contain colons, and file
-// names in a Go module must not.)
-func fixture(t *testing.T, name string) fstest.MapFS {
+// readFixture reads a simulated machine's files from one text file. There a line "-- path --"
+// begins each file. (They are not files of the repository, because paths in /sys contain colons,
+// and file names in a Go module must not.)
+func readFixture(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".txtar"))
 	if err != nil {
@@ -105,7 +105,7 @@ func TestFactsOfKnownMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := fstest.MapFS{}
 			if !strings.Contains(name, " ") {
-				root = fixture(t, name)
+				root = readFixture(t, name)
 			}
 			test.want.Features = test.features
 			got := ReadFacts(root, test.features)
@@ -262,7 +262,7 @@ func TestReports(t *testing.T) {
 					base = "intel_two_sockets"
 				}
 			}
-			n.files = fixture(t, base)
+			n.files = readFixture(t, base)
 			o := Options{Root: n.files, Features: test.features, Clocks: n.clocks(), Wait: n.wait}
 			// As on a real machine, no thread can be pinned to a core that the process may not use.
 			allowed := ReadFacts(n.files, test.features).Cores.Allowed

@@ -19,8 +19,8 @@ func (c Cycles) Empty() bool { return c.Lo_cycles > c.Hi_cycles }
 // Contains reports whether the interval contains v.
 func (c Cycles) Contains(v int64) bool { return c.Lo_cycles <= v && v <= c.Hi_cycles }
 
-// meets reports whether c and d have a value in common.
-func (c Cycles) meets(d Cycles) bool {
+// overlaps reports whether c and d have a value in common.
+func (c Cycles) overlaps(d Cycles) bool {
 	return c.Lo_cycles <= d.Hi_cycles && d.Lo_cycles <= c.Hi_cycles
 }
 

@@ -5,25 +5,26 @@ import (
 	"slices"
 )
 
-// The method joined uses only looks (see the type) that are less than about muchWider times as wide
+// joinedInterval uses only looks (see the type) that are less than about muchWider times as wide
 // as the narrowest look. A wider look says little about the offset, because one of the two cores
 // did not run for a part of the exchange.
 const muchWider = 4
 
-// looks contains the measurements of the offset between two cores' counters, in the order in which
-// they were made. A look is one of them: the interval that one exchange of messages between the
-// cores gave.
+// lookList contains the measurements of the offset between two cores' counters, in the order in
+// which they were made. A look is one of them: the interval that one exchange of messages between
+// the cores gave.
 //
 // Looks are joined, never intersected. On a busy host, a hypervisor moves virtual cores to other
 // physical cores every few milliseconds. Each move makes another placement. The counters of
 // physical cores may disagree: between placements, the offset of one pair of virtual cores was seen
 // to differ by 150 cycles. So an intersection of looks from several placements could be wrong for
 // all of them.
-type looks []Cycles
+type lookList []Cycles
 
-// joined returns an interval that contains the offset of every placement that was measured. It
-// ignores looks that are much wider than the narrowest one, except those that contradict the rest.
-func (l looks) joined() Cycles {
+// joinedInterval returns an interval that contains the offset of every placement that was measured.
+// It ignores looks that are much wider than the narrowest one, except those that contradict the
+// rest.
+func (l lookList) joinedInterval() Cycles {
 	if len(l) == 0 {
 		return Cycles{math.MinInt64, math.MaxInt64}
 	}
@@ -39,15 +40,15 @@ func (l looks) joined() Cycles {
 	}
 	joined := good
 	for _, c := range l {
-		if !c.meets(good) {
+		if !c.overlaps(good) {
 			joined = joined.join(c)
 		}
 	}
 	return joined
 }
 
-// moved reports whether no single offset lies in all looks.
-func (l looks) moved() bool {
+// hasMoved reports whether no single offset lies in all looks.
+func (l lookList) hasMoved() bool {
 	highest, lowest := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, c := range l {
 		highest, lowest = max(highest, c.Lo_cycles), min(lowest, c.Hi_cycles)
@@ -55,12 +56,12 @@ func (l looks) moved() bool {
 	return highest > lowest
 }
 
-// drifts reports whether the offset keeps reaching new values. drifts is true if some look in the
-// last quarter contradicts every look in the first half. If a hypervisor only moves the cores, they
-// return to earlier offsets.
-func (l looks) drifts() bool {
+// keepsMoving reports whether the offset keeps reaching new values. The result is true if some look
+// in the last quarter contradicts every look in the first half. If a hypervisor only moves the
+// cores, they return to earlier offsets.
+func (l lookList) keepsMoving() bool {
 	before := l[:(len(l)+1)/2]
 	return slices.ContainsFunc(l[max(len(l)*3/4, len(before)):], func(late Cycles) bool {
-		return !slices.ContainsFunc(before, late.meets)
+		return !slices.ContainsFunc(before, late.overlaps)
 	})
 }

@@ -63,19 +63,19 @@ func OnCore(core int, f func()) error {
 	return <-done
 }
 
-// line contains a number that two cores share. Nothing else is on its cache line, or on the
+// sharedLine contains a number that two cores share. Nothing else is on its cache line, or on the
 // neighbouring cache line, which the CPU fetches together with it.
-type line struct {
+type sharedLine struct {
 	sequence atomic.Uint64
-	fetched  atomic.Uint64 // see hand
+	fetched  atomic.Uint64 // see handOver
 	_        [128 - 16]byte
 }
 
-// The method hand gives the number n to the other core. Just before that it reads the counter, and
-// it returns this reading. It first stores to the field fetched, which brings the cache line to
-// this core. Otherwise the line would be fetched after the reading, and the time for that would
-// widen the result.
-func (l *line) hand(n uint64) (sent uint64) {
+// handOver gives the number n to the other core. Just before that it reads the counter, and it
+// returns this reading. It first stores to the field fetched, which brings the cache line to this
+// core. Otherwise the line would be fetched after the reading, and the time for that would widen
+// the result.
+func (l *sharedLine) handOver(n uint64) (sent uint64) {
 	l.fetched.Store(n)
 	sent = counterBefore()
 	l.sequence.Store(n)
@@ -84,22 +84,22 @@ func (l *line) hand(n uint64) (sent uint64) {
 
 type table struct {
 	_    [128]byte
-	ball line
+	ball sharedLine
 	stop atomic.Bool
 	_    [127]byte
 }
 
-// pauses is the largest number of readings of the counter that a core makes as a pause, before it
+// maxPause is the largest number of readings of the counter that a core makes as a pause, before it
 // looks at the shared number again. A core that looks without a pause takes the cache line back
 // before the other core has used it. A core that pauses for long notices the number late. So the
 // pause differs from round to round, and the best round is used.
-const pauses = 32
+const maxPause = 32
 
 // await waits in a loop until l.sequence is want. It rarely looks at the clock, because that takes
 // longer than a hand-over.
-func (t *table) await(l *line, want uint64, deadline time.Time) bool {
+func (t *table) await(l *sharedLine, want uint64, deadline time.Time) bool {
 	for spins := 1; l.sequence.Load() != want; spins++ {
-		for range want % pauses {
+		for range want % maxPause {
 			asm.CounterUnordered()
 		}
 		if spins&0xff == 0 {
@@ -115,13 +115,13 @@ func (t *table) await(l *line, want uint64, deadline time.Time) bool {
 	return true
 }
 
-// best keeps the hand-over with the smallest difference of readings, which proves most.
-type best struct {
+// bestHandover keeps the hand-over with the smallest difference of readings, which proves most.
+type bestHandover struct {
 	handover Handover
 	cycles   int64
 }
 
-func (b *best) take(from, to int, sent, received uint64) {
+func (b *bestHandover) take(from, to int, sent, received uint64) {
 	if d := int64(received - sent); b.handover.From == b.handover.To || d < b.cycles {
 		b.handover, b.cycles = Handover{from, to, sent, received}, d
 	}
@@ -169,7 +169,7 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	}
 	go end(a, 0, func() {
 		for i := range rounds {
-			atA[i].sent = t.ball.hand(2*uint64(i) + 1)
+			atA[i].sent = t.ball.handOver(2*uint64(i) + 1)
 			if !t.await(&t.ball, 2*uint64(i)+2, deadline) {
 				return
 			}
@@ -183,7 +183,7 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 				return
 			}
 			atB[i].received = counterAfter()
-			atB[i].sent = t.ball.hand(2*uint64(i) + 2)
+			atB[i].sent = t.ball.handOver(2*uint64(i) + 2)
 		}
 	})
 	left.Wait()
@@ -192,7 +192,7 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 			return Handover{}, Handover{}, err
 		}
 	}
-	forth, back = narrowest(a, b, atA[:done], atB[:done])
+	forth, back = narrowestPair(a, b, atA[:done], atB[:done])
 	return forth, back, nil
 }
 
@@ -201,10 +201,10 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 // so long because the core must leave the guest and enter it again.
 const undisturbedRounds = 4
 
-// narrowest returns two hand-overs, one in each direction, that give the narrowest interval. No
+// narrowestPair returns two hand-overs, one in each direction, that give the narrowest interval. No
 // disturbed round lies between them, because the offset of the cores may have changed in such a
 // round.
-func narrowest(a, b int, atA, atB []stamps) (forth, back Handover) {
+func narrowestPair(a, b int, atA, atB []stamps) (forth, back Handover) {
 	if len(atA) == 0 {
 		return Handover{}, Handover{}
 	}
@@ -214,12 +214,13 @@ func narrowest(a, b int, atA, atB []stamps) (forth, back Handover) {
 	}
 	sorted := slices.Sorted(slices.Values(took))
 	limit := undisturbedRounds * sorted[len(sorted)/2]
-	there, andBack := best{cycles: math.MaxInt64}, best{cycles: math.MaxInt64}
+	there, andBack := bestHandover{cycles: math.MaxInt64}, bestHandover{cycles: math.MaxInt64}
 	narrowest := int64(math.MaxInt64)
 	for i := range atA {
 		disturbed := took[i] > limit
 		if disturbed || i > 0 && atA[i].sent-atA[i-1].received > limit {
-			there, andBack = best{cycles: math.MaxInt64}, best{cycles: math.MaxInt64}
+			there, andBack = bestHandover{cycles: math.MaxInt64},
+				bestHandover{cycles: math.MaxInt64}
 		}
 		if disturbed {
 			continue

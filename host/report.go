@@ -195,7 +195,7 @@ func Examine(o Options) Report {
 
 	o.Slack.Quantum_cycles = quantum.Step_cycles
 	if o.Slack.Cores == nil {
-		o.Slack.Cores = o.open(r.Facts.Cores)
+		o.Slack.Cores = o.usableCores(r.Facts.Cores)
 	}
 	slack, err := MeasureSlack(o.Slack)
 	if err == nil {
@@ -229,9 +229,10 @@ func Examine(o Options) Report {
 	return r
 }
 
-// open returns the cores that this process may use: all online cores, except those that its control
-// group excludes. The process may now be pinned to fewer cores, but it may use the others, too.
-func (o Options) open(c Cores) []int {
+// usableCores returns the cores that this process may use: all online cores, except those that its
+// control group excludes. The process may now be pinned to fewer cores, but it may use the others,
+// too.
+func (o Options) usableCores(c Cores) []int {
 	if len(c.Online) == 0 {
 		allowed, _ := AllowedCores() // on an error, a finding reports the failure
 		return allowed

@@ -12,7 +12,7 @@ func TestExamineWaitsOnlyForTheRest(t *testing.T) {
 		30 * time.Millisecond: 170 * time.Millisecond, time.Second: 100 * time.Millisecond,
 	} {
 		n := newNode()
-		n.files = fixture(t, "kvm_guest")
+		n.files = readFixture(t, "kvm_guest")
 		waited := time.Duration(0)
 		o := Options{Root: n.files, Features: invariant, Clocks: n.clocks(),
 			Wait:   func(d time.Duration) { waited += d; n.wait(d) },

@@ -21,11 +21,11 @@ type Handover struct {
 	Sent, Received uint64
 }
 
-// handed returns the largest offset that is possible after a hand-over. The offset is the counter
-// of To minus the counter of From at the same instant. When From read its counter, its ideal
-// counter (type Quantum) was at least Sent. Later, when To read its counter, the ideal counter of
-// To was below Received plus the quantum.
-func handed(h Handover, quantum_cycles int64) int64 {
+// handoverOffset returns the largest offset that is possible after a hand-over. The offset is the
+// counter of To minus the counter of From at the same instant. When From read its counter, its
+// ideal counter (type Quantum) was at least Sent. Later, when To read its counter, the ideal
+// counter of To was below Received plus the quantum.
+func handoverOffset(h Handover, quantum_cycles int64) int64 {
 	return addOutward(int64(h.Received-h.Sent), quantum_cycles)
 }
 
@@ -78,7 +78,7 @@ func (s Slack) Known() bool { return len(s.Unmeasured) == 0 && s.Slack_cycles <=
 // leave a virtual core in one place for longer than that.
 const exchangeRounds = 2000
 
-// patienceLooks is the number of successive looks (type looks) without a change after which
+// patienceLooks is the number of successive looks (type lookList) without a change after which
 // measuring ends.
 const patienceLooks = 256
 
@@ -93,7 +93,8 @@ const mostBudgets = 10
 // after that, it uses more budgets. If an offset drifts, the error wraps ErrCoresDisagree.
 //
 // The slack is valid for the time of measuring, and for each placement of virtual cores on physical
-// cores that was measured (type looks). It becomes invalid if a later placement has larger offsets.
+// cores that was measured (type lookList). It becomes invalid if a later placement has larger
+// offsets.
 func MeasureSlack(options SlackOptions) (Slack, error) {
 	if len(options.Cores) == 0 {
 		return Slack{}, errors.New("measure core slack: no cores")
@@ -111,7 +112,7 @@ func MeasureSlack(options SlackOptions) (Slack, error) {
 
 // pairLooks contains the measurements of one pair of cores.
 type pairLooks struct {
-	looks  looks
+	looks  lookList
 	joined Cycles // contains the offset of every measured placement
 }
 
@@ -149,7 +150,7 @@ func newSlackMeter(o SlackOptions) *slackMeter {
 // lookAtAll measures each core against the core with the lowest number.
 func (m *slackMeter) lookAtAll() error {
 	for _, core := range m.cores[1:] {
-		if _, err := m.look([2]int{m.cores[0], core}); err != nil || m.late() {
+		if _, err := m.measurePair([2]int{m.cores[0], core}); err != nil || m.isLate() {
 			return err
 		}
 	}
@@ -159,19 +160,19 @@ func (m *slackMeter) lookAtAll() error {
 // lookAtWorst measures the worst pair until nothing changes. Every fourth measurement is of another
 // pair, because only a new measurement of a core shows that it drifts.
 func (m *slackMeter) lookAtWorst() error {
-	worst, between, _ := m.worst()
-	for idle := 0; idle < patienceLooks && worst[0] != worst[1] && !m.late(); idle++ {
+	worst, between, _ := m.worstPair()
+	for idle := 0; idle < patienceLooks && worst[0] != worst[1] && !m.isLate(); idle++ {
 		pair := worst
 		if m.slack.Exchanges%4 == 0 {
 			pair = [2]int{m.cores[0], m.cores[1+m.slack.Exchanges/4%(len(m.cores)-1)]}
 		}
-		changed, err := m.look(pair)
+		changed, err := m.measurePair(pair)
 		if err != nil {
 			return err
 		}
 		if changed {
 			before := between
-			if worst, between, _ = m.worst(); between != before {
+			if worst, between, _ = m.worstPair(); between != before {
 				idle = -1
 			}
 		}
@@ -182,33 +183,34 @@ func (m *slackMeter) lookAtWorst() error {
 // lookUntilKnown uses more budgets while the slack is not Known.
 func (m *slackMeter) lookUntilKnown() error {
 	m.deadline = m.deadline.Add((mostBudgets - 1) * m.Budget)
-	for !m.late() {
-		pair, between, unknown := m.worst()
+	for !m.isLate() {
+		pair, between, unknown := m.worstPair()
 		switch {
 		case len(unknown) > 0:
 			pair = [2]int{m.cores[0], unknown[m.slack.Exchanges%len(unknown)]}
 		case between.Magnitude() <= mostSlack_cycles:
 			return nil
 		}
-		if _, err := m.look(pair); err != nil {
+		if _, err := m.measurePair(pair); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *slackMeter) late() bool { return !m.Now().Before(m.deadline) }
+func (m *slackMeter) isLate() bool { return !m.Now().Before(m.deadline) }
 
-// The method share returns the part of the budget that one exchange may use. A core may not run at
+// exchangeBudget returns the part of the budget that one exchange may use. A core may not run at
 // all, because its hypervisor halted it or a real-time task occupies it. Such a core must not use
 // up the time of the other cores.
-func (m *slackMeter) share() time.Duration {
+func (m *slackMeter) exchangeBudget() time.Duration {
 	return m.Budget / time.Duration(max(1, len(m.cores)-1))
 }
 
-// look measures a pair of cores once. changed says whether the pair's interval of offsets changed.
-func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
-	patience := max(0, min(m.share(), m.deadline.Sub(m.Now())))
+// measurePair measures a pair of cores once. changed says whether the pair's interval of offsets
+// changed.
+func (m *slackMeter) measurePair(pair [2]int) (changed bool, err error) {
+	patience := max(0, min(m.exchangeBudget(), m.deadline.Sub(m.Now())))
 	forth, back, err := m.Exchange(pair[0], pair[1], exchangeRounds, patience)
 	if err != nil {
 		return false, fmt.Errorf("measure core slack between cores %d and %d: %w",
@@ -220,7 +222,7 @@ func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
 	}
 	m.slack.Handovers += 2
 	q := int64(min(m.Quantum_cycles, math.MaxInt64))
-	between := Cycles{-max(handed(back, q), -math.MaxInt64), handed(forth, q)}
+	between := Cycles{-max(handoverOffset(back, q), -math.MaxInt64), handoverOffset(forth, q)}
 	if between.Empty() {
 		return false, fmt.Errorf("measure core slack: relate cores %d and %d: "+
 			"offset must be %v: %w", pair[0], pair[1], between, ErrCoresDisagree)
@@ -232,13 +234,13 @@ func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
 	}
 	before := p.joined
 	p.looks = append(p.looks, between)
-	p.joined = p.looks.joined()
+	p.joined = p.looks.joinedInterval()
 	return p.joined != before, nil
 }
 
-// worst returns the pair of cores with the largest possible offset, the interval of that offset,
-// and the cores that have not been measured.
-func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
+// worstPair returns the pair of cores with the largest possible offset, the interval of that
+// offset, and the cores that have not been measured.
+func (m *slackMeter) worstPair() (pair [2]int, between Cycles, unknown []int) {
 	known := m.cores[:1:1]
 	for _, core := range m.cores[1:] {
 		if m.pairs[[2]int{m.cores[0], core}] != nil {
@@ -249,7 +251,7 @@ func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
 	}
 	for i, a := range known {
 		for _, b := range known[i+1:] {
-			c := m.between(a, b)
+			c := m.offsetBetween(a, b)
 			if pair[0] == pair[1] || c.Magnitude() > between.Magnitude() {
 				pair, between = [2]int{a, b}, c
 			}
@@ -258,10 +260,10 @@ func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
 	return pair, between, unknown
 }
 
-// The method between returns an interval of the possible offsets of two cores. If the pair was
-// measured, that is the measured interval. If not, it follows from the offsets of both cores to the
-// lowest core. The two intervals are never intersected, for the reason given at type looks.
-func (m *slackMeter) between(a, b int) Cycles {
+// offsetBetween returns an interval of the possible offsets of two cores. If the pair was measured,
+// that is the measured interval. If not, it follows from the offsets of both cores to the lowest
+// core. The two intervals are never intersected, for the reason given at type lookList.
+func (m *slackMeter) offsetBetween(a, b int) Cycles {
 	if p := m.pairs[[2]int{a, b}]; p != nil {
 		return p.joined
 	}
@@ -276,14 +278,14 @@ func (m *slackMeter) result(err error) (Slack, error) {
 	s := m.slack
 	for pair, p := range m.pairs {
 		l := p.looks
-		s.Moved = s.Moved || l.moved()
-		if err == nil && l.drifts() {
+		s.Moved = s.Moved || l.hasMoved()
+		if err == nil && l.keepsMoving() {
 			err = fmt.Errorf("measure core slack: cores %d and %d: "+
 				"the offset was in %v, and at last in %v: %w",
-				pair[0], pair[1], l[:(len(l)+1)/2].joined(), l[len(l)-1], ErrCoresDisagree)
+				pair[0], pair[1], l[:(len(l)+1)/2].joinedInterval(), l[len(l)-1], ErrCoresDisagree)
 		}
 	}
-	s.Worst, s.Between, s.Unmeasured = m.worst()
+	s.Worst, s.Between, s.Unmeasured = m.worstPair()
 	s.Slack_cycles = s.Between.Magnitude()
 	for _, core := range m.cores {
 		if !slices.Contains(s.Unmeasured, core) {

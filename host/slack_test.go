@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// cores simulates cores of a CPU. Their counters have known offsets and move in steps.
-type cores struct {
+// simulatedCores simulates cores of a CPU. Their counters have known offsets and move in steps.
+type simulatedCores struct {
 	r       *rand.Rand
 	offset  map[int]int64
 	quantum uint64
@@ -21,8 +21,8 @@ type cores struct {
 	phase   map[int]uint64
 }
 
-func newCores(r *rand.Rand, n int, spread int64, quantum uint64) *cores {
-	c := &cores{r: r, offset: map[int]int64{}, quantum: quantum, ideal: 1 << 60,
+func newCores(r *rand.Rand, n int, spread int64, quantum uint64) *simulatedCores {
+	c := &simulatedCores{r: r, offset: map[int]int64{}, quantum: quantum, ideal: 1 << 60,
 		phase: map[int]uint64{}}
 	for core := range n {
 		c.offset[core] = r.Int64N(2*spread+1) - spread
@@ -33,19 +33,19 @@ func newCores(r *rand.Rand, n int, spread int64, quantum uint64) *cores {
 
 // read returns the last full step of a core's counter. Different cores' counters step at different
 // times.
-func (c *cores) read(core int) uint64 {
+func (c *simulatedCores) read(core int) uint64 {
 	v := c.ideal + uint64(c.offset[core])
 	return v - (v+c.phase[core])%c.quantum
 }
 
-func (c *cores) pass(from, to int) Handover {
+func (c *simulatedCores) pass(from, to int) Handover {
 	h := Handover{From: from, To: to, Sent: c.read(from)}
 	c.ideal += 60 + uint64(c.r.ExpFloat64()*200)
 	h.Received = c.read(to)
 	return h
 }
 
-func (c *cores) allNumbers() []int {
+func (c *simulatedCores) allNumbers() []int {
 	var all []int
 	for core := range c.offset {
 		all = append(all, core)
@@ -58,23 +58,23 @@ func TestTrueOffsetsAreInsideEveryInterval(t *testing.T) {
 	for range 400 {
 		n := 2 + r.IntN(7)
 		c := newCores(r, n, 1+r.Int64N(1<<(1+r.IntN(40))), 1+r.Uint64N(1<<r.IntN(8)))
-		options, now := c.laboratory()
+		options, now := c.slackOptions()
 		options.Budget = time.Duration(n+r.IntN(40)) * time.Millisecond
 		m := newSlackMeter(options)
 		for range r.IntN(100) {
 			a := r.IntN(n - 1)
-			if _, err := m.look([2]int{a, a + 1 + r.IntN(n-1-a)}); err != nil {
+			if _, err := m.measurePair([2]int{a, a + 1 + r.IntN(n-1-a)}); err != nil {
 				t.Fatalf("true hand-over refused: %v", err)
 			}
 		}
-		_, worst, unknown := m.worst()
+		_, worst, unknown := m.worstPair()
 		for b := range n {
 			for a := range b {
 				if slices.Contains(unknown, a) || slices.Contains(unknown, b) {
 					continue
 				}
 				truth := c.offset[b] - c.offset[a]
-				between := m.between(a, b)
+				between := m.offsetBetween(a, b)
 				if !between.Contains(truth) || magnitude(truth) > worst.Magnitude() {
 					t.Fatalf("cores %d, %d: true offset %d, between %v, worst %v; at %v",
 						a, b, truth, between, worst, now)
@@ -94,7 +94,7 @@ func TestIntervalsOfGivenHandovers(t *testing.T) {
 		}})
 	look := func(a, b int, forth, back Handover) error {
 		next[[2]int{a, b}], next[[2]int{b, a}] = forth, back
-		_, err := m.look([2]int{a, b})
+		_, err := m.measurePair([2]int{a, b})
 		return err
 	}
 	if err := look(1, 3, Handover{1, 3, 1000, 1200}, Handover{}); err != nil ||
@@ -104,7 +104,7 @@ func TestIntervalsOfGivenHandovers(t *testing.T) {
 	if err := look(1, 3, Handover{1, 3, 1000, 1200}, Handover{3, 1, 2000, 2150}); err != nil {
 		t.Fatal(err)
 	}
-	if pair, between, unknown := m.worst(); pair != [2]int{1, 3} ||
+	if pair, between, unknown := m.worstPair(); pair != [2]int{1, 3} ||
 		between != (Cycles{-160, 210}) ||
 		!slices.Equal(unknown, []int{7}) {
 		t.Errorf("worst = %v, %v, unknown %v", pair, between, unknown)
@@ -114,13 +114,13 @@ func TestIntervalsOfGivenHandovers(t *testing.T) {
 		Handover{7, 1, math.MaxUint64 - 50, 49}); err != nil {
 		t.Fatal(err)
 	}
-	if between := m.between(3, 7); between != (Cycles{-320, 470}) {
+	if between := m.offsetBetween(3, 7); between != (Cycles{-320, 470}) {
 		t.Errorf("over core 1: %v, want [-110 - 210, 310 + 160]", between)
 	}
 	if err := look(3, 7, Handover{3, 7, 0, 600}, Handover{7, 3, 0, 90}); err != nil {
 		t.Fatal(err)
 	}
-	if between := m.between(3, 7); between != (Cycles{-100, 610}) {
+	if between := m.offsetBetween(3, 7); between != (Cycles{-100, 610}) {
 		t.Errorf("what was seen is %v, want it alone", between)
 	}
 	// In the second hand-over, the message seems to be received 111 cycles before it was sent. A
@@ -147,9 +147,9 @@ func TestSumsOfBoundsGoOutward(t *testing.T) {
 	}
 }
 
-// laboratory returns options for simulated cores, and the time of their clock. Only exchanges move
-// this clock.
-func (c *cores) laboratory(dead ...int) (SlackOptions, *time.Time) {
+// slackOptions returns options for simulated cores, and the time of their clock. Only exchanges
+// move this clock.
+func (c *simulatedCores) slackOptions(dead ...int) (SlackOptions, *time.Time) {
 	now := time.Unix(0, 0)
 	return SlackOptions{
 		Cores: c.allNumbers(), Quantum_cycles: c.quantum, Budget: time.Second,
@@ -160,13 +160,13 @@ func (c *cores) laboratory(dead ...int) (SlackOptions, *time.Time) {
 				return Handover{}, Handover{}, nil
 			}
 			now = now.Add(time.Millisecond)
-			return c.best(a, b), c.best(b, a), nil
+			return c.passMany(a, b), c.passMany(b, a), nil
 		},
 	}, &now
 }
 
-// best passes many messages and returns the hand-over that proves most.
-func (c *cores) best(from, to int) (best Handover) {
+// passMany passes many messages and returns the hand-over that proves most.
+func (c *simulatedCores) passMany(from, to int) (best Handover) {
 	for i := range 50 {
 		if h := c.pass(from, to); i == 0 || h.Received-h.Sent < best.Received-best.Sent {
 			best = h
@@ -179,7 +179,7 @@ func TestMeasuredSlackHoldsAndEnds(t *testing.T) {
 	r := seed.Random(t)
 	for _, n := range []int{2, 3, 8, 64} {
 		c := newCores(r, n, 500, 26)
-		options, now := c.laboratory()
+		options, now := c.slackOptions()
 		s, err := MeasureSlack(options)
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func TestMeasuredSlackHoldsAndEnds(t *testing.T) {
 func TestSlackWhereNotAllIsKnown(t *testing.T) {
 	r := seed.Random(t)
 	c := newCores(r, 4, 100, 1)
-	options, now := c.laboratory(2)
+	options, now := c.slackOptions(2)
 	s, err := MeasureSlack(options)
 	if err != nil || !slices.Equal(s.Unmeasured, []int{2}) ||
 		!slices.Equal(s.Cores, []int{0, 1, 3}) {
@@ -246,9 +246,9 @@ func TestSlackWhereNotAllIsKnown(t *testing.T) {
 // does not run for a long time during every hand-over. MeasureSlack must accept neither as a
 // result.
 func TestSlackOfABusyMachine(t *testing.T) {
-	for name, early := range map[string]func(*cores) (forth, back Handover){
-		"nothing completes": func(*cores) (forth, back Handover) { return },
-		"ends are late": func(c *cores) (forth, back Handover) {
+	for name, early := range map[string]func(*simulatedCores) (forth, back Handover){
+		"nothing completes": func(*simulatedCores) (forth, back Handover) { return },
+		"ends are late": func(c *simulatedCores) (forth, back Handover) {
 			forth, back = c.pass(0, 1), c.pass(1, 0)
 			forth.Received += 25_000_000
 			return forth, back
@@ -256,7 +256,7 @@ func TestSlackOfABusyMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCores(seed.Random(t), 2, 100, 1)
-			options, now := c.laboratory()
+			options, now := c.slackOptions()
 			quiet := options.Exchange
 			begin := *now
 			options.Exchange = func(
@@ -301,7 +301,7 @@ func TestCoresThatDriftApartAreUnfit(t *testing.T) {
 	c := newCores(r, 3, 100, 1)
 	// Cores 0 and 2 stay the worst pair, but MeasureSlack must nevertheless measure core 1 again.
 	c.offset[2] = 100_000
-	options, _ := c.laboratory()
+	options, _ := c.slackOptions()
 	honest := options.Exchange
 	options.Exchange = func(
 		a, b, rounds int, patience time.Duration,
@@ -333,7 +333,7 @@ func TestSlackCoversEachPlacement(t *testing.T) {
 	r := seed.Random(t)
 	for range 50 {
 		c := newCores(r, 2+r.IntN(4), 0, 1+r.Uint64N(26))
-		options, _ := c.laboratory()
+		options, _ := c.slackOptions()
 		honest := options.Exchange
 		places := make([]map[int]int64, 1+r.IntN(6))
 		for i := range places {
@@ -364,7 +364,7 @@ func TestSlackCoversEachPlacement(t *testing.T) {
 
 func TestMovedCoresAreAWarning(t *testing.T) {
 	c := newCores(seed.Random(t), 2, 0, 1)
-	options, _ := c.laboratory()
+	options, _ := c.slackOptions()
 	honest := options.Exchange
 	options.Exchange = func(
 		a, b int, rounds int, patience time.Duration,
@@ -383,25 +383,26 @@ func TestMovedCoresAreAWarning(t *testing.T) {
 
 func TestLooksAreJoined(t *testing.T) {
 	for name, test := range map[string]struct {
-		looks         looks
+		looks         lookList
 		joined        Cycles
 		moved, drifts bool
 	}{
-		"one":         {looks{{-5, 9}}, Cycles{-5, 9}, false, false},
-		"overlapping": {looks{{-5, 9}, {-9, 5}, {-4, 9}}, Cycles{-9, 9}, false, false},
-		"much wider":  {looks{{-500, 400}, {-5, 9}, {-9, 5}}, Cycles{-9, 9}, false, false},
-		"wider elsewhere": {looks{{100, 900}, {-5, 9}, {50, 950}, {-9, 5}}, Cycles{-9, 950}, true,
+		"one":         {lookList{{-5, 9}}, Cycles{-5, 9}, false, false},
+		"overlapping": {lookList{{-5, 9}, {-9, 5}, {-4, 9}}, Cycles{-9, 9}, false, false},
+		"much wider":  {lookList{{-500, 400}, {-5, 9}, {-9, 5}}, Cycles{-9, 9}, false, false},
+		"wider elsewhere": {lookList{{100, 900}, {-5, 9}, {50, 950}, {-9, 5}}, Cycles{-9, 950},
+			true,
 			false},
-		"back again": {looks{{-5, 9}, {20, 34}, {-5, 9}, {20, 34}}, Cycles{-5, 34}, true,
+		"back again": {lookList{{-5, 9}, {20, 34}, {-5, 9}, {20, 34}}, Cycles{-5, 34}, true,
 			false},
-		"never back":   {looks{{-5, 9}, {-5, 9}, {-5, 9}, {20, 34}}, Cycles{-5, 34}, true, true},
-		"two of two":   {looks{{-5, 9}, {20, 34}}, Cycles{-5, 34}, true, true},
-		"last but one": {looks{{-5, 9}, {0, 5}, {20, 34}, {0, 5}}, Cycles{-5, 34}, true, false},
+		"never back":   {lookList{{-5, 9}, {-5, 9}, {-5, 9}, {20, 34}}, Cycles{-5, 34}, true, true},
+		"two of two":   {lookList{{-5, 9}, {20, 34}}, Cycles{-5, 34}, true, true},
+		"last but one": {lookList{{-5, 9}, {0, 5}, {20, 34}, {0, 5}}, Cycles{-5, 34}, true, false},
 	} {
-		if joined := test.looks.joined(); joined != test.joined {
+		if joined := test.looks.joinedInterval(); joined != test.joined {
 			t.Errorf("%s: joined = %v, want %v", name, joined, test.joined)
 		}
-		moved, drifts := test.looks.moved(), test.looks.drifts()
+		moved, drifts := test.looks.hasMoved(), test.looks.keepsMoving()
 		if moved != test.moved || drifts != test.drifts {
 			t.Errorf("%s: moved %v, drifts %v", name, moved, drifts)
 		}
@@ -428,7 +429,7 @@ func TestNarrowestOfUndisturbedRounds(t *testing.T) {
 		round(5, 105, 100, 80)
 	}
 	round(5000, 200, 200, 0) // core A is moved before this round
-	forth, back := narrowest(3, 4, atA, atB)
+	forth, back := narrowestPair(3, 4, atA, atB)
 	if forth.From != 3 || forth.To != 4 || back.From != 4 || back.To != 3 {
 		t.Fatalf("from %+v and %+v", forth, back)
 	}
@@ -436,13 +437,13 @@ func TestNarrowestOfUndisturbedRounds(t *testing.T) {
 		b != 20 {
 		t.Errorf("hand-overs of %d and %d cycles, want 185 and 20, those of one placement", f, b)
 	}
-	if forth, _ := narrowest(3, 4, nil, nil); forth.From != forth.To {
+	if forth, _ := narrowestPair(3, 4, nil, nil); forth.From != forth.To {
 		t.Error("no round proves something")
 	}
 }
 
 func TestTheBestHandoverProvesMost(t *testing.T) {
-	var b best
+	var b bestHandover
 	for _, received := range []uint64{900, 300, 500} {
 		b.take(0, 1, 100, received)
 	}

@@ -44,8 +44,8 @@ const (
 )
 
 const (
-	attempts = 3
-	patience = time.Second // time for all attempts together, unless the context ends sooner
+	maxAttempts = 3
+	maxWait     = time.Second // time for all attempts together, unless the context ends sooner
 )
 
 // Ask asks the chrony daemon at an address for its present claim. An empty address means
@@ -62,7 +62,7 @@ func Ask(ctx context.Context, address string) (Claim, error) {
 }
 
 func ask(ctx context.Context, address string) (Claim, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "udp", address)
@@ -74,7 +74,7 @@ func ask(ctx context.Context, address string) (Claim, error) {
 	defer stop()
 	sequence := rand.Uint32()
 	var reason error
-	for attempt := range attempts {
+	for attempt := range maxAttempts {
 		if err := ctx.Err(); err != nil {
 			break
 		}
@@ -82,7 +82,7 @@ func ask(ctx context.Context, address string) (Claim, error) {
 			reason = err // no daemon is there: this error came back for an earlier packet
 			continue
 		}
-		conn.SetReadDeadline(time.Now().Add(patience / attempts))
+		conn.SetReadDeadline(time.Now().Add(maxWait / maxAttempts))
 		if ctx.Err() != nil { // SetReadDeadline may have replaced the deadline that ctx set
 			break
 		}
@@ -134,14 +134,14 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 	word := func(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
 	c := Claim{
 		ReferenceID: uint64(word(0)),
-		Source:      address(b[4:24]),
+		Source:      decodeAddress(b[4:24]),
 		Stratum:     uint64(binary.BigEndian.Uint16(b[24:])),
 		Leap:        Leap(binary.BigEndian.Uint16(b[26:])),
-		Updated:     moment(word(28), word(32), word(36)),
+		Updated:     decodeTime(word(28), word(32), word(36)),
 	}
 	var err error
 	number := func(at int, scale float64, round func(float64) float64) float64 {
-		v := round(float(word(at)) * scale)
+		v := round(decodeFloat(word(at)) * scale)
 		if math.Abs(v) >= 1<<63 && err == nil {
 			err = fmt.Errorf("number %g at byte %d: %w", v, at, ErrReply)
 		}
@@ -168,17 +168,17 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 	return c, nil
 }
 
-// float decodes a 32-bit number of chrony's: 7 bits of exponent above 25 bits of coefficient, both
-// signed.
-func float(w uint32) float64 {
+// decodeFloat decodes a 32-bit number of chrony's: 7 bits of exponent above 25 bits of coefficient,
+// both signed.
+func decodeFloat(w uint32) float64 {
 	exponent := int(int32(w) >> 25)
 	coefficient := int32(w<<7) >> 7
 	return math.Ldexp(float64(coefficient), exponent-25)
 }
 
-// address decodes an address of chrony's: 16 bytes, and then the address family. IPv4 uses the
-// first 4 bytes.
-func address(b []byte) netip.Addr {
+// decodeAddress decodes an address of chrony's: 16 bytes, and then the address family. IPv4 uses
+// the first 4 bytes.
+func decodeAddress(b []byte) netip.Addr {
 	switch binary.BigEndian.Uint16(b[16:]) {
 	case 1:
 		return netip.AddrFrom4([4]byte(b[:4]))
@@ -188,9 +188,9 @@ func address(b []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// moment decodes a time of chrony's: seconds in two words, and nanoseconds. The value 0x7fffffff of
-// the upper word means that only the lower word is used.
-func moment(high, low, nsec uint32) time.Time {
+// decodeTime decodes a time of chrony's: seconds in two words, and nanoseconds. The value
+// 0x7fffffff of the upper word means that only the lower word is used.
+func decodeTime(high, low, nsec uint32) time.Time {
 	if high == 0x7fffffff {
 		high = 0 // the daemon's seconds have only 32 bits
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// put encodes a number as chrony's source does. It is the inverse of the function float.
-func put(v float64) uint32 {
+// putFloat encodes a number as chrony's source does. It is the inverse of decodeFloat.
+func putFloat(v float64) uint32 {
 	if v == 0 {
 		return 0
 	}
@@ -46,12 +46,12 @@ func reply(sequence uint32) []byte {
 	binary.BigEndian.PutUint32(t[36:], 5)
 	for at, v := range map[int]float64{40: -0.25, 44: 77, 48: 77, 52: -12.5, 56: 77, 60: 0.5,
 		64: 1.0 / 64, 68: 1.0 / 128, 72: 77} {
-		binary.BigEndian.PutUint32(t[at:], put(v))
+		binary.BigEndian.PutUint32(t[at:], putFloat(v))
 	}
 	return b
 }
 
-var told = Claim{
+var toldValues = Claim{
 	Offset_ns: -250_000_000, RootDelay_ns: 15_625_000, RootDispersion_ns: 7_812_500,
 	Frequency_ppt: -12_500_000, Skew_ppt: 500_000, Stratum: 3, Leap: LeapInsert,
 	ReferenceID: 0xC0000201, Source: netip.MustParseAddr("192.0.2.1"),
@@ -62,7 +62,7 @@ var comparer = cmpopts.EquateComparable(netip.Addr{})
 
 func TestDecode(t *testing.T) {
 	got, err := decode(reply(9), 9)
-	if diff := cmp.Diff(told, got, comparer); err != nil || diff != "" {
+	if diff := cmp.Diff(toldValues, got, comparer); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	v6 := reply(9)
@@ -79,7 +79,7 @@ func TestDecodeRoundsOutward(t *testing.T) {
 	with := func(values map[int]float64) []byte {
 		b := reply(9)
 		for at, v := range values {
-			binary.BigEndian.PutUint32(b[replyHeader+at:], put(v))
+			binary.BigEndian.PutUint32(b[replyHeader+at:], putFloat(v))
 		}
 		return b
 	}
@@ -104,16 +104,17 @@ func TestDecodeRefuses(t *testing.T) {
 		b    []byte
 		want error
 	}{
-		"nothing":             {nil, ErrReply},
-		"a header's length":   {reply(9)[:28], ErrReply},
-		"a byte short":        {reply(9)[:packetBytes-1], ErrReply},
-		"another version":     {change(0, 5), ErrReply},
-		"a request":           {change(1, 1), ErrReply},
-		"another command":     {change(5, 34), ErrReply},
-		"another reply":       {change(7, 6), ErrReply},
-		"another sequence":    {change(19, 8), ErrReply},
-		"not authorised":      {change(9, 2), ErrRefused},
-		"negative dispersion": {binary.BigEndian.AppendUint32(reply(9)[:28+68], put(-1)), ErrReply},
+		"nothing":           {nil, ErrReply},
+		"a header's length": {reply(9)[:28], ErrReply},
+		"a byte short":      {reply(9)[:packetBytes-1], ErrReply},
+		"another version":   {change(0, 5), ErrReply},
+		"a request":         {change(1, 1), ErrReply},
+		"another command":   {change(5, 34), ErrReply},
+		"another reply":     {change(7, 6), ErrReply},
+		"another sequence":  {change(19, 8), ErrReply},
+		"not authorised":    {change(9, 2), ErrRefused},
+		"negative dispersion": {binary.BigEndian.AppendUint32(reply(9)[:28+68], putFloat(-1)),
+			ErrReply},
 	} {
 		if len(c.b) == 28+72 {
 			c.b = append(c.b, 0, 0, 0, 0)
@@ -130,7 +131,7 @@ func TestFloat(t *testing.T) {
 		0: 0, 0x00000001: 0x1p-25, 0x01ffffff: -0x1p-25, 0x02800000: 0.5, 0x05000000: -2,
 		0xfe800000: 0.125, 0x7fffffff: -0x1p38, 0x80ffffff: (1<<24 - 1) * 0x1p-89,
 	} {
-		if got := float(w); got != want {
+		if got := decodeFloat(w); got != want {
 			t.Errorf("%#08x is %g, want %g", w, got, want)
 		}
 	}
@@ -147,20 +148,21 @@ func TestMoment(t *testing.T) {
 		{1, 0, 0, time.Unix(1<<32, 0).UTC()},
 		{0, 1, 1_000_000_000, time.Time{}},
 	} {
-		if got := moment(c.high, c.low, c.nsec); !got.Equal(c.want) {
+		if got := decodeTime(c.high, c.low, c.nsec); !got.Equal(c.want) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }
 
 func TestBound(t *testing.T) {
-	with := func(change func(*Claim)) Claim { c := told; change(&c); return c }
+	with := func(change func(*Claim)) Claim { c := toldValues; change(&c); return c }
 	for name, c := range map[string]struct {
 		claim Claim
 		want  uint64
 		ok    bool
 	}{
-		"offset, dispersion and half of the delay": {told, 250_000_000 + 7_812_500 + 7_812_500,
+		"offset, dispersion and half of the delay": {toldValues,
+			250_000_000 + 7_812_500 + 7_812_500,
 			true},
 		"a positive offset": {with(func(c *Claim) {
 			c.Offset_ns, c.RootDelay_ns, c.RootDispersion_ns = 5, 3, 0
@@ -217,7 +219,7 @@ func TestAsk(t *testing.T) {
 		return reply(sequenceOf(request))
 	})
 	got, err := Ask(t.Context(), address)
-	if diff := cmp.Diff(told, got, comparer); err != nil || diff != "" {
+	if diff := cmp.Diff(toldValues, got, comparer); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 }
@@ -228,7 +230,7 @@ func TestAskWhereNobodyAnswers(t *testing.T) {
 	if _, err := Ask(t.Context(), silent); !errors.Is(err, ErrNoDaemon) {
 		t.Error(err)
 	}
-	if took := time.Since(begin); took > 3*patience {
+	if took := time.Since(begin); took > 3*maxWait {
 		t.Errorf("it took %s", took)
 	}
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -25,10 +25,10 @@ func (d Difference) String() string {
 // the first minus that of the second. The parts that both placements have in common do not widen
 // the range, because the same operators on the same nodes take the same time in both.
 func (p *Problem) Better(a, b Placement) Difference {
-	return Difference{-p.most(b, a), p.most(a, b)}
+	return Difference{-p.largestDifference(b, a), p.largestDifference(a, b)}
 }
 
-// most returns an upper limit of the latency of placement a minus that of placement b.
+// largestDifference returns an upper limit of the latency of placement a minus that of placement b.
 //
 // The latency of b is at least the length of any of its paths. So for each path of a, the
 // difference is at most the length of this path minus that of any path of b. The path of b is
@@ -39,7 +39,7 @@ func (p *Problem) Better(a, b Placement) Difference {
 //
 // A piece that is in both paths, on the same nodes, cancels out. All other pieces are counted with
 // their longest times in a, and with their shortest times in b.
-func (p *Problem) most(a, b Placement) float64 {
+func (p *Problem) largestDifference(a, b Placement) float64 {
 	nodes, latency := p.job.Nodes, p.job.Latency
 	least := func(v int) float64 { return p.job.Operators[v].Time.Lo_ns / nodes[b[v]].Speed }
 	nearest := func(u, v int) float64 { return latency[b[u]][b[v]].Lo_ns }
@@ -47,7 +47,7 @@ func (p *Problem) most(a, b Placement) float64 {
 	farthest := func(u, v int) float64 { return p.far[b[u]*p.n+b[v]] }
 	same := func(v int) bool { return a[v] == b[v] }
 
-	best, _ := p.slowest(a, func(v int) float64 {
+	best, _ := p.slowestPath(a, func(v int) float64 {
 		if same(v) {
 			return 0
 		}
@@ -58,8 +58,8 @@ func (p *Problem) most(a, b Placement) float64 {
 		}
 		return p.far[a[u]*p.n+a[v]] - nearest(u, v)
 	})
-	_, short := p.slowest(b, least, nearest)
-	_, long := p.slowest(b, longest, farthest)
+	_, short := p.slowestPath(b, least, nearest)
+	_, long := p.slowestPath(b, longest, farthest)
 	for _, path := range [][]int{short, long} {
 		follows := make([]int, len(b)) // 1 + the operator before it on the path of b, or 0
 		length := 0.0
@@ -71,7 +71,7 @@ func (p *Problem) most(a, b Placement) float64 {
 				follows[v] = 1 + path[k-1]
 			}
 		}
-		most, _ := p.slowest(a, func(v int) float64 {
+		most, _ := p.slowestPath(a, func(v int) float64 {
 			if follows[v] > 0 && same(v) {
 				return least(v)
 			}

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// greedy places one operator after another. For each operator it adds two times: the latency up to
-// the operator, and the lower limit of the time after it. It chooses the node where this sum is
-// smallest. It returns an error if no node has enough free cores for an operator.
-func (p *Problem) greedy(l *limits, order []int) (Placement, error) {
+// placeGreedily places one operator after another. For each operator it adds two times: the latency
+// up to the operator, and the lower limit of the time after it. It chooses the node where this sum
+// is smallest. It returns an error if no node has enough free cores for an operator.
+func (p *Problem) placeGreedily(l *lowerLimits, order []int) (Placement, error) {
 	at := make(Placement, len(p.order))
 	for v := range at {
 		at[v] = -1
@@ -16,9 +16,9 @@ func (p *Problem) greedy(l *limits, order []int) (Placement, error) {
 	free := slices.Clone(l.cores)
 	done := make([]float64, len(at))
 	for _, v := range order {
-		best, on := none*2, -1
+		best, on := unreachable*2, -1
 		for _, i := range p.allows[v] {
-			load := l.load(v, i)
+			load := l.extraLoad(v, i)
 			if load > free[i] {
 				continue
 			}
@@ -40,14 +40,14 @@ func (p *Problem) greedy(l *limits, order []int) (Placement, error) {
 				p.load[v*p.n+p.allows[v][0]], ErrJob)
 		}
 		at[v] = on
-		free[on] -= l.load(v, on)
+		free[on] -= l.extraLoad(v, on)
 	}
 	return at, nil
 }
 
 // leftOn converts free cores of node i, which operator v and others may use together, into steps
 // (levels) of the node's cores. It rounds up.
-func (l *limits) leftOn(v, i int, free float64) int {
+func (l *lowerLimits) leftOn(v, i int, free float64) int {
 	steps := levels
 	if l.cores[i] > 0 {
 		steps = int(free/l.cores[i]*levels) + 1

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// levels is the number of steps in which limits counts a node's cores. With more steps, rounding
-// loses less, but the computation takes longer.
+// levels is the number of steps in which lowerLimits counts a node's cores. With more steps,
+// rounding loses less, but the computation takes longer.
 const levels = 24
 
-// limits contains lower limits of the time before and after an operator. They depend on the
+// lowerLimits contains lower limits of the time before and after an operator. They depend on the
 // operator's node, and on the cores that are left there. The operator shares these cores with
 // others on the same node: with those from which it gets tuples, or with those to which it sends
 // tuples. The tuples may pass through further operators on the node.
@@ -20,18 +20,18 @@ const levels = 24
 // some operators must be on other nodes. The tuples of such an operator take at least the latency
 // from the node that is best for it. The true time may be longer: the best node of one operator may
 // be too full, or may be bad for another operator.
-type limits struct {
+type lowerLimits struct {
 	p      *Problem
 	nodes  [][]int   // by operator: the nodes that it may still use, ascending
 	cores  []float64 // by node: the cores that are left by the operators that must run there
 	units  []uint8   // by operator and node: its load in steps of these cores, rounded down
-	before half
-	after  half
+	before directionLimits
+	after  directionLimits
 }
 
-// half contains the limits of one direction: the time before an operator, or the one after it. Both
-// include the operator's own work.
-type half struct {
+// directionLimits contains the limits of one direction: the time before an operator, or the one
+// after it. Both include the operator's own work.
+type directionLimits struct {
 	order []int
 	from  [][]int // by operator: the operators from which its limit is computed
 
@@ -40,10 +40,11 @@ type half struct {
 }
 
 // newLimits computes the limits, given the nodes that each operator may still use.
-func newLimits(p *Problem, nodes [][]int) *limits {
-	l := &limits{p: p, nodes: nodes, units: make([]uint8, len(p.load)), cores: make([]float64, p.n)}
+func newLimits(p *Problem, nodes [][]int) *lowerLimits {
+	l := &lowerLimits{p: p, nodes: nodes, units: make([]uint8, len(p.load)),
+		cores: make([]float64, p.n)}
 	for i, node := range p.job.Nodes {
-		l.cores[i] = fits(node.Cores)
+		l.cores[i] = largestLoad(node.Cores)
 	}
 	for v, on := range nodes {
 		if len(on) == 1 { // the operator must run there, so its cores are not free
@@ -65,35 +66,35 @@ func newLimits(p *Problem, nodes [][]int) *limits {
 	}
 	reverse := slices.Clone(p.order)
 	slices.Reverse(reverse)
-	l.before = half{order: p.order, from: p.before}
-	l.after = half{order: reverse, from: p.after}
+	l.before = directionLimits{order: p.order, from: p.before}
+	l.after = directionLimits{order: reverse, from: p.after}
 	back := make([]float64, len(p.far))
 	for i := range p.n {
 		for k := range p.n {
 			back[k*p.n+i] = p.far[i*p.n+k]
 		}
 	}
-	l.fill(&l.before, p.far)
-	l.fill(&l.after, back)
+	l.computeLimits(&l.before, p.far)
+	l.computeLimits(&l.after, back)
 	return l
 }
 
-const none = math.MaxFloat64 / 4 // above all latencies, and small enough for sums
+const unreachable = math.MaxFloat64 / 4 // above all latencies, and small enough for sums
 
-// fill computes the limits of one direction from the latencies of this direction.
-func (l *limits) fill(h *half, latency []float64) {
+// computeLimits computes the limits of one direction from the latencies of this direction.
+func (l *lowerLimits) computeLimits(h *directionLimits, latency []float64) {
 	p := l.p
 	h.at = make([]float64, len(p.load)*(levels+1))
 	h.cross = make([]float64, len(p.load))
 	for i := range h.at {
-		h.at[i] = none
+		h.at[i] = unreachable
 	}
 	for i := range h.cross {
-		h.cross[i] = none
+		h.cross[i] = unreachable
 	}
 	nearest := make([]float64, p.n) // by node: the smallest latency from it to another node
 	for i := range nearest {
-		nearest[i] = none
+		nearest[i] = unreachable
 		for k, t := range latency[i*p.n : (i+1)*p.n] {
 			if k != i {
 				nearest[i] = min(nearest[i], t)
@@ -114,17 +115,19 @@ func (l *limits) fill(h *half, latency []float64) {
 			})
 			own := int(l.units[v*p.n+i])
 			for left := own; left <= levels; left++ {
-				h.at[(v*p.n+i)*(levels+1)+left] = p.work[v*p.n+i] + l.rest(h, from, i, left-own)
+				h.at[(v*p.n+i)*(levels+1)+left] = p.work[v*p.n+i] +
+					l.waitLimit(h, from, i, left-own)
 			}
 		}
 		if waits[v] {
-			l.send(h, v, latency, nearest)
+			l.computeArrivals(h, v, latency, nearest)
 		}
 	}
 }
 
-// send computes when the tuples of an operator can arrive at each node from another node.
-func (l *limits) send(h *half, v int, latency, nearest []float64) {
+// computeArrivals computes when the tuples of an operator can arrive at each node from another
+// node.
+func (l *lowerLimits) computeArrivals(h *directionLimits, v int, latency, nearest []float64) {
 	n := l.p.n
 	full := func(i int) float64 { return h.at[(v*n+i)*(levels+1)+levels] }
 	nodes := slices.Clone(l.nodes[v])
@@ -132,7 +135,7 @@ func (l *limits) send(h *half, v int, latency, nearest []float64) {
 		return cmp.Compare(full(i)+nearest[i], full(k)+nearest[k])
 	})
 	into := h.cross[v*n : (v+1)*n]
-	latest := none
+	latest := unreachable
 	for c, i := range nodes {
 		own := full(i)
 		if own+nearest[i] >= latest {
@@ -149,12 +152,12 @@ func (l *limits) send(h *half, v int, latency, nearest []float64) {
 	}
 }
 
-// rest returns a lower limit of the time until an operator has got all its tuples. It gets:
+// waitLimit returns a lower limit of the time until an operator has got all its tuples. It gets:
 //   - the operator's senders, sorted by when their tuples arrive if they are on other nodes, the
 //     latest first,
 //   - the operator's node,
 //   - the number of steps of this node's cores that are left for the senders.
-func (l *limits) rest(h *half, from []int, i, left int) float64 {
+func (l *lowerLimits) waitLimit(h *directionLimits, from []int, i, left int) float64 {
 	n := l.p.n
 	if len(from) == 0 {
 		return 0
@@ -179,21 +182,21 @@ func (l *limits) rest(h *half, from []int, i, left int) float64 {
 	return best
 }
 
-// overfull reports whether a node has too few cores for the operators that must run there.
-func (l *limits) overfull() bool { return slices.Min(l.cores) < 0 }
+// isOverfull reports whether a node has too few cores for the operators that must run there.
+func (l *lowerLimits) isOverfull() bool { return slices.Min(l.cores) < 0 }
 
-// load returns how many of node i's free cores operator v takes. The result is 0 if the operator
-// must run on node i, because its cores there are not counted as free.
-func (l *limits) load(v, i int) float64 {
+// extraLoad returns how many of node i's free cores operator v takes. The result is 0 if the
+// operator must run on node i, because its cores there are not counted as free.
+func (l *lowerLimits) extraLoad(v, i int) float64 {
 	if len(l.nodes[v]) == 1 {
 		return 0
 	}
 	return l.p.load[v*l.p.n+i]
 }
 
-// through returns a lower limit of the end-to-end latency if operator v runs on node i.
-func (l *limits) through(v, i int) float64 {
-	p, best := l.p, none
+// limitThrough returns a lower limit of the end-to-end latency if operator v runs on node i.
+func (l *lowerLimits) limitThrough(v, i int) float64 {
+	p, best := l.p, unreachable
 	own := int(l.units[v*p.n+i])
 	before := l.before.at[(v*p.n+i)*(levels+1):][:levels+1]
 	after := l.after.at[(v*p.n+i)*(levels+1):][:levels+1]
@@ -203,28 +206,28 @@ func (l *limits) through(v, i int) float64 {
 	return best
 }
 
-// least returns a lower limit of the end-to-end latency, for all placements that use only the
-// allowed nodes.
-func (l *limits) least() float64 {
+// leastLatency returns a lower limit of the end-to-end latency, for all placements that use only
+// the allowed nodes.
+func (l *lowerLimits) leastLatency() float64 {
 	most := 0.0
 	for v, nodes := range l.nodes {
-		least := none
+		least := unreachable
 		for _, i := range nodes {
-			least = min(least, l.through(v, i))
+			least = min(least, l.limitThrough(v, i))
 		}
 		most = max(most, least)
 	}
 	return most
 }
 
-// below returns for each operator the nodes where the operator's limit is below the given latency.
-// If an operator has no such node, no placement is faster than that latency, and below returns
-// false.
-func (l *limits) below(latency float64) ([][]int, bool) {
+// nodesBelow returns for each operator the nodes where the operator's limit is below the given
+// latency. If an operator has no such node, no placement is faster than that latency, and below
+// returns false.
+func (l *lowerLimits) nodesBelow(latency float64) ([][]int, bool) {
 	left := make([][]int, len(l.nodes))
 	for v, nodes := range l.nodes {
 		for _, i := range nodes {
-			if l.through(v, i) < latency {
+			if l.limitThrough(v, i) < latency {
 				left[v] = append(left[v], i)
 			}
 		}

@@ -37,7 +37,7 @@ func New(j *Job) (*Problem, error) {
 			p.before[e.To] = append(p.before[e.To], e.From)
 		}
 	}
-	if err := p.sort(); err != nil {
+	if err := p.sortOperators(); err != nil {
 		return nil, err
 	}
 	for i, row := range j.Latency {
@@ -53,7 +53,7 @@ func New(j *Job) (*Problem, error) {
 		for i, node := range j.Nodes {
 			p.work[v*n+i] = o.Time.Hi_ns / node.Speed
 			p.load[v*n+i] = p.work[v*n+i] * o.PerSecond / 1e9
-			if (o.Nodes == nil || may[i]) && p.load[v*n+i] <= fits(node.Cores) {
+			if (o.Nodes == nil || may[i]) && p.load[v*n+i] <= largestLoad(node.Cores) {
 				p.allows[v] = append(p.allows[v], i)
 			}
 		}
@@ -66,12 +66,12 @@ func New(j *Job) (*Problem, error) {
 	return p, nil
 }
 
-// fits returns the largest load that a node may have. It is a little larger than the number of the
-// node's cores, because sums of loads are rounded.
-func fits(cores float64) float64 { return cores * (1 + 1e-9) }
+// largestLoad returns the largest load that a node may have. It is a little larger than the number
+// of the node's cores, because sums of loads are rounded.
+func largestLoad(cores float64) float64 { return cores * (1 + 1e-9) }
 
-// sort puts each operator after all that send to it.
-func (p *Problem) sort() error {
+// sortOperators puts each operator after all that send to it.
+func (p *Problem) sortOperators() error {
 	waits := make([]int, len(p.before))
 	for v, before := range p.before {
 		waits[v] = len(before)
@@ -107,17 +107,17 @@ type End struct {
 // End returns the end-to-end latency of a placement.
 func (p *Problem) End(at Placement) End {
 	var e End
-	lo, _ := p.slowest(at, func(v int) float64 {
+	lo, _ := p.slowestPath(at, func(v int) float64 {
 		return p.job.Operators[v].Time.Lo_ns / p.job.Nodes[at[v]].Speed
 	}, func(u, v int) float64 { return p.job.Latency[at[u]][at[v]].Lo_ns })
-	hi, path := p.slowest(at, func(v int) float64 { return p.work[v*p.n+at[v]] },
+	hi, path := p.slowestPath(at, func(v int) float64 { return p.work[v*p.n+at[v]] },
 		func(u, v int) float64 { return p.far[at[u]*p.n+at[v]] })
 	e.Latency, e.Path = Range{lo, hi}, path
 	return e
 }
 
-// slowest returns the length of the longest path of operators, and the path.
-func (p *Problem) slowest(
+// slowestPath returns the length of the longest path of operators, and the path.
+func (p *Problem) slowestPath(
 	at Placement, work func(v int) float64, latency func(u, v int) float64,
 ) (longest float64, path []int) {
 	done, by := make([]float64, len(at)), make([]int, len(at))
@@ -167,7 +167,7 @@ func (p *Problem) Allowed(at Placement) error {
 		}
 	}
 	for i, load := range p.Loads(at) {
-		if node := p.job.Nodes[i]; load > fits(node.Cores) {
+		if node := p.job.Nodes[i]; load > largestLoad(node.Cores) {
 			return fmt.Errorf("operators on node %q use %.3g of its %.3g cores: %w", node.Name,
 				load, node.Cores, ErrJob)
 		}

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// branches looks at all placements that may be faster than the best known one (branch and bound).
-// It places the operators in order. It gives up a partial placement if the latency so far, plus the
-// limits of what follows, is not below the latency of the best known placement.
-type branches struct {
+// branchSearch looks at all placements that may be faster than the best known one (branch and
+// bound). It places the operators in order. It gives up a partial placement if the latency so far,
+// plus the limits of what follows, is not below the latency of the best known placement.
+type branchSearch struct {
 	p    *Problem
-	l    *limits
+	l    *lowerLimits
 	left int // how many more choices it may look at
 
 	at    Placement
@@ -22,14 +22,14 @@ type branches struct {
 
 // prove returns the best placement and its latency. It begins with a known placement. It also
 // reports whether it looked at everything: if not, there may be a better placement.
-func (p *Problem) prove(l *limits, known Placement, latency float64, most int) (
+func (p *Problem) prove(l *lowerLimits, known Placement, latency float64, most int) (
 	Placement, float64, bool,
 ) {
-	q := &branches{
+	q := &branchSearch{
 		p: p, l: l, left: most, at: make(Placement, len(known)), free: slices.Clone(l.cores),
 		done: make([]float64, len(known)), best: slices.Clone(known), least: latency,
 	}
-	whole := q.place(0, 0)
+	whole := q.placeFrom(0, 0)
 	return q.best, q.least, whole
 }
 
@@ -38,9 +38,9 @@ type choice struct {
 	done, end float64
 }
 
-// place places the operators from the kth on. The parameter limit is a lower limit of the
+// placeFrom places the operators from the kth on. The parameter limit is a lower limit of the
 // end-to-end latency, which follows from where the operators before the kth are.
-func (q *branches) place(k int, limit float64) bool {
+func (q *branchSearch) placeFrom(k int, limit float64) bool {
 	p := q.p
 	if k == len(p.order) {
 		q.best, q.least = slices.Clone(q.at), limit
@@ -50,7 +50,7 @@ func (q *branches) place(k int, limit float64) bool {
 	choices := make([]choice, 0, len(q.l.nodes[v]))
 	q.left -= len(q.l.nodes[v])
 	for _, i := range q.l.nodes[v] {
-		if q.l.load(v, i) > q.free[i] {
+		if q.l.extraLoad(v, i) > q.free[i] {
 			continue
 		}
 		ready := 0.0
@@ -73,9 +73,9 @@ func (q *branches) place(k int, limit float64) bool {
 			return false
 		}
 		q.at[v], q.done[v] = c.node, c.done
-		q.free[c.node] -= q.l.load(v, c.node)
-		whole := q.place(k+1, c.end)
-		q.free[c.node] += q.l.load(v, c.node)
+		q.free[c.node] -= q.l.extraLoad(v, c.node)
+		whole := q.placeFrom(k+1, c.end)
+		q.free[c.node] += q.l.extraLoad(v, c.node)
 		if !whole {
 			return false
 		}

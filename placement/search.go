@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// search improves a placement by many small changes (simulated annealing). The same arguments give
-// the same result. Operators are numbered by their place in the problem's order.
-type search struct {
+// annealing improves a placement by many small changes (simulated annealing). The same arguments
+// give the same result. Operators are numbered by their place in the problem's order.
+type annealing struct {
 	p      *Problem
 	random *rand.Rand
 
@@ -33,24 +33,24 @@ type search struct {
 type moved struct{ v, from int }
 
 const (
-	nearest = 48 // the largest number of nodes that near has for an operator
+	maxNear = 48 // the largest number of nodes that near has for an operator
 
 	// Now and then, the search accepts a change for the worse, which makes the latency longer by
 	// about heat times the latency. At first the heat is startHeat. It falls to 0.
 	startHeat = 0.016
 )
 
-func newSearch(p *Problem, l *limits, at Placement, seed uint64) *search {
+func newSearch(p *Problem, l *lowerLimits, at Placement, seed uint64) *annealing {
 	ops := len(at)
-	s := &search{
+	s := &annealing{
 		p: p, random: rand.New(rand.NewPCG(seed, 1)), before: make([][]int, ops),
-		after: make([][]int, ops), near: make([][]int, ops), goal: l.least(),
+		after: make([][]int, ops), near: make([][]int, ops), goal: l.leastLatency(),
 		at: make([]int, ops), free: make([]float64, p.n), on: make([][]int, p.n),
 		done: make([]float64, ops), by: make([]int, ops),
 		lastDone: make([]float64, ops), lastBy: make([]int, ops),
 	}
 	for i, node := range p.job.Nodes {
-		s.free[i] = fits(node.Cores)
+		s.free[i] = largestLoad(node.Cores)
 	}
 	place := make([]int, ops)
 	for k, v := range p.order {
@@ -72,20 +72,20 @@ func newSearch(p *Problem, l *limits, at Placement, seed uint64) *search {
 			s.ends = append(s.ends, k)
 		}
 		for _, i := range p.allows[v] {
-			limit[i] = l.through(v, i)
+			limit[i] = l.limitThrough(v, i)
 		}
 		near := slices.Clone(p.allows[v])
 		slices.SortFunc(near, func(i, k int) int {
 			return cmp.Or(cmp.Compare(limit[i], limit[k]), i-k)
 		})
-		s.near[k] = slices.Clone(near[:min(len(near), nearest)])
+		s.near[k] = slices.Clone(near[:min(len(near), maxNear)])
 	}
 	return s
 }
 
 // measure returns the end-to-end latency, and a number that falls when the latency falls, or when
 // other slow paths get shorter.
-func (s *search) measure() (longest, weighed float64) {
+func (s *annealing) measure() (longest, weighed float64) {
 	p := s.p
 	for k := s.first; k < len(s.at); k++ {
 		ready, by, at := 0.0, -1, s.at[k]
@@ -105,14 +105,14 @@ func (s *search) measure() (longest, weighed float64) {
 	return longest, math.Sqrt(math.Sqrt(weighed))
 }
 
-// move puts an operator on another node, even if that node has too few cores.
-func (s *search) move(k, into int) {
+// moveOperator puts an operator on another node, even if that node has too few cores.
+func (s *annealing) moveOperator(k, into int) {
 	s.undo = append(s.undo, moved{k, s.at[k]})
 	s.first = min(s.first, k)
 	s.put(k, into)
 }
 
-func (s *search) put(k, into int) {
+func (s *annealing) put(k, into int) {
 	from, load := s.at[k], s.p.load[s.p.order[k]*s.p.n:]
 	s.free[from] += load[from]
 	s.free[into] -= load[into]
@@ -122,15 +122,15 @@ func (s *search) put(k, into int) {
 	s.at[k] = into
 }
 
-// accept keeps the changes.
-func (s *search) accept() {
+// acceptMoves keeps the changes.
+func (s *annealing) acceptMoves() {
 	copy(s.lastDone[s.first:], s.done[s.first:])
 	copy(s.lastBy[s.first:], s.by[s.first:])
 	s.undo, s.first = s.undo[:0], len(s.at)
 }
 
-// reject takes the changes back.
-func (s *search) reject() {
+// rejectMoves takes the changes back.
+func (s *annealing) rejectMoves() {
 	for _, m := range slices.Backward(s.undo) {
 		s.put(m.v, m.from)
 	}
@@ -141,28 +141,28 @@ func (s *search) reject() {
 
 // run makes changes, at most the given number. It stops earlier if the latency is down to the given
 // goal. It returns the best placement and its latency.
-func (s *search) run(changes int, enough float64) (Placement, float64) {
+func (s *annealing) run(changes int, enough float64) (Placement, float64) {
 	longest, now := s.measure()
-	s.accept()
+	s.acceptMoves()
 	best, least := slices.Clone(s.at), longest
-	path := s.critical()
+	path := s.criticalPath()
 	for k := range changes {
 		if least <= enough {
 			break
 		}
-		if !s.change(path) {
-			s.reject()
+		if !s.changeOnce(path) {
+			s.rejectMoves()
 			continue
 		}
 		longest, next := s.measure()
 		heat := startHeat * least * (1 - float64(k)/float64(changes))
 		if next > now && s.random.Float64() >= math.Exp((now-next)/heat) {
-			s.reject()
+			s.rejectMoves()
 			continue
 		}
 		now = next
-		s.accept()
-		path = s.critical()
+		s.acceptMoves()
+		path = s.criticalPath()
 		if longest < least {
 			least = longest
 			copy(best, s.at)
@@ -175,8 +175,8 @@ func (s *search) run(changes int, enough float64) (Placement, float64) {
 	return at, least
 }
 
-// critical returns the operators of the slowest path.
-func (s *search) critical() (path []int) {
+// criticalPath returns the operators of the slowest path.
+func (s *annealing) criticalPath() (path []int) {
 	last, most := 0, 0.0
 	for _, v := range s.ends {
 		if s.done[v] > most {
@@ -189,23 +189,24 @@ func (s *search) critical() (path []int) {
 	return path
 }
 
-// change makes one random change near the slowest path. It reports whether all operators fit.
-func (s *search) change(path []int) bool {
+// changeOnce makes one random change near the slowest path. It reports whether all operators fit.
+func (s *annealing) changeOnce(path []int) bool {
 	v := path[s.random.IntN(len(path))]
 	switch s.random.IntN(8) {
 	case 0, 1, 2:
-		return s.shift(v, s.target(v), 1)
+		return s.shiftGroup(v, s.randomTarget(v), 1)
 	case 3, 4:
-		return s.shift(v, s.target(v), 2+s.random.IntN(6))
+		return s.shiftGroup(v, s.randomTarget(v), 2+s.random.IntN(6))
 	case 5, 6:
-		return s.swap(v, s.target(v))
+		return s.swapOperator(v, s.randomTarget(v))
 	default: // the node of v and another one exchange operators
-		return s.exchange(s.at[v], s.target(v))
+		return s.exchangeNodes(s.at[v], s.randomTarget(v))
 	}
 }
 
-// target returns a random node for operator v: the node of a neighbour, or one with a small limit.
-func (s *search) target(v int) int {
+// randomTarget returns a random node for operator v: the node of a neighbour, or one with a small
+// limit.
+func (s *annealing) randomTarget(v int) int {
 	around := [2][]int{s.before[v], s.after[v]}[s.random.IntN(2)]
 	if len(around) > 0 && s.random.IntN(2) == 0 {
 		return s.at[around[s.random.IntN(len(around))]]
@@ -214,9 +215,9 @@ func (s *search) target(v int) int {
 	return near[min(s.random.IntN(len(near)), s.random.IntN(len(near)))]
 }
 
-// shift moves an operator to another node, together with operators of its node that are connected
-// with it. The last parameter limits how many operators it moves.
-func (s *search) shift(v, into, most int) bool {
+// shiftGroup moves an operator to another node, together with operators of its node that are
+// connected with it. The last parameter limits how many operators it moves.
+func (s *annealing) shiftGroup(v, into, most int) bool {
 	from := s.at[v]
 	if from == into {
 		return false
@@ -237,18 +238,18 @@ func (s *search) shift(v, into, most int) bool {
 		}
 	}
 	for _, w := range group {
-		s.move(w, into)
+		s.moveOperator(w, into)
 	}
 	return s.free[into] >= 0
 }
 
-func (s *search) may(v, i int) bool {
+func (s *annealing) may(v, i int) bool {
 	_, ok := slices.BinarySearch(s.p.allows[s.p.order[v]], i)
 	return ok
 }
 
-// swap exchanges an operator with a random operator of another node.
-func (s *search) swap(v, with int) bool {
+// swapOperator exchanges an operator with a random operator of another node.
+func (s *annealing) swapOperator(v, with int) bool {
 	from := s.at[v]
 	if from == with || len(s.on[with]) == 0 {
 		return false
@@ -257,25 +258,25 @@ func (s *search) swap(v, with int) bool {
 	if !s.may(v, with) || !s.may(w, from) {
 		return false
 	}
-	s.move(v, with)
-	s.move(w, from)
+	s.moveOperator(v, with)
+	s.moveOperator(w, from)
 	return s.free[from] >= 0 && s.free[with] >= 0
 }
 
-// exchange exchanges all operators of two nodes that may run on the other node.
-func (s *search) exchange(i, k int) bool {
+// exchangeNodes exchanges all operators of two nodes that may run on the other node.
+func (s *annealing) exchangeNodes(i, k int) bool {
 	if i == k {
 		return false
 	}
 	first, second := slices.Clone(s.on[i]), slices.Clone(s.on[k])
 	for _, v := range first {
 		if s.may(v, k) {
-			s.move(v, k)
+			s.moveOperator(v, k)
 		}
 	}
 	for _, v := range second {
 		if s.may(v, i) {
-			s.move(v, i)
+			s.moveOperator(v, i)
 		}
 	}
 	return s.free[i] >= 0 && s.free[k] >= 0

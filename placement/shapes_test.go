@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// shapes are jobs that are harder to place than randomJob's, each in another way.
-var shapes = map[string]func(r *rand.Rand, j *Job){
+// hardShapes are jobs that are harder to place than randomJob's, each in another way.
+var hardShapes = map[string]func(r *rand.Rand, j *Job){
 	// Each operator gets tuples from about eight others, which may be in any earlier layer.
 	"dense": func(r *rand.Rand, j *Job) {
 		ops := len(j.Operators)
@@ -90,9 +90,9 @@ func TestBarShapes(t *testing.T) {
 	}
 	const ops, nodes = 200, 1000
 	r := seed.Random(t)
-	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+	for _, name := range slices.Sorted(maps.Keys(hardShapes)) {
 		j := randomJob(r, ops, nodes)
-		shapes[name](r, j)
+		hardShapes[name](r, j)
 		for _, o := range j.Operators {
 			if len(o.Nodes) == 1 { // room for the operators that must run there
 				j.Nodes[o.Nodes[0]].Cores++

@@ -48,25 +48,25 @@ func (p *Problem) Solve(effort Effort) (Answer, error) {
 				"cores more than it has: %w", p.job.Nodes[i].Name, -cores, ErrJob)
 		}
 	}
-	at, err := p.greedy(l, p.order)
+	at, err := p.placeGreedily(l, p.order)
 	if err != nil {
 		return Answer{}, err
 	}
-	limit := l.least()
-	at, latency := newSearch(p, l, at, 0).run(effort.Changes/100, reached(limit))
-	at, latency, exact := p.finish(l, at, latency, &limit, effort.Choices/10)
+	limit := l.leastLatency()
+	at, latency := newSearch(p, l, at, 0).run(effort.Changes/100, roundedLimit(limit))
+	at, latency, exact := p.finishProof(l, at, latency, &limit, effort.Choices/10)
 	for seed := range uint64(effort.Searches) {
 		if exact {
 			break
 		}
-		at, latency = newSearch(p, l, at, 1+seed).run(effort.Changes, reached(limit))
-		exact = latency <= reached(limit)
+		at, latency = newSearch(p, l, at, 1+seed).run(effort.Changes, roundedLimit(limit))
+		exact = latency <= roundedLimit(limit)
 	}
 	if !exact {
-		at, latency, exact = p.finish(l, at, latency, &limit, effort.Choices)
+		at, latency, exact = p.finishProof(l, at, latency, &limit, effort.Choices)
 	}
 	if !exact {
-		limit = p.raise(l, limit, latency, effort.Raises)
+		limit = p.raiseLimit(l, limit, latency, effort.Raises)
 	}
 	a := Answer{At: at, End: p.End(at), Limit_ns: limit, Exact: exact}
 	if exact {
@@ -75,33 +75,33 @@ func (p *Problem) Solve(effort Effort) (Answer, error) {
 	return a, nil
 }
 
-// reached returns the largest latency that counts as equal to the limit. Sums are rounded, so the
-// result is a little larger than the limit.
-func reached(limit float64) float64 { return limit * (1 + 1e-9) }
+// roundedLimit returns the largest latency that counts as equal to the limit. Sums are rounded, so
+// the result is a little larger than the limit.
+func roundedLimit(limit float64) float64 { return limit * (1 + 1e-9) }
 
-// finish raises the limit, and tries to prove which placement is the best. It returns the best
+// finishProof raises the limit, and tries to prove which placement is the best. It returns the best
 // placement that it knows, its latency, and whether it is proven to be the best.
-func (p *Problem) finish(
-	l *limits, at Placement, latency float64, limit *float64, choices int,
+func (p *Problem) finishProof(
+	l *lowerLimits, at Placement, latency float64, limit *float64, choices int,
 ) (Placement, float64, bool) {
-	nodes, ok := l.below(latency)
+	nodes, ok := l.nodesBelow(latency)
 	if !ok {
 		return at, latency, true
 	}
 	l = newLimits(p, nodes)
-	*limit = max(*limit, min(l.least(), latency))
-	if *limit == latency || l.overfull() {
+	*limit = max(*limit, min(l.leastLatency(), latency))
+	if *limit == latency || l.isOverfull() {
 		return at, latency, true
 	}
 	return p.prove(l, at, latency, choices)
 }
 
-// raise returns a higher limit, if it can show that no placement has a latency below that limit. It
-// tries this the given number of times, each time with the middle between the limit and the known
-// latency.
-func (p *Problem) raise(l *limits, limit, latency float64, times int) float64 {
+// raiseLimit returns a higher limit, if it can show that no placement has a latency below that
+// limit. It tries this the given number of times, each time with the middle between the limit and
+// the known latency.
+func (p *Problem) raiseLimit(l *lowerLimits, limit, latency float64, times int) float64 {
 	for range times {
-		if goal := (limit + latency) / 2; p.impossible(l, goal) {
+		if goal := (limit + latency) / 2; p.isImpossible(l, goal) {
 			limit = goal
 		} else {
 			latency = goal
@@ -110,12 +110,12 @@ func (p *Problem) raise(l *limits, limit, latency float64, times int) float64 {
 	return limit
 }
 
-// impossible reports whether the limits show that no placement is faster than goal. When a node is
-// excluded for one operator, this often excludes nodes for other operators.
-func (p *Problem) impossible(l *limits, goal float64) bool {
+// isImpossible reports whether the limits show that no placement is faster than goal. When a node
+// is excluded for one operator, this often excludes nodes for other operators.
+func (p *Problem) isImpossible(l *lowerLimits, goal float64) bool {
 	before := count(l.nodes)
 	for {
-		nodes, ok := l.below(goal)
+		nodes, ok := l.nodesBelow(goal)
 		if !ok {
 			return true
 		}
@@ -124,7 +124,7 @@ func (p *Problem) impossible(l *limits, goal float64) bool {
 			return false
 		}
 		before = left
-		if l = newLimits(p, nodes); l.overfull() {
+		if l = newLimits(p, nodes); l.isOverfull() {
 			return true
 		}
 	}

@@ -65,15 +65,15 @@ func bruteForce(p *Problem, detail bool) (best float64, through [][]float64) {
 	return best, through
 }
 
-// problem returns a random job that has a placement.
-func problem(t testing.TB, r *rand.Rand, ops, nodes int) *Problem {
+// randomProblem returns a random job that has a placement.
+func randomProblem(t testing.TB, r *rand.Rand, ops, nodes int) *Problem {
 	t.Helper()
 	for range 1000 {
 		p, err := New(randomJob(r, ops, nodes))
 		if err != nil {
 			continue
 		}
-		if _, err := p.greedy(newLimits(p, p.allows), p.order); err == nil {
+		if _, err := p.placeGreedily(newLimits(p, p.allows), p.order); err == nil {
 			return p
 		}
 	}
@@ -93,12 +93,12 @@ func TestSolveSmallJobs(t *testing.T) {
 		if k%3 == 0 {
 			ops, nodes = 2+r.IntN(2), 20+r.IntN(20)
 		}
-		p := problem(t, r, ops, nodes)
+		p := randomProblem(t, r, ops, nodes)
 		best, through := bruteForce(p, true)
 		l := newLimits(p, p.allows)
 		for v, nodes := range p.allows {
 			for _, i := range nodes {
-				if limit := l.through(v, i); limit > through[v][i]*(1+1e-9) {
+				if limit := l.limitThrough(v, i); limit > through[v][i]*(1+1e-9) {
 					t.Fatalf("job %d: operator %d on node %d: limit %v, but a placement has %v",
 						k, v, i, limit, through[v][i])
 				}
@@ -116,7 +116,7 @@ func TestSolveSmallJobs(t *testing.T) {
 		if err := p.Allowed(a.At); err != nil {
 			t.Fatalf("job %d: %v", k, err)
 		}
-		at, err := p.greedy(l, p.order)
+		at, err := p.placeGreedily(l, p.order)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestSolveSmallJobs(t *testing.T) {
 		if !whole || !equal(got, best) {
 			t.Fatalf("job %d: proven %v, the best is %v", k, got, best)
 		}
-		if raised := p.raise(l, l.least(), 3*best, 8); raised > best*(1+1e-9) {
+		if raised := p.raiseLimit(l, l.leastLatency(), 3*best, 8); raised > best*(1+1e-9) {
 			t.Fatalf("job %d: raised the limit to %v, but the best is %v", k, raised, best)
 		}
 		weak, err := p.Solve(Effort{Changes: 100, Searches: 1, Raises: 6})
@@ -136,12 +136,13 @@ func TestSolveSmallJobs(t *testing.T) {
 
 // checkCross checks how early an operator's tuples can arrive at each node from another node
 // (half.cross). It compares these limits with a plain minimum over all nodes.
-func checkCross(t *testing.T, l *limits, h *half, latency func(from, into int) float64) {
+func checkCross(t *testing.T, l *lowerLimits, h *directionLimits,
+	latency func(from, into int) float64) {
 	t.Helper()
 	for v := range h.from {
 		for _, u := range h.from[v] {
 			for k := range l.p.n {
-				want := none
+				want := unreachable
 				for _, i := range l.nodes[u] {
 					if i != k {
 						want = min(want, h.at[(u*l.p.n+i)*(levels+1)+levels]+latency(i, k))
@@ -166,7 +167,7 @@ func TestBarPlacement(t *testing.T) {
 	r := seed.Random(t)
 	var off, gap, took []float64
 	for range tried {
-		p := problem(t, r, small[0], small[1])
+		p := randomProblem(t, r, small[0], small[1])
 		best, _ := bruteForce(p, false)
 		a, err := p.Solve(DefaultEffort())
 		if err != nil {
@@ -175,7 +176,7 @@ func TestBarPlacement(t *testing.T) {
 		off = append(off, a.End.Latency.Hi_ns/best)
 	}
 	for range placed {
-		p := problem(t, r, large[0], large[1])
+		p := randomProblem(t, r, large[0], large[1])
 		began := time.Now()
 		a, err := p.Solve(DefaultEffort())
 		if err != nil {
@@ -197,14 +198,14 @@ func TestBetterHolds(t *testing.T) {
 	r := seed.Random(t)
 	surely := 0
 	for range 300 {
-		p := problem(t, r, 2+r.IntN(8), 2+r.IntN(4))
+		p := randomProblem(t, r, 2+r.IntN(8), 2+r.IntN(4))
 		a, b := random(r, p), random(r, p)
 		d := p.Better(a, b)
 		if d.SurelyFaster() || d.SurelySlower() {
 			surely++
 		}
 		for range 20 {
-			if got := truth(r, p, a, b); got < d.Lo_ns-1e-3 || got > d.Hi_ns+1e-3 {
+			if got := drawTruth(r, p, a, b); got < d.Lo_ns-1e-3 || got > d.Hi_ns+1e-3 {
 				t.Fatalf("%v against %v: difference %v is not in %v", a, b, got, d)
 			}
 		}
@@ -225,9 +226,9 @@ func random(r *rand.Rand, p *Problem) Placement {
 	return at
 }
 
-// truth draws true latencies and working times, often at the ends of their ranges. It returns the
-// difference between two placements.
-func truth(r *rand.Rand, p *Problem, a, b Placement) float64 {
+// drawTruth draws true latencies and working times, often at the ends of their ranges. It returns
+// the difference between two placements.
+func drawTruth(r *rand.Rand, p *Problem, a, b Placement) float64 {
 	draw := func(x Range) float64 {
 		return x.Lo_ns + (x.Hi_ns-x.Lo_ns)*[]float64{0, 1, r.Float64()}[r.IntN(3)]
 	}
@@ -241,7 +242,7 @@ func truth(r *rand.Rand, p *Problem, a, b Placement) float64 {
 		}
 	}
 	end := func(at Placement) float64 {
-		longest, _ := p.slowest(at,
+		longest, _ := p.slowestPath(at,
 			func(v int) float64 { return works[v] / p.job.Nodes[at[v]].Speed },
 			func(u, v int) float64 { return latency[at[u]][at[v]] })
 		return longest

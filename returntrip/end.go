@@ -17,7 +17,7 @@ type End struct {
 	start           net.Addr
 	stream          uint64
 	out             [packetSize]byte // used only by Log
-	counts          counters
+	counts          sharedCounts
 	done            chan struct{} // closed when the receiving goroutine ends
 	err             error         // why it ended, unless Close ended it; read only after done
 }
@@ -51,7 +51,7 @@ func (e *End) Log(id uint64) {
 	}
 	e.arrived.Log(id)
 	packet{kindAcknowledgement, e.stream, id}.put(&e.out)
-	e.counts.post(e.conn, e.out[:], e.start)
+	e.counts.postPacket(e.conn, e.out[:], e.start)
 }
 
 // Settle waits until the number of received echoes equals the number of sent acknowledgements. If a

@@ -35,8 +35,8 @@ type Counts struct {
 	Foreign  uint64 // packets of another stream, version or kind, which had no effect
 }
 
-// counters are Counts that several goroutines may increase.
-type counters struct {
+// sharedCounts are Counts that several goroutines may increase.
+type sharedCounts struct {
 	sent, unsent, received, foreign atomic.Uint64
 
 	// news contains an element if a packet was received since somebody last read from news. If news
@@ -44,13 +44,14 @@ type counters struct {
 	news chan struct{}
 }
 
-func (c *counters) read() Counts {
+func (c *sharedCounts) read() Counts {
 	return Counts{Sent: c.sent.Load(), Unsent: c.unsent.Load(), Received: c.received.Load(),
 		Foreign: c.foreign.Load()}
 }
 
-// post sends a packet and counts it. If it cannot send the packet, it counts the failure instead.
-func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
+// postPacket sends a packet and counts it. If it cannot send the packet, it counts the failure
+// instead.
+func (c *sharedCounts) postPacket(conn net.PacketConn, b []byte, to net.Addr) {
 	if _, err := conn.WriteTo(b, to); err != nil {
 		c.unsent.Add(1)
 		return
@@ -60,7 +61,7 @@ func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 
 // receive passes the ids of received packets to the function take until the connection is closed.
 // If it ends for another reason, it returns that reason.
-func (c *counters) receive(
+func (c *sharedCounts) receive(
 	conn net.PacketConn, k kind, stream uint64, take func(id uint64, from net.Addr),
 ) error {
 	var b [packetSize + 1]byte // a longer packet is cut to this length, and refused

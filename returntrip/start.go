@@ -13,7 +13,7 @@ import (
 type Start struct {
 	sent, acknowledged *handlers.Channel
 	conn               net.PacketConn
-	counts             counters
+	counts             sharedCounts
 	done               chan struct{} // closed when the receiving goroutine ends
 	err                error         // why it ended, unless Close ended it; read only after done
 }
@@ -35,7 +35,7 @@ func NewStart(conn net.PacketConn, actor string, o Options) (*Start, error) {
 			func(id uint64, from net.Addr) {
 				s.acknowledged.Log(id)
 				packet{kindEcho, o.Stream, id}.put(&b)
-				s.counts.post(conn, b[:], from)
+				s.counts.postPacket(conn, b[:], from)
 			})
 	}()
 	return s, nil

@@ -67,8 +67,8 @@ func (p *port) SetDeadline(time.Time) error      { return nil }
 func (p *port) SetReadDeadline(time.Time) error  { return nil }
 func (p *port) SetWriteDeadline(time.Time) error { return nil }
 
-// trip is a Start and an End, and the network between them.
-type trip struct {
+// testTrip is a Start and an End, and the network between them.
+type testTrip struct {
 	*Start
 	*End
 	startPort, endPort *port
@@ -76,10 +76,10 @@ type trip struct {
 
 const stream = 0xfeedbeef
 
-func newTrip(t *testing.T) *trip {
+func newTrip(t *testing.T) *testTrip {
 	t.Helper()
 	o := Options{Stream: stream, Channels: handlers.Options{Dir: t.TempDir()}}
-	r := &trip{startPort: newPort("start"), endPort: newPort("end")}
+	r := &testTrip{startPort: newPort("start"), endPort: newPort("end")}
 	var err error
 	if r.Start, err = NewStart(r.startPort, "source#0", o); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func newTrip(t *testing.T) *trip {
 }
 
 // records closes the trip's Start and End. It returns the events that these logged, by point.
-func (r *trip) records(t *testing.T) map[string][]ring.Record {
+func (r *testTrip) records(t *testing.T) map[string][]ring.Record {
 	t.Helper()
 	all := map[string][]ring.Record{}
 	var readers []*ring.Reader
@@ -286,7 +286,7 @@ func TestNetworkThatEnds(t *testing.T) {
 // events are logged.
 func TestReceivedIsLogged(t *testing.T) {
 	p := newPort("end")
-	var c counters
+	var c sharedCounts
 	ended := make(chan error)
 	go func() {
 		ended <- c.receive(p, kindEcho, stream, func(uint64, net.Addr) {

@@ -41,8 +41,8 @@ type Stamps struct {
 	close     func() error
 }
 
-// abilities are what the kernel answers about an interface's stamps.
-type abilities struct {
+// stampAbilities are what the kernel answers about an interface's stamps.
+type stampAbilities struct {
 	info   *unix.EthtoolTsInfo
 	config *unix.HwTstampConfig // nil: the driver does not say
 }
@@ -73,14 +73,14 @@ func openStamps(name string) (*Stamps, error) {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(fd)
-	var a abilities
+	var a stampAbilities
 	if a.info, err = unix.IoctlGetEthtoolTsInfo(fd, name); err != nil {
 		return nil, fmt.Errorf("%w: %w", os.NewSyscallError("ethtool", err), ErrSource)
 	}
 	if a.config, err = unix.IoctlGetHwTstamp(fd, name); err != nil {
 		a.config = nil
 	}
-	if err := a.check(name); err != nil {
+	if err := a.whyUnusable(name); err != nil {
 		return nil, err
 	}
 	s := &Stamps{Interface: i.Index, Device: fmt.Sprintf("/dev/ptp%d", a.info.Phc_index)}
@@ -92,8 +92,8 @@ func openStamps(name string) (*Stamps, error) {
 	return s, nil
 }
 
-// check returns why an interface's stamps cannot be used.
-func (a abilities) check(name string) error {
+// whyUnusable returns why an interface's stamps cannot be used.
+func (a stampAbilities) whyUnusable(name string) error {
 	const hardware = unix.SOF_TIMESTAMPING_RAW_HARDWARE | unix.SOF_TIMESTAMPING_TX_HARDWARE |
 		unix.SOF_TIMESTAMPING_RX_HARDWARE
 	switch {
@@ -115,13 +115,13 @@ func (s *Stamps) Clock(clock minrtt.Clock, settings StampSettings) *minrtt.Hardw
 		Error_ns:   uint32(settings.Error.Nanoseconds()) + 1, // a stamp is rounded down to whole ns
 		Wander_ppb: uint32(settings.Wander_ppm * 1000),
 		Read: func() (before_ns, clock_ns, after_ns int64, ok bool) {
-			return s.phc.between(clock.Realtime)
+			return s.phc.readBetween(clock.Realtime)
 		},
 	}
 }
 
-// between reads the clock between two readings of CLOCK_REALTIME.
-func (p *phc) between(realtime func() int64) (before_ns, clock_ns, after_ns int64, ok bool) {
+// readBetween reads the clock between two readings of CLOCK_REALTIME.
+func (p *phc) readBetween(realtime func() int64) (before_ns, clock_ns, after_ns int64, ok bool) {
 	var err error
 	switch p.way {
 	case precise:

@@ -34,10 +34,10 @@ func TestStampClockHoldsTheTruth(t *testing.T) {
 	m := newMachine(r)
 	p := newPHC(m)
 	m.err = unix.EIO
-	if _, _, _, ok := p.between(m.realtime); ok {
+	if _, _, _, ok := p.readBetween(m.realtime); ok {
 		t.Error("a broken device is read")
 	}
-	if _, _, _, ok := (&phc{device: m, way: broken}).between(m.realtime); ok {
+	if _, _, _, ok := (&phc{device: m, way: broken}).readBetween(m.realtime); ok {
 		t.Error("a device that was broken from the beginning is read")
 	}
 }
@@ -64,14 +64,14 @@ func TestWhatAnInterfaceOffers(t *testing.T) {
 		"one without a clock":           {noPHC, all, "no PTP clock"},
 		"one that stamps what it gets":  {receives, all, "its driver takes none"},
 	} {
-		var a abilities
+		var a stampAbilities
 		a.info = new(unix.EthtoolTsInfo)
 		decode(t, test.info, a.info)
 		if test.config != "" {
 			a.config = new(unix.HwTstampConfig)
 			decode(t, test.config, a.config)
 		}
-		err := a.check("eth0")
+		err := a.whyUnusable("eth0")
 		if test.want == "" && err != nil || test.want != "" &&
 			(!errors.Is(err, ErrSource) || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)

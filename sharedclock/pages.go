@@ -28,8 +28,8 @@ type vmPage struct {
 	version func(p *vmPage) (uint32, bool)
 }
 
-// at returns the time that the clock shows now, according to the page.
-func (p *vmPage) at(counter func() uint64) (at_ns int64, step_ns uint32, ok bool) {
+// readPage returns the time that the clock shows now, according to the page.
+func (p *vmPage) readPage(counter func() uint64) (at_ns int64, step_ns uint32, ok bool) {
 	const tries = 100 // the hypervisor changes the page only for a moment
 	for range tries {
 		before, stable := p.version(p)
@@ -95,7 +95,7 @@ func openPage(name string) (page vmPage, err error) {
 	if err != nil {
 		return page, err
 	}
-	address, err := mapped(string(maps))
+	address, err := findMapping(string(maps))
 	if err != nil {
 		return page, err
 	}
@@ -110,12 +110,12 @@ func openPage(name string) (page vmPage, err error) {
 	if name == HyperV {
 		page = hyperVPage(load)
 	}
-	return page, readable(load)
+	return page, checkReadable(load)
 }
 
-// mapped finds the kernel's mapping of clock pages in a list of a process's mappings. Kernels since
-// 6.13 give this mapping a name.
-func mapped(maps string) (uintptr, error) {
+// findMapping finds the kernel's mapping of clock pages in a list of a process's mappings. Kernels
+// since 6.13 give this mapping a name.
+func findMapping(maps string) (uintptr, error) {
 	for line := range strings.Lines(maps) {
 		if !strings.HasSuffix(strings.TrimSpace(line), "[vvar_vclock]") {
 			continue
@@ -131,9 +131,9 @@ func mapped(maps string) (uintptr, error) {
 		"on a virtual machine): %w", ErrSource)
 }
 
-// readable returns an error if the page cannot be read: the kernel maps a page only if it used the
-// clock at least once.
-func readable(load func(int) uint64) (err error) {
+// checkReadable returns an error if the page cannot be read: the kernel maps a page only if it used
+// the clock at least once.
+func checkReadable(load func(int) uint64) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil {
@@ -168,8 +168,8 @@ const (
 
 var errVMClock = errors.New("not a page of VMClock")
 
-// at returns the earliest value that the clock may have, and how much later it may be.
-func (c *vmClock) at(counter func() uint64) (at_ns int64, step_ns uint32, ok bool) {
+// readEarliest returns the earliest value that the clock may have, and how much later it may be.
+func (c *vmClock) readEarliest(counter func() uint64) (at_ns int64, step_ns uint32, ok bool) {
 	const tries = 100 // the hypervisor changes the page only for a moment
 	var page, again [vmClockBytes]byte
 	for range tries {

@@ -145,12 +145,12 @@ func (d *ptpDevice) Extended() (before_ns, clock_ns, after_ns int64, err error) 
 	if err := d.ask(sysOffsetExtended, unsafe.Pointer(&a)); err != nil {
 		return 0, 0, 0, err
 	}
-	before_ns, clock_ns, after_ns = a.shortest()
+	before_ns, clock_ns, after_ns = a.shortestSample()
 	return before_ns, clock_ns, after_ns, nil
 }
 
-// shortest returns the sample whose moment is known best.
-func (a *extendedAnswer) shortest() (before_ns, clock_ns, after_ns int64) {
+// shortestSample returns the sample whose moment is known best.
+func (a *extendedAnswer) shortestSample() (before_ns, clock_ns, after_ns int64) {
 	for i, t := range a.times[:min(int(a.samples), len(a.times))] {
 		before, clock, after := t[0].nanoseconds(), t[1].nanoseconds(), t[2].nanoseconds()
 		if i == 0 || after-before < after_ns-before_ns {

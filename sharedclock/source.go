@@ -77,12 +77,15 @@ func Open(name string) (*Source, error) {
 	case name == KVM || name == HyperV:
 		var page vmPage
 		if page, err = openPage(name); err == nil {
-			s.read = inside(func() (int64, uint32, bool) { return page.at(asm.Counter) })
+			s.read = readInside(func() (int64, uint32, bool) { return page.readPage(asm.Counter) })
 		}
 	case strings.HasPrefix(name, "/dev/vmclock"):
 		var page *vmClock
 		if page, err = openVMClock(name); err == nil {
-			s.read = inside(func() (int64, uint32, bool) { return page.at(asm.Counter) })
+			s.read = readInside(func() (int64, uint32,
+				bool) {
+				return page.readEarliest(asm.Counter)
+			})
 			s.close = page.file.Close
 		}
 	case strings.HasPrefix(name, "/dev/"):
@@ -109,8 +112,8 @@ func Open(name string) (*Source, error) {
 	return s, nil
 }
 
-// inside reads a clock between two readings of the node's counter.
-func inside(
+// readInside reads a clock between two readings of the node's counter.
+func readInside(
 	read func() (at_ns int64, step_ns uint32, ok bool),
 ) func(*minrtt.Clock) (reading, bool) {
 	return func(clock *minrtt.Clock) (r reading, ok bool) {

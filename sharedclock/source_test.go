@@ -165,7 +165,8 @@ func TestAnswersOfTheKernel(t *testing.T) {
 		}
 	}
 	a.times[3] = [3]ptpTime{{s: 9}, {s: 9}, {s: 9}} // not counted
-	if before, clock, after := a.shortest(); before != 7_000_002_000 || clock != 7_000_003_000 ||
+	if before, clock, after := a.shortestSample(); before != 7_000_002_000 ||
+		clock != 7_000_003_000 ||
 		after != 7_000_002_100 {
 		t.Errorf("shortest sample %d, %d, %d", before, clock, after)
 	}
@@ -194,13 +195,13 @@ func TestKVMPage(t *testing.T) {
 		{2, 1402386856}, // 0.77 ns
 		{2_600_000_000, 1402386856 + 1_001_490_000},
 	} {
-		ns, step, ok := p.at(func() uint64 { return base + tc.after_cycles })
+		ns, step, ok := p.readPage(func() uint64 { return base + tc.after_cycles })
 		if off := ns - tc.ns; !ok || off < -2_000_000 || off > 2_000_000 || step != 2 {
 			t.Errorf("after %d cycles: %d ns, step %d, %t, want %d", tc.after_cycles, ns, step, ok,
 				tc.ns)
 		}
 	}
-	if _, _, ok := p.at(func() uint64 { return base - 1 }); ok {
+	if _, _, ok := p.readPage(func() uint64 { return base - 1 }); ok {
 		t.Error("a counter before the page's is converted")
 	}
 	for name, change := range map[string]func(){
@@ -208,7 +209,7 @@ func TestKVMPage(t *testing.T) {
 		"not stable":    func() { page[0]--; page[29] = 0 },
 	} {
 		change()
-		if _, _, ok := p.at(func() uint64 { return base }); ok {
+		if _, _, ok := p.readPage(func() uint64 { return base }); ok {
 			t.Errorf("a page that is %s is used", name)
 		}
 	}
@@ -220,12 +221,12 @@ func TestHyperVPage(t *testing.T) {
 	binary.LittleEndian.PutUint64(page[8:], 1<<64/250)    // 2.5 GHz in steps of 100 ns
 	binary.LittleEndian.PutUint64(page[16:], ^uint64(99)) // −100
 	p := hyperVPage(loads(page))
-	if ns, step, ok := p.at(func() uint64 { return 250_000_001 }); !ok || ns != 99_990_000 ||
+	if ns, step, ok := p.readPage(func() uint64 { return 250_000_001 }); !ok || ns != 99_990_000 ||
 		step != 101 {
 		t.Errorf("%d ns, step %d, %t", ns, step, ok)
 	}
 	page[0] = 0
-	if _, _, ok := p.at(func() uint64 { return 1 }); ok {
+	if _, _, ok := p.readPage(func() uint64 { return 1 }); ok {
 		t.Error("a page without a counter is used")
 	}
 }
@@ -252,7 +253,8 @@ func (memory) Close() error { return nil }
 func TestVMClockPage(t *testing.T) {
 	page := vmClockPage()
 	c := &vmClock{memory{strings.NewReader(string(page))}}
-	ns, step, ok := c.at(func() uint64 { return 1000 + 1_000_000_000 }) // half a second later
+	// half a second later
+	ns, step, ok := c.readEarliest(func() uint64 { return 1000 + 1_000_000_000 })
 	if want := int64(1_800_000_001_250_000_000); !ok || step != 2 || ns < want-2 || ns > want {
 		t.Errorf("%d ns, step %d, %t, want %d", ns, step, ok, want)
 	}
@@ -280,18 +282,18 @@ func TestVMClockPage(t *testing.T) {
 	odd := vmClockPage()
 	odd[12] = 1
 	c = &vmClock{memory{strings.NewReader(string(odd))}}
-	if _, _, ok := c.at(func() uint64 { return 2000 }); ok {
+	if _, _, ok := c.readEarliest(func() uint64 { return 2000 }); ok {
 		t.Error("a page that the hypervisor holds is used")
 	}
 }
 
 func TestMapped(t *testing.T) {
-	got, err := mapped("7f00-7f01 r--p 0 0 0 [vvar]\n" +
+	got, err := findMapping("7f00-7f01 r--p 0 0 0 [vvar]\n" +
 		"7fff0000-7fff2000 r--p 0 0 0   [vvar_vclock]\n")
 	if err != nil || got != 0x7fff0000 {
 		t.Errorf("%#x, %v", got, err)
 	}
-	if _, err := mapped("7f00-7f01 r--p 0 0 0 [vvar]\n"); !errors.Is(err, ErrSource) {
+	if _, err := findMapping("7f00-7f01 r--p 0 0 0 [vvar]\n"); !errors.Is(err, ErrSource) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -325,7 +327,10 @@ func TestOpenRefuses(t *testing.T) {
 func TestNodesMeetOnOneClock(t *testing.T) {
 	// The made clock ticks every 16 cycles, like a clock of some ns.
 	made := &Source{name: "made", step_ns: 2, close: func() error { return nil },
-		read: inside(func() (int64, uint32, bool) { return int64(asm.Counter() >> 4), 1, true })}
+		read: readInside(func() (int64, uint32, bool) {
+			return int64(asm.Counter() >> 4), 1,
+				true
+		})}
 	sources := []*Source{made}
 	switch page, err := Open(KVM); {
 	case err == nil:

@@ -235,7 +235,7 @@ func FuzzParseConfig(f *testing.F) {
 			}
 			return
 		}
-		_, truth := both(t, c.Counter)
+		_, truth := bothCounters(t, c.Counter)
 		if got, want := n.Counter.Virtual(p), truth.Reading(p); got != want {
 			t.Fatalf("Virtual(%d) = %d, Truth %d", p, got, want)
 		}

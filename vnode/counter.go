@@ -37,7 +37,7 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	rates, err := knots(c)
+	rates, err := knotRates(c)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 		// A segment is 2^shift physical cycles long. So the counter advances by 2^shift times the
 		// mean of the rates at its two ends.
 		hi, lo := bits.Mul64(rates[i]+rates[i+1], 1<<(counter.shift-1))
-		at.whole, at.frac = carry(at.whole, at.frac, hi, lo)
+		at.whole, at.frac = addFraction(at.whole, at.frac, hi, lo)
 	}
 	at.rate, at.slope = rates[len(rates)-1], 0
 	counter.last = at
@@ -64,8 +64,8 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 	return counter, nil
 }
 
-// carry adds hi·2^64 + lo units of 2^-40 to whole + frac/2^40.
-func carry(whole, frac, hi, lo uint64) (uint64, uint64) {
+// addFraction adds hi·2^64 + lo units of 2^-40 to whole + frac/2^40.
+func addFraction(whole, frac, hi, lo uint64) (uint64, uint64) {
 	lo, c := bits.Add64(lo, frac, 0)
 	hi += c
 	return whole + (hi<<(64-rateBits) | lo>>rateBits), lo & (rateOne - 1)
@@ -78,7 +78,7 @@ func (c *Counter) Virtual(physical uint64) uint64 {
 	if i := n >> c.shift; i < uint64(len(c.segments)) {
 		s, u = &c.segments[i], n&(1<<c.shift-1)
 	} else if physical < c.origin {
-		return c.finish(c.beforeOrigin(physical), physical)
+		return c.finishReading(c.beforeOrigin(physical), physical)
 	} else {
 		u = n - uint64(len(c.segments))<<c.shift
 	}
@@ -103,11 +103,11 @@ func (c *Counter) Virtual(physical uint64) uint64 {
 	lo, k := bits.Add64(lo, s.frac, 0)
 	hi += k
 	v := s.whole + (hi<<(64-rateBits) | lo>>rateBits)
-	return c.finish(v, physical)
+	return c.finishReading(v, physical)
 }
 
-// finish adds the steps to the counter v and rounds it down to the quantum.
-func (c *Counter) finish(v, physical uint64) uint64 {
+// finishReading adds the steps to the counter v and rounds it down to the quantum.
+func (c *Counter) finishReading(v, physical uint64) uint64 {
 	if len(c.steps) > 0 {
 		i := sort.Search(len(c.steps), func(i int) bool { return c.steps[i].at > physical })
 		if i > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// both returns both implementations of one counter.
-func both(t testing.TB, c CounterConfig) (*Counter, *Truth) {
+// bothCounters returns both implementations of one counter.
+func bothCounters(t testing.TB, c CounterConfig) (*Counter, *Truth) {
 	t.Helper()
 	fast, err := NewCounter(c)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestReadingsThatCanBeCheckedByHand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := plain
 			test.change(&c)
-			fast, truth := both(t, c)
+			fast, truth := bothCounters(t, c)
 			for p, want := range test.want {
 				if got := fast.Virtual(p); got != want {
 					t.Errorf("Virtual(%d) = %d, want %d", p, got, want)
@@ -75,7 +75,7 @@ func TestOneSegmentByHand(t *testing.T) {
 		Shape: Temperature, SegmentLog2: 10, Segments: 1, Window_cycles: 1024, Period_cycles: 2048,
 		Settle_cycles: 1, Limit_2e40: rateOne / 1024,
 	}}
-	rates, err := knots(c)
+	rates, err := knotRates(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestOneSegmentByHand(t *testing.T) {
 	if slope.Sign() == 0 {
 		t.Fatal("the temperature did not change")
 	}
-	fast, truth := both(t, c)
+	fast, truth := bothCounters(t, c)
 	for u := range uint64(1025) {
 		want := new(big.Rat).SetFrac64(int64(rates[0])*int64(u), rateOne)
 		curve := new(big.Rat).SetFrac64(int64(u*u), 2048)
@@ -103,9 +103,9 @@ func TestTheTwoImplementationsAgree(t *testing.T) {
 	const queries = 25
 	for range *configs / seed.Share() {
 		c := randomCounter(r)
-		fast, truth := both(t, c)
+		fast, truth := bothCounters(t, c)
 		for range queries {
-			p := near(r, c)
+			p := nearReading(r, c)
 			if got, want := fast.Virtual(p), truth.Reading(p); got != want {
 				t.Fatalf("Virtual(%d) = %d, Truth %d; %+v", p, got, want, c)
 			}
@@ -119,13 +119,13 @@ func TestACounterGoesBackAtNegativeStepsAlone(t *testing.T) {
 		c := randomCounter(r)
 		c.Start, c.Origin = 1<<62, 1<<50+c.Origin>>16
 		for i := range c.Steps {
-			c.Steps[i].At, c.Steps[i].By_cycles = c.Origin+uint64(i)*5000, int64(pick(r, 40))
+			c.Steps[i].At, c.Steps[i].By_cycles = c.Origin+uint64(i)*5000, int64(randomBits(r, 40))
 		}
-		fast, _ := both(t, c)
+		fast, _ := bothCounters(t, c)
 		p := c.Origin - 1000
 		last := fast.Virtual(p)
 		for range 200 {
-			p += pick(r, 34)
+			p += randomBits(r, 34)
 			v := fast.Virtual(p)
 			if v < last {
 				t.Fatalf("Virtual(%d) = %d after %d; %+v", p, v, last, c)
@@ -149,7 +149,7 @@ func TestInstantsAreAllAndOnlyThoseThatReadSo(t *testing.T) {
 		for at := c.Origin - 900; len(c.Steps) < r.IntN(4); at += 1 + r.Uint64N(700) {
 			c.Steps = append(c.Steps, Step{at, either(r, r.Int64N(900))})
 		}
-		_, truth := both(t, c)
+		_, truth := bothCounters(t, c)
 		const from, until = 99_000, 101_000
 		want := map[uint64][]Span{}
 		for p := uint64(from); p < until; p++ {
@@ -193,7 +193,7 @@ func TestInstantsAroundSteps(t *testing.T) {
 		{[]Step{{0, 10}, {1, -10}}, 20, []Span{{20, 29}}},
 		{nil, 25, nil},
 	} {
-		_, truth := both(t, CounterConfig{Quantum_cycles: 10, Steps: test.steps,
+		_, truth := bothCounters(t, CounterConfig{Quantum_cycles: 10, Steps: test.steps,
 			Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
 		if got := truth.Instants(test.reading); !slices.Equal(got, test.want) {
 			t.Errorf("Instants(%d) with steps %v = %v, want %v",
@@ -206,8 +206,8 @@ func TestInstantsFarOut(t *testing.T) {
 	r := seed.Random(t)
 	for range 3000 / seed.Share() {
 		c := randomCounter(r)
-		_, truth := both(t, c)
-		p := near(r, c)
+		_, truth := bothCounters(t, c)
+		p := nearReading(r, c)
 		v := truth.Reading(p)
 		found := false
 		for _, s := range truth.Instants(v) {
@@ -238,11 +238,11 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 		}
 		b.Steps = nil
 		if r.IntN(2) == 0 {
-			b.Steps = []Step{{a.Origin + r.Uint64N(1<<20), either(r, int64(pick(r, 40)))}}
+			b.Steps = []Step{{a.Origin + r.Uint64N(1<<20), either(r, int64(randomBits(r, 40)))}}
 		}
-		_, ta := both(t, a)
-		_, tb := both(t, b)
-		p := near(r, a)
+		_, ta := bothCounters(t, a)
+		_, tb := bothCounters(t, b)
+		p := nearReading(r, a)
 		reading := ta.Reading(p)
 		spans := ta.Translate(reading, tb)
 		for range 5 {
@@ -264,7 +264,7 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 	}
 	// This result can be computed by hand. Counter b runs half as fast as counter a. So while a
 	// shows one reading, for its quantum of 10 cycles, b shows 5 readings.
-	_, ta := both(t, CounterConfig{Start: 0, Quantum_cycles: 10,
+	_, ta := bothCounters(t, CounterConfig{Start: 0, Quantum_cycles: 10,
 		Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
 	tb, err := NewTruth(CounterConfig{Start: 100, Rate_2e40: -1 << 39, Quantum_cycles: 1,
 		Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}, Steps: []Step{{14, 1000}}})

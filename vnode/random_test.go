@@ -10,9 +10,9 @@ var (
 	update  = flag.Bool("update", false, "write the golden files anew")
 )
 
-// pick returns a random number of at most the given number of bits. Each number of bits is equally
-// likely.
-func pick(r *rand.Rand, bits int) uint64 { return r.Uint64() >> (64 - 1 - r.IntN(bits)) }
+// randomBits returns a random number of at most the given number of bits. Each number of bits is
+// equally likely.
+func randomBits(r *rand.Rand, bits int) uint64 { return r.Uint64() >> (64 - 1 - r.IntN(bits)) }
 
 func either(r *rand.Rand, v int64) int64 {
 	if r.IntN(2) == 0 {
@@ -25,14 +25,14 @@ func either(r *rand.Rand, v int64) int64 {
 // contain, extremes included.
 func randomCounter(r *rand.Rand) CounterConfig {
 	c := CounterConfig{Origin: r.Uint64() >> r.IntN(64), Start: r.Uint64() >> r.IntN(64),
-		Quantum_cycles: 1 + pick(r, 12)}
+		Quantum_cycles: 1 + randomBits(r, 12)}
 	switch r.IntN(4) {
 	case 0:
 		c.Quantum_cycles = 1
 	case 1:
 		c.Quantum_cycles = []uint64{26, 100, 1 << 32, 40}[r.IntN(4)]
 	}
-	c.Rate_2e40 = either(r, int64(pick(r, 39)))
+	c.Rate_2e40 = either(r, int64(randomBits(r, 39)))
 	switch r.IntN(8) {
 	case 0:
 		c.Rate_2e40 = leastRate_2e40
@@ -46,10 +46,10 @@ func randomCounter(r *rand.Rand) CounterConfig {
 		c.Origin -= uint64(c.Wander.Segments) << c.Wander.SegmentLog2
 	}
 	halveLimit(&c)
-	at := c.Origin - pick(r, 30)
+	at := c.Origin - randomBits(r, 30)
 	for range r.IntN(4) * r.IntN(2) {
-		c.Steps = append(c.Steps, Step{at, either(r, int64(pick(r, 63)))})
-		if at += 1 + pick(r, 34); at < c.Steps[len(c.Steps)-1].At {
+		c.Steps = append(c.Steps, Step{at, either(r, int64(randomBits(r, 63)))})
+		if at += 1 + randomBits(r, 34); at < c.Steps[len(c.Steps)-1].At {
 			break
 		}
 	}
@@ -62,7 +62,7 @@ func randomCounter(r *rand.Rand) CounterConfig {
 // that the rate leaves the allowed range.
 func halveLimit(c *CounterConfig) {
 	for {
-		if _, err := knots(*c); err == nil {
+		if _, err := knotRates(*c); err == nil {
 			return
 		}
 		c.Wander.Limit_2e40 /= 2
@@ -73,7 +73,7 @@ func randomWander(r *rand.Rand, segments int) WanderConfig {
 	w := WanderConfig{
 		Shape:       []Shape{Steady, Sine, Walk, Temperature}[r.IntN(4)],
 		SegmentLog2: leastSegment + r.IntN(mostSegment-leastSegment+1), Segments: segments,
-		Limit_2e40: int64(pick(r, 27)), Seed: r.Uint64(),
+		Limit_2e40: int64(randomBits(r, 27)), Seed: r.Uint64(),
 	}
 	segment := uint64(1) << w.SegmentLog2
 	w.Window_cycles = 1 + r.Uint64N(segment*uint64(segments)*2)
@@ -82,9 +82,9 @@ func randomWander(r *rand.Rand, segments int) WanderConfig {
 	return w
 }
 
-// near returns a random physical reading, often near a knot, a step or an end.
-func near(r *rand.Rand, c CounterConfig) uint64 {
-	jitter := uint64(either(r, int64(pick(r, 4))))
+// nearReading returns a random physical reading, often near a knot, a step or an end.
+func nearReading(r *rand.Rand, c CounterConfig) uint64 {
+	jitter := uint64(either(r, int64(randomBits(r, 4))))
 	switch r.IntN(6) {
 	case 0:
 		if len(c.Steps) > 0 {

@@ -69,10 +69,10 @@ func NewRealtime(c RealtimeConfig) (*Realtime, error) {
 		tick_us: nominalTick}
 	r := &Realtime{config: c}
 	for _, e := range events {
-		// If two events happen at one time, the piece between them is empty, and find never returns
-		// it.
+		// If two events happen at one time, the piece between them is empty, and findPiece never
+		// returns it.
 		r.pieces = append(r.pieces, p)
-		p.whole_ns, p.frac = p.after(e.at_ns)
+		p.whole_ns, p.frac = p.clockAfter(e.at_ns)
 		p.start_ns = e.at_ns
 		e.apply(&p)
 		p.rate = uint64(freqOne + p.freq + (p.tick_us-nominalTick)*freqPerTick + slewing)
@@ -81,16 +81,16 @@ func NewRealtime(c RealtimeConfig) (*Realtime, error) {
 	return r, nil
 }
 
-// after returns the clock at a time within the piece, in whole ns and units of 1/freqOne ns.
-func (p *piece) after(physical_ns int64) (int64, uint64) {
+// clockAfter returns the clock at a time within the piece, in whole ns and units of 1/freqOne ns.
+func (p *piece) clockAfter(physical_ns int64) (int64, uint64) {
 	hi, lo := bits.Mul64(p.rate, uint64(physical_ns-p.start_ns))
 	lo, c := bits.Add64(lo, p.frac, 0)
 	q, frac := bits.Div64(hi+c, lo, freqOne)
 	return p.whole_ns + int64(q), frac
 }
 
-// find returns the piece that contains a time. Before the origin it returns nil.
-func (r *Realtime) find(physical_ns int64) *piece {
+// findPiece returns the piece that contains a time. Before the origin it returns nil.
+func (r *Realtime) findPiece(physical_ns int64) *piece {
 	i := sort.Search(len(r.pieces), func(i int) bool { return r.pieces[i].start_ns > physical_ns })
 	if i == 0 {
 		return nil
@@ -100,11 +100,11 @@ func (r *Realtime) find(physical_ns int64) *piece {
 
 // Virtual returns what the virtual clock shows when the physical clock shows the given time.
 func (r *Realtime) Virtual(physical_ns int64) int64 {
-	p := r.find(physical_ns)
+	p := r.findPiece(physical_ns)
 	if p == nil {
 		return physical_ns + r.config.Offset_ns
 	}
-	v, _ := p.after(physical_ns)
+	v, _ := p.clockAfter(physical_ns)
 	return v
 }
 
@@ -120,7 +120,7 @@ type Timex struct {
 // clocks are adjusted far, the frequency may exceed the kernel's limit of 500 ppm.
 func (r *Realtime) Timex(physical_ns int64, physical Timex) Timex {
 	freq, tick_us := int64(0), int64(nominalTick)
-	if p := r.find(physical_ns); p != nil {
+	if p := r.findPiece(physical_ns); p != nil {
 		freq, tick_us = p.freq, p.tick_us
 	}
 	// When true time advances by 1, the physical clock advances by 1 + b, and the virtual clock by

@@ -74,30 +74,32 @@ func TestTimesThatCanBeCheckedByHand(t *testing.T) {
 }
 
 func randomRealtime(r *rand.Rand) RealtimeConfig {
-	c := RealtimeConfig{Origin_ns: int64(pick(r, 60)), Offset_ns: either(r, int64(pick(r, 61)))}
+	c := RealtimeConfig{Origin_ns: int64(randomBits(r, 60)),
+		Offset_ns: either(r, int64(randomBits(r, 61)))}
 	at := c.Origin_ns
-	next := func() int64 { at += int64(1 + pick(r, 40)); return at }
+	next := func() int64 { at += int64(1 + randomBits(r, 40)); return at }
 	if r.IntN(3) == 0 {
 		at--
 	}
 	for range r.IntN(6) {
 		c.Adjustments = append(c.Adjustments,
-			Adjustment{next(), either(r, int64(pick(r, 25))%(mostFreq+1)), 9000 + r.Int64N(2001)})
+			Adjustment{next(), either(r, int64(randomBits(r, 25))%(mostFreq+1)),
+				9000 + r.Int64N(2001)})
 	}
 	at = c.Origin_ns
 	for range r.IntN(4) {
-		c.Slews = append(c.Slews, Slew{next(), either(r, int64(pick(r, 30))),
+		c.Slews = append(c.Slews, Slew{next(), either(r, int64(randomBits(r, 30))),
 			[]int64{500, 1000, 1, 250, 64, 40}[r.IntN(6)]})
 	}
 	at = c.Origin_ns - 1
 	for range r.IntN(4) {
-		c.Steps = append(c.Steps, RealtimeStep{next(), either(r, int64(pick(r, 59)))})
+		c.Steps = append(c.Steps, RealtimeStep{next(), either(r, int64(randomBits(r, 59)))})
 	}
 	return c
 }
 
 func nearTime(r *rand.Rand, c RealtimeConfig) int64 {
-	jitter := either(r, int64(pick(r, 5)))
+	jitter := either(r, int64(randomBits(r, 5)))
 	var at []int64
 	for _, a := range c.Adjustments {
 		at = append(at, a.At_ns)
@@ -111,7 +113,7 @@ func nearTime(r *rand.Rand, c RealtimeConfig) int64 {
 	if len(at) > 0 && r.IntN(2) == 0 {
 		return max(0, at[r.IntN(len(at))]+jitter)
 	}
-	return min(mostTime_ns, max(0, c.Origin_ns+either(r, int64(pick(r, 61)))))
+	return min(mostTime_ns, max(0, c.Origin_ns+either(r, int64(randomBits(r, 61)))))
 }
 
 func TestTheTwoClocksAgree(t *testing.T) {
@@ -236,7 +238,7 @@ func TestTheClockMovesAsAdjtimexSays(t *testing.T) {
 		c.Slews, c.Steps = nil, nil
 		fast, _ := bothClocks(t, c)
 		x := nearTime(r, c)
-		length := int64(1 + pick(r, 40))
+		length := int64(1 + randomBits(r, 40))
 		says := fast.Timex(x, Timex{Tick_us: 10_000})
 		if says != fast.Timex(x+length, Timex{Tick_us: 10_000}) {
 			continue

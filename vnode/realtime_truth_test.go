@@ -28,8 +28,8 @@ func NewRealtimeTruth(c RealtimeConfig) (*RealtimeTruth, error) {
 	return &RealtimeTruth{c}, nil
 }
 
-// exact returns the clock in units of 1/freqOne ns, before rounding.
-func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
+// exactClock returns the clock in units of 1/freqOne ns, before rounding.
+func (t *RealtimeTruth) exactClock(physical_ns int64) *big.Int {
 	c := t.config
 	sum := big.NewInt(physical_ns)
 	sum.Add(sum, big.NewInt(c.Offset_ns))
@@ -66,7 +66,7 @@ func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
 
 // Reading returns what the virtual clock shows when the physical clock shows the given time.
 func (t *RealtimeTruth) Reading(physical_ns int64) int64 {
-	v := t.exact(physical_ns)
+	v := t.exactClock(physical_ns)
 	return v.Div(v, big.NewInt(freqOne)).Int64() // rounds down, because the divisor is positive
 }
 

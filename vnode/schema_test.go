@@ -36,7 +36,7 @@ func TestSchema(t *testing.T) {
 			return map[string]any{"type": "integer"}
 		case reflect.Struct:
 			properties := map[string]any{}
-			for name, f := range fields(of) {
+			for name, f := range fieldsByKey(of) {
 				p := schemaOf(f.Type, path+name+".")
 				if strings.HasSuffix(f.Tag.Get("json"), ",string") {
 					p = map[string]any{"type": "string", "pattern": "^-?[0-9]+$"}

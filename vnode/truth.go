@@ -28,7 +28,7 @@ func NewTruth(c CounterConfig) (*Truth, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	rates, err := knots(c)
+	rates, err := knotRates(c)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +100,8 @@ func (t *Truth) exact(physical uint64) *big.Int {
 	return v.Add(v, area)
 }
 
-// whole returns the counter rounded down, not reduced modulo 2^64.
-func (t *Truth) whole(physical uint64) *big.Int {
+// wholeCounter returns the counter rounded down, not reduced modulo 2^64.
+func (t *Truth) wholeCounter(physical uint64) *big.Int {
 	v := t.exact(physical)
 	return v.Rsh(v, t.unitBits()) // rounds down, also below zero
 }
@@ -110,7 +110,7 @@ var twoTo64 = new(big.Int).Lsh(big.NewInt(1), 64)
 
 // Reading returns the virtual counter's reading at a physical reading.
 func (t *Truth) Reading(physical uint64) uint64 {
-	v := t.whole(physical)
+	v := t.wholeCounter(physical)
 	v.Mod(v, twoTo64)
 	q := new(big.Int).SetUint64(t.config.Quantum_cycles)
 	return v.Sub(v, new(big.Int).Mod(v, q)).Uint64()
@@ -151,7 +151,7 @@ func (t *Truth) Instants(reading uint64) []Span {
 // appendInstants appends the spans in [from, until] in which the counter, modulo 2^64, is from
 // bottom to top. The counter must not step within [from, until], so it never goes back there.
 func (t *Truth) appendInstants(spans []Span, from, until, bottom, top uint64) []Span {
-	low, high := t.whole(from), t.whole(until)
+	low, high := t.wholeCounter(from), t.wholeCounter(until)
 	turn := new(big.Int).Rsh(low, 64)
 	for {
 		base := new(big.Int).Lsh(turn, 64)
@@ -182,7 +182,7 @@ func (t *Truth) appendInstants(spans []Span, from, until, bottom, top uint64) []
 // firstAtLeast returns the first physical reading in [from, until] at which the counter, rounded
 // down, is at least want. It first approximates this reading by the mean rate, and then bisects.
 func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
-	at := func(p uint64) bool { return t.whole(p).Cmp(want) >= 0 }
+	at := func(p uint64) bool { return t.wholeCounter(p).Cmp(want) >= 0 }
 	if at(from) {
 		return from, true
 	}
@@ -192,7 +192,7 @@ func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 	rate := big.NewInt(rateOne + t.config.Rate_2e40)
 	guess := from
 	for range 6 {
-		d := new(big.Int).Sub(want, t.whole(guess))
+		d := new(big.Int).Sub(want, t.wholeCounter(guess))
 		d.Lsh(d, rateBits).Quo(d, rate)
 		d.Add(d, new(big.Int).SetUint64(guess))
 		next := until

@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// knots returns the rates at the knots, 1 + rate + wander, in units of 2^-40. There is one knot
+// knotRates returns the rates at the knots, 1 + rate + wander, in units of 2^-40. There is one knot
 // more than there are segments. The shape is scaled so that its wander is as large as the limit, or
 // a little smaller.
-func knots(c CounterConfig) ([]uint64, error) {
+func knotRates(c CounterConfig) ([]uint64, error) {
 	base := uint64(rateOne + c.Rate_2e40)
 	w := c.Wander
 	rates := make([]uint64, w.Segments+1)
@@ -21,9 +21,10 @@ func knots(c CounterConfig) ([]uint64, error) {
 	raw := rawShape(w, len(rates))
 	window := windowSegments(w)
 	largest := uint64(0) // largest range of the raw shape within any window
-	extremes(len(raw), window, func(i, j int) bool { return raw[i] > raw[j] }, func(high, low int) {
-		largest = max(largest, uint64(raw[high]-raw[low]))
-	})
+	visitExtremes(len(raw), window, func(i, j int) bool { return raw[i] > raw[j] },
+		func(high, low int) {
+			largest = max(largest, uint64(raw[high]-raw[low]))
+		})
 	if largest == 0 {
 		return rates, nil
 	}
@@ -87,7 +88,7 @@ func windowSegments(w WanderConfig) int {
 // linear function in it are at knots.
 func wanderOf(rates []uint64, window int) uint64 {
 	most := uint64(0)
-	extremes(len(rates), window, func(i, j int) bool { return rates[i] > rates[j] },
+	visitExtremes(len(rates), window, func(i, j int) bool { return rates[i] > rates[j] },
 		func(high, low int) {
 			hi, lo := bits.Mul64(rates[high]-rates[low], rateOne)
 			sum := rates[high] + rates[low]
@@ -100,9 +101,10 @@ func wanderOf(rates []uint64, window int) uint64 {
 	return most
 }
 
-// extremes calls the function visit for every run of window + 1 neighbouring elements, and for the
-// shorter runs at the start. It passes the indices of a highest and a lowest element of the run.
-func extremes(n, window int, greater func(i, j int) bool, visit func(high, low int)) {
+// visitExtremes calls the function visit for every run of window + 1 neighbouring elements, and for
+// the shorter runs at the start. It passes the indices of a highest and a lowest element of the
+// run.
+func visitExtremes(n, window int, greater func(i, j int) bool, visit func(high, low int)) {
 	var highs, lows []int // candidates, in order: each element of highs is higher than all after it
 	for i := range n {
 		for len(highs) > 0 && !greater(highs[len(highs)-1], i) {

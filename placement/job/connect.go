@@ -41,11 +41,11 @@ func (f *File) Connect(latencies []Latency) (missing int, err error) {
 			rows[k][i] = rows[i][k]
 		}
 	}
-	ways := make([][]way, len(nodes))
+	ways := make([][]listedLatency, len(nodes))
 	for i, row := range rows {
 		for k, l := range row {
 			if i != k && l != unknown {
-				ways[i] = append(ways[i], way{k, l.Hi_ns})
+				ways[i] = append(ways[i], listedLatency{k, l.Hi_ns})
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func (f *File) Connect(latencies []Latency) (missing int, err error) {
 				continue
 			}
 			if fastest == nil {
-				fastest = from(ways, i)
+				fastest = fastestFrom(ways, i)
 			}
 			if math.IsInf(fastest[k], 1) {
 				return 0, fmt.Errorf("no latency from node %q to node %q is known, nor a route by "+
@@ -71,14 +71,15 @@ func (f *File) Connect(latencies []Latency) (missing int, err error) {
 	return missing, nil
 }
 
-// way is a listed latency to a node.
-type way struct {
+// listedLatency is a listed latency to a node.
+type listedLatency struct {
 	into    int
 	time_ns float64
 }
 
-// from returns the time of the fastest route from one node to each node (Dijkstra's algorithm).
-func from(ways [][]way, start int) []float64 {
+// fastestFrom returns the time of the fastest route from one node to each node (Dijkstra's
+// algorithm).
+func fastestFrom(ways [][]listedLatency, start int) []float64 {
 	times := make([]float64, len(ways))
 	for i := range times {
 		times[i] = math.Inf(1)
@@ -86,26 +87,26 @@ func from(ways [][]way, start int) []float64 {
 	times[start] = 0
 	next := &queue{{start, 0}}
 	for next.Len() > 0 {
-		w := heap.Pop(next).(way)
+		w := heap.Pop(next).(listedLatency)
 		if w.time_ns > times[w.into] {
 			continue
 		}
 		for _, on := range ways[w.into] {
 			if t := w.time_ns + on.time_ns; t < times[on.into] {
 				times[on.into] = t
-				heap.Push(next, way{on.into, t})
+				heap.Push(next, listedLatency{on.into, t})
 			}
 		}
 	}
 	return times
 }
 
-type queue []way
+type queue []listedLatency
 
 func (q queue) Len() int           { return len(q) }
 func (q queue) Less(i, k int) bool { return q[i].time_ns < q[k].time_ns }
 func (q queue) Swap(i, k int)      { q[i], q[k] = q[k], q[i] }
-func (q *queue) Push(w any)        { *q = append(*q, w.(way)) }
+func (q *queue) Push(w any)        { *q = append(*q, w.(listedLatency)) }
 func (q *queue) Pop() any {
 	w := (*q)[len(*q)-1]
 	*q = (*q)[:len(*q)-1]

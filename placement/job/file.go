@@ -66,8 +66,8 @@ func Parse(text []byte, name string, fleet func() ([]placement.Node, error)) (*F
 	p := parser{name: name, file: &File{}, instances: map[string][]int{}, node: map[string]int{},
 		fleet: fleet}
 	p.document(text)
-	if len(p.found) > 0 {
-		return nil, errors.Join(p.found...)
+	if len(p.firstMistakes) > 0 {
+		return nil, errors.Join(p.firstMistakes...)
 	}
 	return p.file, nil
 }
@@ -78,16 +78,17 @@ type parser struct {
 	file  *File
 	fleet func() ([]placement.Node, error)
 
-	anyNode bool    // no nodes are known, so no name of a node is wrong
-	found   []error // the first maxFindings mistakes
+	anyNode       bool    // no nodes are known, so no name of a node is wrong
+	firstMistakes []error // the first maxFindings mistakes
 
 	instances map[string][]int // by operator: its instances, as indices of Job.Operators
 	node      map[string]int   // by name: the index in Job.Nodes
 }
 
 func (p *parser) fail(line int, format string, args ...any) {
-	if len(p.found) < maxFindings {
-		p.found = append(p.found, fmt.Errorf("read job %q: line %d: %w: %w", p.name, line,
+	if len(p.firstMistakes) < maxFindings {
+		p.firstMistakes = append(p.firstMistakes, fmt.Errorf("read job %q: line %d: %w: %w", p.name,
+			line,
 			fmt.Errorf(format, args...), ErrFile))
 	}
 }
@@ -134,7 +135,7 @@ func (p *parser) document(text []byte) {
 		}
 	}
 	if n := top["local"]; n != nil {
-		p.file.Local = p.times(n, "local")
+		p.file.Local = p.readTimes(n, "local")
 	}
 	if top["latencies"] != nil {
 		for _, n := range p.list(top["latencies"], root, "latencies") {
@@ -154,7 +155,8 @@ func (p *parser) takeFleet() {
 	}
 	nodes, err := p.fleet()
 	if err != nil {
-		p.found = append(p.found, fmt.Errorf("read job %q: no nodes in the file: %w", p.name, err))
+		p.firstMistakes = append(p.firstMistakes,
+			fmt.Errorf("read job %q: no nodes in the file: %w", p.name, err))
 		return
 	}
 	for i, n := range nodes {
@@ -195,7 +197,7 @@ func (p *parser) addOperator(n *yaml.Node) {
 	if f["time"] == nil {
 		p.fail(n.Line, "operator %q has no time, such as %q", o.Name, "time: 12us")
 	} else {
-		o.Time = p.times(f["time"], "time")
+		o.Time = p.readTimes(f["time"], "time")
 	}
 	if f["per_second"] != nil {
 		o.PerSecond = p.number(f["per_second"], n, "per_second")
@@ -255,7 +257,7 @@ func (p *parser) addLatency(n *yaml.Node) {
 		p.fail(n.Line, "the latency has no time, such as %q", "time: 20us..35us")
 		return
 	}
-	l.Range = p.times(f["time"], "time")
+	l.Range = p.readTimes(f["time"], "time")
 	p.file.Latencies = append(p.file.Latencies, l)
 }
 
@@ -284,7 +286,7 @@ func (p *parser) now(n *yaml.Node) {
 		}
 	}
 	for v, at := range p.file.Now {
-		if at < 0 && len(p.found) == 0 {
+		if at < 0 && len(p.firstMistakes) == 0 {
 			p.fail(n.Line, "now does not say where operator %q runs", p.file.Job.Operators[v].Name)
 		}
 	}
@@ -297,7 +299,7 @@ func (p *parser) operator(n *yaml.Node) []int {
 			known = append(known, name)
 		}
 		p.fail(n.Line, "operator %.40q is not in the list of operators%s", n.Value,
-			near(n.Value, known))
+			suggestWord(n.Value, known))
 	}
 	return p.instances[n.Value]
 }
@@ -309,7 +311,8 @@ func (p *parser) nodeNamed(n *yaml.Node) int {
 		for _, node := range p.file.Job.Nodes {
 			known = append(known, node.Name)
 		}
-		p.fail(n.Line, "node %.40q is not in the list of nodes%s", n.Value, near(n.Value, known))
+		p.fail(n.Line, "node %.40q is not in the list of nodes%s", n.Value,
+			suggestWord(n.Value, known))
 	}
 	return i
 }
@@ -326,7 +329,7 @@ func (p *parser) mapping(n *yaml.Node, what string, keys ...string) map[string]*
 		switch {
 		case !slices.Contains(keys, key.Value):
 			p.fail(key.Line, "%s has the unknown key %.40q%s; it takes %s", what, key.Value,
-				near(key.Value, keys), strings.Join(keys, ", "))
+				suggestWord(key.Value, keys), strings.Join(keys, ", "))
 		case fields[key.Value] != nil:
 			p.fail(key.Line, "%s has %q twice", what, key.Value)
 		default:
@@ -373,8 +376,8 @@ func (p *parser) number(n, around *yaml.Node, what string) float64 {
 	return x
 }
 
-// times reads a time or a range of times, such as 12us or 8us..15us.
-func (p *parser) times(n *yaml.Node, what string) placement.Range {
+// readTimes reads a time or a range of times, such as 12us or 8us..15us.
+func (p *parser) readTimes(n *yaml.Node, what string) placement.Range {
 	lo, hi, ranged := strings.Cut(n.Value, "..")
 	if !ranged {
 		hi = lo
@@ -388,8 +391,8 @@ func (p *parser) times(n *yaml.Node, what string) placement.Range {
 	return placement.Range{Lo_ns: float64(from), Hi_ns: float64(to)}
 }
 
-// near returns a question that offers the most similar of some words, or nothing.
-func near(word string, known []string) string {
+// suggestWord returns a question that offers the most similar of some words, or nothing.
+func suggestWord(word string, known []string) string {
 	best := similar.Word(word, slices.Values(slices.Sorted(slices.Values(known))))
 	if best == "" {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/placement"
 )
 
-const whole = `version: 1
+const wholeFile = `version: 1
 operators:
   - {name: source, time: 4us, per_second: 20000, nodes: [a]}
   - {name: parse, time: 8us..12us, per_second: 18000, instances: 2}
@@ -30,7 +30,7 @@ now: {source: a, parse: [a, b]}
 func noFleet() ([]placement.Node, error) { return nil, errors.New("no server") }
 
 func TestParse(t *testing.T) {
-	got, err := Parse([]byte(whole), "f", noFleet)
+	got, err := Parse([]byte(wholeFile), "f", noFleet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestParse(t *testing.T) {
 	}
 	fleet := []placement.Node{{Name: "a", Cores: 9, Speed: 1}, {Name: "b", Cores: 9, Speed: 1}}
 	text := strings.NewReplacer("nodes:\n", "", "  - {name: a, cores: 0.5}\n", "",
-		"  - {name: b, cores: 4, speed: 2}\n", "").Replace(whole)
+		"  - {name: b, cores: 4, speed: 2}\n", "").Replace(wholeFile)
 	got, err = Parse([]byte(text), "f", func() ([]placement.Node, error) { return fleet, nil })
 	if err != nil || got.Job.Nodes[0].Cores != 9 {
 		t.Errorf("%+v, %v", got, err)
@@ -97,8 +97,8 @@ func TestMistakes(t *testing.T) {
 		{"now: {", "now: {now: 1, now: 2,", `operator "now" is not in the list`},
 		{"local: 1us", "nodes: []", `line 12: the job has "nodes" twice`},
 	} {
-		text := strings.Replace(whole, c.change, c.to, 1)
-		if text == whole {
+		text := strings.Replace(wholeFile, c.change, c.to, 1)
+		if text == wholeFile {
 			t.Fatalf("%q is not in the file", c.change)
 		}
 		_, err := Parse([]byte(text), "f", noFleet)
@@ -150,7 +150,7 @@ func TestConnect(t *testing.T) {
 
 // For any file, Parse returns an error, or a job that placement accepts or refuses.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(whole))
+	f.Add([]byte(wholeFile))
 	f.Add([]byte("version: 1\noperators: [{name: a, time: 1s}]\nnodes: [{name: b, cores: 1}]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file, err := Parse(text, "f", noFleet)

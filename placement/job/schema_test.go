@@ -31,9 +31,9 @@ func TestSchema(t *testing.T) {
 	all := of(text)
 	for list, what := range map[string]string{"": "the job", "operators": "an operator",
 		"nodes": "a node", "latencies": "a latency"} {
-		job, keys := whole+"unknown: 1\n", all.Properties
+		job, keys := wholeFile+"unknown: 1\n", all.Properties
 		if list != "" {
-			job = strings.Replace(whole, list+":\n  - {", list+":\n  - {unknown: 1, ", 1)
+			job = strings.Replace(wholeFile, list+":\n  - {", list+":\n  - {unknown: 1, ", 1)
 			keys = of(all.Properties[list]).Items.Properties
 		}
 		_, err := Parse([]byte(job), "f", noFleet)
@@ -51,10 +51,11 @@ func TestSchema(t *testing.T) {
 
 // Check needs no fleet. It finds what is wrong with the job in any fleet.
 func TestCheck(t *testing.T) {
-	noNodes, _, _ := strings.Cut(whole, "nodes:\n")
-	noLatencies := strings.Replace(whole, "latencies:\n  - {from: a, into: b, time: 20us..35us}\n",
+	noNodes, _, _ := strings.Cut(wholeFile, "nodes:\n")
+	noLatencies := strings.Replace(wholeFile,
+		"latencies:\n  - {from: a, into: b, time: 20us..35us}\n",
 		"", 1)
-	for name, text := range map[string]string{"whole": whole, "no nodes": noNodes,
+	for name, text := range map[string]string{"whole": wholeFile, "no nodes": noNodes,
 		"no nodes, with names of nodes": noNodes + "now: {source: x, parse: [y, z]}\n",
 		"no latencies":                  noLatencies} {
 		if err := Check([]byte(text), "f"); err != nil {
@@ -62,7 +63,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	for want, text := range map[string]string{
-		`did you mean "edges"?`: strings.Replace(whole, "edges", "edgse", 1),
+		`did you mean "edges"?`: strings.Replace(wholeFile, "edges", "edgse", 1),
 		`node "c"`:              strings.Replace(noLatencies, "[a, b]", "[a, c]", 1),
 		"cycle": strings.Replace(noNodes, "[source, parse]", "[source, parse, source]",
 			1),

@@ -48,7 +48,7 @@ func newConfigGet() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var now coordinator.TableRequest
-			if err := server.asking(cmd, coordinator.AskTable, nil, &now); err != nil {
+			if err := server.askOnce(cmd, coordinator.AskTable, nil, &now); err != nil {
 				return err
 			}
 			if now.Base == 0 {
@@ -98,7 +98,7 @@ func newConfigDiff() *cobra.Command {
 				return err
 			}
 			var now coordinator.TableRequest
-			if err := server.asking(cmd, coordinator.AskTable, nil, &now); err != nil {
+			if err := server.askOnce(cmd, coordinator.AskTable, nil, &now); err != nil {
 				return err
 			}
 			lines := diffLines(strings.Split(strings.TrimSuffix(now.Text, "\n"), "\n"),
@@ -197,7 +197,7 @@ func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest, f
 		return err
 	}
 	end := time.Now().Add(settleLimit)
-	err = poll(cmd.Context(), func() (bool, error) {
+	err = pollUntil(cmd.Context(), func() (bool, error) {
 		var now coordinator.TableRequest
 		err := link.Ask(cmd.Context(), coordinator.AskTable, nil, &now)
 		if err == nil && now.Base == served.Base {

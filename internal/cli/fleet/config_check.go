@@ -33,7 +33,8 @@ type kind struct {
 	check    Check
 }
 
-// kinds returns all kinds of files. A file is of the first kind whose method is returns true.
+// kinds returns all kinds of files. A file is of the first kind whose method looksLike returns
+// true.
 func kinds(javaAgent, simulation Check) []kind {
 	text := func(check func(text []byte, path string) error) Check {
 		return func(_ context.Context, path string) error {
@@ -67,8 +68,8 @@ func kinds(javaAgent, simulation Check) []kind {
 			text(func(text []byte, _ string) error { return packaging.CheckValues(text) })})
 }
 
-// is reports whether a file looks as if it were of kind k, by its name or by a key in it.
-func (k kind) is(path string, text []byte) bool {
+// looksLike reports whether a file looks as if it were of kind k, by its name or by a key in it.
+func (k kind) looksLike(path string, text []byte) bool {
 	name := filepath.Base(path)
 	for _, n := range k.names {
 		if strings.HasPrefix(name, n) || filepath.Ext(name) == n {
@@ -181,7 +182,7 @@ func checkConfig(ctx context.Context, all []kind, path, as string) (what string,
 		return "a file", err
 	}
 	for _, k := range all {
-		if k.as == as || as == "" && k.is(path, text) {
+		if k.as == as || as == "" && k.looksLike(path, text) {
 			return k.what, k.check(ctx, path)
 		}
 	}

@@ -44,8 +44,8 @@ The page and exports of a run are not fetched: make them here.`,
 			defer link.Close()
 			for _, name := range args {
 				line := command.NewProgress(cmd.ErrOrStderr())
-				f := fetch{link: link, name: name, show: line.Share(), limit: chunkLimit}
-				path, err := f.run(cmd.Context(), command.RunsDir())
+				f := runFetcher{link: link, name: name, show: line.Share(), limit: chunkLimit}
+				path, err := f.fetchInto(cmd.Context(), command.RunsDir())
 				line.Done()
 				if err != nil {
 					return err
@@ -74,15 +74,15 @@ const (
 	maxFetchedFiles = 1 << 20
 )
 
-// A fetch copies one run.
-type fetch struct {
+// runFetcher copies one run.
+type runFetcher struct {
 	link  asker
 	name  string
 	show  func(done float64, what string)
 	limit time.Duration
 
-	fetched, of int64 // numbers of bytes
-	files       int
+	fetched, totalBytes int64 // numbers of bytes
+	files               int
 }
 
 // asker is what a fetch needs of a link.
@@ -91,8 +91,8 @@ type asker interface {
 	Call(context.Context, control.Message) (control.Message, error)
 }
 
-// run fetches into a directory of runs, and returns the run's path there.
-func (f *fetch) run(ctx context.Context, parent string) (path string, err error) {
+// fetchInto fetches into a directory of runs, and returns the run's path there.
+func (f *runFetcher) fetchInto(ctx context.Context, parent string) (path string, err error) {
 	list, err := f.list(ctx)
 	if err != nil {
 		return "", err
@@ -108,16 +108,16 @@ func (f *fetch) run(ctx context.Context, parent string) (path string, err error)
 	defer arrival.Close()
 	lacks := arrival.Lacks()
 	for _, one := range lacks {
-		if f.of += one.Bytes; f.of < 0 || one.Bytes > 1<<60 {
+		if f.totalBytes += one.Bytes; f.totalBytes < 0 || one.Bytes > 1<<60 {
 			return "", fmt.Errorf("fetch run %q: the server lists a file of %d bytes", f.name,
 				one.Bytes)
 		}
 	}
-	if err := f.fits(parent); err != nil {
+	if err := f.checkRoom(parent); err != nil {
 		return "", err
 	}
 	for _, one := range lacks {
-		read := func(offset int64) ([]byte, error) { return f.chunk(ctx, one, offset) }
+		read := func(offset int64) ([]byte, error) { return f.askChunk(ctx, one, offset) }
 		if err := arrival.Put(one, read); err != nil {
 			return "", fmt.Errorf("fetch run %q: %w: type the command again to fetch the rest",
 				f.name, err)
@@ -135,7 +135,7 @@ func (f *fetch) run(ctx context.Context, parent string) (path string, err error)
 	return arrival.Complete()
 }
 
-func (f *fetch) list(ctx context.Context) (list coordinator.RunFiles, err error) {
+func (f *runFetcher) list(ctx context.Context) (list coordinator.RunFiles, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.limit)
 	defer cancel()
 	err = f.link.Ask(ctx, coordinator.AskRunFiles, coordinator.RunRequest{Name: f.name}, &list)
@@ -153,22 +153,23 @@ func (f *fetch) list(ctx context.Context) (list coordinator.RunFiles, err error)
 	return list, nil
 }
 
-// fits returns an error if the disk has no room for the files that are still to be fetched.
-func (f *fetch) fits(parent string) error {
+// checkRoom returns an error if the disk has no room for the files that are still to be fetched.
+func (f *runFetcher) checkRoom(parent string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(parent, &fs); err != nil {
 		return fmt.Errorf("fetch run %q: find the free space in %q: %w", f.name, parent, err)
 	}
-	if room := int64(fs.Bavail) * int64(fs.Bsize); f.of > room {
+	if room := int64(fs.Bavail) * int64(fs.Bsize); f.totalBytes > room {
 		return fmt.Errorf("fetch run %q: it needs %s, and %q has room for %s: make room, or set "+
-			"CLOUDPROFILER_RUNS to another directory", f.name, megabytes(f.of), parent,
+			"CLOUDPROFILER_RUNS to another directory", f.name, megabytes(f.totalBytes), parent,
 			megabytes(room))
 	}
 	return nil
 }
 
-// chunk asks the server for a part of a file. It need not check the bytes: the encrypted link does.
-func (f *fetch) chunk(ctx context.Context, of runs.File, offset int64) ([]byte, error) {
+// askChunk asks the server for a part of a file. It need not check the bytes: the encrypted link
+// does.
+func (f *runFetcher) askChunk(ctx context.Context, of runs.File, offset int64) ([]byte, error) {
 	question := &control.ReadFile{Run: f.name, Path: of.Path, Offset: offset,
 		Bytes: min(control.MaxChunkBytes, of.Bytes-offset)}
 	var err error
@@ -181,8 +182,8 @@ func (f *fetch) chunk(ctx context.Context, of runs.File, offset int64) ([]byte, 
 					chunk.Path, chunk.Offset, chunk.Size)
 			}
 			f.fetched += int64(len(chunk.Data))
-			f.show(float64(f.fetched)/float64(max(f.of, 1)), fmt.Sprintf("%s of %s",
-				megabytes(f.fetched), megabytes(f.of)))
+			f.show(float64(f.fetched)/float64(max(f.totalBytes, 1)), fmt.Sprintf("%s of %s",
+				megabytes(f.fetched), megabytes(f.totalBytes)))
 			return chunk.Data, nil
 		}
 		var refused *control.RefusedError
@@ -193,12 +194,12 @@ func (f *fetch) chunk(ctx context.Context, of runs.File, offset int64) ([]byte, 
 	return nil, err
 }
 
-func (f *fetch) ask(ctx context.Context, question *control.ReadFile) (*control.Chunk, error) {
+func (f *runFetcher) ask(ctx context.Context, question *control.ReadFile) (*control.Chunk, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.limit)
 	defer cancel()
 	m, err := f.link.Call(ctx, question)
 	if err != nil {
-		return nil, explained(err)
+		return nil, addAdvice(err)
 	}
 	chunk, ok := m.(*control.Chunk)
 	if !ok {

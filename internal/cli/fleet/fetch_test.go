@@ -102,8 +102,8 @@ func (m *madeUp) Call(_ context.Context, question control.Message) (control.Mess
 const aRunYAML = "version: 1\nname: r\nbegun:\n  lo_ns: 1\n  hi_ns: 2\nwander_ppt: 1000000\n" +
 	"window_ns: 10000000000\n"
 
-// honest answers with a run of two files.
-func honest() *madeUp {
+// honestServer answers with a run of two files.
+func honestServer() *madeUp {
 	content := map[string]string{"run.yaml": aRunYAML,
 		"relations/a--b.rel": strings.Repeat("x", 3<<20)}
 	m := &madeUp{list: coordinator.RunFiles{Run: "r", State: "s"}}
@@ -119,8 +119,8 @@ func honest() *madeUp {
 	return m
 }
 
-func aFetch(from asker) *fetch {
-	return &fetch{link: from, name: "r", show: func(float64, string) {}, limit: time.Minute}
+func aFetch(from asker) *runFetcher {
+	return &runFetcher{link: from, name: "r", show: func(float64, string) {}, limit: time.Minute}
 }
 
 // Whatever a server answers, the fetched run never looks whole unless it is whole.
@@ -200,9 +200,9 @@ func TestFetchFromABadServer(t *testing.T) {
 		}, "at most"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, parent := honest(), t.TempDir()
+			server, parent := honestServer(), t.TempDir()
 			test.change(server)
-			path, err := aFetch(server).run(t.Context(), parent)
+			path, err := aFetch(server).fetchInto(t.Context(), parent)
 			if test.say == "" {
 				if err != nil || path != filepath.Join(parent, "r") {
 					t.Errorf("%q, %v", path, err)
@@ -224,7 +224,7 @@ func TestFetchFromABadServer(t *testing.T) {
 
 // If the user interrupts a fetch, it ends at once, and can be continued.
 func TestFetchIsCut(t *testing.T) {
-	server, parent := honest(), t.TempDir()
+	server, parent := honestServer(), t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := server.answer
 	server.answer = func(r *control.ReadFile) (control.Message, error) {
@@ -234,11 +234,11 @@ func TestFetchIsCut(t *testing.T) {
 		}
 		return answer(r)
 	}
-	if _, err := aFetch(server).run(ctx, parent); !errors.Is(err, context.Canceled) {
+	if _, err := aFetch(server).fetchInto(ctx, parent); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	server.answer = answer
-	if _, err := aFetch(server).run(t.Context(), parent); err != nil {
+	if _, err := aFetch(server).fetchInto(t.Context(), parent); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -246,7 +246,7 @@ func TestFetchIsCut(t *testing.T) {
 // Whatever list a server sends, the fetch writes exactly the files in the list, or refuses the
 // list. It writes nothing outside of the run's directory.
 func FuzzFetch(f *testing.F) {
-	for _, list := range []coordinator.RunFiles{honest().list, {}, {Run: "r", State: "s",
+	for _, list := range []coordinator.RunFiles{honestServer().list, {}, {Run: "r", State: "s",
 		Files: []control.File{{Path: "run.yaml", Bytes: int64(len(aRunYAML))},
 			{Path: "logs/n/x.cplog", Bytes: 5}, {Path: "../x", Bytes: 1}}}} {
 		text, err := json.Marshal(list)
@@ -256,7 +256,7 @@ func FuzzFetch(f *testing.F) {
 		f.Add(text, int64(7))
 	}
 	f.Fuzz(func(t *testing.T, text []byte, step int64) {
-		m := honest()
+		m := honestServer()
 		if json.Unmarshal(text, &m.list) != nil {
 			return
 		}
@@ -282,7 +282,7 @@ func FuzzFetch(f *testing.F) {
 		}
 		top := t.TempDir()
 		parent := filepath.Join(top, "a", "runs")
-		path, err := aFetch(m).run(t.Context(), parent)
+		path, err := aFetch(m).fetchInto(t.Context(), parent)
 		entries, readErr := os.ReadDir(top)
 		if readErr != nil || len(entries) > 1 || len(entries) == 1 && entries[0].Name() != "a" {
 			t.Fatalf("beside the runs are %v, %v", entries, readErr)

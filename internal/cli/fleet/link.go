@@ -42,7 +42,7 @@ func (l *link) Ask(ctx context.Context, what string, argument, result any) error
 	if !l.answered {
 		return l.askFirst(ctx, what, argument, result)
 	}
-	return explained(l.Client.Ask(ctx, what, argument, result))
+	return addAdvice(l.Client.Ask(ctx, what, argument, result))
 }
 
 func (l *link) askFirst(ctx context.Context, what string, argument, result any) (err error) {
@@ -51,10 +51,10 @@ func (l *link) askFirst(ctx context.Context, what string, argument, result any) 
 	answer := make(chan error, 1)
 	go func() { answer <- l.Client.Ask(ctx, what, argument, result) }()
 	defer func() { l.answered = err == nil }()
-	if err, came := within(answer, lookAfter); came {
-		return explained(err)
+	if err, came := waitWithin(answer, lookAfter); came {
+		return addAdvice(err)
 	}
-	absent := look(ctx, l.server)
+	absent := whyUnreachable(ctx, l.server)
 	if absent != nil && !isTimeout(absent) {
 		cancel()
 		if <-answer == nil { // the server has answered after all
@@ -63,15 +63,15 @@ func (l *link) askFirst(ctx context.Context, what string, argument, result any) 
 		return fmt.Errorf("reach the server at %q: %w: start tsc-server there, or name another "+
 			"address with --server or $CLOUDPROFILER_SERVER", l.server, absent)
 	}
-	if err, came := within(answer, sayAfter); came {
-		return explained(err)
+	if err, came := waitWithin(answer, sayAfter); came {
+		return addAdvice(err)
 	}
 	end, _ := ctx.Deadline()
 	fmt.Fprintf(l.errs, "waiting for an answer from the server at %s, for at most %v more\n",
 		l.server, time.Until(end).Round(time.Second))
 	switch err = <-answer; {
 	case !errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrKey):
-		return explained(err)
+		return addAdvice(err)
 	case absent != nil:
 		return fmt.Errorf("ask the server at %q: %w: nothing answers there: is the address right, "+
 			"and does every firewall on the way let TCP through?", l.server, control.ErrUnreachable)
@@ -80,8 +80,8 @@ func (l *link) askFirst(ctx context.Context, what string, argument, result any) 
 		"are --key and --server-key right?", l.server, control.ErrUnreachable)
 }
 
-// within waits for an answer. came is false if there was none in time.
-func within(answer <-chan error, limit time.Duration) (err error, came bool) {
+// waitWithin waits for an answer. came is false if there was none in time.
+func waitWithin(answer <-chan error, limit time.Duration) (err error, came bool) {
 	select {
 	case err := <-answer:
 		return err, true
@@ -90,8 +90,8 @@ func within(answer <-chan error, limit time.Duration) (err error, came bool) {
 	}
 }
 
-// look connects to an address, and returns why that is not possible.
-func look(ctx context.Context, address string) error {
+// whyUnreachable connects to an address, and returns why that is not possible.
+func whyUnreachable(ctx context.Context, address string) error {
 	d := net.Dialer{Timeout: sayAfter}
 	c, err := d.DialContext(ctx, "tcp", address)
 	var number syscall.Errno
@@ -109,8 +109,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// explained adds to an error of the link what the user can do.
-func explained(err error) error {
+// addAdvice adds to an error of the link what the user can do.
+func addAdvice(err error) error {
 	switch {
 	case errors.Is(err, control.ErrKey):
 		return fmt.Errorf("%w: put its public half into the server's client_keys", err)

@@ -30,7 +30,7 @@ remove its key (clients/NAME.public).`,
 		Example: "  cprof node forget beta\n  cprof node forget beta gamma",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return server.each(cmd, args, "forgot", coordinator.AskForgetNode,
+			return server.askEach(cmd, args, "forgot", coordinator.AskForgetNode,
 				func(name string) any { return coordinator.NodeRequest{Name: name} })
 		},
 	}

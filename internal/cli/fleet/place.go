@@ -55,8 +55,8 @@ nodes.`,
 			} else {
 				p.print(cmd.OutOrStdout())
 			}
-			if err == nil && p.missing > 0 {
-				err = fmt.Errorf("%d latencies were not measured: %w", p.missing,
+			if err == nil && p.missingLatencies > 0 {
+				err = fmt.Errorf("%d latencies were not measured: %w", p.missingLatencies,
 					command.ErrPartial)
 			}
 			return err
@@ -69,25 +69,25 @@ nodes.`,
 	return cmd
 }
 
-// plan is a job with its latencies, and the placement that was found for it.
-type plan struct {
-	file     *job.File
-	problem  *placement.Problem
-	measured bool // the server gave the latencies
-	missing  int  // how many latencies are only known from routes over other nodes
+// jobPlan is a job with its latencies, and the placement that was found for it.
+type jobPlan struct {
+	file             *job.File
+	problem          *placement.Problem
+	measured         bool // the server gave the latencies
+	missingLatencies int  // how many latencies are only known from routes over other nodes
 
-	answer *placement.Answer // nil: no placement was searched for
-	today  *placement.End    // nil: the file does not say where operators run
-	full   error             // why today's placement is not allowed; nil: it is allowed
+	answer         *placement.Answer // nil: no placement was searched for
+	todayPlacement *placement.End    // nil: the file does not say where operators run
+	todayProblem   error             // why today's placement is not allowed; nil: it is allowed
 
 	better placement.Difference // answer compared with today
 }
 
 // readPlan reads a job file, and asks the server for what the file leaves out.
-func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*plan, error) {
+func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*jobPlan, error) {
 	matrix := sync.OnceValues(func() (*coordinator.Matrix, error) {
 		var m coordinator.Matrix
-		return &m, server.asking(cmd, coordinator.AskNodes, nil, &m)
+		return &m, server.askOnce(cmd, coordinator.AskNodes, nil, &m)
 	})
 	file, err := job.Read(path, func() ([]placement.Node, error) {
 		m, err := matrix()
@@ -99,7 +99,7 @@ func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*plan, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{file: file}
+	p := &jobPlan{file: file}
 	latencies := file.Latencies
 	if latencies == nil && len(file.Job.Nodes) > 1 {
 		m, err := matrix()
@@ -115,8 +115,8 @@ func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*plan, erro
 }
 
 // connect adds the latencies between nodes to the job, and then checks the job.
-func (p *plan) connect(latencies []job.Latency) (err error) {
-	if p.missing, err = p.file.Connect(latencies); err != nil {
+func (p *jobPlan) connect(latencies []job.Latency) (err error) {
+	if p.missingLatencies, err = p.file.Connect(latencies); err != nil {
 		return err
 	}
 	p.problem, err = placement.New(&p.file.Job)
@@ -126,7 +126,7 @@ func (p *plan) connect(latencies []job.Latency) (err error) {
 // Place answers "cprof place" for a job file that lists its nodes and latencies. It prints the
 // answer, and returns where each operator should run.
 func Place(out io.Writer, file *job.File) (placement.Placement, error) {
-	p := &plan{file: file}
+	p := &jobPlan{file: file}
 	if err := p.connect(file.Latencies); err != nil {
 		return nil, err
 	}
@@ -159,10 +159,10 @@ func latenciesOf(m *coordinator.Matrix) (all []job.Latency) {
 	return all
 }
 
-func (p *plan) solve(onlyToday bool) error {
+func (p *jobPlan) solve(onlyToday bool) error {
 	if now := p.file.Now; now != nil {
 		end := p.problem.End(now)
-		p.today, p.full = &end, p.problem.Allowed(now)
+		p.todayPlacement, p.todayProblem = &end, p.problem.Allowed(now)
 	}
 	if onlyToday {
 		return nil
@@ -172,7 +172,7 @@ func (p *plan) solve(onlyToday bool) error {
 		return err
 	}
 	p.answer = &a
-	if p.today != nil {
+	if p.todayPlacement != nil {
 		p.better = p.problem.Better(a.At, p.file.Now)
 	}
 	return nil

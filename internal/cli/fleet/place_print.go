@@ -15,7 +15,7 @@ func rangeText(lo_ns, hi_ns float64) string {
 		command.RoundUp(hi_ns/1000, 1))
 }
 
-func (p *plan) print(out io.Writer) {
+func (p *jobPlan) print(out io.Writer) {
 	job := &p.file.Job
 	if a := p.answer; a != nil {
 		used := 0
@@ -39,7 +39,7 @@ func (p *plan) print(out io.Writer) {
 		fmt.Fprintln(w, "operator\tnode\tits cores, used\ttoday")
 		for v, i := range a.At {
 			today := ""
-			if p.today != nil && p.file.Now[v] != i {
+			if p.todayPlacement != nil && p.file.Now[v] != i {
 				today = job.Nodes[p.file.Now[v]].Name
 			}
 			fmt.Fprintf(w, "%s\t%s\t%.2f of %g\t%s\n", job.Operators[v].Name, job.Nodes[i].Name,
@@ -53,23 +53,23 @@ func (p *plan) print(out io.Writer) {
 	if p.measured {
 		fmt.Fprintln(out, "assumed: a tuple takes half of a measured round trip each way")
 	}
-	if p.missing > 0 {
+	if p.missingLatencies > 0 {
 		fmt.Fprintf(out, "assumed: %d latencies that were not measured are at most those of the "+
-			"fastest route over other nodes\n", p.missing)
+			"fastest route over other nodes\n", p.missingLatencies)
 	}
 	fmt.Fprintln(out, "not counted: waits of tuples for a busy operator, and the time to encode "+
 		"tuples, unless an operator's time includes them")
 }
 
-func (p *plan) printToday(out io.Writer) {
-	if p.today == nil {
+func (p *jobPlan) printToday(out io.Writer) {
+	if p.todayPlacement == nil {
 		return
 	}
 	fmt.Fprintf(out, "\ntoday: end to end %s\n",
-		rangeText(p.today.Latency.Lo_ns, p.today.Latency.Hi_ns))
-	p.path(out, "today's slowest path", p.file.Now, *p.today)
-	if p.full != nil {
-		fmt.Fprintf(out, "today's placement is not allowed: %v\n", p.full)
+		rangeText(p.todayPlacement.Latency.Lo_ns, p.todayPlacement.Latency.Hi_ns))
+	p.path(out, "today's slowest path", p.file.Now, *p.todayPlacement)
+	if p.todayProblem != nil {
+		fmt.Fprintf(out, "today's placement is not allowed: %v\n", p.todayProblem)
 	}
 	if p.answer == nil {
 		return
@@ -89,7 +89,7 @@ func (p *plan) printToday(out io.Writer) {
 }
 
 // path prints the operators on the job's slowest path, and the latencies between their nodes.
-func (p *plan) path(out io.Writer, what string, at placement.Placement, end placement.End) {
+func (p *jobPlan) path(out io.Writer, what string, at placement.Placement, end placement.End) {
 	job := &p.file.Job
 	fmt.Fprintf(out, "\n%s:\n", what)
 	for k, v := range end.Path {
@@ -133,7 +133,7 @@ type todayResult struct {
 	Verdict       string      `json:"verdict,omitempty"`
 }
 
-func (p *plan) result() placeResult {
+func (p *jobPlan) result() placeResult {
 	job := &p.file.Job
 	names := func(path []int) (all []string) {
 		for _, v := range path {
@@ -141,7 +141,7 @@ func (p *plan) result() placeResult {
 		}
 		return all
 	}
-	r := placeResult{Missing: p.missing}
+	r := placeResult{Missing: p.missingLatencies}
 	if a := p.answer; a != nil {
 		for v, i := range a.At {
 			r.Operators = append(r.Operators,
@@ -150,13 +150,13 @@ func (p *plan) result() placeResult {
 		r.Latency = &[2]float64{a.End.Latency.Lo_ns, a.End.Latency.Hi_ns}
 		r.Limit_ns, r.Exact, r.Path = a.Limit_ns, a.Exact, names(a.End.Path)
 	}
-	if p.today != nil {
+	if p.todayPlacement != nil {
 		r.Today = &todayResult{
-			Latency: [2]float64{p.today.Latency.Lo_ns, p.today.Latency.Hi_ns},
-			Path:    names(p.today.Path),
+			Latency: [2]float64{p.todayPlacement.Latency.Lo_ns, p.todayPlacement.Latency.Hi_ns},
+			Path:    names(p.todayPlacement.Path),
 		}
-		if p.full != nil {
-			r.Today.Problem = p.full.Error()
+		if p.todayProblem != nil {
+			r.Today.Problem = p.todayProblem.Error()
 		}
 		if p.answer != nil {
 			r.Today.Difference_ns = &[2]float64{p.better.Lo_ns, p.better.Hi_ns}

@@ -54,7 +54,7 @@ func newRunStart() *cobra.Command {
 			if err := runs.CheckName(request.Name); err != nil {
 				return command.UsageError{Err: err}
 			}
-			return order.give(cmd, coordinator.AskStartRun, request,
+			return order.changeRun(cmd, coordinator.AskStartRun, request,
 				func(s *coordinator.RunStatus) bool {
 					return s.Phase != coordinator.PhaseBefore && s.Phase != coordinator.PhaseOpening
 				})
@@ -79,7 +79,7 @@ func newRunStatus() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var status *coordinator.RunStatus
-			if err := server.asking(cmd, coordinator.AskRun, nil, &status); err != nil {
+			if err := server.askOnce(cmd, coordinator.AskRun, nil, &status); err != nil {
 				return err
 			}
 			return printRun(cmd, status, asJSON)
@@ -101,7 +101,7 @@ func newRunStop() *cobra.Command {
 		Example: "  cprof run stop\n  cprof run stop --no-wait",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return order.give(cmd, coordinator.AskStopRun, nil, isComplete)
+			return order.changeRun(cmd, coordinator.AskStopRun, nil, isComplete)
 		},
 	}
 	order.add(cmd, "return as soon as the run is ending")
@@ -121,7 +121,7 @@ Exit code 3: parts of the run are missing; the output lists them.`,
 		Example: "  cprof run abort",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return order.give(cmd, coordinator.AskAbortRun, nil, isComplete)
+			return order.changeRun(cmd, coordinator.AskAbortRun, nil, isComplete)
 		},
 	}
 	order.add(cmd, "return as soon as the run is ending")
@@ -141,7 +141,8 @@ Exit code 3: parts are still missing; the output lists them.`,
 		Example: "  cprof run collect tuesday",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return order.give(cmd, coordinator.AskCollectRun, coordinator.RunRequest{Name: args[0]},
+			return order.changeRun(cmd, coordinator.AskCollectRun,
+				coordinator.RunRequest{Name: args[0]},
 				isComplete)
 		},
 	}
@@ -165,9 +166,9 @@ func (o *runOrder) add(cmd *cobra.Command, noWait string) {
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, noWait)
 }
 
-// give asks the server to change a run, and then prints the run. Unless the user gives --no-wait,
-// it waits before it prints, until done returns true for the run's state.
-func (o *runOrder) give(cmd *cobra.Command, what string, argument any,
+// changeRun asks the server to change a run, and then prints the run. Unless the user gives
+// --no-wait, it waits before it prints, until done returns true for the run's state.
+func (o *runOrder) changeRun(cmd *cobra.Command, what string, argument any,
 	done func(*coordinator.RunStatus) bool) error {
 	link, err := o.server.dial(cmd)
 	if err != nil {
@@ -199,7 +200,7 @@ func newRunList() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var entries []coordinator.RunEntry
-			if err := server.asking(cmd, coordinator.AskRuns, nil, &entries); err != nil {
+			if err := server.askOnce(cmd, coordinator.AskRuns, nil, &entries); err != nil {
 				return err
 			}
 			if asJSON {
@@ -238,7 +239,7 @@ func newRunRm() *cobra.Command {
 		Example: "  cprof run rm tuesday",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return server.each(cmd, args, "removed", coordinator.AskRemoveRun,
+			return server.askEach(cmd, args, "removed", coordinator.AskRemoveRun,
 				func(name string) any { return coordinator.RunRequest{Name: name} })
 		},
 	}
@@ -251,8 +252,8 @@ func newRunRm() *cobra.Command {
 // pollEvery is the interval at which a waiting command asks the server for progress.
 const pollEvery = 200 * time.Millisecond
 
-// poll calls f every pollEvery, until f returns true or an error.
-func poll(ctx context.Context, f func() (done bool, err error)) error {
+// pollUntil calls f every pollEvery, until f returns true or an error.
+func pollUntil(ctx context.Context, f func() (done bool, err error)) error {
 	for {
 		if done, err := f(); done || err != nil {
 			return err
@@ -272,7 +273,7 @@ func waitForRun(cmd *cobra.Command, link *link, name string,
 	defer p.Done()
 	said := map[string]bool{}
 	slow := slowWait{since: time.Now()}
-	err = poll(cmd.Context(), func() (bool, error) {
+	err = pollUntil(cmd.Context(), func() (bool, error) {
 		status = nil
 		if err := link.Ask(cmd.Context(), coordinator.AskRun, nil, &status); err != nil {
 			return false, err
@@ -342,7 +343,7 @@ func waitForSweep(cmd *cobra.Command, link *link) error {
 	}
 	p := command.NewProgress(cmd.ErrOrStderr())
 	defer p.Done()
-	return poll(cmd.Context(), func() (bool, error) {
+	return pollUntil(cmd.Context(), func() (bool, error) {
 		if err := link.Ask(cmd.Context(), coordinator.AskSweepStatus, nil, &status); err != nil {
 			return false, err
 		}

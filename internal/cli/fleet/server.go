@@ -60,9 +60,9 @@ func (s *serverFlags) dial(cmd *cobra.Command) (*link, error) {
 	return &link{Client: client, server: s.address, errs: cmd.ErrOrStderr()}, nil
 }
 
-// asking connects to the server, asks it one question by the method Ask of link, and closes the
+// askOnce connects to the server, asks it one question by the method Ask of link, and closes the
 // connection.
-func (s *serverFlags) asking(cmd *cobra.Command, what string, argument, result any) error {
+func (s *serverFlags) askOnce(cmd *cobra.Command, what string, argument, result any) error {
 	link, err := s.dial(cmd)
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func (s *serverFlags) asking(cmd *cobra.Command, what string, argument, result a
 	return link.Ask(cmd.Context(), what, argument, result)
 }
 
-// each asks the server the same question for every name in turn. After each answer it prints the
+// askEach asks the server the same question for every name in turn. After each answer it prints the
 // text in done, and the name. It stops at the first error.
-func (s *serverFlags) each(cmd *cobra.Command, names []string, done, what string,
+func (s *serverFlags) askEach(cmd *cobra.Command, names []string, done, what string,
 	argument func(name string) any) error {
 	link, err := s.dial(cmd)
 	if err != nil {

@@ -58,7 +58,7 @@ Exit code 3: no flight recorder matches the pattern.`,
 			}
 			if err == nil && s.Channels == 0 {
 				return fmt.Errorf("no channel on this node has policy overwrite%s (--fleet asks "+
-					"all nodes): %w", matching(channels), command.ErrPartial)
+					"all nodes): %w", matchPhrase(channels), command.ErrPartial)
 			}
 			return err
 		},
@@ -79,7 +79,7 @@ Exit code 3: no flight recorder matches the pattern.`,
 func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJSON bool) error {
 	var results []coordinator.SnapshotResult
 	request := coordinator.SnapshotRequest{Channels: channels, Reason: "cprof snapshot"}
-	if err := server.asking(cmd, coordinator.AskSnapshot, request, &results); err != nil {
+	if err := server.askOnce(cmd, coordinator.AskSnapshot, request, &results); err != nil {
 		return err
 	}
 	var failed, total int
@@ -107,14 +107,14 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 		return fmt.Errorf("%d of %d nodes failed: %w", failed, len(results), command.ErrPartial)
 	case total == 0:
 		return fmt.Errorf("no channel on %d nodes has policy overwrite%s: %w",
-			len(results), matching(channels), command.ErrPartial)
+			len(results), matchPhrase(channels), command.ErrPartial)
 	}
 	return nil
 }
 
-// matching returns words for a printed sentence that say which names a pattern matches. It returns
-// "" if the pattern matches all names.
-func matching(pattern string) string {
+// matchPhrase returns words for a printed sentence that say which names a pattern matches. It
+// returns "" if the pattern matches all names.
+func matchPhrase(pattern string) string {
 	if pattern == "" {
 		return ""
 	}

@@ -26,7 +26,7 @@ const (
 
 	// The first picture is printed this much later than --window demands. Relations and the agents'
 	// Samples (package control) need this time to arrive.
-	settles = 3 * time.Second
+	settleTime = 3 * time.Second
 )
 
 func newTop() *cobra.Command {
@@ -68,13 +68,13 @@ Exit code 3, with --once: something is not known; it is listed last.`, watch.Kep
 				return err
 			}
 			defer link.Close()
-			t := &top{
+			t := &topView{
 				link: link, view: watch.New(window), out: cmd.OutOrStdout(), asJSON: asJSON,
 			}
 			if once {
-				return t.once(cmd.Context(), window+settles)
+				return t.showOnce(cmd.Context(), window+settleTime)
 			}
-			return t.watch(cmd.Context())
+			return t.showPictures(cmd.Context())
 		},
 	}
 	server.add(cmd)
@@ -86,16 +86,17 @@ Exit code 3, with --once: something is not known; it is listed last.`, watch.Kep
 	return cmd
 }
 
-// top asks the server what the fleet logs, and shows pictures of the answers.
-type top struct {
+// topView asks the server what the fleet logs, and shows pictures of the answers.
+type topView struct {
 	link   *link
 	view   *watch.View
 	out    io.Writer
 	asJSON bool
 }
 
-// look asks the server once for news, and returns a picture of everything that is known after that.
-func (t *top) look(ctx context.Context) (*watch.Picture, error) {
+// takeLook asks the server once for news, and returns a picture of everything that is known after
+// that.
+func (t *topView) takeLook(ctx context.Context) (*watch.Picture, error) {
 	var answer coordinator.WatchAnswer
 	asked := time.Now()
 	err := t.link.Ask(ctx, coordinator.AskWatch, t.view.Request(asked), &answer)
@@ -111,13 +112,13 @@ func (t *top) look(ctx context.Context) (*watch.Picture, error) {
 	return t.view.Picture(now), nil
 }
 
-// once asks the server again and again until the given time has passed, and then prints one
+// showOnce asks the server again and again until the given time has passed, and then prints one
 // picture. If the fleet has no nodes, it does not wait.
-func (t *top) once(ctx context.Context, after time.Duration) error {
+func (t *topView) showOnce(ctx context.Context, after time.Duration) error {
 	ticker := time.NewTicker(askEvery)
 	defer ticker.Stop()
 	for end := time.Now().Add(after); ; {
-		p, err := t.look(ctx)
+		p, err := t.takeLook(ctx)
 		if err != nil {
 			return err
 		}
@@ -142,9 +143,9 @@ func (t *top) once(ctx context.Context, after time.Duration) error {
 	}
 }
 
-// watch shows pictures until the user interrupts the command. On a terminal each picture replaces
-// the one before it.
-func (t *top) watch(ctx context.Context) error {
+// showPictures shows pictures until the user interrupts the command. On a terminal each picture
+// replaces the one before it.
+func (t *topView) showPictures(ctx context.Context) error {
 	show, end := t.inPlace()
 	if show == nil {
 		var last time.Time
@@ -160,7 +161,7 @@ func (t *top) watch(ctx context.Context) error {
 	ticker := time.NewTicker(askEvery)
 	defer ticker.Stop()
 	for {
-		p, err := t.look(ctx)
+		p, err := t.takeLook(ctx)
 		if err == nil {
 			err = show(p)
 		}
@@ -178,11 +179,11 @@ func (t *top) watch(ctx context.Context) error {
 	}
 }
 
-func (t *top) print(p *watch.Picture) error {
+func (t *topView) print(p *watch.Picture) error {
 	if t.asJSON {
 		return json.NewEncoder(t.out).Encode(p)
 	}
-	for _, line := range pictureLines(p, widest) {
+	for _, line := range pictureLines(p, maxColumns) {
 		if _, err := fmt.Fprintln(t.out, line); err != nil {
 			return err
 		}
@@ -193,7 +194,7 @@ func (t *top) print(p *watch.Picture) error {
 
 // inPlace returns the function show, which replaces the picture on the terminal, and the function
 // end, which makes the cursor visible again. If the output is not a terminal, both are nil.
-func (t *top) inPlace() (show func(*watch.Picture) error, end func()) {
+func (t *topView) inPlace() (show func(*watch.Picture) error, end func()) {
 	file, ok := command.FileOf(t.out)
 	if !ok || t.asJSON {
 		return nil, nil
@@ -207,18 +208,18 @@ func (t *top) inPlace() (show func(*watch.Picture) error, end func()) {
 	const hide, appear, clear = "\x1b[?25l", "\x1b[?25h", "\x1b[2J"
 	fmt.Fprint(file, hide+clear)
 	show = func(p *watch.Picture) error {
-		width, height := widest, 1<<20
+		width, height := maxColumns, 1<<20
 		if s, err := size(); err == nil && s.Col > 0 && s.Row > 0 {
-			width, height = min(widest, int(s.Col)), int(s.Row)-1
+			width, height = min(maxColumns, int(s.Col)), int(s.Row)-1
 		}
-		_, err := io.WriteString(file, frame(pictureLines(p, width), height))
+		_, err := io.WriteString(file, framePicture(pictureLines(p, width), height))
 		return err
 	}
 	return show, func() { fmt.Fprint(file, appear) }
 }
 
-// frame returns the text that replaces the content of a terminal with some lines.
-func frame(lines []string, height int) string {
+// framePicture returns the text that replaces the content of a terminal with some lines.
+func framePicture(lines []string, height int) string {
 	const home, rest, below = "\x1b[H", "\x1b[K", "\x1b[J"
 	if more := len(lines) - height; more > 0 {
 		lines = append(lines[:max(height-1, 0):max(height-1, 0)],

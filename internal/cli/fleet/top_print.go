@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/watch"
 )
 
-// widest is the number of columns that a picture may take.
-const widest = 120
+// maxColumns is the number of columns that a picture may take.
+const maxColumns = 120
 
 // pictureLines returns a picture as text, in lines of at most width columns.
 func pictureLines(p *watch.Picture, width int) []string {
@@ -29,10 +29,10 @@ func pictureLines(p *watch.Picture, width int) []string {
 		lines = append(lines, "")
 	}
 	for _, note := range p.Notes {
-		lines = append(lines, wrapped(note, width)...)
+		lines = append(lines, wrapText(note, width)...)
 	}
 	for i := range lines {
-		lines[i] = clip(strings.TrimRight(lines[i], " "), width)
+		lines[i] = clipText(strings.TrimRight(lines[i], " "), width)
 	}
 	return lines
 }
@@ -79,9 +79,9 @@ func counted(n int, what string) string {
 // rateText prints events a second, rounded outward.
 func rateText(r watch.Rate) string {
 	switch {
-	case unbounded(r) && r.Lo < 1:
+	case isUnbounded(r) && r.Lo < 1:
 		return "?"
-	case unbounded(r):
+	case isUnbounded(r):
 		return command.Thousands(uint64(r.Lo)) + "…?"
 	}
 	lo, hi := command.Thousands(uint64(r.Lo)), command.Thousands(uint64(r.Hi+1-1e-9))
@@ -91,11 +91,11 @@ func rateText(r watch.Rate) string {
 	return lo + "…" + hi
 }
 
-// unbounded reports whether a rate has no useful upper bound (watch.Rate).
-func unbounded(r watch.Rate) bool { return r.Hi > 1e15 }
+// isUnbounded reports whether a rate has no useful upper bound (watch.Rate).
+func isUnbounded(r watch.Rate) bool { return r.Hi > 1e15 }
 
 func spanLines(p *watch.Picture, width int) []string {
-	some := slices.ContainsFunc(p.Spans, func(l watch.Span) bool { return seen(l) != "" })
+	some := slices.ContainsFunc(p.Spans, func(l watch.Span) bool { return lackPhrase(l) != "" })
 	const others = 66 // columns of the other cells
 	names := max(width-others, 20)
 	head := "span\ttuples\tp50\tp99\tto, events/s"
@@ -119,16 +119,16 @@ func spanLines(p *watch.Picture, width int) []string {
 		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", spanText(l, names),
 			command.Thousands(uint64(l.Tuples)), p50, p99, rateText(l.To_s))
 		if some {
-			row += "\t" + seen(l)
+			row += "\t" + lackPhrase(l)
 		}
 		rows = append(rows, row)
 	}
 	return table(rows)
 }
 
-// seen returns words that say why the figures of a span (watch.Span) lack some tuples of the
+// lackPhrase returns words that say why the figures of a span (watch.Span) lack some tuples of the
 // sample.
-func seen(l watch.Span) string {
+func lackPhrase(l watch.Span) string {
 	switch {
 	case l.Unknown > 0:
 		return fmt.Sprintf("%d not related", l.Unknown)
@@ -150,8 +150,8 @@ func spanText(l watch.Span, columns int) string {
 	}
 	if over := utf8.RuneCountInString(from+arrow+to) - columns; over > 0 {
 		half := (columns - utf8.RuneCountInString(arrow)) / 2
-		from = clip(from, max(half, columns-utf8.RuneCountInString(arrow+to)))
-		to = clip(to, columns-utf8.RuneCountInString(from+arrow))
+		from = clipText(from, max(half, columns-utf8.RuneCountInString(arrow+to)))
+		to = clipText(to, columns-utf8.RuneCountInString(from+arrow))
 	}
 	if l.Whole {
 		return "[" + from + arrow + to + "]"
@@ -163,10 +163,10 @@ func pointLines(p *watch.Picture) []string {
 	rows := []string{"point\tevents\tevents/s\tdropped\thandler"}
 	for _, one := range p.Points {
 		events, dropped := command.Thousands(one.Events), command.Thousands(one.Dropped)
-		if unbounded(one.Rate) { // the counts of a node are not known yet
+		if isUnbounded(one.Rate) { // the counts of a node are not known yet
 			events, dropped = "≥ "+events, "≥ "+dropped
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", clip(one.Name, 48), events,
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", clipText(one.Name, 48), events,
 			rateText(one.Rate), dropped, strings.Join(one.Handlers, ", ")))
 	}
 	return table(rows)
@@ -182,16 +182,16 @@ func table(rows []string) []string {
 	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 }
 
-// clip shortens a text to at most the given number of columns.
-func clip(text string, columns int) string {
+// clipText shortens a text to at most the given number of columns.
+func clipText(text string, columns int) string {
 	if runes := []rune(text); len(runes) > columns {
 		return string(runes[:max(columns-1, 0)]) + "…"
 	}
 	return text
 }
 
-// wrapped breaks a text into lines at spaces. It indents all lines except the first.
-func wrapped(text string, columns int) (lines []string) {
+// wrapText breaks a text into lines at spaces. It indents all lines except the first.
+func wrapText(text string, columns int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {

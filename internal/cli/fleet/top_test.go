@@ -62,7 +62,7 @@ func aPicture() *watch.Picture {
 }
 
 func TestPictureAsText(t *testing.T) {
-	for name, width := range map[string]int{"top-120.txt": widest, "top-80.txt": 80} {
+	for name, width := range map[string]int{"top-120.txt": maxColumns, "top-80.txt": 80} {
 		lines := pictureLines(aPicture(), width)
 		for _, line := range lines {
 			if n := utf8.RuneCountInString(line); n > width {
@@ -87,7 +87,7 @@ func TestRateAsText(t *testing.T) {
 	p := &watch.Picture{Age_ns: -1, Points: []watch.Point{{
 		Name: "a/x", Rate: watch.Rate{Hi: math.MaxFloat64},
 	}}}
-	got := strings.Join(pictureLines(p, widest), "\n")
+	got := strings.Join(pictureLines(p, maxColumns), "\n")
 	if !strings.Contains(got, "a/x    ≥ 0     ?         ≥ 0") || strings.Contains(got, "agents;") {
 		t.Errorf("the picture is\n%s", got)
 	}
@@ -95,13 +95,13 @@ func TestRateAsText(t *testing.T) {
 
 // A terminal gets no more lines than it can show, and no control characters from a node.
 func TestFrame(t *testing.T) {
-	got := frame([]string{"a\x1b[2J", "b", "c", "d"}, 3)
+	got := framePicture([]string{"a\x1b[2J", "b", "c", "d"}, 3)
 	want := "\x1b[H" + `a\u001b[2J` + "\x1b[K\r\n" + "b\x1b[K\r\n" +
 		"… 2 more lines: enlarge the window\x1b[K\r\n" + "\x1b[J"
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := frame([]string{"a", "b"}, 2); strings.Contains(got, "more") {
+	if got := framePicture([]string{"a", "b"}, 2); strings.Contains(got, "more") {
 		t.Errorf("%q", got)
 	}
 }
