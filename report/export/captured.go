@@ -17,10 +17,10 @@ import (
 // number.
 const traceMessages = 10_000
 
-// captured calls a function for each captured message of a run, if both ends of the message are
+// eachCaptured calls a function for each captured message of a run, if both ends of the message are
 // known. It does nothing if the flags choose a part of the run: the flags choose tuples, and say
 // nothing about messages. It holds all messages of the run in memory, as package messages does.
-func captured(dir *runs.Directory, o *analysis.Options, reference string,
+func eachCaptured(dir *runs.Directory, o *analysis.Options, reference string,
 	each func(*messages.Timed) error) (*messages.Answer, error) {
 	if f := &o.Filter; len(f.Nodes)+len(f.Channels)+len(f.IDs) > 0 || f.To_cycles != 0 ||
 		f.To_utc_ns != 0 {
@@ -42,13 +42,13 @@ type transfer struct {
 type transfers struct {
 	most    int // 0: none is kept
 	slowest bool
-	kept    best[*transfer]
+	kept    bestOf[*transfer]
 	all     uint64 // captured messages of which both ends are known
 	lacking uint64 // those of them whose transfer, or its place in time, is not known
 }
 
-// placed returns a transfer, or nil if its place in time is not known.
-func (c *transfers) placed(m *messages.Timed) *transfer {
+// placeTransfer returns a transfer, or nil if its place in time is not known.
+func (c *transfers) placeTransfer(m *messages.Timed) *transfer {
 	c.all++
 	at, err := m.Sent()
 	if m.Unknown != nil || err != nil {
@@ -59,16 +59,16 @@ func (c *transfers) placed(m *messages.Timed) *transfer {
 }
 
 func (c *transfers) add(m *messages.Timed) error {
-	if t := c.placed(m); t != nil {
-		c.kept.order = c.order
+	if t := c.placeTransfer(m); t != nil {
+		c.kept.order = c.compareTransfers
 		c.kept.add(t, c.most)
 	}
 	return nil
 }
 
-// order compares two transfers. If there are too many, those that come last in this order are
-// dropped.
-func (c *transfers) order(a, b *transfer) int {
+// compareTransfers compares two transfers. If there are too many, those that come last in this
+// order are dropped.
+func (c *transfers) compareTransfers(a, b *transfer) int {
 	if c.slowest {
 		return cmp.Or(cmp.Compare(b.Transfer.Lo, a.Transfer.Lo), cmp.Compare(a.number, b.number))
 	}
@@ -91,16 +91,16 @@ func (c *transfers) keptWords() string {
 	return text
 }
 
-// sender and receiver are the tracks of the two programs.
-func (m *transfer) sender() trackKey   { return programTrack(m.From) }
-func (m *transfer) receiver() trackKey { return programTrack(m.To) }
+// senderTrack and receiver are the tracks of the two programs.
+func (m *transfer) senderTrack() trackKey { return programTrack(m.From) }
+func (m *transfer) receiver() trackKey    { return programTrack(m.To) }
 
 func programTrack(p *messages.Program) trackKey {
 	return trackKey{p.Node, cmp.Or(p.Name, "unknown program")}
 }
 
-// about returns what a slice or a span says about a captured message.
-func (m *transfer) about(r *analysis.Reference) []attribute {
+// describeMessage returns what a slice or a span says about a captured message.
+func (m *transfer) describeMessage(r *analysis.Reference) []attribute {
 	all := []attribute{
 		text("kind", "message"), number("bytes", int64(m.Bytes)),
 		number("lo_cycles", m.Transfer.Lo), number("hi_cycles", m.Transfer.Hi),
@@ -149,8 +149,8 @@ func (t *trace) layMessage(m *transfer, r *analysis.Reference) {
 	since := int64(m.at.Mid() - t.zero)
 	begin_ns := r.Length_ns(analysis.Interval{Lo_cycles: since, Hi_cycles: since})
 	length_ns := max(r.Length_ns(m.length()), 0)
-	from, to := m.sender(), m.receiver()
-	about := m.about(r)
+	from, to := m.senderTrack(), m.receiver()
+	about := m.describeMessage(r)
 	put := func(k trackKey, s *slice) { t.tracks[k] = append(t.tracks[k], s) }
 	put(trackKey{name: from.node + " " + from.name + " → " + to.node + " " + to.name}, &slice{
 		name: fmt.Sprintf("%d bytes", m.Bytes), begin_ns: begin_ns, length_ns: length_ns,
@@ -163,21 +163,21 @@ func (t *trace) layMessage(m *transfer, r *analysis.Reference) {
 		flows: []uint64{t.flows}})
 }
 
-// message writes a captured message as a trace of one span.
-func (w *otlp) message(m *transfer) error {
-	from, to := m.sender(), m.receiver()
+// writeMessage writes a captured message as a trace of one span.
+func (w *otlp) writeMessage(m *transfer) error {
+	from, to := m.senderTrack(), m.receiver()
 	trace := w.messageID(m)
 	sum := sha256.Sum256([]byte(trace))
 	s := &otlpSpan{
 		TraceID: trace, SpanID: hex.EncodeToString(sum[:8]), Name: from.name + " → " + to.name,
 		Kind: spanProducer,
 	}
-	w.place(s, m.at, m.length())
-	for _, a := range append(m.about(&w.clock.Reference), w.bound(s, m.at)...) {
+	w.placeSpan(s, m.at, m.length())
+	for _, a := range append(m.describeMessage(&w.clock.Reference), w.boundAttribute(s, m.at)...) {
 		s.Attributes = append(s.Attributes, a.otlp())
 	}
 	s.Attributes = append(s.Attributes, otlpText("peer.service", to.name))
-	return w.add(from, s)
+	return w.addSpan(from, s)
 }
 
 // messageID names the trace of a captured message. A call of many bytes is several messages, which

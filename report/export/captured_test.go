@@ -21,7 +21,7 @@ import (
 
 // capturedRun makes a run of simrun.Captured. It returns the run and the messages that package
 // messages finds in it.
-func capturedRun(t *testing.T) (*runs.Directory, []messages.Timed, *told) {
+func capturedRun(t *testing.T) (*runs.Directory, []messages.Timed, *toldRows) {
 	t.Helper()
 	parent := t.TempDir()
 	if _, err := simrun.Captured(seed.Random(t), parent, "captured"); err != nil {
@@ -168,7 +168,7 @@ func TestTraceHasMessages(t *testing.T) {
 // program that sent it. Each export gives the same ids.
 func TestOTLPHasMessages(t *testing.T) {
 	dir, all, told := capturedRun(t)
-	_, says, spans := requests(t, dir, analysis.Options{Reference: "B"})
+	_, says, spans := exportRequests(t, dir, analysis.Options{Reference: "B"})
 	if says.Messages != "all 99 captured messages of which both ends are known" {
 		t.Errorf("%+v", says)
 	}
@@ -203,7 +203,7 @@ func TestOTLPHasMessages(t *testing.T) {
 	if diff := cmp.Diff(sortedMaps(want), sortedMaps(got)); diff != "" || len(traces) != 99 {
 		t.Errorf("%d traces, %s", len(traces), diff)
 	}
-	_, says, again := requests(t, dir, analysis.Options{Reference: "B", Slowest: 5})
+	_, says, again := exportRequests(t, dir, analysis.Options{Reference: "B", Slowest: 5})
 	if len(again) != 5 || says.Messages != "the 5 slowest of 99 captured messages" {
 		t.Errorf("%d of %+v", len(again), says)
 	}
@@ -219,7 +219,7 @@ func TestChosenPartHasNoMessages(t *testing.T) {
 	dir, _, _ := capturedRun(t)
 	for _, f := range []analysis.Filter{{Nodes: []string{"a"}}, {Channels: []string{"c"}},
 		{IDs: [][2]uint64{{1, 2}}}, {To_cycles: 1}, {To_utc_ns: 1}} {
-		found, err := captured(dir, &analysis.Options{Filter: f}, "B", nil)
+		found, err := eachCaptured(dir, &analysis.Options{Filter: f}, "B", nil)
 		if found != nil || err != nil {
 			t.Errorf("%+v: %+v, %v", f, found, err)
 		}

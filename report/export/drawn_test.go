@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// drawn is a trace as Perfetto shows it.
-type drawn struct {
+// drawnTrace is a trace as Perfetto shows it.
+type drawnTrace struct {
 	title  string
 	slices []drawnSlice
 }
@@ -29,28 +29,28 @@ type drawnSlice struct {
 }
 
 // drawnOf reads a trace as Perfetto does: an end closes the most recently begun slice of its track.
-func drawnOf(t *testing.T, trace []byte) *drawn {
+func drawnOf(t *testing.T, trace []byte) *drawnTrace {
 	t.Helper()
-	d := &drawn{}
+	d := &drawnTrace{}
 	tracks, processes := map[uint64]string{}, map[uint64]string{}
 	open, last := map[uint64][]int{}, map[uint64]uint64{}
 	var threads []uint64
 	text := func(f []field) string { return string(f[0].bytes) }
-	for _, packet := range fields(t, trace)[tracePacket] {
-		p := fields(t, packet.bytes)
+	for _, packet := range readFields(t, trace)[tracePacket] {
+		p := readFields(t, packet.bytes)
 		if len(p[packetSequence]) != 1 {
 			t.Fatal("a packet without a sequence")
 		}
 		for _, track := range p[packetTrack] {
-			m := fields(t, track.bytes)
+			m := readFields(t, track.bytes)
 			var name string
 			switch {
 			case len(m[trackProcess]) > 0:
-				process := fields(t, m[trackProcess][0].bytes)
+				process := readFields(t, m[trackProcess][0].bytes)
 				name = text(process[processName])
 				processes[process[processID][0].number] = name
 			case len(m[trackThread]) > 0:
-				thread := fields(t, m[trackThread][0].bytes)
+				thread := readFields(t, m[trackThread][0].bytes)
 				name = processes[thread[threadProcess][0].number] + "/" + text(thread[threadName])
 				threads = append(threads, thread[threadID][0].number)
 			case len(m[trackParent]) > 0:
@@ -70,7 +70,7 @@ func drawnOf(t *testing.T, trace []byte) *drawn {
 			tracks[uuid] = name
 		}
 		for _, event := range p[packetTrackEvent] {
-			e := fields(t, event.bytes)
+			e := readFields(t, event.bytes)
 			at, track := p[packetTimestamp][0].number, e[eventTrack][0].number
 			if _, known := tracks[track]; !known || at < last[track] {
 				t.Fatalf("track %d: known %v, %d after %d", track, known, at, last[track])
@@ -90,7 +90,7 @@ func drawnOf(t *testing.T, trace []byte) *drawn {
 				instant: kind == instant, about: map[string]string{}, unclosed: kind == sliceBegin,
 				inAnother: len(open[track]) > 0}
 			for _, a := range e[eventAnnotation] {
-				m := fields(t, a.bytes)
+				m := readFields(t, a.bytes)
 				if len(m[annotationString]) > 0 {
 					s.about[text(m[annotationName])] = text(m[annotationString])
 				} else if len(m[annotationDouble]) > 0 {
@@ -128,8 +128,8 @@ type field struct {
 	bytes  []byte
 }
 
-// fields reads a protocol buffer.
-func fields(t *testing.T, b []byte) map[int][]field {
+// readFields reads a protocol buffer.
+func readFields(t *testing.T, b []byte) map[int][]field {
 	t.Helper()
 	found := map[int][]field{}
 	for len(b) > 0 {

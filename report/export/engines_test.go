@@ -65,12 +65,12 @@ print(json.dumps([{n: None if v is None else str(v) for n, v in row.items()}
 // ask opens the tables in a directory and returns the rows of a query.
 func (e engine) ask(t *testing.T, dir, sql string) (rows []map[string]*string) {
 	t.Helper()
-	all := append(statements(query(e.opens)), sql)
+	all := append(statements(queryText(e.opens)), sql)
 	text, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	python(t, dir, e.module, e.program, string(text), &rows)
+	runPython(t, dir, e.module, e.program, string(text), &rows)
 	return rows
 }
 
@@ -90,10 +90,10 @@ func statements(sql string) (all []string) {
 	return all
 }
 
-// join runs join.sql.
-func (e engine) join(t *testing.T, dir string) (all []measured) {
+// runJoin runs join.sql.
+func (e engine) runJoin(t *testing.T, dir string) (all []measuredPair) {
 	t.Helper()
-	for _, r := range e.ask(t, dir, statements(query("join.sql"))[0]) {
+	for _, r := range e.ask(t, dir, statements(queryText("join.sql"))[0]) {
 		whole := func(name string) *int64 {
 			if r[name] == nil {
 				return nil
@@ -104,7 +104,7 @@ func (e engine) join(t *testing.T, dir string) (all []measured) {
 			}
 			return &v
 		}
-		all = append(all, measured{pair{*r["tuple_id"], *r["way"], *r["from_way"],
+		all = append(all, measuredPair{pair{*r["tuple_id"], *r["way"], *r["from_way"],
 			*r["from_point"], *r["to_point"], *r["kind"], *r["from_node"], *r["to_node"]},
 			whole("lo_cycles"), whole("hi_cycles"), *r["verdict"]})
 	}
@@ -112,9 +112,9 @@ func (e engine) join(t *testing.T, dir string) (all []measured) {
 	return all
 }
 
-// golden compares the durations of the job that the function forks makes with a file of durations
-// that a person has checked. Each duration is a pair of events.
-func golden(t *testing.T, all []measured) {
+// compareGolden compares the durations of the job that the function forkingJob makes with a file of
+// durations that a person has checked. Each duration is a pair of events.
+func compareGolden(t *testing.T, all []measuredPair) {
 	t.Helper()
 	var lines []string
 	for _, m := range all {
@@ -143,24 +143,24 @@ func golden(t *testing.T, all []measured) {
 // In a job with parallel branches, the analysis finds the durations that a person has checked. This
 // test needs no SQL engine.
 func TestForks(t *testing.T) {
-	golden(t, natively(t, forks(t), analysis.Options{Reference: "A"}))
+	compareGolden(t, nativeDurations(t, forkingJob(t), analysis.Options{Reference: "A"}))
 }
 
 func TestDuckDBJoinsForks(t *testing.T) {
-	run, o := forks(t), analysis.Options{Reference: "A"}
-	joined := duckDB.join(t, exportOf(t, run, o))
-	golden(t, joined)
-	samePairs(t, natively(t, run, o), joined)
+	run, o := forkingJob(t), analysis.Options{Reference: "A"}
+	joined := duckDB.runJoin(t, exportOf(t, run, o))
+	compareGolden(t, joined)
+	samePairs(t, nativeDurations(t, run, o), joined)
 }
 
 func TestDuckDBJoinsRandomJobs(t *testing.T) {
 	seed.For(t, 12, func(t *testing.T, rng *rand.Rand) {
 		run, o := randomJob(t, rng)
-		native := natively(t, run, o)
+		native := nativeDurations(t, run, o)
 		if len(native) == 0 {
 			t.Fatal("no durations")
 		}
-		samePairs(t, native, duckDB.join(t, exportOf(t, run, o)))
+		samePairs(t, native, duckDB.runJoin(t, exportOf(t, run, o)))
 	})
 }
 
@@ -175,7 +175,7 @@ func TestDuckDBJoinsOriginsOfAPoorRelation(t *testing.T) {
 		j.log(1, "window/recv", at+1_000_000, id)
 		if id%5 == 4 {
 			for of := id - 4; of <= id; of++ {
-				j.link(of, 1<<40|id)
+				j.logLink(of, 1<<40|id)
 			}
 			j.log(1, "window/send", at+2_000_000, 1<<40|id)
 			j.log(2, "sink/recv", at+3_000_000, 1<<40|id)
@@ -186,8 +186,8 @@ func TestDuckDBJoinsOriginsOfAPoorRelation(t *testing.T) {
 	relateBefore(t, rng, run, &nodes[0], &nodes[2])
 	o := analysis.Options{Reference: "B", ThirdNodes: tscratio.ThirdNone}
 	dir := exportOf(t, run, o)
-	joined := duckDB.join(t, dir)
-	samePairs(t, natively(t, run, o), joined)
+	joined := duckDB.runJoin(t, dir)
+	samePairs(t, nativeDurations(t, run, o), joined)
 	r := duckDB.ask(t, dir, `SELECT count(*) AS n FROM origins
     WHERE earlier_cycles > 0 AND later_cycles > 0`)[0]
 	if *r["n"] != "40" {
@@ -195,11 +195,11 @@ func TestDuckDBJoinsOriginsOfAPoorRelation(t *testing.T) {
 	}
 }
 
-// percentiles runs percentiles.sql, and returns how many of its rows differ from the answer's.
-func (e engine) percentiles(t *testing.T, dir string, answer *analysis.Answer) (other int) {
+// runPercentiles runs percentiles.sql, and returns how many of its rows differ from the answer's.
+func (e engine) runPercentiles(t *testing.T, dir string, answer *analysis.Answer) (other int) {
 	t.Helper()
 	rows := map[string]map[string]*string{}
-	for _, r := range e.ask(t, dir, statements(query("percentiles.sql"))[0]) {
+	for _, r := range e.ask(t, dir, statements(queryText("percentiles.sql"))[0]) {
 		percent, err := strconv.ParseFloat(*r["percent"], 64)
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func (e engine) percentiles(t *testing.T, dir string, answer *analysis.Answer) (
 	}
 	ns := answer.Reference.Nanoseconds()
 	los, his := map[string][]int64{}, map[string][]int64{} // sorted, by points and kind
-	for _, d := range natively(t, filepath.Dir(dir),
+	for _, d := range nativeDurations(t, filepath.Dir(dir),
 		analysis.Options{Reference: answer.Reference.Node}) {
 		key := fmt.Sprint(d.From, d.To, d.Kind)
 		los[key], his[key] = append(los[key], *d.Lo), append(his[key], *d.Hi)
@@ -271,8 +271,8 @@ func shown(row map[string]*string) map[string]string {
 	return all
 }
 
-// signed is a run of two nodes in which many durations may be negative, and some last for days.
-func signed(t *testing.T, rng *rand.Rand, tuples int) string {
+// signedRun is a run of two nodes in which many durations may be negative, and some last for days.
+func signedRun(t *testing.T, rng *rand.Rand, tuples int) string {
 	var j job
 	for id := range uint64(tuples) {
 		at := simrun.Hz + id*10_000
@@ -291,14 +291,14 @@ func signed(t *testing.T, rng *rand.Rand, tuples int) string {
 func TestDuckDBFindsPercentiles(t *testing.T) {
 	rng := seed.Random(t)
 	for _, tuples := range []int{2000, 70_000} { // with 70,000, percentiles are rounded
-		run := signed(t, rng, tuples)
+		run := signedRun(t, rng, tuples)
 		answer := answerOf(t, run, analysis.Options{Reference: "B"})
 		if p, _ := answer.Spans[0].All.Percentiles.At(1); p.Lo_cycles >= 0 {
 			t.Errorf("the first percentile is %v: no end is negative", p)
 		}
-		duckDB.percentiles(t, exportOf(t, run, analysis.Options{Reference: "B"}), answer)
-		dir, answer := exported(t, rng, tuples)
-		duckDB.percentiles(t, dir, answer)
+		duckDB.runPercentiles(t, exportOf(t, run, analysis.Options{Reference: "B"}), answer)
+		dir, answer := exportedRun(t, rng, tuples)
+		duckDB.runPercentiles(t, dir, answer)
 	}
 }
 
@@ -360,7 +360,7 @@ func TestDuckDBReadsVerdicts(t *testing.T) {
 	run := filepath.Join(parent, "suspect")
 	for _, reference := range []string{"A", "B"} { // either event may rest on the relation
 		o := analysis.Options{Reference: reference}
-		native, joined := natively(t, run, o), duckDB.join(t, exportOf(t, run, o))
+		native, joined := nativeDurations(t, run, o), duckDB.runJoin(t, exportOf(t, run, o))
 		samePairs(t, native, joined)
 		for _, p := range joined {
 			if p.Verdict != "suspect" {
@@ -389,19 +389,19 @@ func TestBarEngines(t *testing.T) {
 			proof.Check(t, pairs, percentiles)
 			continue
 		}
-		joins := func(run string, o analysis.Options) []measured {
-			joined := e.join(t, exportOf(t, run, o))
-			pairs.Figure += float64(samePairs(t, natively(t, run, o), joined))
+		joins := func(run string, o analysis.Options) []measuredPair {
+			joined := e.runJoin(t, exportOf(t, run, o))
+			pairs.Figure += float64(samePairs(t, nativeDurations(t, run, o), joined))
 			return joined
 		}
-		golden(t, joins(forks(t), analysis.Options{Reference: "A"}))
+		compareGolden(t, joins(forkingJob(t), analysis.Options{Reference: "A"}))
 		for range 2 {
 			joins(randomJob(t, seed.Random(t)))
 		}
 		o := analysis.Options{Reference: "B"}
 		for _, tuples := range []int{2000, 70_000} {
-			run := signed(t, seed.Random(t), tuples)
-			percentiles.Figure += float64(e.percentiles(t, exportOf(t, run, o),
+			run := signedRun(t, seed.Random(t), tuples)
+			percentiles.Figure += float64(e.runPercentiles(t, exportOf(t, run, o),
 				answerOf(t, run, o)))
 		}
 		proof.Check(t, pairs, percentiles)

@@ -40,19 +40,19 @@ type File struct {
 func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []File,
 	answer *analysis.Answer, err error) {
 	x := &exporter{dir: dir}
-	defer func() { err = errors.Join(err, x.abandon()) }()
+	defer func() { err = errors.Join(err, x.removeUnfinished()) }()
 	if err := x.create(kinds, o.Slowest); err != nil {
 		return nil, nil, err
 	}
 	o.Slowest = -1
-	x.listen(&o)
+	x.setListeners(&o)
 	if answer, err = analysis.Run(ctx, dir, o); err != nil {
 		return nil, nil, err
 	}
-	if err := x.messages(kinds, &o, answer); err != nil {
+	if err := x.exportMessages(kinds, &o, answer); err != nil {
 		return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
 	}
-	if err := x.finish(answer); err != nil {
+	if err := x.completeFiles(answer); err != nil {
 		return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
 	}
 	return x.files, answer, nil
@@ -62,7 +62,7 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 type exporter struct {
 	dir    *runs.Directory
 	files  []File
-	begun  []unfinished // files that were begun and are not finished
+	begun  []unfinishedFile // files that were begun and are not finished
 	sinks  []sink
 	tables []*tables // those sinks that are tables
 	trace  *trace    // the sink that writes the trace; nil: none
@@ -88,8 +88,8 @@ func (x *exporter) create(kinds Kind, slowest int) error {
 	return nil
 }
 
-// file begins a file.
-func (x *exporter) file(name string) (io.Writer, error) {
+// beginFile begins a file.
+func (x *exporter) beginFile(name string) (io.Writer, error) {
 	f, err := x.dir.CreateExport(name)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (x *exporter) file(name string) (io.Writer, error) {
 
 func (x *exporter) fileOfEach(names ...string) (all []io.Writer, err error) {
 	for _, name := range names {
-		w, err := x.file(name)
+		w, err := x.beginFile(name)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (x *exporter) createCSV() error {
 }
 
 func (x *exporter) createTrace(slowest int) error {
-	w, err := x.file(traceFile)
+	w, err := x.beginFile(traceFile)
 	if err == nil {
 		x.trace = newTrace(w, slowest)
 		x.sinks = append(x.sinks, x.trace)
@@ -152,14 +152,14 @@ func (x *exporter) createTrace(slowest int) error {
 func (x *exporter) createQueries() error {
 	all, err := x.fileOfEach(queryFiles...)
 	for i, w := range all {
-		_, writeErr := io.WriteString(w, query(queryFiles[i]))
+		_, writeErr := io.WriteString(w, queryText(queryFiles[i]))
 		err = errors.Join(err, writeErr)
 	}
 	return err
 }
 
-// listen sets the functions that an analysis calls, so that its rows reach the sinks.
-func (x *exporter) listen(o *analysis.Options) {
+// setListeners sets the functions that an analysis calls, so that its rows reach the sinks.
+func (x *exporter) setListeners(o *analysis.Options) {
 	o.Begin = func(b analysis.Basis) error {
 		if x.trace != nil {
 			x.trace.lacked = b.Lacks
@@ -193,8 +193,8 @@ func (x *exporter) listen(o *analysis.Options) {
 	}
 }
 
-// finish completes the files, and gives them their names.
-func (x *exporter) finish(answer *analysis.Answer) error {
+// completeFiles completes the files, and gives them their names.
+func (x *exporter) completeFiles(answer *analysis.Answer) error {
 	for _, s := range x.sinks {
 		if err := s.finish(answer); err != nil {
 			return err
@@ -204,11 +204,11 @@ func (x *exporter) finish(answer *analysis.Answer) error {
 		i := slices.IndexFunc(x.files, func(f File) bool { return f.Name == traceFile })
 		x.files[i].Note = x.trace.shows
 	}
-	return x.complete()
+	return x.nameFiles()
 }
 
-// complete gives the files their names.
-func (x *exporter) complete() error {
+// nameFiles gives the files their names.
+func (x *exporter) nameFiles() error {
 	for len(x.begun) > 0 {
 		f := x.begun[0]
 		x.begun = x.begun[1:]
@@ -219,8 +219,8 @@ func (x *exporter) complete() error {
 	return nil
 }
 
-// abandon removes the files that are not finished.
-func (x *exporter) abandon() (err error) {
+// removeUnfinished removes the files that are not finished.
+func (x *exporter) removeUnfinished() (err error) {
 	for _, t := range x.tables {
 		err = errors.Join(err, t.writer.close())
 	}
@@ -237,8 +237,8 @@ type sink interface {
 	finish(*analysis.Answer) error
 }
 
-// unfinished is a file or a directory that gets its final name only when it is finished.
-type unfinished interface {
+// unfinishedFile is a file or a directory that gets its final name only when it is finished.
+type unfinishedFile interface {
 	Finish() error
 	Abandon() error
 }
@@ -247,8 +247,8 @@ type unfinished interface {
 var queryFiles = []string{"duckdb.sql", "spark.sql", "clickhouse.sql", "join.sql",
 	"percentiles.sql"}
 
-// query returns the text of a file of queryFiles.
-func query(name string) string {
+// queryText returns the text of a file of queryFiles.
+func queryText(name string) string {
 	text, err := queries.ReadFile(name)
 	if err != nil {
 		panic(err) // the file is a part of this program

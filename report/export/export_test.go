@@ -21,9 +21,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// exported makes a run of three nodes, with a computation and losses, and exports it as all kinds
-// of files.
-func exported(t *testing.T, rng *rand.Rand, tuples int) (string, *analysis.Answer) {
+// exportedRun makes a run of three nodes, with a computation and losses, and exports it as all
+// kinds of files.
+func exportedRun(t *testing.T, rng *rand.Rand, tuples int) (string, *analysis.Answer) {
 	t.Helper()
 	nodes := simrun.Nodes(rng, 3)
 	var channels []simrun.Channel
@@ -67,7 +67,7 @@ func exported(t *testing.T, rng *rand.Rand, tuples int) (string, *analysis.Answe
 }
 
 func TestCSV(t *testing.T) {
-	dir, answer := exported(t, seed.Random(t), 500)
+	dir, answer := exportedRun(t, seed.Random(t), 500)
 	for name, want := range map[string]uint64{"events.csv": answer.Work.Events,
 		"durations.csv": durationsOf(answer)} {
 		f, err := os.Open(filepath.Join(dir, name))
@@ -137,7 +137,7 @@ func durationsOf(a *analysis.Answer) uint64 {
 
 // If an export is stopped, the files of an earlier export stay, and the stopped export leaves none.
 func TestExportThatIsStopped(t *testing.T) {
-	exports, _ := exported(t, seed.Random(t), 5000)
+	exports, _ := exportedRun(t, seed.Random(t), 5000)
 	files := func() map[string]string {
 		all := map[string]string{}
 		err := filepath.WalkDir(exports, func(path string, d fs.DirEntry, err error) error {

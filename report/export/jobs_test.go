@@ -33,8 +33,8 @@ func (j *job) log(node int, name string, time, id uint64) {
 	j.channels[at].Records = append(j.channels[at].Records, simrun.Record{Time: time, ID: id})
 }
 
-// link logs that a tuple was made of another.
-func (j *job) link(parent, child uint64) {
+// logLink logs that a tuple was made of another.
+func (j *job) logLink(parent, child uint64) {
 	const name = "window/link"
 	j.log(0, name, 0, parent)
 	c := &j.channels[j.index[name]]
@@ -56,10 +56,10 @@ func (j *job) write(t *testing.T, rng *rand.Rand, nodes []simrun.Node) string {
 	return filepath.Join(parent, "r")
 }
 
-// forks is a job that forks into two branches of equal speed, which join again. Tuples with ids
-// from 1000 on show in which order tuples pass the points. Each tuple with an id below 1000 is a
-// separate case.
-func forks(t *testing.T) string {
+// forkingJob is a job that forks into two branches of equal speed, which join again. Tuples with
+// ids from 1000 on show in which order tuples pass the points. Each tuple with an id below 1000 is
+// a separate case.
+func forkingJob(t *testing.T) string {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var j job
 	now := uint64(simrun.Hz)
@@ -146,10 +146,10 @@ func randomJob(t *testing.T, rng *rand.Rand) (string, analysis.Options) {
 		if windows && id%5 == 4 { // five tuples become one, and five of those become one again
 			made := 1<<40 | id/5
 			for of := id - 4; of <= id; of++ {
-				j.link(of, made)
+				j.logLink(of, made)
 			}
 			pass(made, begin+simrun.Hz/tuples, operators-1, 0)
-			j.link(made, 1<<41|id/25)
+			j.logLink(made, 1<<41|id/25)
 			if id%25 == 24 {
 				pass(1<<41|id/25, begin+2*simrun.Hz/tuples, operators-1, 0)
 			}
@@ -205,21 +205,21 @@ func (p pair) String() string {
 		p.From, p.FromNode, p.To, p.ToNode, p.Kind)
 }
 
-// measured is a pair with its interval. If an end is not known, it is nil.
-type measured struct {
+// measuredPair is a pair with its interval. If an end is not known, it is nil.
+type measuredPair struct {
 	pair
 	Lo, Hi  *int64
 	Verdict string
 }
 
-func inOrder(all []measured) {
-	slices.SortFunc(all, func(a, b measured) int {
+func inOrder(all []measuredPair) {
+	slices.SortFunc(all, func(a, b measuredPair) int {
 		return slices.Compare([]string{a.pair.String()}, []string{b.pair.String()})
 	})
 }
 
-// natively returns the durations that the analysis itself joins.
-func natively(t *testing.T, run string, o analysis.Options) (all []measured) {
+// nativeDurations returns the durations that the analysis itself joins.
+func nativeDurations(t *testing.T, run string, o analysis.Options) (all []measuredPair) {
 	t.Helper()
 	dir, err := runs.Open(run)
 	if err != nil {
@@ -231,7 +231,8 @@ func natively(t *testing.T, run string, o analysis.Options) (all []measured) {
 		if d.Tuple == 0 {
 			way, from = d.Made, d.Origin
 		}
-		all = append(all, measured{pair{fmt.Sprint(d.ID), fmt.Sprint(way), fmt.Sprint(from), d.From,
+		all = append(all, measuredPair{pair{fmt.Sprint(d.ID), fmt.Sprint(way), fmt.Sprint(from),
+			d.From,
 			d.To, d.Kind, d.FromNode, d.ToNode}, &d.Lo, &d.Hi, d.Verdict.String()})
 		return nil
 	}
@@ -259,7 +260,7 @@ func exportOf(t *testing.T, run string, o analysis.Options) string {
 
 // samePairs fails the test unless both lists have exactly the same pairs, and each interval in
 // joined contains that of the same pair in native. It returns how many pairs violate this.
-func samePairs(t *testing.T, native, joined []measured) (other int) {
+func samePairs(t *testing.T, native, joined []measuredPair) (other int) {
 	t.Helper()
 	tell := func(format string, args ...any) {
 		if other++; other <= 5 {

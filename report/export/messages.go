@@ -50,14 +50,14 @@ func newMessage(m *messages.Timed, ns analysis.Nanoseconds) messageRow {
 	return row
 }
 
-// messages writes the table messages, and shows messages in the trace, if there are any.
-func (x *exporter) messages(kinds Kind, o *analysis.Options, answer *analysis.Answer) error {
+// exportMessages writes the table messages, and shows messages in the trace, if there are any.
+func (x *exporter) exportMessages(kinds Kind, o *analysis.Options, answer *analysis.Answer) error {
 	if kinds&(Parquet|CSV|Perfetto) == 0 {
 		return nil
 	}
 	ns := answer.Reference.Nanoseconds()
 	var rows []messageRow
-	captured, err := captured(x.dir, o, answer.Reference.Node, func(m *messages.Timed) error {
+	captured, err := eachCaptured(x.dir, o, answer.Reference.Node, func(m *messages.Timed) error {
 		if kinds&(Parquet|CSV) != 0 {
 			rows = append(rows, newMessage(m, ns))
 		}
@@ -71,7 +71,7 @@ func (x *exporter) messages(kinds Kind, o *analysis.Options, answer *analysis.An
 	}
 	note := fmt.Sprintf("%d of %d messages: both ends are known", captured.Matched, captured.Sent)
 	if kinds&Parquet != 0 {
-		w, err := x.file("messages.parquet")
+		w, err := x.beginFile("messages.parquet")
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (x *exporter) messages(kinds Kind, o *analysis.Options, answer *analysis.An
 	if kinds&CSV == 0 {
 		return nil
 	}
-	w, err := x.file("messages.csv")
+	w, err := x.beginFile("messages.csv")
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func OTLP(ctx context.Context, dir *runs.Directory, o analysis.Options,
 		failed = write(request)
 		return failed
 	}}
-	w.tuples.tell = w.tuple
+	w.tuples.tell = w.writeTuple
 	if o.Slowest > 0 {
 		w.chosen = &choice{most: o.Slowest, slowest: true}
 		w.tuples.tell = w.chosen.add
@@ -112,7 +112,7 @@ func OTLP(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	o.Events = func(e analysis.EventRow) error { return w.tuples.event(&e) }
 	o.Durations = func(d analysis.DurationRow) error {
 		if d.Tuple == 0 {
-			return w.origin(&d)
+			return w.writeOrigin(&d)
 		}
 		return w.tuples.duration(&d)
 	}
@@ -123,8 +123,8 @@ func OTLP(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	case err != nil:
 		return Spans{}, nil, err
 	}
-	if err = w.settle(); err == nil {
-		err = w.messages(dir, &o)
+	if err = w.writeChosen(); err == nil {
+		err = w.writeCaptured(dir, &o)
 	}
 	if err == nil {
 		err = w.finish(answer)
@@ -171,28 +171,28 @@ type otlp struct {
 func (w *otlp) finish(a *analysis.Answer) error {
 	w.told.Tuples = fmt.Sprintf("%d tuples", a.Work.Tuples)
 	if w.chosen != nil {
-		w.told.Tuples = w.chosen.of(a.Work.Tuples)
+		w.told.Tuples = w.chosen.describeChoice(a.Work.Tuples)
 	}
 	return w.flush()
 }
 
-// messages writes the captured messages, or the slowest of them.
-func (w *otlp) messages(dir *runs.Directory, o *analysis.Options) error {
+// writeCaptured writes the captured messages, or the slowest of them.
+func (w *otlp) writeCaptured(dir *runs.Directory, o *analysis.Options) error {
 	all := transfers{slowest: w.chosen != nil}
 	if all.slowest {
 		all.most = w.chosen.most
 	}
-	found, err := captured(dir, o, w.clock.Reference.Node, func(m *messages.Timed) error {
+	found, err := eachCaptured(dir, o, w.clock.Reference.Node, func(m *messages.Timed) error {
 		if all.slowest {
 			return all.add(m)
 		}
-		if t := all.placed(m); t != nil {
-			return w.message(t)
+		if t := all.placeTransfer(m); t != nil {
+			return w.writeMessage(t)
 		}
 		return nil
 	})
-	for _, t := range all.kept.sorted() {
-		err = errors.Join(err, w.message(t))
+	for _, t := range all.kept.sortedElements() {
+		err = errors.Join(err, w.writeMessage(t))
 	}
 	if found != nil {
 		w.told.Messages = all.keptWords()
@@ -200,33 +200,36 @@ func (w *otlp) messages(dir *runs.Directory, o *analysis.Options) error {
 	return err
 }
 
-// settle writes the chosen tuples when all tuples have come.
-func (w *otlp) settle() error {
+// writeChosen writes the chosen tuples when all tuples have come.
+func (w *otlp) writeChosen() error {
 	if w.last {
 		return nil
 	}
 	w.last = true
-	if err := w.tuples.end(); err != nil || w.chosen == nil {
+	if err := w.tuples.endTuples(); err != nil || w.chosen == nil {
 		return err
 	}
 	w.ids = map[uint64]bool{}
-	for i, t := range w.chosen.sorted() {
+	for i, t := range w.chosen.sortedTuples() {
 		w.progress(float64(i)/float64(len(w.chosen.kept.all)), "writing spans")
 		w.ids[t.id] = true
-		if err := w.tuple(t); err != nil {
+		if err := w.writeTuple(t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// The method tuple writes the trace of a tuple. The root is the duration from end to end. All other
+// writeTuple writes the trace of a tuple. The root is the duration from end to end. All other
 // spans are the root's children, because the root contains them. A span has links to the spans that
 // end where it begins: several at a join.
-func (w *otlp) tuple(t *tuple) error {
+func (w *otlp) writeTuple(t *tuple) error {
 	trace := w.traceID(t.id, t.copy)
-	placed := func(d *analysis.DurationRow) bool { return t.at(d.From) != nil && t.at(d.To) != nil }
-	root := t.whole()
+	placed := func(d *analysis.DurationRow) bool {
+		return t.eventAt(d.From) != nil &&
+			t.eventAt(d.To) != nil
+	}
+	root := t.wholeDuration()
 	if root != nil && !placed(root) {
 		root = nil
 	}
@@ -236,8 +239,8 @@ func (w *otlp) tuple(t *tuple) error {
 			w.told.Lacking++
 			continue
 		}
-		from, to := t.at(d.From), t.at(d.To)
-		s := w.span(trace, t, d, from, to)
+		from, to := t.eventAt(d.From), t.eventAt(d.To)
+		s := w.makeSpan(trace, t, d, from, to)
 		group := instanceOf(from)
 		if d != root && root != nil {
 			s.ParentSpanID = spanID(trace, root)
@@ -264,17 +267,17 @@ func (w *otlp) tuple(t *tuple) error {
 			}
 			s.DroppedLinks = max(len(t.parents)-mostLinks, 0)
 		}
-		if err := w.add(group, s); err != nil {
+		if err := w.addSpan(group, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// origin writes a duration of a tuple that was made of others. The duration belongs to the trace of
-// the made tuple, and begins where one of the others began.
-func (w *otlp) origin(d *analysis.DurationRow) error {
-	if err := w.settle(); err != nil || w.chosen != nil && !w.ids[d.ID] {
+// writeOrigin writes a duration of a tuple that was made of others. The duration belongs to the
+// trace of the made tuple, and begins where one of the others began.
+func (w *otlp) writeOrigin(d *analysis.DurationRow) error {
+	if err := w.writeChosen(); err != nil || w.chosen != nil && !w.ids[d.ID] {
 		return err
 	}
 	if d.Ends[1].Hi == 0 {
@@ -285,33 +288,35 @@ func (w *otlp) origin(d *analysis.DurationRow) error {
 	event := func(i int, node, point string) *analysis.EventRow {
 		return &analysis.EventRow{At: d.Ends[i], Node: node, Channel: point}
 	}
-	return w.add(trackKey{}, w.span(trace, &tuple{id: d.ID}, d, event(0, d.FromNode, d.From),
+	return w.addSpan(trackKey{}, w.makeSpan(trace, &tuple{id: d.ID}, d,
+		event(0, d.FromNode, d.From),
 		event(1, d.ToNode, d.To)))
 }
 
-// span makes a span without a parent and without links.
-func (w *otlp) span(trace string, t *tuple, d *analysis.DurationRow,
+// makeSpan makes a span without a parent and without links.
+func (w *otlp) makeSpan(trace string, t *tuple, d *analysis.DurationRow,
 	from, to *analysis.EventRow) *otlpSpan {
 	s := &otlpSpan{
 		TraceID: trace, SpanID: spanID(trace, d), Name: d.From + " → " + d.To, Kind: spanInternal,
 	}
-	w.place(s, from.At, analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi})
-	for _, a := range append(about(t, d, from, to, &w.clock.Reference), w.bound(s, from.At)...) {
+	w.placeSpan(s, from.At, analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi})
+	for _, a := range append(describeDuration(t, d, from, to, &w.clock.Reference),
+		w.boundAttribute(s, from.At)...) {
 		s.Attributes = append(s.Attributes, a.otlp())
 	}
 	return s
 }
 
-// place sets the beginning of a span to a reading of the reference, and its end by its length.
-func (w *otlp) place(s *otlpSpan, at tscratio.Interval, length analysis.Interval) {
+// placeSpan sets the beginning of a span to a reading of the reference, and its end by its length.
+func (w *otlp) placeSpan(s *otlpSpan, at tscratio.Interval, length analysis.Interval) {
 	s.Begin_ns = max(w.clock.At_ns(at), 0)
 	// If the middle is negative, the order of the two events is not decided. A span has no negative
 	// length.
 	s.End_ns = s.Begin_ns + max(w.clock.Reference.Length_ns(length), 0)
 }
 
-// bound returns an attribute that says how sure the beginning of a span is, or none.
-func (w *otlp) bound(s *otlpSpan, at tscratio.Interval) []attribute {
+// boundAttribute returns an attribute that says how sure the beginning of a span is, or none.
+func (w *otlp) boundAttribute(s *otlpSpan, at tscratio.Interval) []attribute {
 	lo, hi, ok := w.clock.UTC(at)
 	if !ok {
 		return nil
@@ -319,11 +324,11 @@ func (w *otlp) bound(s *otlpSpan, at tscratio.Interval) []attribute {
 	return []attribute{number("utc_bound_ns", max(s.Begin_ns-lo, hi-s.Begin_ns))}
 }
 
-// add puts a span into the request, among the spans of its instance or of the run.
-func (w *otlp) add(of trackKey, s *otlpSpan) error {
+// addSpan puts a span into the request, among the spans of its instance or of the run.
+func (w *otlp) addSpan(of trackKey, s *otlpSpan) error {
 	group := w.groups[of]
 	if group == nil {
-		group = w.group(of)
+		group = w.beginGroup(of)
 	}
 	group.ScopeSpans[0].Spans = append(group.ScopeSpans[0].Spans, s)
 	w.told.Spans++
@@ -345,8 +350,8 @@ func bytesOf(attributes []otlpAttribute) (n int) {
 	return n
 }
 
-// group begins a list of spans in the request: those of an instance, or those of the run.
-func (w *otlp) group(of trackKey) *otlpResourceSpans {
+// beginGroup begins a list of spans in the request: those of an instance, or those of the run.
+func (w *otlp) beginGroup(of trackKey) *otlpResourceSpans {
 	describe := []attribute{
 		text("service.name", w.run.Name), text("cloudprofiler.run", w.run.Name),
 		text("cloudprofiler.reference_node", w.clock.Reference.Node),

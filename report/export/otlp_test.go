@@ -24,8 +24,8 @@ type sentSpan struct {
 	about    map[string]string
 }
 
-// requests exports a run, and returns the requests and their spans by id.
-func requests(t *testing.T, dir *runs.Directory, o analysis.Options) ([]string, Spans,
+// exportRequests exports a run, and returns the requests and their spans by id.
+func exportRequests(t *testing.T, dir *runs.Directory, o analysis.Options) ([]string, Spans,
 	map[string]*sentSpan) {
 	t.Helper()
 	var all []string
@@ -79,8 +79,8 @@ func requests(t *testing.T, dir *runs.Directory, o analysis.Options) ([]string, 
 // Every duration is a span of exactly its length. Its parent is the span of the tuple's duration
 // from end to end, and its links lead to the spans that it follows.
 func TestOTLPHasEachDuration(t *testing.T) {
-	dir, told := forked(t, 300, analysis.Options{Reference: "B"})
-	_, says, spans := requests(t, dir, analysis.Options{Reference: "B"})
+	dir, told := forkedRun(t, 300, analysis.Options{Reference: "B"})
+	_, says, spans := exportRequests(t, dir, analysis.Options{Reference: "B"})
 	if want := fmt.Sprintf("%d tuples", told.answer.Work.Tuples); says.Tuples != want ||
 		says.Lacking > 0 {
 		t.Errorf("it says %+v, want %s", says, want)
@@ -103,7 +103,7 @@ func TestOTLPHasEachDuration(t *testing.T) {
 	}
 	u := func(v uint64) string { return strconv.FormatUint(v, 10) }
 	byTuple, byID := map[uint64][]*analysis.DurationRow{}, map[uint64]map[uint64]bool{}
-	for _, d := range told.all() {
+	for _, d := range told.allDurations() {
 		byTuple[d.Tuple] = append(byTuple[d.Tuple], &d)
 		if byID[d.ID] == nil {
 			byID[d.ID] = map[uint64]bool{}
@@ -139,7 +139,7 @@ func TestOTLPHasEachDuration(t *testing.T) {
 		}
 	}
 	joins := 0
-	for _, d := range told.all() {
+	for _, d := range told.allDurations() {
 		var root *analysis.DurationRow
 		var links []string
 		follow := func(e *analysis.DurationRow) { links = append(links, " after "+line(e)+"\n") }
@@ -215,7 +215,7 @@ func TestOTLPHasEachDuration(t *testing.T) {
 // rootOf takes the tuple that has an event with the id. If there are several such tuples, it takes
 // the one with the lowest number. It applies a function to the end-to-end duration of this tuple.
 // If there is no such duration, it returns "none".
-func rootOf(told *told, byTuple map[uint64][]*analysis.DurationRow, id uint64,
+func rootOf(told *toldRows, byTuple map[uint64][]*analysis.DurationRow, id uint64,
 	line func(*analysis.DurationRow) string) string {
 	first, found := uint64(0), "none"
 	for tuple, events := range told.events {
@@ -260,7 +260,7 @@ func TestOTLPTimes(t *testing.T) {
 	}
 	defer dir.Close()
 	for _, reference := range []string{"A", "C", "B"} {
-		_, _, spans := requests(t, dir, analysis.Options{Reference: reference})
+		_, _, spans := exportRequests(t, dir, analysis.Options{Reference: reference})
 		if len(spans) != 2*len(begun) {
 			t.Fatalf("%d spans", len(spans))
 		}
@@ -289,14 +289,14 @@ func TestOTLPTimes(t *testing.T) {
 
 // A trace has the same ids in every export.
 func TestOTLPIsTheSameAgain(t *testing.T) {
-	dir, told := forked(t, 400, analysis.Options{Reference: "B", Slowest: 20})
-	requested, _, all := requests(t, dir, analysis.Options{Reference: "B"})
-	again, _, _ := requests(t, dir, analysis.Options{Reference: "B"})
+	dir, told := forkedRun(t, 400, analysis.Options{Reference: "B", Slowest: 20})
+	requested, _, all := exportRequests(t, dir, analysis.Options{Reference: "B"})
+	again, _, _ := exportRequests(t, dir, analysis.Options{Reference: "B"})
 	if !slices.Equal(requested, again) || len(again) < 3 {
 		t.Errorf("two exports differ, or have few requests: %d, %d", len(requested), len(again))
 	}
 	shown := 0
-	_, says, some := requests(t, dir, analysis.Options{Reference: "B", Slowest: 20,
+	_, says, some := exportRequests(t, dir, analysis.Options{Reference: "B", Slowest: 20,
 		Progress: func(_ float64, what string) {
 			if what == "writing spans" {
 				shown++
@@ -358,7 +358,7 @@ func TestOTLPLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	_, _, spans := requests(t, dir, analysis.Options{})
+	_, _, spans := exportRequests(t, dir, analysis.Options{})
 	found, origins := 0, 0
 	for _, s := range spans {
 		if s.about["cloudprofiler.tuple_id"] != fmt.Sprint(1<<40) {

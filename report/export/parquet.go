@@ -145,15 +145,15 @@ func (p *parquetWriter) cut() error {
 	if p.rows < p.partRows {
 		return nil
 	}
-	if err := p.end(); err != nil {
+	if err := p.endPart(); err != nil {
 		return err
 	}
 	p.part, p.rows = p.part+1, 0
 	return p.open()
 }
 
-// end ends the open part.
-func (p *parquetWriter) end() error {
+// endPart ends the open part.
+func (p *parquetWriter) endPart() error {
 	return errors.Join(p.events.finish(), p.durations.finish(), p.close())
 }
 
@@ -169,6 +169,7 @@ func (p *parquetWriter) close() (err error) {
 }
 
 func (p *parquetWriter) finish(edges []edgeRow) error {
-	return errors.Join(p.end(), p.origins.finish(), writeTable(p.small[0], "edges", p.about, edges),
+	return errors.Join(p.endPart(), p.origins.finish(),
+		writeTable(p.small[0], "edges", p.about, edges),
 		writeTable(p.small[1], "about", p.about, p.about))
 }

@@ -45,12 +45,12 @@ type files map[string]*bytes.Buffer
 
 func (f files) create(name string) io.WriteCloser {
 	f[name] = &bytes.Buffer{}
-	return closing{f[name]}
+	return closeCounter{f[name]}
 }
 
-type closing struct{ io.Writer }
+type closeCounter struct{ io.Writer }
 
-func (closing) Close() error { return nil }
+func (closeCounter) Close() error { return nil }
 
 // parquetTables returns tables that are written as Parquet into the files that create makes.
 func parquetTables(create func(name string) io.WriteCloser, partRows int) *tables {
@@ -313,10 +313,10 @@ func TestParquetParts(t *testing.T) {
 
 var errFull = errors.New("no space")
 
-// small is a writer that takes the given number of bytes and then fails.
-type small struct{ left int }
+// smallWriter is a writer that takes the given number of bytes and then fails.
+type smallWriter struct{ left int }
 
-func (s *small) Write(b []byte) (int, error) {
+func (s *smallWriter) Write(b []byte) (int, error) {
 	if len(b) > s.left {
 		n := s.left
 		s.left = 0
@@ -326,7 +326,7 @@ func (s *small) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (*small) Close() error { return nil }
+func (*smallWriter) Close() error { return nil }
 
 // If a disk is full, the export fails, whichever byte is the first that does not fit.
 func TestParquetTellsThatTheDiskIsFull(t *testing.T) {
@@ -340,9 +340,9 @@ func TestParquetTellsThatTheDiskIsFull(t *testing.T) {
 		full := func(left int) error {
 			return writeParquet(func(name string) io.WriteCloser {
 				if name == table {
-					return &small{left}
+					return &smallWriter{left}
 				}
-				return closing{io.Discard}
+				return closeCounter{io.Discard}
 			}, rows, partRows)
 		}
 		for _, left := range []int{0, 3, 4, n / 2, n - 5, n - 1} {

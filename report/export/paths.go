@@ -69,7 +69,7 @@ type pathSink interface {
 func Paths(dir *runs.Directory, basis analysis.Basis, o paths.Options, kinds Kind) (files []File,
 	answer *paths.Answer, err error) {
 	x := &exporter{dir: dir}
-	defer func() { err = errors.Join(err, x.abandon()) }()
+	defer func() { err = errors.Join(err, x.removeUnfinished()) }()
 	var sinks []pathSink
 	for _, k := range []struct {
 		kind Kind
@@ -78,7 +78,7 @@ func Paths(dir *runs.Directory, basis analysis.Basis, o paths.Options, kinds Kin
 	}{
 		{Parquet, "paths.parquet", func(w io.Writer) (pathSink, error) {
 			return &pathTable{basis, newTable[pathRow](w, "paths",
-				meaning(dir.Run.Name, basis))}, nil
+				describeNumbers(dir.Run.Name, basis))}, nil
 		}},
 		{CSV, "paths.csv", func(w io.Writer) (pathSink, error) {
 			t := &pathText{basis, csv.NewWriter(w)}
@@ -91,7 +91,7 @@ func Paths(dir *runs.Directory, basis analysis.Basis, o paths.Options, kinds Kin
 		if kinds&k.kind == 0 {
 			continue
 		}
-		w, err := x.file(k.name)
+		w, err := x.beginFile(k.name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -106,7 +106,7 @@ func Paths(dir *runs.Directory, basis analysis.Basis, o paths.Options, kinds Kin
 			x.files[i].Note = fmt.Sprintf("%d of %d paths", shownPaths(answer, o.Slowest),
 				answer.Requests)
 		}
-		err = x.complete()
+		err = x.nameFiles()
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("export paths of run %q: %w", dir.Run.Name, err)

@@ -19,16 +19,16 @@ type half struct {
 	name     string
 }
 
-// halves returns the two halves of a call as far as they are known.
-func halves(p *paths.Path, c *paths.PathCall) (all []half) {
+// bothHalves returns the two halves of a call as far as they are known.
+func bothHalves(p *paths.Path, c *paths.PathCall) (all []half) {
 	add := func(caller bool, e *paths.End, from, to *paths.Interval) {
 		if from == nil || e.Node == "" {
 			return
 		}
-		h := half{caller: caller, from: moment(p, from), name: c.To.Program,
+		h := half{caller: caller, from: momentOf(p, from), name: c.To.Program,
 			instance: trackKey{e.Node, fmt.Sprintf("%s#%d", e.Program, e.Process)}}
 		if h.to = h.from; to != nil {
-			h.to, h.answered = moment(p, to), true
+			h.to, h.answered = momentOf(p, to), true
 		}
 		all = append(all, h)
 	}
@@ -37,8 +37,8 @@ func halves(p *paths.Path, c *paths.PathCall) (all []half) {
 	return all
 }
 
-// moment is a moment of a path as a reading of the reference.
-func moment(p *paths.Path, since *paths.Interval) tscratio.Interval {
+// momentOf is a moment of a path as a reading of the reference.
+func momentOf(p *paths.Path, since *paths.Interval) tscratio.Interval {
 	return tscratio.Interval{Lo: p.Began.Lo + uint64(since.Lo_cycles),
 		Hi: p.Began.Hi + uint64(since.Hi_cycles)}
 }
@@ -84,12 +84,12 @@ type pathTrace struct {
 	*trace
 	basis analysis.Basis
 	run   string
-	all   []numbered // the first traceTuples paths
-	more  int        // paths that are not shown
-	lacks int        // paths without a place on the reference's counter
+	all   []numberedHalf // the first traceTuples paths
+	more  int            // paths that are not shown
+	lacks int            // paths without a place on the reference's counter
 }
 
-type numbered struct {
+type numberedHalf struct {
 	number int64
 	*paths.Path
 }
@@ -101,7 +101,7 @@ func (t *pathTrace) path(number int64, p *paths.Path) error {
 	case len(t.all) == traceTuples:
 		t.more++
 	default:
-		t.all = append(t.all, numbered{number, &kept})
+		t.all = append(t.all, numberedHalf{number, &kept})
 	}
 	return nil
 }
@@ -110,13 +110,13 @@ func (t *pathTrace) end(*paths.Answer) error {
 	t.zero = ^uint64(0)
 	for _, p := range t.all {
 		for i := range p.Calls {
-			for _, h := range halves(p.Path, &p.Calls[i]) {
+			for _, h := range bothHalves(p.Path, &p.Calls[i]) {
 				t.zero = min(t.zero, h.from.Mid())
 			}
 		}
 	}
 	for _, p := range t.all {
-		t.lay(p)
+		t.layCalls(p)
 	}
 	shows := fmt.Sprintf("%d paths", len(t.all))
 	if t.more > 0 {
@@ -127,13 +127,14 @@ func (t *pathTrace) end(*paths.Answer) error {
 		shows += fmt.Sprintf("; %d have no place on the counter of %s", t.lacks,
 			t.basis.Reference.Node)
 	}
-	t.write(fmt.Sprintf("run %s: %s; in cycles of %s. Which call caused which is inferred: see "+
-		"link_probability", t.run, shows, t.basis.Reference.Node))
+	t.writeTracks(fmt.Sprintf(
+		"run %s: %s; in cycles of %s. Which call caused which is inferred: see "+
+			"link_probability", t.run, shows, t.basis.Reference.Node))
 	return t.w.Flush()
 }
 
-// lay puts the calls of a path on tracks.
-func (t *pathTrace) lay(p numbered) {
+// layCalls puts the calls of a path on tracks.
+func (t *pathTrace) layCalls(p numberedHalf) {
 	r := &t.basis.Reference
 	at := func(i tscratio.Interval) int64 {
 		since := int64(i.Mid() - t.zero)
@@ -146,7 +147,7 @@ func (t *pathTrace) lay(p numbered) {
 		if c.Parent >= 0 {
 			before = last[c.Parent]
 		}
-		for _, h := range halves(p.Path, c) {
+		for _, h := range bothHalves(p.Path, c) {
 			s := &slice{name: h.name, begin_ns: at(h.from), event: !h.answered,
 				about: append([]attribute{number("path", p.number), number("call", int64(i))},
 					aboutCall(p.Path, c, r)...)}

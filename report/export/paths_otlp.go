@@ -53,7 +53,7 @@ func (w pathSpans) path(_ int64, p *paths.Path) error {
 		if c.Parent >= 0 {
 			below[i] = below[c.Parent]
 		}
-		for _, h := range halves(p, c) {
+		for _, h := range bothHalves(p, c) {
 			s := &otlpSpan{TraceID: trace, SpanID: callID(trace, i, h.caller),
 				ParentSpanID: below[i], Name: h.name, Begin_ns: max(w.clock.At_ns(h.from), 0)}
 			s.End_ns = max(w.clock.At_ns(h.to), s.Begin_ns)
@@ -78,7 +78,7 @@ func (w pathSpans) path(_ int64, p *paths.Path) error {
 				s.Attributes = append(s.Attributes, number("utc_bound_ns", bound).otlp())
 			}
 			below[i] = s.SpanID
-			if err := w.add(h.instance, s); err != nil {
+			if err := w.addSpan(h.instance, s); err != nil {
 				return err
 			}
 		}

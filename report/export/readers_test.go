@@ -26,9 +26,9 @@ func pythonWith(module string) (command, absent string) {
 	return command, absent
 }
 
-// python runs a program in a directory and reads the JSON that it prints. The program needs Python
-// with a module, which make test-export installs.
-func python(t *testing.T, dir, module, program, stdin string, out any) {
+// runPython runs a program in a directory and reads the JSON that it prints. The program needs
+// Python with a module, which make test-export installs.
+func runPython(t *testing.T, dir, module, program, stdin string, out any) {
 	t.Helper()
 	command, absent := pythonWith(module)
 	switch {
@@ -60,7 +60,7 @@ type perfettoTrace struct {
 // with the given names.
 func perfettoReads(t *testing.T, dir, names string) (trace perfettoTrace) {
 	t.Helper()
-	python(t, dir, "perfetto", `
+	runPython(t, dir, "perfetto", `
 import json, sys
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
@@ -109,7 +109,7 @@ print(json.dumps({"Unknown": unknown, "Types": types, "Slices": slices}))
 // Perfetto's own schema knows every field of a trace. A reader with this schema finds the durations
 // of the table on the threads of their instances.
 func TestPerfettoReadsTrace(t *testing.T) {
-	dir, answer := exported(t, seed.Random(t), 300)
+	dir, answer := exportedRun(t, seed.Random(t), 300)
 	trace := perfettoReads(t, dir,
 		"tuple_id from_node to_node kind lo_cycles hi_cycles scenario verdict")
 	if n := int(durationsOf(answer)); len(trace.Types) != 3 || trace.Types["TYPE_INSTANT"] == 0 ||

@@ -19,7 +19,7 @@ import (
 const (
 	// A request is sent at most as many times as tries says. The first pause between two sends is
 	// firstPause, and each further pause is twice as long.
-	tries      = 6
+	maxTries   = 6
 	firstPause = time.Second
 	// longestPause is the longest pause that a receiver may ask for.
 	longestPause   = 5 * time.Minute
@@ -68,7 +68,7 @@ func newEndpoint(ctx context.Context, address string, told func(string)) (*Endpo
 		u.Path = "/v1/traces"
 	}
 	return &Endpoint{
-		ctx: ctx, url: u, told: told, wait: pause,
+		ctx: ctx, url: u, told: told, wait: waitPause,
 		client: &http.Client{
 			Timeout: requestTimeout, Transport: http.DefaultTransport.(*http.Transport).Clone(),
 			// A client that follows a redirect of a POST may send a GET instead.
@@ -79,8 +79,8 @@ func newEndpoint(ctx context.Context, address string, told func(string)) (*Endpo
 	}, nil
 }
 
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
+// waitPause waits.
+func waitPause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -96,7 +96,7 @@ func pause(ctx context.Context, d time.Duration) error {
 func (e *Endpoint) Send(request []byte) error {
 	next := firstPause
 	for n := 1; ; n++ {
-		asked, err := e.try(request)
+		asked, err := e.trySend(request)
 		if err == nil {
 			e.taken++
 			return nil
@@ -108,7 +108,7 @@ func (e *Endpoint) Send(request []byte) error {
 		case asked > longestPause:
 			return fmt.Errorf("send spans to %s: %w; it asks for a pause of %v: send the run "+
 				"again then", e.url.Redacted(), err, asked.Round(time.Second))
-		case n == tries:
+		case n == maxTries:
 			return fmt.Errorf("send spans to %s: %w, %d times; it took %d earlier requests: send "+
 				"the run again later; its spans will have the same ids", e.url.Redacted(), err, n,
 				e.taken)
@@ -127,8 +127,8 @@ type busyError struct{ error }
 
 func (b busyError) Unwrap() error { return b.error }
 
-// try sends a request once. asked is the pause that the receiver asks for, or 0.
-func (e *Endpoint) try(request []byte) (asked time.Duration, err error) {
+// trySend sends a request once. asked is the pause that the receiver asks for, or 0.
+func (e *Endpoint) trySend(request []byte) (asked time.Duration, err error) {
 	r, err := http.NewRequestWithContext(e.ctx, http.MethodPost, e.url.String(),
 		bytes.NewReader(request))
 	if err != nil {
@@ -169,17 +169,18 @@ func (e *Endpoint) try(request []byte) (asked time.Duration, err error) {
 	}
 	switch answer.StatusCode {
 	case http.StatusOK:
-		e.count(body)
+		e.countRefused(body)
 		return 0, nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
-		return retryAfter(answer.Header.Get("Retry-After")), busyError{failure(answer, body)}
+		return retryAfter(answer.Header.Get("Retry-After")),
+			busyError{describeFailure(answer, body)}
 	}
-	return 0, failure(answer, body)
+	return 0, describeFailure(answer, body)
 }
 
-// failure describes an answer that is not OK.
-func failure(answer *http.Response, body []byte) error {
+// describeFailure describes an answer that is not OK.
+func describeFailure(answer *http.Response, body []byte) error {
 	text := "it answered " + answer.Status
 	var status struct{ Message string } // google.rpc.Status
 	if err := json.Unmarshal(body, &status); err != nil {
@@ -209,8 +210,8 @@ func retryAfter(text string) time.Duration {
 	return 0
 }
 
-// The method count notes how many spans were refused, according to a successful answer.
-func (e *Endpoint) count(body []byte) {
+// countRefused notes how many spans were refused, according to a successful answer.
+func (e *Endpoint) countRefused(body []byte) {
 	var answer struct {
 		PartialSuccess struct {
 			RejectedSpans json.Number

@@ -66,8 +66,8 @@ func TestSendTriesAgain(t *testing.T) {
 			3 * time.Second}, ""},
 		"behind a busy proxy": {[]func(http.ResponseWriter){status(502), status(504), ok}, 3,
 			[]time.Duration{0, 0}, ""},
-		"busy for ever": {[]func(http.ResponseWriter){status(503)}, tries,
-			make([]time.Duration, tries-1), "it answered 503 Service Unavailable: " +
+		"busy for ever": {[]func(http.ResponseWriter){status(503)}, maxTries,
+			make([]time.Duration, maxTries-1), "it answered 503 Service Unavailable: " +
 				`"because\nof this", 6 times; it took 0 earlier requests`},
 		"busy for too long": {[]func(http.ResponseWriter){status(503, "Retry-After", later)}, 1,
 			nil, ": send the run again then"},
@@ -147,7 +147,7 @@ func TestSendWithoutReceiver(t *testing.T) {
 		waits++
 		return nil
 	}
-	if err := e.Send([]byte("x")); err == nil || waits != tries-1 {
+	if err := e.Send([]byte("x")); err == nil || waits != maxTries-1 {
 		t.Errorf("%v after %d waits", err, waits)
 	}
 	_, err = NewEndpoint(t.Context(), address, func(string) { t.Error("it waits") })
@@ -183,7 +183,7 @@ func TestSendToASlowReceiver(t *testing.T) {
 	e.wait = func(context.Context, time.Duration) error { return nil }
 	err = e.Send([]byte("x"))
 	if want := "no answer within 10ms, 6 times; it took 0 earlier requests"; err == nil ||
-		!strings.Contains(err.Error(), want) || len(told) != tries-1 {
+		!strings.Contains(err.Error(), want) || len(told) != maxTries-1 {
 		t.Errorf("it says %v, want %q; told %q", err, want, told)
 	}
 }

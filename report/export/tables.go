@@ -116,12 +116,12 @@ func newTables(w tableWriter) *tables {
 
 func (t *tables) begin(run string, b analysis.Basis) error {
 	t.basis, t.ns = b, b.Reference.Nanoseconds()
-	return t.writer.begin(meaning(run, b))
+	return t.writer.begin(describeNumbers(run, b))
 }
 
-// next prepares for the rows of another tuple, whose number it gets. The number is 0 for any tuple
-// that was made of others.
-func (t *tables) next(way int64) error {
+// beginTuple prepares for the rows of another tuple, whose number it gets. The number is 0 for any
+// tuple that was made of others.
+func (t *tables) beginTuple(way int64) error {
 	if way == t.way && way != 0 {
 		return nil
 	}
@@ -129,8 +129,9 @@ func (t *tables) next(way int64) error {
 	return t.writer.cut()
 }
 
-// number returns the number of the tuple's path. All durations of a tuple come before its events.
-func (t *tables) number() int32 {
+// pathNumber returns the number of the tuple's path. All durations of a tuple come before its
+// events.
+func (t *tables) pathNumber() int32 {
 	if t.path != none {
 		return t.path
 	}
@@ -153,8 +154,8 @@ func (t *tables) number() int32 {
 	return path
 }
 
-// nanoseconds converts an interval. It returns nil if the ns are not known.
-func (t *tables) nanoseconds(lo_cycles, hi_cycles int64) (lo_ns, hi_ns *int64) {
+// toNanoseconds converts an interval. It returns nil if the ns are not known.
+func (t *tables) toNanoseconds(lo_cycles, hi_cycles int64) (lo_ns, hi_ns *int64) {
 	var ns struct{ lo, hi int64 }
 	var ok bool
 	ns.lo, ns.hi, ok = t.ns.Of(analysis.Interval{Lo_cycles: lo_cycles, Hi_cycles: hi_cycles})
@@ -165,23 +166,24 @@ func (t *tables) nanoseconds(lo_cycles, hi_cycles int64) (lo_ns, hi_ns *int64) {
 }
 
 func (t *tables) event(e *analysis.EventRow) error {
-	if err := t.next(int64(e.Tuple)); err != nil {
+	if err := t.beginTuple(int64(e.Tuple)); err != nil {
 		return err
 	}
-	row := eventRow{TupleID: e.ID, Way: t.way, Path: t.number(), Node: e.Node, Channel: e.Channel,
-		Point: e.Point, Verdict: "unknown"}
+	row := eventRow{TupleID: e.ID, Way: t.way, Path: t.pathNumber(), Node: e.Node,
+		Channel: e.Channel,
+		Point:   e.Point, Verdict: "unknown"}
 	if !e.Unplaced {
 		at := struct{ lo, hi int64 }{
 			int64(e.At.Lo - t.basis.Zero_cycles), int64(e.At.Hi - t.basis.Zero_cycles),
 		}
 		row.Lo_cycles, row.Hi_cycles, row.Verdict = &at.lo, &at.hi, e.Verdict.String()
-		row.Lo_ns, row.Hi_ns = t.nanoseconds(at.lo, at.hi)
+		row.Lo_ns, row.Hi_ns = t.toNanoseconds(at.lo, at.hi)
 	}
 	return t.writer.event(&row)
 }
 
 func (t *tables) duration(d *analysis.DurationRow) error {
-	if err := t.next(int64(d.Tuple)); err != nil {
+	if err := t.beginTuple(int64(d.Tuple)); err != nil {
 		return err
 	}
 	row := durationRow{TupleID: d.ID, Way: t.way, FromWay: t.way, From: d.From, To: d.To,
@@ -197,7 +199,7 @@ func (t *tables) duration(d *analysis.DurationRow) error {
 			return err
 		}
 	}
-	row.Lo_ns, row.Hi_ns = t.nanoseconds(d.Lo, d.Hi)
+	row.Lo_ns, row.Hi_ns = t.toNanoseconds(d.Lo, d.Hi)
 	return t.writer.duration(&row)
 }
 
@@ -208,8 +210,8 @@ func (t *tables) finish(*analysis.Answer) error {
 // version is the version of an export's tables. It changes only if a column changes its meaning.
 const version = "1"
 
-// meaning says what the tables' numbers mean.
-func meaning(run string, b analysis.Basis) []aboutRow {
+// describeNumbers says what the tables' numbers mean.
+func describeNumbers(run string, b analysis.Basis) []aboutRow {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	rows := []aboutRow{
 		{"version", version},

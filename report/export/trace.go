@@ -76,26 +76,26 @@ func (t *trace) duration(d *analysis.DurationRow) error {
 }
 
 func (t *trace) finish(a *analysis.Answer) error {
-	if err := t.tuples.end(); err != nil {
+	if err := t.tuples.endTuples(); err != nil {
 		return err
 	}
-	tuples := t.shown.sorted()
+	tuples := t.shown.sortedTuples()
 	t.zero = ^uint64(0)
 	for _, tuple := range tuples {
-		t.zero = min(t.zero, tuple.begun())
+		t.zero = min(t.zero, tuple.beginMiddle())
 	}
-	sent := t.captured.kept.sorted()
+	sent := t.captured.kept.sortedElements()
 	for _, m := range sent {
 		t.zero = min(t.zero, m.at.Mid())
 	}
 	for _, tuple := range tuples {
-		t.lay(tuple, &a.Reference)
+		t.layTuple(tuple, &a.Reference)
 	}
 	for _, m := range sent {
 		t.layMessage(m, &a.Reference)
 	}
-	t.pauses(a)
-	t.shows = t.shown.of(a.Work.Tuples)
+	t.writePauses(a)
+	t.shows = t.shown.describeChoice(a.Work.Tuples)
 	if t.captured.all > 0 && a.Work.Tuples == 0 {
 		t.shows = t.captured.keptWords()
 	} else if t.captured.all > 0 {
@@ -112,13 +112,14 @@ func (t *trace) finish(a *analysis.Answer) error {
 	if a.Reference.FrequencyHi_hz == 0 {
 		means = "a cycle is drawn as a nanosecond"
 	}
-	t.write(fmt.Sprintf("run %s: %s; in cycles of %s; %s", a.Run, t.shows, a.Reference.Node, means))
+	t.writeTracks(fmt.Sprintf("run %s: %s; in cycles of %s; %s", a.Run, t.shows, a.Reference.Node,
+		means))
 	return t.w.Flush()
 }
 
-// pauses puts the pauses of each JVM on a track of its node. Pauses that began before the trace are
-// left out, because the time of a slice cannot be negative.
-func (t *trace) pauses(a *analysis.Answer) {
+// writePauses puts the pauses of each JVM on a track of its node. Pauses that began before the
+// trace are left out, because the time of a slice cannot be negative.
+func (t *trace) writePauses(a *analysis.Answer) {
 	for _, j := range a.JVMs {
 		k := trackKey{node: j.Node, name: "pauses of " + j.Name}
 		for _, p := range j.Longest {
@@ -145,8 +146,8 @@ func (t *trace) pauses(a *analysis.Answer) {
 // endsTrack is the track of tuples from end to end.
 var endsTrack = trackKey{name: "end to end"}
 
-// lay puts a tuple's durations and events on tracks.
-func (t *trace) lay(tuple *tuple, r *analysis.Reference) {
+// layTuple puts a tuple's durations and events on tracks.
+func (t *trace) layTuple(tuple *tuple, r *analysis.Reference) {
 	leave, arrive := map[string]*slice{}, map[string]*slice{} // by point
 	put := func(k trackKey, s *slice) *slice {
 		t.tracks[k] = append(t.tracks[k], s)
@@ -159,13 +160,14 @@ func (t *trace) lay(tuple *tuple, r *analysis.Reference) {
 	var hops []*analysis.DurationRow
 	for i := range tuple.durations {
 		d := &tuple.durations[i]
-		from, to := tuple.at(d.From), tuple.at(d.To)
+		from, to := tuple.eventAt(d.From), tuple.eventAt(d.To)
 		if from == nil || to == nil {
 			t.lacks++
 			continue
 		}
 		s := &slice{
-			name: d.From + " → " + d.To, begin_ns: at(from), about: about(tuple, d, from, to, r),
+			name: d.From + " → " + d.To, begin_ns: at(from),
+			about: describeDuration(tuple, d, from, to, r),
 			// If the middle is negative, the order of the two events is not decided. A slice has no
 			// negative length.
 			length_ns: max(r.Length_ns(analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi}), 0),
@@ -214,42 +216,43 @@ func instanceOf(e *analysis.EventRow) trackKey {
 	return trackKey{e.Node, instance}
 }
 
-// write writes all tracks. The run's tracks are below a track for the run. Each node's tracks are
-// below a process for the node.
-func (t *trace) write(about string) {
-	root := t.track(message{}.text(trackName, about))
+// writeTracks writes all tracks. The run's tracks are below a track for the run. Each node's tracks
+// are below a process for the node.
+func (t *trace) writeTracks(about string) {
+	root := t.writeTrack(message{}.text(trackName, about))
 	node, process := "", uint64(0)
 	// Perfetto takes a thread for the main thread of a process if both have the same id. So threads
 	// have ids above those of processes.
 	firstThread := uint64(len(t.tracks)) + 1
 	for i, k := range slices.SortedFunc(maps.Keys(t.tracks), trackKey.compare) {
 		if k.node == "" {
-			t.lanes(t.tracks[k], func() uint64 {
-				return t.track(message{}.number(trackParent, root).text(trackName, k.name))
+			t.writeLanes(t.tracks[k], func() uint64 {
+				return t.writeTrack(message{}.number(trackParent, root).text(trackName, k.name))
 			})
 			continue
 		}
 		if k.node != node {
 			node, process = k.node, process+1
-			t.track(message{}.bytes(trackProcess,
+			t.writeTrack(message{}.bytes(trackProcess,
 				message{}.number(processID, process).text(processName, node)))
 		}
 		thread := uint64(0) // the first lane, which is the parent of further lanes
-		t.lanes(t.tracks[k], func() uint64 {
+		t.writeLanes(t.tracks[k], func() uint64 {
 			if thread > 0 {
-				return t.track(message{}.number(trackParent, thread).text(trackName, k.name))
+				return t.writeTrack(message{}.number(trackParent, thread).text(trackName, k.name))
 			}
-			thread = t.track(message{}.bytes(trackThread, message{}.number(threadProcess, process).
-				number(threadID, firstThread+uint64(i)).text(threadName, k.name)))
+			thread = t.writeTrack(message{}.bytes(trackThread,
+				message{}.number(threadProcess, process).
+					number(threadID, firstThread+uint64(i)).text(threadName, k.name)))
 			return thread
 		})
 	}
 }
 
-// The method lanes writes the slices of a track. Slices of one track must nest: Perfetto cuts a
+// writeLanes writes the slices of a track. Slices of one track must nest: Perfetto cuts a
 // slice that ends after the slice around it. So slices that overlap are on separate lanes, which
 // are tracks with the same name and parent. Perfetto shows such tracks as one.
-func (t *trace) lanes(all []*slice, track func() uint64) {
+func (t *trace) writeLanes(all []*slice, track func() uint64) {
 	slices.SortStableFunc(all, func(a, b *slice) int {
 		return cmp.Or(cmp.Compare(a.begin_ns, b.begin_ns), cmp.Compare(b.length_ns, a.length_ns))
 	})
@@ -261,12 +264,12 @@ func (t *trace) lanes(all []*slice, track func() uint64) {
 			lane, ends, uuids = len(ends), append(ends, 0), append(uuids, track())
 		}
 		ends[lane] = s.end_ns()
-		t.slice(uuids[lane], s)
+		t.writeSlice(uuids[lane], s)
 	}
 }
 
-// slice writes a slice on a track.
-func (t *trace) slice(track uint64, s *slice) {
+// writeSlice writes a slice on a track.
+func (t *trace) writeSlice(track uint64, s *slice) {
 	begin := message{}.number(eventTrack, track).text(eventName, s.name)
 	for _, flow := range s.flows {
 		begin = begin.fixed(eventFlow, flow)
@@ -286,8 +289,8 @@ func (t *trace) slice(track uint64, s *slice) {
 	put(s.end_ns(), sliceEnd, message{}.number(eventTrack, track))
 }
 
-// track writes the description of a track, and returns the track's number.
-func (t *trace) track(m message) uint64 {
+// writeTrack writes the description of a track, and returns the track's number.
+func (t *trace) writeTrack(m message) uint64 {
 	t.uuids++
 	t.packet(message{}.bytes(packetTrack, m.number(trackUUID, t.uuids)))
 	return t.uuids

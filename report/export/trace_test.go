@@ -18,8 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// told has the rows and the answer of an analysis, for comparison with exports.
-type told struct {
+// toldRows has the rows and the answer of an analysis, for comparison with exports.
+type toldRows struct {
 	answer    *analysis.Answer
 	clock     analysis.Clock
 	events    map[uint64]map[string]analysis.EventRow // by tuple and point
@@ -27,8 +27,8 @@ type told struct {
 	parents   map[uint64][]uint64 // by child
 }
 
-// forked makes a run of a job that forks and joins, and analyzes it.
-func forked(t *testing.T, tuples int, o analysis.Options) (*runs.Directory, *told) {
+// forkedRun makes a run of a job that forks and joins, and analyzes it.
+func forkedRun(t *testing.T, tuples int, o analysis.Options) (*runs.Directory, *toldRows) {
 	t.Helper()
 	parent := t.TempDir()
 	if err := simrun.Forked(seed.Random(t), parent, "forked", tuples); err != nil {
@@ -42,9 +42,10 @@ func forked(t *testing.T, tuples int, o analysis.Options) (*runs.Directory, *tol
 	return dir, tell(t, dir, o)
 }
 
-func tell(t *testing.T, dir *runs.Directory, o analysis.Options) *told {
+func tell(t *testing.T, dir *runs.Directory, o analysis.Options) *toldRows {
 	t.Helper()
-	told := &told{events: map[uint64]map[string]analysis.EventRow{}, parents: map[uint64][]uint64{}}
+	told := &toldRows{events: map[uint64]map[string]analysis.EventRow{},
+		parents: map[uint64][]uint64{}}
 	o.Events = func(e analysis.EventRow) error {
 		if told.events[e.Tuple] == nil {
 			told.events[e.Tuple] = map[string]analysis.EventRow{}
@@ -67,17 +68,17 @@ func tell(t *testing.T, dir *runs.Directory, o analysis.Options) *told {
 	return told
 }
 
-// all returns the durations of all kinds. It adds a row of kind end-to-end where the analysis only
-// sets Whole.
-func (w *told) all() (all []analysis.DurationRow) {
+// allDurations returns the durations of all kinds. It adds a row of kind end-to-end where the
+// analysis only sets Whole.
+func (w *toldRows) allDurations() (allDurations []analysis.DurationRow) {
 	for _, d := range w.durations {
-		all = append(all, d)
+		allDurations = append(allDurations, d)
 		if d.Whole && d.Kind != "end-to-end" {
 			d.Kind = "end-to-end"
-			all = append(all, d)
+			allDurations = append(allDurations, d)
 		}
 	}
-	return all
+	return allDurations
 }
 
 // nsOf is the middle of an interval of cycles in ns, rounded, in exact arithmetic.
@@ -97,7 +98,7 @@ func nsOf(lo, hi int64, r analysis.Reference) int64 {
 // Every duration is a slice of exactly its length, on the track of the instance that logged it. A
 // flow leads from each slice to the slice that follows it in another instance.
 func TestTraceHasEachDuration(t *testing.T) {
-	dir, told := forked(t, 600, analysis.Options{Reference: "B"})
+	dir, told := forkedRun(t, 600, analysis.Options{Reference: "B"})
 	if _, _, err := Run(t.Context(), dir, analysis.Options{Reference: "B"}, Perfetto); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestTraceHasEachDuration(t *testing.T) {
 		return point
 	}
 	flows := map[string]int{}
-	for _, d := range told.all() {
+	for _, d := range told.allDurations() {
 		if d.Tuple == 0 {
 			continue
 		}
@@ -327,7 +328,7 @@ func TestTraceFlows(t *testing.T) {
 
 // A trace shows the tuples that began first, or those that cprof analyze calls the slowest.
 func TestTraceOfSomeTuples(t *testing.T) {
-	dir, told := forked(t, traceTuples+700, analysis.Options{Reference: "B", Slowest: 37})
+	dir, told := forkedRun(t, traceTuples+700, analysis.Options{Reference: "B", Slowest: 37})
 	shown := func(slowest int) (string, map[string]bool) {
 		files, _, err := Run(t.Context(), dir, analysis.Options{Reference: "B", Slowest: slowest},
 			Perfetto)
@@ -369,7 +370,7 @@ func TestTraceOfSomeTuples(t *testing.T) {
 	}
 	last := slices.Sorted(maps.Values(begun))[traceTuples-1]
 	clear(want)
-	for _, d := range told.all() {
+	for _, d := range told.allDurations() {
 		if d.Kind == "end-to-end" && d.Whole && begun[d.Tuple] <= last {
 			want[fmt.Sprint(d.ID, " ", d.Lo)] = true
 		}

@@ -19,8 +19,8 @@ type tuple struct {
 	parents   []uint64 // ids of the tuples that this one was made of
 }
 
-// at is the tuple's event at a point; nil: the tuple has no event with a place there.
-func (t *tuple) at(point string) *analysis.EventRow {
+// eventAt is the tuple's event at a point; nil: the tuple has no event with a place there.
+func (t *tuple) eventAt(point string) *analysis.EventRow {
 	i := slices.IndexFunc(t.events, func(e analysis.EventRow) bool { return e.Point == point })
 	if i < 0 {
 		return nil
@@ -28,10 +28,10 @@ func (t *tuple) at(point string) *analysis.EventRow {
 	return &t.events[i]
 }
 
-// The method whole returns the tuple's duration from its first point to the one that it passed
+// wholeDuration returns the tuple's duration from its first point to the one that it passed
 // last, or nil if the tuple has no such duration. A tuple that forks may have further durations of
 // kind end-to-end, to earlier ends.
-func (t *tuple) whole() *analysis.DurationRow {
+func (t *tuple) wholeDuration() *analysis.DurationRow {
 	i := slices.IndexFunc(t.durations, func(d analysis.DurationRow) bool {
 		return d.Kind == endToEnd && d.Whole
 	})
@@ -43,8 +43,8 @@ func (t *tuple) whole() *analysis.DurationRow {
 
 const endToEnd = "end-to-end"
 
-// begun returns the middle of the interval of the tuple's first event.
-func (t *tuple) begun() uint64 {
+// beginMiddle returns the middle of the interval of the tuple's first event.
+func (t *tuple) beginMiddle() uint64 {
 	first := ^uint64(0)
 	for _, e := range t.events {
 		first = min(first, e.At.Mid())
@@ -61,7 +61,7 @@ type joiner struct {
 }
 
 func (j *joiner) event(e *analysis.EventRow) error {
-	err := j.begin(e.ID, e.Tuple)
+	err := j.makeCurrent(e.ID, e.Tuple)
 	if !e.Unplaced {
 		j.current.events = append(j.current.events, *e)
 	}
@@ -69,7 +69,7 @@ func (j *joiner) event(e *analysis.EventRow) error {
 }
 
 func (j *joiner) duration(d *analysis.DurationRow) error {
-	err := j.begin(d.ID, d.Tuple)
+	err := j.makeCurrent(d.ID, d.Tuple)
 	j.current.durations = append(j.current.durations, *d)
 	if d.Whole && d.Kind != endToEnd {
 		whole := *d
@@ -86,8 +86,8 @@ func (j *joiner) link(parent, child uint64) {
 	j.parents[child] = append(j.parents[child], parent)
 }
 
-// begin makes the tuple of a row the current one.
-func (j *joiner) begin(id, number uint64) error {
+// makeCurrent makes the tuple of a row the current one.
+func (j *joiner) makeCurrent(id, number uint64) error {
 	if j.current != nil && j.number == number {
 		return nil
 	}
@@ -104,8 +104,8 @@ func (j *joiner) begin(id, number uint64) error {
 	return j.tell(last)
 }
 
-// end passes on the last tuple.
-func (j *joiner) end() error {
+// endTuples passes on the last tuple.
+func (j *joiner) endTuples() error {
 	last := j.current
 	if j.current = nil; last == nil {
 		return nil
@@ -117,13 +117,13 @@ func (j *joiner) end() error {
 type choice struct {
 	most    int
 	slowest bool
-	kept    best[*tuple]
+	kept    bestOf[*tuple]
 	made    *choice // with slowest: the choice of tuples made of others; nil: none came
 }
 
 // add adds a tuple. If there are then more than c.most, it drops the one that is last in order.
 func (c *choice) add(t *tuple) error {
-	if c.slowest && t.whole() == nil {
+	if c.slowest && t.wholeDuration() == nil {
 		return nil
 	}
 	if c.slowest && len(t.parents) > 0 {
@@ -132,13 +132,13 @@ func (c *choice) add(t *tuple) error {
 		}
 		c = c.made
 	}
-	c.kept.order = c.order
+	c.kept.order = c.compareTuples
 	c.kept.add(t, c.most)
 	return nil
 }
 
-// of says in words which tuples were kept, out of the given number of all tuples.
-func (c *choice) of(all uint64) string {
+// describeChoice says in words which tuples were kept, out of the given number of all tuples.
+func (c *choice) describeChoice(all uint64) string {
 	if n := len(c.kept.all); c.made != nil {
 		made := len(c.made.kept.all)
 		return fmt.Sprintf("of %d tuples, the %d slowest, and the %d slowest of those that were "+
@@ -154,61 +154,63 @@ func (c *choice) of(all uint64) string {
 		"--id", len(c.kept.all), all)
 }
 
-// order compares two tuples. If there are too many, those that come last in this order are dropped.
-// If the slowest tuples are wanted, the order is that of Slowest in analysis.Answer.
-func (c *choice) order(a, b *tuple) int {
+// compareTuples compares two tuples. If there are too many, those that come last in this order are
+// dropped. If the slowest tuples are wanted, the order is that of Slowest in analysis.Answer.
+func (c *choice) compareTuples(a, b *tuple) int {
 	if c.slowest {
-		if o := cmp.Or(cmp.Compare(b.whole().Lo, a.whole().Lo), cmp.Compare(a.id, b.id)); o != 0 {
+		if o := cmp.Or(cmp.Compare(b.wholeDuration().Lo, a.wholeDuration().Lo),
+			cmp.Compare(a.id, b.id)); o != 0 {
 			return o
 		}
 	}
-	return cmp.Or(cmp.Compare(a.begun(), b.begun()), cmp.Compare(a.id, b.id),
+	return cmp.Or(cmp.Compare(a.beginMiddle(), b.beginMiddle()), cmp.Compare(a.id, b.id),
 		cmp.Compare(a.copy, b.copy))
 }
 
-// sorted returns the tuples that are kept, in order. Those that were made of others come last.
-func (c *choice) sorted() []*tuple {
-	kept := c.kept.sorted()
+// sortedTuples returns the tuples that are kept, in order. Those that were made of others come
+// last.
+func (c *choice) sortedTuples() []*tuple {
+	kept := c.kept.sortedElements()
 	if c.made == nil {
 		return kept
 	}
-	return slices.Concat(kept, c.made.sorted())
+	return slices.Concat(kept, c.made.sortedTuples())
 }
 
-// best collects the elements that come first in an order, up to a limit. It is a heap: the element
-// on top is the one that is dropped next.
-type best[T any] struct {
+// bestOf collects the elements that come first in an order, up to a limit. It is a heap: the
+// element on top is the one that is dropped next.
+type bestOf[T any] struct {
 	order func(a, b T) int
 	all   []T
 }
 
 // add adds an element. If there are then more elements than the given limit, it drops the one that
 // is last in order.
-func (b *best[T]) add(v T, most int) {
+func (b *bestOf[T]) add(v T, most int) {
 	if heap.Push(b, v); len(b.all) > most {
 		heap.Pop(b)
 	}
 }
 
-func (b *best[T]) Len() int           { return len(b.all) }
-func (b *best[T]) Less(i, j int) bool { return b.order(b.all[i], b.all[j]) > 0 }
-func (b *best[T]) Swap(i, j int)      { b.all[i], b.all[j] = b.all[j], b.all[i] }
-func (b *best[T]) Push(v any)         { b.all = append(b.all, v.(T)) }
-func (b *best[T]) Pop() any {
+func (b *bestOf[T]) Len() int           { return len(b.all) }
+func (b *bestOf[T]) Less(i, j int) bool { return b.order(b.all[i], b.all[j]) > 0 }
+func (b *bestOf[T]) Swap(i, j int)      { b.all[i], b.all[j] = b.all[j], b.all[i] }
+func (b *bestOf[T]) Push(v any)         { b.all = append(b.all, v.(T)) }
+func (b *bestOf[T]) Pop() any {
 	last := len(b.all) - 1
 	v := b.all[last]
 	b.all = b.all[:last]
 	return v
 }
 
-// sorted returns the elements that are kept, in order.
-func (b *best[T]) sorted() []T {
+// sortedElements returns the elements that are kept, in order.
+func (b *bestOf[T]) sortedElements() []T {
 	slices.SortFunc(b.all, b.order)
 	return b.all
 }
 
-// about returns what a slice or a span says about a duration between two events.
-func about(t *tuple, d *analysis.DurationRow, from, to *analysis.EventRow,
+// describeDuration returns what a slice or a span says about a duration between two events.
+func describeDuration(t *tuple, d *analysis.DurationRow, from, to *analysis.EventRow,
 	r *analysis.Reference) []attribute {
 	i := analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi}
 	cycles := func(v uint64) string { return strconv.FormatUint(v, 10) }

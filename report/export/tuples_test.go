@@ -33,7 +33,7 @@ func TestSlowestTuples(t *testing.T) {
 			first.add(t)
 		}
 		var ids []uint64
-		for _, t := range append(c.sorted(), first.sorted()...) {
+		for _, t := range append(c.sortedTuples(), first.sortedTuples()...) {
 			ids = append(ids, t.id)
 		}
 		if want := []uint64{2, 3, 4, 6, 5}; !slices.Equal(ids, want) {
@@ -57,14 +57,15 @@ func TestSlowestTuplesAndWindows(t *testing.T) {
 		c.add(one)
 	}
 	var ids []uint64
-	for _, t := range c.sorted() {
+	for _, t := range c.sortedTuples() {
 		ids = append(ids, t.id)
 	}
 	if want := []uint64{5, 4, 9, 8}; !slices.Equal(ids, want) {
 		t.Errorf("kept %d, want %d", ids, want)
 	}
-	if got, want := c.of(10), "of 10 tuples, the 2 slowest, and the 2 slowest of those that were "+
-		"made of others"; got != want {
+	if got, want := c.describeChoice(10),
+		"of 10 tuples, the 2 slowest, and the 2 slowest of those that were "+
+			"made of others"; got != want {
 		t.Errorf("kept %q, want %q", got, want)
 	}
 }

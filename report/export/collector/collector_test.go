@@ -26,16 +26,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// forked makes a run of a job that forks and joins.
-func forked(t *testing.T) *runs.Directory {
+// forkedRun makes a run of a job that forks and joins.
+func forkedRun(t *testing.T) *runs.Directory {
 	t.Helper()
 	return opened(t, func(parent string) error {
 		return simrun.Forked(seed.Random(t), parent, "run", 500)
 	})
 }
 
-// captured makes a run of 99 captured messages.
-func captured(t *testing.T) *runs.Directory {
+// capturedRun makes a run of 99 captured messages.
+func capturedRun(t *testing.T) *runs.Directory {
 	t.Helper()
 	return opened(t, func(parent string) error {
 		_, err := simrun.Captured(seed.Random(t), parent, "run")
@@ -57,8 +57,8 @@ func opened(t *testing.T, write func(parent string) error) *runs.Directory {
 	return dir
 }
 
-// lines exports the run as a file of OTLP, and returns the file's lines.
-func lines(t *testing.T, dir *runs.Directory) [][]byte {
+// exportLines exports the run as a file of OTLP, and returns the file's lines.
+func exportLines(t *testing.T, dir *runs.Directory) [][]byte {
 	t.Helper()
 	var file bytes.Buffer
 	if _, _, err := export.OTLP(t.Context(), dir, analysis.Options{Reference: "B"},
@@ -108,14 +108,14 @@ func fileSpans(t *testing.T, lines [][]byte) (all []ptrace.Traces) {
 // The collector's receiver gets each duration as a span, with the length and the interval that the
 // analysis computed. The span is below that of the tuple's duration from end to end.
 func TestCollectorReceivesEachDuration(t *testing.T) {
-	dir := forked(t)
-	reference, all := received(t, dir)
+	dir := forkedRun(t)
+	reference, all := sendAndReceive(t, dir)
 	holdAgainstAnalysis(t, dir, reference, all)
 }
 
 // The collector's receiver gets each captured message as a span.
 func TestCollectorReceivesEachMessage(t *testing.T) {
-	_, all := received(t, captured(t))
+	_, all := sendAndReceive(t, capturedRun(t))
 	spans := spansOf(all...)
 	for _, s := range spans {
 		if !strings.Contains(s, "client → server Producer") ||
@@ -128,12 +128,12 @@ func TestCollectorReceivesEachMessage(t *testing.T) {
 	}
 }
 
-// received sends a run to a collector. It returns what the collector's receiver got, which is the
-// same as in a file.
-func received(t *testing.T, dir *runs.Directory) (analysis.Reference, []ptrace.Traces) {
+// sendAndReceive sends a run to a collector. It returns what the collector's receiver got, which is
+// the same as in a file.
+func sendAndReceive(t *testing.T, dir *runs.Directory) (analysis.Reference, []ptrace.Traces) {
 	t.Helper()
 	sink, address := new(consumertest.TracesSink), freeAddress(t)
-	defer receive(t, address, freeAddress(t), sink)()
+	defer startReceiver(t, address, freeAddress(t), sink)()
 	endpoint, err := export.NewEndpoint(t.Context(), "http://"+address, func(what string) {
 		t.Errorf("it waits: %s", what)
 	})
@@ -152,7 +152,7 @@ func received(t *testing.T, dir *runs.Directory) (analysis.Reference, []ptrace.T
 	if uint64(len(got)) != told.Spans || told.Lacking > 0 {
 		t.Errorf("the collector has %d spans, sent were %+v", len(got), told)
 	}
-	if want := spansOf(fileSpans(t, lines(t, dir))...); !slices.Equal(got, want) {
+	if want := spansOf(fileSpans(t, exportLines(t, dir))...); !slices.Equal(got, want) {
 		t.Errorf("%d spans of a file are not those that were sent: %d", len(want), len(got))
 	}
 	return answer.Reference, sink.AllTraces()
@@ -240,7 +240,7 @@ func holdAgainstAnalysis(t *testing.T, dir *runs.Directory, r analysis.Reference
 
 // The protocol's own schema knows every field, and reads what the collector reads.
 func TestSchemaKnowsEveryField(t *testing.T) {
-	text := append(lines(t, forked(t)), lines(t, captured(t))...)
+	text := append(exportLines(t, forkedRun(t)), exportLines(t, capturedRun(t))...)
 	var read []ptrace.Traces
 	for _, line := range text {
 		var tree any
@@ -249,8 +249,9 @@ func TestSchemaKnowsEveryField(t *testing.T) {
 		if err := decoder.Decode(&tree); err != nil {
 			t.Fatal(err)
 		}
-		// The JSON of OTLP differs from that of protocol buffers in one thing: ids are hexadecimal.
-		ids(t, tree)
+		// The JSON of OTLP differs from that of protocol buffers in one thing: ids are
+		// hexadecimal.
+		idsToBase64(t, tree)
 		standard, err := json.Marshal(tree)
 		if err != nil {
 			t.Fatal(err)
@@ -276,19 +277,19 @@ func TestSchemaKnowsEveryField(t *testing.T) {
 	}
 }
 
-// ids turns hexadecimal ids into base64. Their lengths must be those of the protocol.
-func ids(t *testing.T, tree any) {
+// idsToBase64 turns hexadecimal ids into base64. Their lengths must be those of the protocol.
+func idsToBase64(t *testing.T, tree any) {
 	t.Helper()
 	switch tree := tree.(type) {
 	case []any:
 		for _, v := range tree {
-			ids(t, v)
+			idsToBase64(t, v)
 		}
 	case map[string]any:
 		for k, v := range tree {
 			length := map[string]int{"traceId": 16, "spanId": 8, "parentSpanId": 8}[k]
 			if length == 0 {
-				ids(t, v)
+				idsToBase64(t, v)
 				continue
 			}
 			id, err := hex.DecodeString(v.(string))

@@ -34,9 +34,9 @@ func freeAddress(t *testing.T) string {
 	return port.Addr().String()
 }
 
-// receive starts the collector's receiver, which listens for HTTP and for gRPC, and returns how to
-// stop it.
-func receive(t *testing.T, http, grpc string, to consumer.Traces) (stop func()) {
+// startReceiver starts the collector's receiver, which listens for HTTP and for gRPC, and returns
+// how to stop it.
+func startReceiver(t *testing.T, http, grpc string, to consumer.Traces) (stop func()) {
 	t.Helper()
 	factory := otlpreceiver.NewFactory()
 	config := factory.CreateDefaultConfig()
@@ -60,8 +60,8 @@ func receive(t *testing.T, http, grpc string, to consumer.Traces) (stop func()) 
 	}
 }
 
-// taking returns a consumer that calls the function take for each request that has spans.
-func taking(t *testing.T, take func(context.Context, ptrace.Traces) error) consumer.Traces {
+// takingConsumer returns a consumer that calls the function take for each request that has spans.
+func takingConsumer(t *testing.T, take func(context.Context, ptrace.Traces) error) consumer.Traces {
 	t.Helper()
 	c, err := consumer.NewTraces(func(ctx context.Context, traces ptrace.Traces) error {
 		if traces.SpanCount() == 0 {
@@ -77,21 +77,21 @@ func taking(t *testing.T, take func(context.Context, ptrace.Traces) error) consu
 
 // A collector is busy, then dies, and is started again. Nevertheless it gets each span once.
 func TestCollectorFailsForAWhile(t *testing.T) {
-	dir, address, other := forked(t), freeAddress(t), freeAddress(t)
+	dir, address, other := forkedRun(t), freeAddress(t), freeAddress(t)
 	sink := new(consumertest.TracesSink)
 	requests := 0
 	var stop func()
-	consumes := taking(t, func(ctx context.Context, traces ptrace.Traces) error {
+	consumes := takingConsumer(t, func(ctx context.Context, traces ptrace.Traces) error {
 		if requests++; requests == 1 {
 			return errors.New("the queue is full")
 		}
 		return sink.ConsumeTraces(ctx, traces)
 	})
-	stop = receive(t, address, other, consumes)
+	stop = startReceiver(t, address, other, consumes)
 	var told []string
 	endpoint, err := export.NewEndpoint(t.Context(), "http://"+address, func(what string) {
 		if told = append(told, what); len(told) == 2 {
-			stop = receive(t, address, other, consumes)
+			stop = startReceiver(t, address, other, consumes)
 		}
 	})
 	if err != nil {
@@ -119,10 +119,11 @@ func TestCollectorFailsForAWhile(t *testing.T) {
 
 // Each error says what to do.
 func TestCollectorRefuses(t *testing.T) {
-	dir, address, grpc := forked(t), freeAddress(t), freeAddress(t)
-	defer receive(t, address, grpc, taking(t, func(context.Context, ptrace.Traces) error {
-		return consumererror.NewPermanent(errors.New("not allowed"))
-	}))()
+	dir, address, grpc := forkedRun(t), freeAddress(t), freeAddress(t)
+	defer startReceiver(t, address, grpc, takingConsumer(t,
+		func(context.Context, ptrace.Traces) error {
+			return consumererror.NewPermanent(errors.New("not allowed"))
+		}))()
 	partly := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		answer := ptraceotlp.NewExportResponse()
 		answer.PartialSuccess().SetRejectedSpans(3)
