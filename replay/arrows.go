@@ -6,48 +6,48 @@ import (
 	"sort"
 )
 
-// arrows finds the messages between the events of a history.
-type arrows struct {
+// arrowFinder finds the messages between the events of a history.
+type arrowFinder struct {
 	of    *Run
 	h     *History
-	last  map[passed]int // of each tuple at each point
-	lanes [][]int        // the events of each node
+	last  map[passedPoint]int // of each tuple at each point
+	lanes [][]int             // the events of each node
 }
 
-type passed struct {
+type passedPoint struct {
 	tuple uint64
 	point uint16
 }
 
-func (r *Run) arrows(h *History) *arrows {
-	return &arrows{r, h, map[passed]int{}, make([][]int, len(h.Nodes))}
+func (r *Run) arrows(h *History) *arrowFinder {
+	return &arrowFinder{r, h, map[passedPoint]int{}, make([][]int, len(h.Nodes))}
 }
 
 // add adds the messages that lead to an event. Their senders are events that were added before it.
-func (a *arrows) add(at int) {
+func (a *arrowFinder) add(at int) {
 	e := &a.h.Events[at]
 	point, tuple := a.of.Channels[e.Channel].point, a.of.links.tuple(e.ID)
 	from := func(tuple uint64, points []uint16) {
 		for _, s := range points {
-			if s, ok := a.last[passed{tuple, s}]; ok && a.h.Events[s].Node != e.Node {
+			if s, ok := a.last[passedPoint{tuple, s}]; ok && a.h.Events[s].Node != e.Node {
 				a.h.Messages = append(a.h.Messages, [2]int{s, at})
 			}
 		}
 	}
 	from(tuple, a.of.senders[point])
 	if makers := a.of.makers[point]; len(makers) > 0 {
-		for _, maker := range a.of.links.makers(tuple) {
+		for _, maker := range a.of.links.makerTuples(tuple) {
 			from(maker, makers)
 		}
 	}
-	a.last[passed{tuple, point}] = at
+	a.last[passedPoint{tuple, point}] = at
 	a.lanes[e.Node] = append(a.lanes[e.Node], at)
 }
 
 // deliver adds an arrow for each captured message: from the last event before the message was sent
 // to the first event after it was received. If several messages lead from one node to one event,
 // only the last of them is added.
-func (a *arrows) deliver() {
+func (a *arrowFinder) deliver() {
 	h := a.h
 	after := func(lane []int, reading uint64) int { // the place of the first event at it or later
 		return sort.Search(len(lane), func(i int) bool {

@@ -28,8 +28,8 @@ func (r *Run) deliver(from string, sent uint64, to string, received uint64) {
 	t.messages = append(t.messages, delivery{f, sent, received})
 }
 
-// order puts the messages to a lane in the order in which they were received.
-func (l *lane) order() {
+// sortMessages puts the messages to a lane in the order in which they were received.
+func (l *lane) sortMessages() {
 	slices.SortStableFunc(l.messages, func(a, b delivery) int {
 		return cmp.Compare(a.received, b.received)
 	})
@@ -40,7 +40,7 @@ func (l *lane) order() {
 // before this event. For each message, let s be the last event that the sender logged before it
 // sent the message. The event s must have its stamp before receive can use it. If it has none yet,
 // receive returns the place of s, and false.
-func (p *pass) receive(l *lane, place uint64) (at uint64, taken bool, err error) {
+func (p *runPass) receive(l *lane, place uint64) (at uint64, taken bool, err error) {
 	for len(l.deliveries) > 0 {
 		g := p.at(place)
 		d := l.deliveries[0]
@@ -64,7 +64,7 @@ func (p *pass) receive(l *lane, place uint64) (at uint64, taken bool, err error)
 
 // lastBefore returns the place + 1 of the last event of a lane before a reading, or 0 if the window
 // has no such event.
-func (p *pass) lastBefore(l *lane, reading uint64) uint64 {
+func (p *runPass) lastBefore(l *lane, reading uint64) uint64 {
 	for i := len(l.queue) - 1; i >= 0; i-- {
 		if p.at(l.queue[i]).Reading < reading {
 			return l.queue[i] + 1

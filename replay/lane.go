@@ -11,22 +11,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A feed is the events of one shard of a ring, in the order of their readings.
-type feed struct {
+// shardFeed is the events of one shard of a ring, in the order of their readings.
+type shardFeed struct {
 	ring     logstore.Incarnation
 	name     channel.Name
 	shard    int
 	channel  uint32
 	segments []logstore.Segment // segments that are not yet read
 	logs     *openLogs
-	file     *log
+	file     *closableLog
 	cursor   *logstore.Cursor
 	block    []logstore.Event
 	damaged  bool
 }
 
-// head returns the next event without taking it. ok is false at the end.
-func (f *feed) head() (e logstore.Event, ok bool, err error) {
+// nextEvent returns the next event without taking it. ok is false at the end.
+func (f *shardFeed) nextEvent() (e logstore.Event, ok bool, err error) {
 	for len(f.block) == 0 {
 		if f.file == nil {
 			if len(f.segments) == 0 {
@@ -69,7 +69,7 @@ func (f *feed) head() (e logstore.Event, ok bool, err error) {
 	return f.block[0], true, nil
 }
 
-func (f *feed) close() error {
+func (f *shardFeed) close() error {
 	if f.file == nil {
 		return nil
 	}
@@ -84,38 +84,38 @@ type lane struct {
 	host    string // the node's name without the epoch
 	node    uint32
 	view    translator
-	feeds   []*feed
+	feeds   []*shardFeed
 	waiting feedHeap
 
-	next   raw // the event that follows those in queue
+	next   rawEvent // the event that follows those in queue
 	more   bool
 	lastLo uint64
-	count  uint64   // number of events so far
-	queue  []uint64 // places in the window of events that have no stamp yet
-	last   uint64   // place of the last stamped event + 1; 0: none
-	known  []known  // which events of other nodes are before the last stamped event
-	lo     uint64   // low end of the last stamped event
-	parked bool     // the first of queue waits for the event that sent its message
-	sender uint64   // place of the event that sent that message
+	count  uint64        // number of events so far
+	queue  []uint64      // places in the window of events that have no stamp yet
+	last   uint64        // place of the last stamped event + 1; 0: none
+	known  []knownPrefix // which events of other nodes are before the last stamped event
+	lo     uint64        // low end of the last stamped event
+	parked bool          // the first of queue waits for the event that sent its message
+	sender uint64        // place of the event that sent that message
 
 	messages   []delivery // in the order in which they were received
 	deliveries []delivery // those that no event has taken yet
 }
 
-// raw is an event as the log has it, with its interval on the reference's counter.
-type raw struct {
+// rawEvent is an event as the log has it, with its interval on the reference's counter.
+type rawEvent struct {
 	logstore.Event
 	channel uint32
 	at      tscratio.Interval
 	suspect bool
 }
 
-type feedHeap []*feed
+type feedHeap []*shardFeed
 
 func (h feedHeap) Len() int           { return len(h) }
 func (h feedHeap) Less(i, j int) bool { return h[i].block[0].Counter < h[j].block[0].Counter }
 func (h feedHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *feedHeap) Push(x any)        { *h = append(*h, x.(*feed)) }
+func (h *feedHeap) Push(x any)        { *h = append(*h, x.(*shardFeed)) }
 func (h *feedHeap) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
@@ -124,14 +124,14 @@ func (h *feedHeap) Pop() any {
 
 func (l *lane) begin(s *Summary, epsilon uint64) error {
 	for _, f := range l.feeds {
-		if _, ok, err := f.head(); err != nil {
+		if _, ok, err := f.nextEvent(); err != nil {
 			return err
 		} else if ok {
 			l.waiting = append(l.waiting, f)
 		}
 	}
 	heap.Init(&l.waiting)
-	l.order()
+	l.sortMessages()
 	return l.advance(s, epsilon)
 }
 
@@ -142,7 +142,7 @@ func (l *lane) advance(s *Summary, epsilon uint64) error {
 		e := f.block[0]
 		f.block = f.block[1:]
 		if len(f.block) == 0 {
-			if _, ok, err := f.head(); err != nil {
+			if _, ok, err := f.nextEvent(); err != nil {
 				return err
 			} else if !ok {
 				heap.Pop(&l.waiting)
@@ -163,7 +163,7 @@ func (l *lane) advance(s *Summary, epsilon uint64) error {
 		// The node's counter runs forwards, so no event lies before the event that precedes it.
 		l.lastLo = max(l.lastLo, at.Lo)
 		at.Lo, at.Hi = l.lastLo, max(at.Hi, l.lastLo)
-		l.next = raw{e, f.channel, at, verdict == tscratio.Suspect}
+		l.next = rawEvent{e, f.channel, at, verdict == tscratio.Suspect}
 		l.more = true
 		return nil
 	}

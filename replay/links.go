@@ -108,9 +108,9 @@ func (l *links) tuple(id uint64) uint64 {
 	return id
 }
 
-// makers returns the tuples of which a tuple was made, the tuples of which these were made, and so
-// on. See maxMakers.
-func (l *links) makers(tuple uint64) (all []uint64) {
+// makerTuples returns the tuples of which a tuple was made, the tuples of which these were made,
+// and so on. See maxMakers.
+func (l *links) makerTuples(tuple uint64) (all []uint64) {
 	direct := linksOf(l.made, tuple)
 	if len(direct) == 0 {
 		return nil
@@ -132,12 +132,12 @@ func (l *links) makers(tuple uint64) (all []uint64) {
 
 // tellMade notes the events of the window that are before a given event because of links: the tuple
 // of the given event was made of the tuples of these events.
-func (p *pass) tellMade(g *place) {
+func (p *runPass) tellMade(g *windowPlace) {
 	from := p.run.makers[g.point]
 	if len(from) == 0 || len(p.run.links.made) == 0 {
 		return
 	}
-	for _, tuple := range p.run.links.makers(g.tuple) {
+	for _, tuple := range p.run.links.makerTuples(g.tuple) {
 		for c := p.heads[hash(tuple)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {
 			e := p.at(c - 1)
 			// An event that is surely later than g belongs to another tuple with the same id.

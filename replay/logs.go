@@ -15,10 +15,10 @@ import (
 const maxOpenLogs = 64
 
 // openLogs are the files of logs that are open at present, in the order in which they were opened.
-type openLogs []*log
+type openLogs []*closableLog
 
-// A log is read like a logstore.File, but its file may be closed between two reads.
-type log struct {
+// closableLog is read like a logstore.File, but its file may be closed between two reads.
+type closableLog struct {
 	*logstore.File
 	path string
 	all  *openLogs
@@ -26,8 +26,8 @@ type log struct {
 }
 
 // open opens a log. The caller must call its close, which also ends the log's use of a descriptor.
-func (all *openLogs) open(path string) (*log, error) {
-	l := &log{path: path, all: all}
+func (all *openLogs) open(path string) (*closableLog, error) {
+	l := &closableLog{path: path, all: all}
 	if err := l.reopen(); err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (all *openLogs) open(path string) (*log, error) {
 }
 
 // reopen opens the file, and closes the file that was opened first if too many are open.
-func (l *log) reopen() (err error) {
+func (l *closableLog) reopen() (err error) {
 	if len(*l.all) == maxOpenLogs {
 		if err := (*l.all)[0].close(); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (l *log) reopen() (err error) {
 }
 
 // ReadAt is what logstore reads with.
-func (l *log) ReadAt(b []byte, offset int64) (int, error) {
+func (l *closableLog) ReadAt(b []byte, offset int64) (int, error) {
 	if l.file == nil {
 		if err := l.reopen(); err != nil {
 			return 0, err
@@ -66,7 +66,7 @@ func (l *log) ReadAt(b []byte, offset int64) (int, error) {
 }
 
 // close closes the file, if it is open.
-func (l *log) close() error {
+func (l *closableLog) close() error {
 	at := slices.Index(*l.all, l)
 	if at < 0 {
 		return nil

@@ -15,11 +15,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// bounded translates a true time y to the interval from y + error − 2·bound to y + error. So the
-// interval contains y if error is at most 2·bound.
-type bounded struct{ error, bound uint64 }
+// boundedTranslator translates a true time y to the interval from y + error − 2·bound to
+// y + error. So the interval contains y if error is at most 2·bound.
+type boundedTranslator struct{ error, bound uint64 }
 
-func (b bounded) Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error) {
+func (b boundedTranslator) Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error) {
 	at := y + b.error // 0 to 2·bound above the true time
 	return tscratio.Interval{Lo: at - 2*b.bound, Hi: at}, tscratio.Consistent, nil
 }
@@ -29,8 +29,8 @@ type job struct {
 	nodes  int
 	events [][]logstore.Event // of each node; readings are true times
 	points [][]int
-	bounds []bounded
-	all    []happened
+	bounds []boundedTranslator
+	all    []happenedEvent
 
 	captured []capturedMessage
 	links    []logstore.Link // tuples that were made of others
@@ -49,7 +49,7 @@ func (j *job) link(rng *rand.Rand) {
 		j.links = append(j.links, l)
 		for i, e := range j.all {
 			for k, f := range j.all {
-				if j.makes(e, f) && i > k { // the link would put event i before an earlier one
+				if j.linksPut(e, f) && i > k { // the link would put event i before an earlier one
 					j.links = j.links[:len(j.links)-1]
 					return
 				}
@@ -67,8 +67,8 @@ func (j *job) link(rng *rand.Rand) {
 	}
 }
 
-// makes reports whether links put e before f.
-func (j *job) makes(e, f happened) bool {
+// linksPut reports whether links put e before f.
+func (j *job) linksPut(e, f happenedEvent) bool {
 	if !slices.Contains(j.made, [2]int{e.point, f.point}) || e.node == f.node {
 		return false
 	}
@@ -99,7 +99,7 @@ func (j *job) capture(rng *rand.Rand, messages int) {
 	}
 }
 
-type happened struct {
+type happenedEvent struct {
 	node, point int
 	id, time    uint64
 	at          tscratio.Interval
@@ -109,7 +109,7 @@ func randomJob(rng *rand.Rand, nodes, events int) *job {
 	j := &job{nodes: nodes, events: make([][]logstore.Event, nodes), points: make([][]int, nodes)}
 	for range nodes {
 		b := uint64(rng.IntN(30))
-		j.bounds = append(j.bounds, bounded{rng.Uint64N(2*b + 1), b})
+		j.bounds = append(j.bounds, boundedTranslator{rng.Uint64N(2*b + 1), b})
 	}
 	now := uint64(1000)
 	stage := map[uint64]int{}
@@ -117,7 +117,7 @@ func randomJob(rng *rand.Rand, nodes, events int) *job {
 		now += 1 + rng.Uint64N(20)
 		id := rng.Uint64N(4)
 		n := rng.IntN(nodes)
-		e := happened{node: n, point: stage[id], id: id, time: now}
+		e := happenedEvent{node: n, point: stage[id], id: id, time: now}
 		stage[id]++
 		e.at, _, _ = j.bounds[n].Translate(now)
 		j.all = append(j.all, e)
@@ -158,7 +158,7 @@ func (j *job) run(t testing.TB, points int) *Run {
 		l := &lane{name: fmt.Sprintf("n%d", n), node: uint32(n), view: j.bounds[n]}
 		r.Nodes = append(r.Nodes, l.name)
 		for p := range points {
-			f := &feed{channel: uint32(len(r.Channels))}
+			f := &shardFeed{channel: uint32(len(r.Channels))}
 			r.Channels = append(r.Channels, Channel{
 				Name: r.points[p], Actor: "actor", Point: fmt.Sprintf("p%d", p), Node: n,
 				point: uint16(p),
@@ -178,27 +178,27 @@ func (j *job) run(t testing.TB, points int) *Run {
 	return r
 }
 
-// truth returns what causality and time imply by definition. This is the transitive closure of
+// trueOrder returns what causality and time imply by definition. This is the transitive closure of
 // three orders together: the order of each node's events, the order of the messages and the order
 // of the intervals.
-func (j *job) truth() [][]bool {
+func (j *job) trueOrder() [][]bool {
 	before := make([][]bool, len(j.all))
 	for i, e := range j.all {
 		before[i] = make([]bool, len(j.all))
 		for k, f := range j.all {
 			before[i][k] = i < k && e.node == f.node || e.at.Hi < f.at.Lo ||
-				e.id == f.id && e.point+1 == f.point || j.makes(e, f)
+				e.id == f.id && e.point+1 == f.point || j.linksPut(e, f)
 			for _, m := range j.captured {
 				before[i][k] = before[i][k] || e.node == m.from && e.time < m.sent &&
 					f.node == m.to && f.time > m.received
 			}
 		}
 	}
-	return close(before)
+	return makeTransitive(before)
 }
 
-// close makes an order transitive.
-func close(before [][]bool) [][]bool {
+// makeTransitive makes an order transitive.
+func makeTransitive(before [][]bool) [][]bool {
 	for k := range before {
 		for i := range before {
 			for m := range before {
@@ -209,8 +209,8 @@ func close(before [][]bool) [][]bool {
 	return before
 }
 
-// implied returns what the messages of a history and the times of its events imply.
-func (j *job) implied(h *History) [][]bool {
+// impliedOrder returns what the messages of a history and the times of its events imply.
+func (j *job) impliedOrder(h *History) [][]bool {
 	before := make([][]bool, len(j.all))
 	for i, e := range j.all {
 		before[i] = make([]bool, len(j.all))
@@ -219,14 +219,14 @@ func (j *job) implied(h *History) [][]bool {
 		}
 	}
 	for _, m := range h.Messages {
-		before[j.number(&h.Events[m[0]])][j.number(&h.Events[m[1]])] = true
+		before[j.findNumber(&h.Events[m[0]])][j.findNumber(&h.Events[m[1]])] = true
 	}
-	return close(before)
+	return makeTransitive(before)
 }
 
-// number finds an event of the run among those of the job.
-func (j *job) number(e *Event) int {
-	return slices.IndexFunc(j.all, func(h happened) bool {
+// findNumber finds an event of the run among those of the job.
+func (j *job) findNumber(e *Event) int {
+	return slices.IndexFunc(j.all, func(h happenedEvent) bool {
 		return h.time == e.Reading && h.node == int(e.Node)
 	})
 }
@@ -253,11 +253,11 @@ func TestOrdersAreThoseOfBruteForce(t *testing.T) {
 		if len(h.Events) != len(j.all) || s.Broken != 0 {
 			t.Fatalf("%d of %d events, %d broken", len(h.Events), len(j.all), s.Broken)
 		}
-		truth := j.truth()
+		truth := j.trueOrder()
 		pairs := uint64(0)
 		for a := range h.Events {
 			for b := range h.Events {
-				x, y := j.number(&h.Events[a]), j.number(&h.Events[b])
+				x, y := j.findNumber(&h.Events[a]), j.findNumber(&h.Events[b])
 				if got := h.Events[a].Before(&h.Events[b]); got != truth[x][y] {
 					t.Fatalf("events %+v and %+v: before is %v", j.all[x], j.all[y], got)
 				}
@@ -269,7 +269,7 @@ func TestOrdersAreThoseOfBruteForce(t *testing.T) {
 				}
 			}
 		}
-		if got := j.implied(h); !reflect.DeepEqual(got, truth) {
+		if got := j.impliedOrder(h); !reflect.DeepEqual(got, truth) {
 			t.Fatalf("%v: messages %v and times imply %v, want %v", j.all, h.Messages, got, truth)
 		}
 		o := h.Orders()
@@ -312,7 +312,7 @@ func compareOrders(t *testing.T, o *Orders, h *History, j *job, truth [][]bool) 
 	for order := range o.All() {
 		of := make([]int, len(order))
 		for i, e := range order {
-			of[i] = j.number(&h.Events[e])
+			of[i] = j.findNumber(&h.Events[e])
 		}
 		if !want[fmt.Sprint(of)] {
 			t.Fatalf("order %v is not one of brute force", of)
@@ -362,7 +362,7 @@ func TestSamplesAreUniform(t *testing.T) {
 // Then the summary counts and names the message. In the history, the sending is nevertheless before
 // the receipt.
 func TestBrokenBoundIsNamed(t *testing.T) {
-	j := &job{nodes: 2, bounds: []bounded{{0, 10}, {10, 10}}}
+	j := &job{nodes: 2, bounds: []boundedTranslator{{0, 10}, {10, 10}}}
 	j.events = [][]logstore.Event{{{Counter: 1000, ID: 7}}, {{Counter: 960, ID: 7}}}
 	j.points = [][]int{{0}, {1}}
 	h, s, err := j.run(t, 2).Gather(context.Background(), Part{})
@@ -392,7 +392,7 @@ func TestPartOfChannels(t *testing.T) {
 }
 
 func TestCycleIsAnError(t *testing.T) {
-	j := &job{nodes: 2, bounds: []bounded{{50, 50}, {50, 50}}}
+	j := &job{nodes: 2, bounds: []boundedTranslator{{50, 50}, {50, 50}}}
 	j.events = [][]logstore.Event{
 		{{Counter: 1000, ID: 1}, {Counter: 1001, ID: 2}},
 		{{Counter: 1000, ID: 2}, {Counter: 1001, ID: 1}},
@@ -417,7 +417,7 @@ func TestWindowIsAsWideAsTheBounds(t *testing.T) {
 		t.Errorf("%d events, at most %d in memory", s.Events, s.Window)
 	}
 	for n := range j.bounds {
-		j.bounds[n] = bounded{3000, 3000}
+		j.bounds[n] = boundedTranslator{3000, 3000}
 	}
 	s, err = j.run(t, 3).Each(context.Background(), nil)
 	if err != nil || s.Events != 30_000 || s.Window < 100 || s.Window > 1600 {
@@ -434,6 +434,6 @@ func chainJob(events int) *job {
 			ID: uint64(i / 3)})
 		j.points[n] = append(j.points[n], n)
 	}
-	j.bounds = []bounded{{30, 30}, {0, 30}, {60, 30}}
+	j.bounds = []boundedTranslator{{30, 30}, {0, 30}, {60, 30}}
 	return j
 }

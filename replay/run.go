@@ -184,12 +184,12 @@ func (r *Run) addSegment(times *runs.Times, node string, s logstore.Segment) {
 		if p.Kind != logstore.Events {
 			continue
 		}
-		i := slices.IndexFunc(l.feeds, func(f *feed) bool {
+		i := slices.IndexFunc(l.feeds, func(f *shardFeed) bool {
 			return f.ring == s.Incarnation && f.name == s.Channel && f.shard == p.Shard
 		})
 		if i < 0 {
 			i = len(l.feeds)
-			l.feeds = append(l.feeds, &feed{
+			l.feeds = append(l.feeds, &shardFeed{
 				ring: s.Incarnation, name: s.Channel, shard: p.Shard,
 				channel: r.channelOf(name, s, h), logs: &r.logs,
 			})
@@ -255,7 +255,7 @@ func (r *Run) view(times *runs.Times, node string, slack_cycles uint64) translat
 	case err == nil:
 		return v
 	case node == r.options.Reference:
-		return itself{slack_cycles}
+		return ownTranslator{slack_cycles}
 	}
 	return nil
 }
@@ -264,10 +264,10 @@ type translator interface {
 	Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error)
 }
 
-// itself is the translator of the reference node if no relation names that node.
-type itself struct{ slack_cycles uint64 }
+// ownTranslator is the translator of the reference node if no relation names that node.
+type ownTranslator struct{ slack_cycles uint64 }
 
-func (i itself) Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error) {
+func (i ownTranslator) Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error) {
 	return tscratio.Interval{Lo: y - min(y, i.slack_cycles), Hi: y + i.slack_cycles},
 		tscratio.Consistent, nil
 }

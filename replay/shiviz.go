@@ -77,15 +77,15 @@ func ReadShiViz(from io.Reader) (*History, error) {
 			}
 		}
 	}
-	h.Messages = h.direct(clocks)
+	h.Messages = h.directMessages(clocks)
 	return h, h.close(func(i, j int) bool {
 		host := h.Nodes[h.Events[i].Node]
 		return clocks[i][host] <= clocks[j][host]
 	})
 }
 
-// direct returns the messages that no other message to the same event implies.
-func (h *History) direct(clocks []map[string]uint64) (kept [][2]int) {
+// directMessages returns the messages that no other message to the same event implies.
+func (h *History) directMessages(clocks []map[string]uint64) (kept [][2]int) {
 	for _, m := range h.Messages {
 		host := h.Nodes[h.Events[m[0]].Node]
 		if !slices.ContainsFunc(h.Messages, func(o [2]int) bool {

@@ -20,15 +20,15 @@ type Event struct {
 	// of events has narrowed the interval: no event is earlier than the events that are before it.
 	Lo_cycles, Hi_cycles uint64
 
-	known []known
+	known []knownPrefix
 }
 
-// A known belongs to an event e. It says which events of one other node are before e because of
-// messages: all events up to the field index. The last of them is not later than the field hi. If
-// hi is earlier than the interval of e, time alone proves the order, so e has no known for that
-// node. Thus the list of an event's knowns is a replay clock with a separate epsilon for each pair
-// of events.
-type known struct {
+// A knownPrefix belongs to an event e. It says which events of one other node are before e because
+// of messages: all events up to the field index. The last of them is not later than the field hi.
+// If hi is earlier than the interval of e, time alone proves the order, so e has no knownPrefix for
+// that node. Thus the list of an event's prefixes is a replay clock with a separate epsilon for
+// each pair of events.
+type knownPrefix struct {
 	index uint64
 	hi    uint64
 	node  uint32
@@ -73,30 +73,30 @@ type Summary struct {
 	Bound_cycles uint64 `json:"bound_cycles,string"`
 }
 
-// place is an event in the window.
-type place struct {
+// windowPlace is an event in the window.
+type windowPlace struct {
 	Event
-	point   uint16
-	tuple   uint64 // the id that its tuple began with
-	stamped bool
-	linked  bool     // tellMade was called
-	gone    bool     // the event was emitted, and only waits for places before it
-	sender  uint64   // the place + 1 of the event that sent its message; 0: none in the window
-	before  uint64   // the place + 1 of the event before it on its node
-	told    []uint64 // places + 1 of events before it, because of captured messages or of links
-	chain   uint64   // the place + 1 of an earlier event with the same hash of its id
-	parked  []uint32
+	point     uint16
+	tuple     uint64 // the id that its tuple began with
+	stamped   bool
+	isLinked  bool     // tellMade was called
+	isEmitted bool     // the event was emitted, and only waits for places before it
+	sender    uint64   // the place + 1 of the event that sent its message; 0: none in the window
+	before    uint64   // the place + 1 of the event before it on its node
+	told      []uint64 // places + 1 of events before it, because of captured messages or of links
+	chain     uint64   // the place + 1 of an earlier event with the same hash of its id
+	parked    []uint32
 }
 
-// pass is one pass over a run. Its window contains the events that may still matter to other
+// runPass is one pass over a run. Its window contains the events that may still matter to other
 // events. Some of them were read ahead, because they may have sent a message to the next event. The
 // rest have intervals that are not over yet. So the width of the bounds decides the size of the
 // window.
-type pass struct {
+type runPass struct {
 	run     *Run
 	ctx     context.Context
 	summary Summary
-	ring    []place
+	ring    []windowPlace
 	tail    uint64 // the first place in use
 	end     uint64 // the place after the last
 	heads   []uint64
@@ -106,14 +106,14 @@ type pass struct {
 	first   int // index in stamps of the first event that was not emitted
 	front   uint64
 	emit    func(*Event) error
-	merged  []known
+	merged  []knownPrefix
 }
 
 // Each passes each event of the run to a function, in an order in which the events may have
 // happened. The event is valid during the call. The function may be nil. A run can only be read
 // once.
 func (r *Run) Each(ctx context.Context, emit func(*Event) error) (*Summary, error) {
-	p := &pass{run: r, ctx: ctx, emit: emit, ring: make([]place, 1<<10),
+	p := &runPass{run: r, ctx: ctx, emit: emit, ring: make([]windowPlace, 1<<10),
 		heads: make([]uint64, 1<<10)}
 	for _, l := range r.lanes {
 		if err := l.begin(&p.summary, r.options.Epsilon_cycles); err != nil {
@@ -130,9 +130,9 @@ func (r *Run) Each(ctx context.Context, emit func(*Event) error) (*Summary, erro
 	return &p.summary, nil
 }
 
-func (p *pass) at(place uint64) *place { return &p.ring[place&uint64(len(p.ring)-1)] }
+func (p *runPass) at(place uint64) *windowPlace { return &p.ring[place&uint64(len(p.ring)-1)] }
 
-func (p *pass) all() error {
+func (p *runPass) all() error {
 	for n := 0; ; n++ {
 		if n&0xffff == 0 {
 			if err := p.ctx.Err(); err != nil {
@@ -163,14 +163,14 @@ func (p *pass) all() error {
 		if moved {
 			continue
 		}
-		if err := p.stamp(l); err != nil {
+		if err := p.stampFirst(l); err != nil {
 			return err
 		}
 	}
 }
 
 // read reads all events whose interval begins no later than at the given reading.
-func (p *pass) read(until uint64) error {
+func (p *runPass) read(until uint64) error {
 	for len(p.unread) > 0 && p.unread[0].next.at.Lo <= until {
 		l := p.unread[0]
 		p.add(l)
@@ -187,12 +187,12 @@ func (p *pass) read(until uint64) error {
 }
 
 // add puts the next event of a lane into the window.
-func (p *pass) add(l *lane) {
+func (p *runPass) add(l *lane) {
 	if p.end-p.tail == uint64(len(p.ring)) {
 		p.grow()
 	}
 	e := p.at(p.end)
-	*e = place{
+	*e = windowPlace{
 		Event: Event{
 			Node: l.node, Channel: l.next.channel, ID: l.next.ID, Reading: l.next.Counter,
 			Index: l.count, Suspect: l.next.suspect, Lo_cycles: l.next.at.Lo,
@@ -219,9 +219,9 @@ func hash(id uint64) uint64 {
 	return h ^ h>>32
 }
 
-func (p *pass) grow() {
+func (p *runPass) grow() {
 	old := p.ring
-	p.ring = make([]place, 2*len(old))
+	p.ring = make([]windowPlace, 2*len(old))
 	p.heads = make([]uint64, 2*len(old))
 	for i := p.tail; i < p.end; i++ {
 		e := p.at(i)
@@ -234,7 +234,7 @@ func (p *pass) grow() {
 // prepare finds the events that sent messages to the first event of a lane, or to the lane's node
 // before that event. If one of these events has no stamp yet, the lane moves in the heap, and
 // prepare returns true.
-func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
+func (p *runPass) prepare(l *lane, at uint64) (moved bool, err error) {
 	if len(l.deliveries) > 0 {
 		s, taken, err := p.receive(l, at)
 		switch {
@@ -259,8 +259,8 @@ func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
 		}
 		g = p.at(at) // read may have moved the ring
 		g.sender = p.senderOf(g, senders)
-		if !g.linked {
-			g.linked = true
+		if !g.isLinked {
+			g.isLinked = true
 			p.tellMade(g)
 		}
 		if p.ready[0] != l { // the read put another event to the front
@@ -279,7 +279,7 @@ func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
 }
 
 // park lets the first lane of the heap wait until an event has its stamp.
-func (p *pass) park(l *lane, until uint64) error {
+func (p *runPass) park(l *lane, until uint64) error {
 	heap.Pop((*readyHeap)(p))
 	l.parked, l.sender = true, until
 	s := p.at(until)
@@ -290,7 +290,7 @@ func (p *pass) park(l *lane, until uint64) error {
 // senderOf takes an event that received a message. It returns the place + 1 of the event in the
 // window that sent this message. If several events may have sent it, senderOf returns the last of
 // them.
-func (p *pass) senderOf(g *place, senders []uint16) (found uint64) {
+func (p *runPass) senderOf(g *windowPlace, senders []uint16) (found uint64) {
 	var last uint64
 	for c := p.heads[hash(g.tuple)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {
 		e := p.at(c - 1)
@@ -307,7 +307,7 @@ func (p *pass) senderOf(g *place, senders []uint16) (found uint64) {
 }
 
 // cycle returns an error if a lane that was parked waits for itself.
-func (p *pass) cycle(l *lane) error {
+func (p *runPass) cycle(l *lane) error {
 	var text string
 	for m := l; ; {
 		e, s := p.at(m.queue[0]), p.at(m.sender)

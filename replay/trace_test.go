@@ -110,14 +110,14 @@ func TestTracesAreReadAgain(t *testing.T) {
 					if form == "ShiViz" && again.Before(a, b) && !h.Before(x, y) {
 						t.Fatalf("ShiViz: events %d and %d are ordered:\n%s", x, y, text.String())
 					}
-					if form == "thesis" && h.causes(x, y) && !again.Before(a, b) {
+					if form == "thesis" && h.leadsTo(x, y) && !again.Before(a, b) {
 						t.Fatalf("thesis: events %d and %d are free:\n%s", x, y, text.String())
 					}
-					if form == "thesis" && again.causes(a, b) && !h.causes(x, y) {
+					if form == "thesis" && again.leadsTo(a, b) && !h.leadsTo(x, y) {
 						t.Fatalf("thesis: a message makes event %d cause %d:\n%s", x, y,
 							text.String())
 					}
-					if form == "ShiViz" && h.causes(x, y) != again.Before(a, b) {
+					if form == "ShiViz" && h.leadsTo(x, y) != again.Before(a, b) {
 						t.Fatalf("ShiViz: causality of events %d and %d:\n%s", x, y, text.String())
 					}
 				}
@@ -129,8 +129,8 @@ func TestTracesAreReadAgain(t *testing.T) {
 	}
 }
 
-// causes reports whether messages and the order of nodes lead from one event to another.
-func (h *History) causes(i, j int) bool {
+// leadsTo reports whether messages and the order of nodes lead from one event to another.
+func (h *History) leadsTo(i, j int) bool {
 	if i == j {
 		return false
 	}

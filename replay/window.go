@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// stamp gives the first event of a lane its stamp. All events that can be before this event already
-// have their stamps.
-func (p *pass) stamp(l *lane) error {
+// stampFirst gives the first event of a lane its stamp. All events that can be before this event
+// already have their stamps.
+func (p *runPass) stampFirst(l *lane) error {
 	at := l.queue[0]
 	g := p.at(at)
 	l.queue = l.queue[1:]
@@ -17,29 +17,29 @@ func (p *pass) stamp(l *lane) error {
 	}
 	g.before = l.last
 	if g.Lo_cycles > g.Hi_cycles {
-		p.broken(g)
+		p.countBroken(g)
 	}
-	sent := (*place)(nil)
+	sent := (*windowPlace)(nil)
 	if g.sender > 0 {
 		sent = p.at(g.sender - 1)
 		if sent.Hi_cycles >= g.Lo_cycles {
 			p.summary.Messages++
 		}
 	}
-	g.known = p.merge(g, l.known, sent)
+	g.known = p.mergeKnown(g, l.known, sent)
 	for _, told := range g.told {
 		if told > p.tail { // or else its interval has passed
 			s := p.at(told - 1)
 			if s.Hi_cycles >= g.Lo_cycles {
 				p.summary.Messages++
 			}
-			g.known = p.merge(g, slices.Clone(g.known), s)
+			g.known = p.mergeKnown(g, slices.Clone(g.known), s)
 		}
 	}
 	l.known = append(l.known[:0], g.known...)
 	l.last, l.lo = at+1, g.Lo_cycles
 	g.stamped = true
-	p.narrow(g)
+	p.narrowBefore(g)
 	p.stamps = append(p.stamps, at)
 	p.front = g.Lo_cycles
 	p.summary.Events++
@@ -60,12 +60,13 @@ func (p *pass) stamp(l *lane) error {
 		first.Lo_cycles = max(first.Lo_cycles, g.Lo_cycles)
 		heap.Push((*readyHeap)(p), m)
 	}
-	return p.retire(false)
+	return p.retireEvents(false)
 }
 
-// broken counts the message that an event received, if the receiving event's interval ends before
-// the sending event's interval begins. Causality is certain, so one of the intervals must be wrong.
-func (p *pass) broken(g *place) {
+// countBroken counts the message that an event received, if the receiving event's interval ends
+// before the sending event's interval begins. Causality is certain, so one of the intervals must be
+// wrong.
+func (p *runPass) countBroken(g *windowPlace) {
 	g.Hi_cycles = g.Lo_cycles
 	p.summary.Broken++
 	if len(p.summary.Named) < 10 {
@@ -77,9 +78,9 @@ func (p *pass) broken(g *place) {
 	}
 }
 
-// merge returns what an event knows: what its node knew before, and what the received message adds.
-// Both lists are sorted by node.
-func (p *pass) merge(g *place, own []known, sent *place) []known {
+// mergeKnown returns what an event knows: what its node knew before, and what the received message
+// adds. Both lists are sorted by node.
+func (p *runPass) mergeKnown(g *windowPlace, own []knownPrefix, sent *windowPlace) []knownPrefix {
 	into := g.known[:0]
 	if sent == nil {
 		for _, k := range own {
@@ -89,16 +90,16 @@ func (p *pass) merge(g *place, own []known, sent *place) []known {
 		}
 		return into
 	}
-	told := append(p.merged[:0], known{})[:0]
+	told := append(p.merged[:0], knownPrefix{})[:0]
 	at := 0
 	for ; at < len(sent.known) && sent.known[at].node < sent.Node; at++ {
 		told = append(told, sent.known[at])
 	}
-	told = append(told, known{index: sent.Index, hi: sent.Hi_cycles, node: sent.Node})
+	told = append(told, knownPrefix{index: sent.Index, hi: sent.Hi_cycles, node: sent.Node})
 	told = append(told, sent.known[at:]...)
 	p.merged = told
 	for i, j := 0, 0; i < len(own) || j < len(told); {
-		var k known
+		var k knownPrefix
 		switch {
 		case j == len(told) || i < len(own) && own[i].node < told[j].node:
 			k = own[i]
@@ -119,54 +120,54 @@ func (p *pass) merge(g *place, own []known, sent *place) []known {
 	return into
 }
 
-// narrow lowers the high ends of the intervals of all events before a given event, because none of
-// them is later than the given event.
-func (p *pass) narrow(g *place) {
+// narrowBefore lowers the high ends of the intervals of all events before a given event, because
+// none of them is later than the given event.
+func (p *runPass) narrowBefore(g *windowPlace) {
 	p.narrowTo(g, g.before, g.sender)
 	p.narrowTo(g, g.told...)
 }
 
-func (p *pass) narrowTo(g *place, events ...uint64) {
+func (p *runPass) narrowTo(g *windowPlace, events ...uint64) {
 	for _, before := range events {
 		if before <= p.tail { // none, or no longer in the window
 			continue
 		}
 		if e := p.at(before - 1); e.Hi_cycles > g.Hi_cycles {
 			e.Hi_cycles = max(g.Hi_cycles, e.Lo_cycles)
-			p.narrow(e)
+			p.narrowBefore(e)
 		}
 	}
 }
 
-// retire emits the events whose intervals have passed.
-func (p *pass) retire(all bool) error {
+// retireEvents emits the events whose intervals have passed.
+func (p *runPass) retireEvents(all bool) error {
 	for p.first < len(p.stamps) {
 		at := p.stamps[p.first]
 		e := p.at(at)
 		if !all && e.Hi_cycles >= p.front {
 			break
 		}
-		p.free(e)
+		p.countFree(e)
 		if p.emit != nil {
 			if err := p.emit(&e.Event); err != nil {
 				return err
 			}
 		}
-		e.gone = true
+		e.isEmitted = true
 		p.first++
 	}
 	if p.first > 1024 && 2*p.first > len(p.stamps) {
 		p.stamps = p.stamps[:copy(p.stamps, p.stamps[p.first:])]
 		p.first = 0
 	}
-	for p.tail < p.end && p.at(p.tail).gone {
+	for p.tail < p.end && p.at(p.tail).isEmitted {
 		p.tail++
 	}
 	return nil
 }
 
-// free counts the free pairs of an event with the events after it.
-func (p *pass) free(e *place) {
+// countFree counts the free pairs of an event with the events after it.
+func (p *runPass) countFree(e *windowPlace) {
 	for _, at := range p.stamps[p.first+1:] {
 		f := p.at(at)
 		if f.Lo_cycles > e.Hi_cycles {
@@ -178,7 +179,7 @@ func (p *pass) free(e *place) {
 	}
 }
 
-func (p *pass) finish() error { return p.retire(true) }
+func (p *runPass) finish() error { return p.retireEvents(true) }
 
 // unreadHeap has the lanes that still have events to read into the window.
 type unreadHeap []*lane
@@ -195,9 +196,9 @@ func (h *unreadHeap) Pop() any {
 
 // readyHeap has the lanes whose first event in the window need not wait for the stamp of another
 // event.
-type readyHeap pass
+type readyHeap runPass
 
-func (h *readyHeap) lo(i int) uint64    { return (*pass)(h).at(h.ready[i].queue[0]).Lo_cycles }
+func (h *readyHeap) lo(i int) uint64    { return (*runPass)(h).at(h.ready[i].queue[0]).Lo_cycles }
 func (h *readyHeap) Len() int           { return len(h.ready) }
 func (h *readyHeap) Less(i, j int) bool { return h.lo(i) < h.lo(j) }
 func (h *readyHeap) Swap(i, j int)      { h.ready[i], h.ready[j] = h.ready[j], h.ready[i] }

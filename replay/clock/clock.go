@@ -80,7 +80,7 @@ func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 		c.next = make([]Known, 2*need)
 	}
 	if c.now.Max == reached || m.Max == reached {
-		c.count(w, reached, epoch, m)
+		c.countMerge(w, reached, epoch, m)
 		return fine
 	}
 	// The counters start again from 0, because the known epochs change with this event.
@@ -117,21 +117,21 @@ func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 		next[n] = Known{Process: c.process, Epoch: epoch}
 		n++
 	}
-	c.keep(reached, n)
+	c.keepElements(reached, n)
 	return fine
 }
 
-// keep makes the first elements of c.next the content of the stamp. The last parameter is their
-// number.
-func (c *Clock) keep(reached int64, n int) {
+// keepElements makes the first elements of c.next the content of the stamp. The last parameter is
+// their number.
+func (c *Clock) keepElements(reached int64, n int) {
 	c.now.Max, c.now.held, c.next = reached, c.next[:n], c.now.held[:cap(c.now.held)]
 }
 
-// count merges what the clock and a received message know, if one of the two already knew the
-// greatest epoch. If one of the two already knew everything that both together know, count takes
-// over the counters of this one and adds the present event. Otherwise the counters start again from
-// 0.
-func (c *Clock) count(w *window, reached, epoch int64, m *Stamp) {
+// countMerge merges what the clock and a received message know, if one of the two already knew the
+// greatest epoch. If one of the two already knew everything that both together know, countMerge
+// takes over the counters of this one and adds the present event. Otherwise the counters start
+// again from 0.
+func (c *Clock) countMerge(w *window, reached, epoch int64, m *Stamp) {
 	a, b, next := c.now.held, m.held, c.next
 	// mine says whether the process already knew everything that is known now. theirs says the same
 	// of the message.
@@ -193,5 +193,5 @@ func (c *Clock) count(w *window, reached, epoch int64, m *Stamp) {
 		}
 	}
 	c.others = others
-	c.keep(reached, kept)
+	c.keepElements(reached, kept)
 }

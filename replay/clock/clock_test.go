@@ -30,7 +30,7 @@ func TestCausalityIsKept(t *testing.T) {
 	}
 }
 
-func checkRun(t *testing.T, rng *rand.Rand, all []happened, n int, epsilon, skew int64) {
+func checkRun(t *testing.T, rng *rand.Rand, all []randomEvent, n int, epsilon, skew int64) {
 	t.Helper()
 	u := Uniform(epsilon)
 	for i := range all {
@@ -95,12 +95,12 @@ func TestEpsilonsOfProcessesAndWindows(t *testing.T) {
 		for p := range n {
 			clocks[p], vectors[p] = New(p, &e), make([]int, n)
 		}
-		var all []happened
+		var all []randomEvent
 		now := int64(1000)
 		for i := range 12 {
 			now += rng.Int64N(10)
 			p := rng.IntN(n)
-			f := happened{process: p, epoch: now}
+			f := randomEvent{process: p, epoch: now}
 			vectors[p][p]++
 			if i > 0 && rng.IntN(2) == 0 {
 				m := &all[rng.IntN(i)]

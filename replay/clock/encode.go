@@ -59,17 +59,17 @@ func (s *Stamp) AppendTo(into []byte, e *Epsilons) ([]byte, error) {
 		for _, k := range s.held {
 			p.put(uint64(k.Process), 32)
 		}
-		into = p.end()
+		into = p.writeLast()
 	}
 	p := packer{into: into}
 	for _, k := range s.held {
 		p.put(uint64(s.Max-k.Epoch), bits.Len64(epsilon))
 	}
-	p = packer{into: p.end()}
+	p = packer{into: p.writeLast()}
 	for _, k := range s.held {
 		p.put(k.Counter, width)
 	}
-	return p.end(), nil
+	return p.writeLast(), nil
 }
 
 // Decode replaces the stamp by the one with which the given bytes begin. It returns the length of
@@ -147,8 +147,8 @@ func (p *packer) put(v uint64, width int) {
 	p.used += width
 }
 
-// end writes the last word.
-func (p *packer) end() []byte {
+// writeLast writes the last word.
+func (p *packer) writeLast() []byte {
 	if p.used > 0 {
 		p.into = binary.LittleEndian.AppendUint64(p.into, p.word)
 	}

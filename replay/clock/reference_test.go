@@ -6,31 +6,31 @@ import (
 	"slices"
 )
 
-// dense is a second implementation of the clock: arrays with an element for each process, as the
-// algorithms of the thesis have them, with a uniform epsilon.
-type dense struct {
+// denseClock is a second implementation of the clock: arrays with an element for each process, as
+// the algorithms of the thesis have them, with a uniform epsilon.
+type denseClock struct {
 	max     int64
 	offset  []int64
 	counter []uint64
 }
 
-func newDense(n int, epsilon int64) dense {
-	d := dense{offset: make([]int64, n), counter: make([]uint64, n)}
+func newDense(n int, epsilon int64) denseClock {
+	d := denseClock{offset: make([]int64, n), counter: make([]uint64, n)}
 	for k := range d.offset {
 		d.offset[k] = epsilon
 	}
 	return d
 }
 
-func (d dense) shift(to, epsilon int64) dense {
-	s := dense{max: to, offset: slices.Clone(d.offset), counter: slices.Clone(d.counter)}
+func (d denseClock) shift(to, epsilon int64) denseClock {
+	s := denseClock{max: to, offset: slices.Clone(d.offset), counter: slices.Clone(d.counter)}
 	for k := range s.offset {
 		s.offset[k] = min(s.offset[k]+to-d.max, epsilon)
 	}
 	return s
 }
 
-func (d dense) local(j int, epoch, epsilon int64) dense {
+func (d denseClock) local(j int, epoch, epsilon int64) denseClock {
 	to := max(d.max, epoch)
 	off := min(to-epoch, epsilon)
 	s := d.shift(to, epsilon)
@@ -43,10 +43,10 @@ func (d dense) local(j int, epoch, epsilon int64) dense {
 	return s
 }
 
-func (d dense) receive(j int, epoch, epsilon int64, m dense) dense {
+func (d denseClock) receive(j int, epoch, epsilon int64, m denseClock) denseClock {
 	to := max(d.max, m.max, epoch)
 	a, b := d.shift(to, epsilon), m.shift(to, epsilon)
-	c := dense{max: to, offset: make([]int64, len(a.offset)), counter: make([]uint64,
+	c := denseClock{max: to, offset: make([]int64, len(a.offset)), counter: make([]uint64,
 		len(a.offset))}
 	for k := range c.offset {
 		c.offset[k] = min(a.offset[k], b.offset[k])
@@ -70,7 +70,7 @@ func (d dense) receive(j int, epoch, epsilon int64, m dense) dense {
 	return c
 }
 
-func (d dense) before(f dense, epsilon int64) bool {
+func (d denseClock) before(f denseClock, epsilon int64) bool {
 	if f.max > d.max+epsilon {
 		return true
 	}
@@ -88,10 +88,10 @@ func (d dense) before(f dense, epsilon int64) bool {
 	return all && some || equal && counts && more
 }
 
-func (d dense) String() string { return fmt.Sprint(d.max, d.offset, d.counter) }
+func (d denseClock) String() string { return fmt.Sprint(d.max, d.offset, d.counter) }
 
 // denseOf turns a stamp into its dense form.
-func denseOf(s *Stamp, n int, epsilon int64) dense {
+func denseOf(s *Stamp, n int, epsilon int64) denseClock {
 	d := newDense(n, epsilon)
 	d.max = s.Max
 	for _, k := range s.held {
@@ -100,40 +100,40 @@ func denseOf(s *Stamp, n int, epsilon int64) dense {
 	return d
 }
 
-// happened is an event of a random run.
-type happened struct {
+// randomEvent is an event of a random run.
+type randomEvent struct {
 	process int
 	epoch   int64
 	time    int64 // the true time, in epochs
 	stamp   Stamp
-	dense   dense
+	dense   denseClock
 	vector  []int // the vector clock
 	from    int   // the event whose message this one receives; -1: none
 }
 
-func (e *happened) causes(f *happened) bool {
+func (e *randomEvent) causes(f *randomEvent) bool {
 	return e.vector[e.process] <= f.vector[e.process] && !slices.Equal(e.vector, f.vector)
 }
 
 // randomRun makes a run of n processes whose clocks differ by at most skew.
-func randomRun(rng *rand.Rand, n, events int, skew int64, e *Epsilons, counted bool) []happened {
+func randomRun(rng *rand.Rand, n, events int, skew int64, e *Epsilons, counted bool) []randomEvent {
 	epsilon := e.windows[0].uniform
 	clocks, last := make([]*Clock, n), make([]int64, n)
-	vectors, denses := make([][]int, n), make([]dense, n)
+	vectors, denses := make([][]int, n), make([]denseClock, n)
 	var messages []int
 	for p := range n {
 		clocks[p], vectors[p] = New(p, e), make([]int, n)
 		clocks[p].counted = counted
 		denses[p] = newDense(n, epsilon)
 	}
-	var all []happened
+	var all []randomEvent
 	now := int64(1000)
 	pace := 1 + rng.Int64N(2*epsilon+1)
 	for len(all) < events {
 		now += rng.Int64N(pace)
 		p := rng.IntN(n)
 		last[p] = max(last[p], now+rng.Int64N(skew+1))
-		f := happened{process: p, epoch: last[p], time: now, from: -1}
+		f := randomEvent{process: p, epoch: last[p], time: now, from: -1}
 		vectors[p][p]++
 		if k := rng.IntN(3); k > 0 && len(messages) > 0 {
 			at := rng.IntN(len(messages))

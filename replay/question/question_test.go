@@ -15,9 +15,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay"
 )
 
-// lost has the states that show a lost update. Each teller reads a balance, and writes it back with
-// a deposit added. If two tellers read the same balance, one deposit is lost.
-var lost = []string{
+// lostUpdate has the states that show a lost update. Each teller reads a balance, and writes it
+// back with a deposit added. If two tellers read the same balance, one deposit is lost.
+var lostUpdate = []string{
 	`balance = 0 then event.point == "write" ? seen[event.node] + event.value : balance`,
 	`seen by node = 0 then event.point == "read" ? balance : seen[event.node]`,
 	`deposited = 0 then event.point == "write" ? deposited + event.value : deposited`,
@@ -36,8 +36,8 @@ func events(texts ...string) (all []Event) {
 	return all
 }
 
-// free returns orders in which only the order of each node is fixed.
-func free(all []Event) *replay.Orders {
+// freeOrders returns orders in which only the order of each node is fixed.
+func freeOrders(all []Event) *replay.Orders {
 	nodes := nodesOf(all)
 	var lanes []int
 	for _, e := range all {
@@ -49,11 +49,11 @@ func free(all []Event) *replay.Orders {
 func TestFindsLostUpdate(t *testing.T) {
 	all := events("a read 10", "a log 1", "a write 10", "b log 2", "b read 20", "b write 20",
 		"c read 30", "c write 30")
-	q, err := Parse("balance < deposited", lost)
+	q, err := Parse("balance < deposited", lostUpdate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := q.Search(context.Background(), all, free(all))
+	f, err := q.Search(context.Background(), all, freeOrders(all))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestFindsLostUpdate(t *testing.T) {
 	if len(f.Order) != 5 || f.Visible != 6 {
 		t.Fatalf("order %v with %d visible events", f.Order, f.Visible)
 	}
-	checkOrder(t, q, all, free(all), f.Order)
+	checkOrder(t, q, all, freeOrders(all), f.Order)
 	names, after, err := q.States(all, []int{0, 4, 1, 2, 5})
 	if got := fmt.Sprint(names, after); err != nil || got != "[balance seen deposited] "+
 		"[[0 a: 0, b: 0, c: 0 0] [0 a: 0, b: 0, c: 0 0] [0 a: 0, b: 0, c: 0 0] "+
@@ -135,7 +135,7 @@ func TestSearchAgainstBruteForce(t *testing.T) {
 	questions := make([]*Question, len(conditions))
 	for i, c := range conditions {
 		var err error
-		if questions[i], err = Parse(c.text, append(slices.Clone(lost), held)); err != nil {
+		if questions[i], err = Parse(c.text, append(slices.Clone(lostUpdate), held)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestSearchAgainstBruteForce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := brute(all, o, conditions[c].holds)
+		want := bruteForce(all, o, conditions[c].holds)
 		got := -1
 		if f.Order != nil || want == 0 {
 			got = len(f.Order)
@@ -199,9 +199,9 @@ func random(rng *rand.Rand, all []Event) *replay.Orders {
 	return replay.NewOrders(lanes, func(i, j int) bool { return before[i][j] })
 }
 
-// brute returns the length of the shortest beginning of any order after which the condition holds,
-// or -1 if there is none. It goes through all orders.
-func brute(all []Event, o *replay.Orders, holds func(*model, *Event, bool) bool) int {
+// bruteForce returns the length of the shortest beginning of any order after which the condition
+// holds, or -1 if there is none. It goes through all orders.
+func bruteForce(all []Event, o *replay.Orders, holds func(*model, *Event, bool) bool) int {
 	best := -1
 	done := o.Begin()
 	var extend func(m model, last *Event, n int)
@@ -230,7 +230,7 @@ func checkOrder(t *testing.T, q *Question, all []Event, o *replay.Orders, order 
 		}
 		o.Take(d, i)
 		var err error
-		if v.states, err = q.next(v.states, &all[i], nodes); err != nil {
+		if v.states, err = q.nextValues(v.states, &all[i], nodes); err != nil {
 			t.Fatal(err)
 		}
 		v.event, v.end = &all[i], n+1 == len(all)
@@ -258,7 +258,7 @@ func TestBadExpressionsSayWhere(t *testing.T) {
 		q, err := Parse(c.find, []string{c.state})
 		if err == nil {
 			all := events("a read 1")
-			_, err = q.Search(context.Background(), all, free(all))
+			_, err = q.Search(context.Background(), all, freeOrders(all))
 		}
 		if !errors.Is(err, ErrExpression) || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%q, %q: %v, want %q", c.find, c.state, err, c.want)
@@ -280,7 +280,7 @@ func TestIndependentEventsAreNotPermuted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := q.Search(context.Background(), all, free(all))
+	f, err := q.Search(context.Background(), all, freeOrders(all))
 	if err != nil || f.Order != nil || f.Visible != 2 || f.Places != 4 {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -295,7 +295,7 @@ func TestEndIsAfterAllEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := q.Search(context.Background(), all, free(all))
+	f, err := q.Search(context.Background(), all, freeOrders(all))
 	if err != nil || len(f.Order) != 3 || f.Visible != 1 {
 		t.Errorf("%+v, %v", f, err)
 	}

@@ -38,11 +38,11 @@ type Found struct {
 // same numbers as in the orders.
 func (q *Question) Search(ctx context.Context, events []Event, o *replay.Orders) (*Found, error) {
 	s := &search{q: q, events: events, full: o, nodes: nodesOf(events), seen: map[string]bool{}}
-	if err := s.choose(); err != nil {
+	if err := s.chooseVisible(); err != nil {
 		return nil, err
 	}
 	begin := &step{done: s.orders.Begin(), closed: o.Begin(), states: q.begin(s.nodes)}
-	if err := s.consider(begin, nil); err != nil {
+	if err := s.considerStep(begin, nil); err != nil {
 		return nil, err
 	}
 	f := &Found{Visible: len(s.visible), nodes: s.nodes}
@@ -52,7 +52,7 @@ func (q *Question) Search(ctx context.Context, events []Event, o *replay.Orders)
 			return nil, context.Cause(ctx)
 		}
 		if at.holds {
-			f.Order, f.Holds = s.order(at), true
+			f.Order, f.Holds = s.eventOrder(at), true
 			return f, nil
 		}
 		if f.Places > MaxPlaces {
@@ -60,7 +60,7 @@ func (q *Question) Search(ctx context.Context, events []Event, o *replay.Orders)
 			return f, nil
 		}
 		for _, i := range s.orders.Front(at.done) {
-			if err := s.follow(at, i); err != nil {
+			if err := s.followEvent(at, i); err != nil {
 				return nil, err
 			}
 		}
@@ -111,8 +111,9 @@ func (q *queue) Pop() any {
 	return last
 }
 
-// choose finds the visible events: those that may change a state, or make the condition true.
-func (s *search) choose() error {
+// chooseVisible finds the visible events: those that may change a state, or make the condition
+// true.
+func (s *search) chooseVisible() error {
 	is := s.q.visible
 	var lanes []int
 	numbers := map[string]int{}
@@ -120,7 +121,7 @@ func (s *search) choose() error {
 		visible, known := is[e]
 		if !known {
 			var err error
-			if visible, err = s.q.sees(&e); err != nil {
+			if visible, err = s.q.isVisible(&e); err != nil {
 				return err
 			}
 			is[e] = visible
@@ -140,11 +141,11 @@ func (s *search) choose() error {
 	return nil
 }
 
-// sees reports whether an event may change a state, or make the condition true by itself.
-func (q *Question) sees(e *Event) (bool, error) {
+// isVisible reports whether an event may change a state, or make the condition true by itself.
+func (q *Question) isVisible(e *Event) (bool, error) {
 	for i := range q.states {
 		st := &q.states[i]
-		left, err := st.next.residue(q, e, false)
+		left, err := st.next.remainingText(q, e, false)
 		if err != nil {
 			return false, err
 		}
@@ -156,11 +157,11 @@ func (q *Question) sees(e *Event) (bool, error) {
 			return true, nil
 		}
 	}
-	with, err := q.find.residue(q, e, true)
+	with, err := q.find.remainingText(q, e, true)
 	if err != nil {
 		return false, err
 	}
-	without, err := q.find.residue(q, &Event{}, true)
+	without, err := q.find.remainingText(q, &Event{}, true)
 	return with != without && with != "false", err
 }
 
@@ -180,8 +181,9 @@ func (q *Question) begin(nodes []string) (all []ref.Val) {
 	return all
 }
 
-// next returns the values of the states after an event. All expressions see the values before it.
-func (q *Question) next(states []ref.Val, e *Event, nodes []string) ([]ref.Val, error) {
+// nextValues returns the values of the states after an event. All expressions see the values before
+// it.
+func (q *Question) nextValues(states []ref.Val, e *Event, nodes []string) ([]ref.Val, error) {
 	v := &values{question: q, states: states, event: e}
 	after := slices.Clone(states)
 	for i := range q.states {
@@ -197,7 +199,7 @@ func (q *Question) next(states []ref.Val, e *Event, nodes []string) ([]ref.Val, 
 		}
 		byNode := map[ref.Val]ref.Val{}
 		for _, n := range nodes {
-			byNode[types.String(n)] = at(states[i], n)
+			byNode[types.String(n)] = valueAt(states[i], n)
 		}
 		byNode[types.String(e.Node)] = value
 		after[i] = types.NewRefValMap(types.DefaultTypeAdapter, byNode)
@@ -205,13 +207,13 @@ func (q *Question) next(states []ref.Val, e *Event, nodes []string) ([]ref.Val, 
 	return after, nil
 }
 
-// at returns the value that a state has for one node, if the state has a value for each node.
-func at(v ref.Val, node string) ref.Val {
+// valueAt returns the value that a state has for one node, if the state has a value for each node.
+func valueAt(v ref.Val, node string) ref.Val {
 	return v.(interface{ Get(ref.Val) ref.Val }).Get(types.String(node))
 }
 
-// text writes the values of the states. Equal values give equal texts.
-func (q *Question) text(states []ref.Val, nodes []string) (all []string) {
+// writeValues writes the values of the states. Equal values give equal texts.
+func (q *Question) writeValues(states []ref.Val, nodes []string) (all []string) {
 	for i := range q.states {
 		if !q.states[i].byNode {
 			all = append(all, fmt.Sprint(states[i].Value()))
@@ -222,34 +224,34 @@ func (q *Question) text(states []ref.Val, nodes []string) (all []string) {
 			if k > 0 {
 				line += ", "
 			}
-			line += fmt.Sprintf("%s: %v", n, at(states[i], n).Value())
+			line += fmt.Sprintf("%s: %v", n, valueAt(states[i], n).Value())
 		}
 		all = append(all, line)
 	}
 	return all
 }
 
-// follow continues from a step, by taking a visible event.
-func (s *search) follow(from *step, i int) error {
+// followEvent continues from a step, by taking a visible event.
+func (s *search) followEvent(from *step, i int) error {
 	to := &step{done: slices.Clone(from.done), closed: slices.Clone(from.closed), before: from,
 		event: i}
 	s.orders.Take(to.done, i)
 	to.length = s.full.Close(to.closed, s.visible[i])
 	e := &s.events[s.visible[i]]
 	var err error
-	if to.states, err = s.q.next(from.states, e, s.nodes); err != nil {
+	if to.states, err = s.q.nextValues(from.states, e, s.nodes); err != nil {
 		return err
 	}
-	return s.consider(to, e)
+	return s.considerStep(to, e)
 }
 
-// consider evaluates the condition at a step, and puts the step into the queue if it is new.
-func (s *search) consider(to *step, e *Event) error {
+// considerStep evaluates the condition at a step, and puts the step into the queue if it is new.
+func (s *search) considerStep(to *step, e *Event) error {
 	var key []byte
 	for _, n := range to.done {
 		key = binary.LittleEndian.AppendUint32(key, uint32(n))
 	}
-	for _, t := range s.q.text(to.states, s.nodes) {
+	for _, t := range s.q.writeValues(to.states, s.nodes) {
 		key = append(binary.LittleEndian.AppendUint32(key, uint32(len(t))), t...)
 	}
 	v := &values{question: s.q, states: to.states, event: e}
@@ -294,9 +296,9 @@ func (q *Question) holds(v *values) (bool, error) {
 	return value == types.True, nil
 }
 
-// order returns the visible events of a step, and the events that must come before them, in a
+// eventOrder returns the visible events of a step, and the events that must come before them, in a
 // possible order.
-func (s *search) order(to *step) (order []int) {
+func (s *search) eventOrder(to *step) (order []int) {
 	var visible []int
 	for at := to; at.before != nil; at = at.before {
 		visible = append(visible, s.visible[at.event])
@@ -333,10 +335,10 @@ func (q *Question) States(events []Event, order []int) (names []string, after []
 	nodes := nodesOf(events)
 	states := q.begin(nodes)
 	for _, i := range order {
-		if states, err = q.next(states, &events[i], nodes); err != nil {
+		if states, err = q.nextValues(states, &events[i], nodes); err != nil {
 			return nil, nil, err
 		}
-		after = append(after, q.text(states, nodes))
+		after = append(after, q.writeValues(states, nodes))
 	}
 	return names, after, nil
 }
