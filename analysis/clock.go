@@ -285,7 +285,7 @@ func (t *timer) oneNodeDuration(k, a, b int, x, y uint64, slack int64) (tscratio
 		if !known {
 			return tscratio.Duration{}, t.none[k]
 		}
-		d.Lo, d.Hi, d.Verdict = timesRate(d.Lo, least, most), -timesRate(-d.Hi, least, most),
+		d.Lo, d.Hi, d.Verdict = scaleByRate(d.Lo, least, most), -scaleByRate(-d.Hi, least, most),
 			tscratio.Suspect
 	}
 	d.Lo, d.Hi = d.Lo-slack, d.Hi+slack
@@ -304,10 +304,10 @@ func (in *input) ratesOf(node int) (least, most float64, known bool) {
 	return least, most, n.FrequencyLo_hz > 0 && r.FrequencyLo_hz > 0 && most < 1<<20
 }
 
-// timesRate multiplies a number of cycles by a rate that lies between least and most. It returns
+// scaleByRate multiplies a number of cycles by a rate that lies between least and most. It returns
 // the low end of the product, rounded down. The rounding of float64 changes the product by less
 // than one part in 10^15.
-func timesRate(cycles int64, least, most float64) int64 {
+func scaleByRate(cycles int64, least, most float64) int64 {
 	const rounding = 1e-15
 	low := min(float64(cycles)*least, float64(cycles)*most)
 	return int64(max(math.Floor(low-math.Abs(low)*4*rounding), -1<<62))

@@ -54,7 +54,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// hold gives the same result as rational arithmetic, for random intervals.
+// checkTruth gives the same result as rational arithmetic, for random intervals.
 func TestHoldIsExact(t *testing.T) {
 	r := seed.Random(t)
 	value := func() int64 { return int64(r.Uint64()) >> r.IntN(64) }

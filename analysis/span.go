@@ -12,7 +12,7 @@ type spanKind uint8
 
 const (
 	directSpan   spanKind = iota // from one point to the next
-	waitingSpan                  // as between, but the tuple waited at the end for another branch
+	waitingSpan                  // as directSpan, but with a wait for another branch at the end
 	wholePath                    // a tuple from its first point to its last
 	fromEarliest                 // a tuple made of others, from where the earliest of those began
 	fromLatest                   // a tuple made of others, from where the latest of those began

@@ -51,7 +51,7 @@ func TestSumsAreExact(t *testing.T) {
 	}
 }
 
-// longest adds the longest of several durations, given as intervals. The sum contains the sum of
+// addLongest adds the longest of several durations, given as intervals. The sum contains the sum of
 // the truly longest durations, whichever they are, and is exact if the durations are exact.
 func TestLongestContainsTheTruth(t *testing.T) {
 	r := seed.Random(t)
