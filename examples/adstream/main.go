@@ -92,15 +92,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	seeded := false
 	flags.Visit(func(f *flag.Flag) { seeded = seeded || f.Name == "seed" })
-	p, err := o.place(seeded)
+	p, err := o.readPlacement(seeded)
 	if err != nil {
 		return err
 	}
 	return o.run(ctx, p, stdout)
 }
 
-// place reads the placement and applies the flags that change it.
-func (o *options) place(seeded bool) (*job.Placement, error) {
+// readPlacement reads the placement and applies the flags that change it.
+func (o *options) readPlacement(seeded bool) (*job.Placement, error) {
 	var p *job.Placement
 	var err error
 	if o.placement != "" {
@@ -153,7 +153,7 @@ func (o *options) run(ctx context.Context, p *job.Placement, stdout io.Writer) (
 	}
 	s := summary{Result: result}
 	if o.node == "" {
-		if err := s.check(ctx, cluster, p, o.name); err != nil {
+		if err := s.checkCounts(ctx, cluster, p, o.name); err != nil {
 			return err
 		}
 	}
@@ -171,8 +171,8 @@ type summary struct {
 	Wrong   int `json:"wrong"`             // windows that were counted wrong, or not at all
 }
 
-// check compares what the job counted with what a loop over the same stream counts.
-func (s *summary) check(
+// checkCounts compares what the job counted with what a loop over the same stream counts.
+func (s *summary) checkCounts(
 	ctx context.Context, cluster *job.Cluster, p *job.Placement, name string,
 ) error {
 	counted, err := cluster.Counted(ctx, name)

@@ -91,9 +91,9 @@ type side struct {
 
 func (m *message) side() side { return side{m.socket, m.sent} }
 
-// stamped identifies a captured message by its socket, its direction, and the counter when its call
-// began.
-type stamped struct {
+// captureKey identifies a captured message by its socket, its direction, and the counter when its
+// call began.
+type captureKey struct {
 	side
 	began_cycles uint64
 }
@@ -109,8 +109,8 @@ func socketOf(c *blackbox.Connection) string {
 	return fmt.Sprintf("tcp %s %s", c.Local, c.Remote)
 }
 
-// turned returns the name of the other end of a TCP or UDP socket.
-func turned(socket string) string {
+// otherEnd returns the name of the other end of a TCP or UDP socket.
+func otherEnd(socket string) string {
 	words := strings.Fields(socket)
 	if len(words) != 3 {
 		return ""
@@ -118,8 +118,9 @@ func turned(socket string) string {
 	return words[0] + " " + words[2] + " " + words[1]
 }
 
-// counted says how many of the messages of one protocol that services wrote down were captured.
-type counted struct {
+// capturedCount says how many of the messages of one protocol that services wrote down were
+// captured.
+type capturedCount struct {
 	True, Captured int // messages of the services, and how many of them are in the log
 	Nobody         int // messages in the log that no service sent or received
 	Early, Late    int // stamps that are earlier or later than the service says: must be 0
@@ -127,13 +128,13 @@ type counted struct {
 
 // holdCaptured compares the captured messages with the truth. It leaves out messages that were sent
 // or received before the capture began.
-func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) int64) (
-	map[string]*counted, []string) {
+func holdCaptured(truth []*message, s *logSplitter, began_ns int64, ns func(uint64) int64) (
+	map[string]*capturedCount, []string) {
 	wanted, seen := map[side][]*message{}, map[side][]blackbox.Message{}
 	for _, m := range truth {
 		wanted[m.side()] = append(wanted[m.side()], m)
 	}
-	for _, m := range s.seen {
+	for _, m := range s.allMessages {
 		c := s.sockets[m.Connection]
 		k := side{socketOf(&c), m.Kind == blackbox.Sent}
 		seen[k] = append(seen[k], m)
@@ -146,14 +147,14 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 				cmp.Compare(a.Ended_cycles, b.Ended_cycles))
 		})
 	}
-	counts, faults := map[string]*counted{}, []string{}
-	s.known, s.captured = map[stamped]*message{}, map[*message]blackbox.Message{}
+	counts, faults := map[string]*capturedCount{}, []string{}
+	s.known, s.captured = map[captureKey]*message{}, map[*message]blackbox.Message{}
 	s.sides = seen
 	for k, messages := range wanted {
 		protocol, _, _ := strings.Cut(k.socket, " ")
 		c := counts[protocol]
 		if c == nil {
-			c = &counted{}
+			c = &capturedCount{}
 			counts[protocol] = c
 		}
 		messages = slices.DeleteFunc(messages, func(m *message) bool { return m.after < began_ns })
@@ -171,8 +172,8 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 				continue
 			}
 			c.Captured++
-			s.known[stamped{k, got[0].Began_cycles}], s.captured[m] = m, got[0]
-			if fault := c.hold(m, got[0], ns); fault != "" {
+			s.known[captureKey{k, got[0].Began_cycles}], s.captured[m] = m, got[0]
+			if fault := c.compareStamps(m, got[0], ns); fault != "" {
 				faults = append(faults, fault)
 			}
 			got = got[1:]
@@ -189,9 +190,10 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 // CLOCK_MONOTONIC.
 const reading_ns = 2000
 
-// hold compares the stamps of a captured message with the times that the service wrote down for the
-// same message. If they contradict each other, it says how.
-func (c *counted) hold(m *message, got blackbox.Message, ns func(uint64) int64) string {
+// compareStamps compares the stamps of a captured message with the times that the service wrote
+// down for the same message. If they contradict each other, it says how.
+func (c *capturedCount) compareStamps(m *message, got blackbox.Message,
+	ns func(uint64) int64) string {
 	lo, hi := ns(got.Began_cycles), ns(got.Ended_cycles)
 	if got.Early {
 		hi = ns(got.Began_cycles + got.Width_cycles)
@@ -208,4 +210,7 @@ func (c *counted) hold(m *message, got blackbox.Message, ns func(uint64) int64) 
 }
 
 // protocols returns the keys in order.
-func protocols(counts map[string]*counted) []string { return slices.Sorted(maps.Keys(counts)) }
+func protocols(counts map[string]*capturedCount) []string {
+	return slices.Sorted(maps.Keys(
+		counts))
+}

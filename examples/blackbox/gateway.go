@@ -19,7 +19,7 @@ type gateway struct {
 	witness *witness
 	jobs    chan job
 	idle    chan *conn // connections to pool; each carries one request at a time
-	tasks   *shared
+	tasks   *sharedConnection
 	told    *conn // sends the datagrams
 	telling sync.Mutex
 }
@@ -51,12 +51,12 @@ func runGateway(ctx context.Context, listen, pool, tasks string, workers int, pa
 	for range workers/2 + 1 {
 		g.idle <- dial("tcp", pool)
 	}
-	g.tasks, g.told = &shared{waits: map[string]chan int{}, conn: dial("tcp", tasks)},
+	g.tasks, g.told = &sharedConnection{waits: map[string]chan int{}, conn: dial("tcp", tasks)},
 		dial("udp", tasks)
 	if err != nil {
 		return err
 	}
-	go g.tasks.hear()
+	go g.tasks.readAnswers()
 	for range workers {
 		go g.work()
 	}
@@ -127,14 +127,14 @@ func (g *gateway) ask(id string, cause int) int {
 	}
 }
 
-// shared is a connection that several requests use at the same time.
-type shared struct {
+// sharedConnection is a connection that several requests use at the same time.
+type sharedConnection struct {
 	*conn
 	mu    sync.Mutex
 	waits map[string]chan int
 }
 
-func (s *shared) ask(id string, cause int) int {
+func (s *sharedConnection) ask(id string, cause int) int {
 	answered := make(chan int, 1)
 	s.mu.Lock()
 	s.waits[id] = answered
@@ -144,9 +144,9 @@ func (s *shared) ask(id string, cause int) int {
 	return <-answered
 }
 
-// hear reads all answers of the connection, and passes each to the goroutine whose request it
-// answers.
-func (s *shared) hear() {
+// readAnswers reads all answers of the connection, and passes each to the goroutine whose request
+// it answers.
+func (s *sharedConnection) readAnswers() {
 	var held []byte
 	for b := make([]byte, 4096); ; {
 		n, err := s.Read(b)

@@ -21,7 +21,7 @@ func receivers(all []*message) map[*message]*message {
 	for _, m := range all {
 		if m.sent {
 			twoWay[m.socket] = true
-		} else if other := turned(m.socket); other != "" {
+		} else if other := otherEnd(m.socket); other != "" {
 			received[other] = append(received[other], m)
 		}
 	}
@@ -59,13 +59,14 @@ func receivers(all []*message) map[*message]*message {
 	return to
 }
 
-// matched says how many messages of one protocol, sent between services, were matched.
-type matched struct {
+// matchedCount says how many messages of one protocol, sent between services, were matched.
+type matchedCount struct {
 	True, Right, Wrong int
 }
 
-// transfers says how the computed transfer times of all matched messages compare with the truth.
-type transfers struct {
+// transferErrors says how the computed transfer times of all matched messages compare with the
+// truth.
+type transferErrors struct {
 	Known, Between int // Between: transfers between nodes
 	Outside        int // transfers that do not contain the truth: must be 0
 	widths_cycles  []int64
@@ -74,13 +75,13 @@ type transfers struct {
 
 // holdMatched compares the matches that were found in the run with the truth. The map is tells, for
 // each captured message, which message of the truth it is.
-func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stamped]*message,
+func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[captureKey]*message,
 	known *truth.Counters) (err error) {
-	t.matched = map[string]*matched{}
-	of := func(m *message) *matched {
+	t.matched = map[string]*matchedCount{}
+	of := func(m *message) *matchedCount {
 		protocol, _, _ := strings.Cut(m.socket, " ")
 		if t.matched[protocol] == nil {
-			t.matched[protocol] = &matched{}
+			t.matched[protocol] = &matchedCount{}
 		}
 		return t.matched[protocol]
 	}
@@ -95,10 +96,10 @@ func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stampe
 		Reference: reference,
 		Each: func(m *messages.Timed) error {
 			if m.Unknown == nil {
-				t.transfers.hold(m.Match, m.Transfer, reference, known)
+				t.transfers.compareTransfer(m.Match, m.Transfer, reference, known)
 			}
-			sent := is[stamped{side{socketOf(m.Send.Connection), true}, m.Send.Lo_cycles}]
-			got := is[stamped{side{socketOf(m.Receive.Connection), false}, m.Receive.Lo_cycles}]
+			sent := is[captureKey{side{socketOf(m.Send.Connection), true}, m.Send.Lo_cycles}]
+			got := is[captureKey{side{socketOf(m.Receive.Connection), false}, m.Receive.Lo_cycles}]
 			switch {
 			case sent == nil || to[sent] == nil: // a program without a truth received it
 			case to[sent] == got:
@@ -114,9 +115,9 @@ func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stampe
 	return err
 }
 
-// hold compares the computed time of a transfer with the truth. The truth is the time between the
-// same two counter readings, in cycles of the reference node's true counter.
-func (t *transfers) hold(m messages.Match, d tscratio.Duration, reference string,
+// compareTransfer compares the computed time of a transfer with the truth. The truth is the time
+// between the same two counter readings, in cycles of the reference node's true counter.
+func (t *transferErrors) compareTransfer(m messages.Match, d tscratio.Duration, reference string,
 	known *truth.Counters) {
 	t.Known++
 	if m.From.Node != m.To.Node {
@@ -144,8 +145,8 @@ func (t *transfers) hold(m messages.Match, d tscratio.Duration, reference string
 	}
 }
 
-// median returns the median half-width of transfers between nodes.
-func (t *transfers) median() int64 {
+// medianHalfWidth returns the median half-width of transfers between nodes.
+func (t *transferErrors) medianHalfWidth() int64 {
 	if len(t.widths_cycles) == 0 {
 		return 0
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// The type linked says, for one program, how many of its sent messages have a true cause, and how
-// many causes were found. Said counts the causes with a probability of at least link.Said, and Sure
+// causeCount says, for one program, how many of its sent messages have a true cause, and how many
+// causes were found. Said counts the causes with a probability of at least link.Said, and Sure
 // those with at least link.Sure.
-type linked struct{ True, Right, Said, SaidWrong, Sure, SureWrong int }
+type causeCount struct{ True, Right, Said, SaidWrong, Sure, SureWrong int }
 
 // holdLinked compares the causes that were found in the run with the causes that services wrote
 // down. If a message has several true causes, it is right to find any one of them.
@@ -32,7 +32,7 @@ func (t *testbed) holdLinked(run *runs.Directory, path string) error {
 	}
 	defer f.Close()
 	truth, programs := map[event][]event{}, map[event]string{}
-	t.linked = map[string]*linked{}
+	t.linked = map[string]*causeCount{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var node, program, request string
 		var sent, received event
@@ -43,7 +43,7 @@ func (t *testbed) holdLinked(run *runs.Directory, path string) error {
 		sent.node, received.node = node, node
 		if truth[sent] == nil {
 			if t.linked[program] == nil {
-				t.linked[program] = &linked{}
+				t.linked[program] = &causeCount{}
 			}
 			t.linked[program].True++
 		}

@@ -21,7 +21,7 @@ type trueLink struct {
 
 // writeLinks writes the true links, in the format of FORMAT.md. It returns the number of links of
 // each program.
-func (s *split) writeLinks(path string, all []*message) (count map[string]int, err error) {
+func (s *logSplitter) writeLinks(path string, all []*message) (count map[string]int, err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *split) writeLinks(path string, all []*message) (count map[string]int, e
 }
 
 // ownLinks returns the links of the services that write their messages down.
-func (s *split) ownLinks(all []*message) (links []trueLink) {
+func (s *logSplitter) ownLinks(all []*message) (links []trueLink) {
 	type line struct {
 		service string
 		n       int
@@ -65,7 +65,7 @@ func (s *split) ownLinks(all []*message) (links []trueLink) {
 // otherLinks returns the links of nginx, Redis and PostgreSQL. These programs write nothing down,
 // but their neighbours do. A neighbour's records show what such a program received for a request,
 // and what it sent.
-func (s *split) otherLinks(all []*message) (links []trueLink) {
+func (s *logSplitter) otherLinks(all []*message) (links []trueLink) {
 	sockets, sends := map[string]bool{}, map[string]bool{}
 	for _, m := range all {
 		sockets[m.socket] = true
@@ -78,7 +78,7 @@ func (s *split) otherLinks(all []*message) (links []trueLink) {
 		if strings.HasPrefix(m.socket, "unix ") {
 			return m.service == "tasks" && sends[m.socket]
 		}
-		return strings.HasPrefix(m.socket, "tcp ") && !sockets[turned(m.socket)]
+		return strings.HasPrefix(m.socket, "tcp ") && !sockets[otherEnd(m.socket)]
 	}
 	type end struct {
 		service, request string
@@ -113,7 +113,7 @@ func (s *split) otherLinks(all []*message) (links []trueLink) {
 }
 
 // other returns the message, at the other end of m's socket, that contains the last byte of m.
-func (s *split) other(m *message) (found blackbox.Message, ok bool) {
+func (s *logSplitter) other(m *message) (found blackbox.Message, ok bool) {
 	own, ok := s.captured[m]
 	if !ok {
 		return found, false
@@ -134,7 +134,7 @@ func (s *split) other(m *message) (found blackbox.Message, ok bool) {
 		}
 		return theirs[at], true
 	}
-	all := s.sides[side{turned(m.socket), !m.sent}]
+	all := s.sides[side{otherEnd(m.socket), !m.sent}]
 	last := own.Position + uint64(own.Bytes) - 1
 	at := sort.Search(len(all), func(i int) bool {
 		return all[i].Position+uint64(all[i].Bytes) > last

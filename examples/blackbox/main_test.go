@@ -70,7 +70,7 @@ func TestPrivilegedTestbedWithLibrary(t *testing.T) {
 	bed := runTestbed(t, library)
 	checkTestbed(t, bed, 0, 400)
 	answered := 0 // requests that nginx received, and answers that it sent
-	for _, m := range bed.split.seen {
+	for _, m := range bed.split.allMessages {
 		if c := bed.split.sockets[m.Connection]; c.Local.String() == bed.address {
 			answered++
 		}

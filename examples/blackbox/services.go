@@ -66,28 +66,28 @@ func (s *services) start(ctx context.Context, nodes []demo.EngineNode) (string, 
 	}
 	tasks, epoll, pool, gateway := on(c, 8003), on(c, 8002), on(b, 8001), on(b, 8000)
 	for _, start := range []func() error{
-		func() error { return s.listens(ctx, c, "tcp", redis) },
+		func() error { return s.waitListening(ctx, c, "tcp", redis) },
 		func() error {
 			return s.run(c, "tasks", nil, "python3", filepath.Join(s.Source, "tasks.py"),
 				c.Address.String(), "8003", path, postgres, workers, truth("tasks"))
 		},
-		func() error { return s.listens(ctx, c, "unix", path) },
+		func() error { return s.waitListening(ctx, c, "unix", path) },
 		func() error {
 			return s.run(c, "epoll", nil, s.Epoll, "8002", c.Address.String(), "6379", path,
 				workers, truth("epoll"))
 		},
-		func() error { return s.listens(ctx, c, "tcp", epoll) },
+		func() error { return s.waitListening(ctx, c, "tcp", epoll) },
 		func() error {
 			return s.run(b, "pool", nil, s.Java, "-Xmx64m", "-XX:+UseSerialGC",
 				filepath.Join(s.Source, "Pool.java"), "8001", c.Address.String(), "8002",
 				workers, truth("pool"))
 		},
-		func() error { return s.listens(ctx, b, "tcp", pool) },
+		func() error { return s.waitListening(ctx, b, "tcp", pool) },
 		func() error {
 			return s.run(b, "gateway", nil, s.self, "gateway", gateway, pool, tasks, workers,
 				truth("gateway"))
 		},
-		func() error { return s.listens(ctx, b, "tcp", gateway) },
+		func() error { return s.waitListening(ctx, b, "tcp", gateway) },
 	} {
 		if err = errors.Join(err, start()); err != nil {
 			return "", err
@@ -108,7 +108,7 @@ func (s *services) start(ctx context.Context, nodes []demo.EngineNode) (string, 
 	if err := s.run(a, "nginx", nil, program, "-c", configuration); err != nil {
 		return "", err
 	}
-	return front, s.listens(ctx, a, "tcp", front)
+	return front, s.waitListening(ctx, a, "tcp", front)
 }
 
 func on(n demo.EngineNode, port int) string { return fmt.Sprintf("%s:%d", n.Address, port) }
@@ -165,7 +165,7 @@ func (s *services) startPostgres(ctx context.Context, n demo.EngineNode) (path s
 		return "", err
 	}
 	path = filepath.Join(dir, ".s.PGSQL.5432")
-	return path, s.listens(ctx, n, "unix", path)
+	return path, s.waitListening(ctx, n, "unix", path)
 }
 
 // run starts a service on a node.
@@ -189,8 +189,8 @@ func (s *services) run(n demo.EngineNode, name string, as *syscall.Credential, p
 	return nil
 }
 
-// listens waits until a service listens at an address.
-func (s *services) listens(ctx context.Context, n demo.EngineNode, network, at string) error {
+// waitListening waits until a service listens at an address.
+func (s *services) waitListening(ctx context.Context, n demo.EngineNode, network, at string) error {
 	for {
 		err := n.Do(func() error {
 			c, err := net.Dial(network, at)

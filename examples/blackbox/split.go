@@ -16,24 +16,24 @@ import (
 // One capture sees all messages of this machine, including those of all virtual nodes, and logs
 // them on the first node. split gives each node the log of the sockets in the node's namespace.
 // This is the log that a capture would have made if the node were a machine.
-type split struct {
-	namespaces []uint32
-	nodes      []string
-	seen       []blackbox.Message // all messages, with the machine's readings
-	sockets    map[uint32]blackbox.Connection
-	lost       map[blackbox.Reason]uint64
-	logs       uint32 // number of logs that were read
+type logSplitter struct {
+	namespaces  []uint32
+	nodes       []string
+	allMessages []blackbox.Message // all messages, with the machine's readings
+	sockets     map[uint32]blackbox.Connection
+	lost        map[blackbox.Reason]uint64
+	logs        uint32 // number of logs that were read
 
 	// These describe the messages that services wrote down.
-	known    map[stamped]*message
+	known    map[captureKey]*message
 	captured map[*message]blackbox.Message
 	sides    map[side][]blackbox.Message // the captured messages of each direction of a socket
 	counters map[uint32]*vnode.Counter   // of the nodes, by namespace
 }
 
-// do splits the one log, which is in the first directory, and writes the log of each node into that
-// node's directory.
-func (s *split) do(dirs []string) error {
+// splitLog splits the one log, which is in the first directory, and writes the log of each node
+// into that node's directory.
+func (s *logSplitter) splitLog(dirs []string) error {
 	segments, err := logstore.Segments(dirs[0])
 	if err != nil {
 		return err
@@ -55,8 +55,8 @@ func (s *split) do(dirs []string) error {
 	return nil
 }
 
-// keep reads the logs that the libraries in programs have made on their own nodes.
-func (s *split) keep(dirs []string) error {
+// keepLogs reads the logs that the libraries in programs have made on their own nodes.
+func (s *logSplitter) keepLogs(dirs []string) error {
 	s.sockets, s.lost = map[uint32]blackbox.Connection{}, map[blackbox.Reason]uint64{}
 	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o700); err != nil { // a node without a log has no directory
@@ -89,7 +89,7 @@ func (s *split) keep(dirs []string) error {
 
 // read reads a log. Each log numbers its connections from 1, so read renumbers them: afterwards,
 // each number stands for one connection in all logs.
-func (s *split) read(r *logstore.Reader) (all []timed, err error) {
+func (s *logSplitter) read(r *logstore.Reader) (all []timedRecord, err error) {
 	s.logs++
 	number := func(n uint32) uint32 { return s.logs<<20 | n }
 	var drops []logstore.Drop
@@ -115,11 +115,11 @@ func (s *split) read(r *logstore.Reader) (all []timed, err error) {
 				s.sockets[number(v.Number)] = v
 			case blackbox.Message:
 				v.Connection = number(v.Connection)
-				s.seen = append(s.seen, v)
+				s.allMessages = append(s.allMessages, v)
 			case blackbox.Loss:
 				s.lost[v.Reason] += v.Messages
 			}
-			all = append(all, timed{v, e.Counter})
+			all = append(all, timedRecord{v, e.Counter})
 		}
 	}
 	for _, d := range decoders {
@@ -130,7 +130,7 @@ func (s *split) read(r *logstore.Reader) (all []timed, err error) {
 	return all, nil
 }
 
-func (s *split) segment(path string, dirs []string) (err error) {
+func (s *logSplitter) segment(path string, dirs []string) (err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (s *split) segment(path string, dirs []string) (err error) {
 
 // readCounters reads from the run how the counter of each virtual node follows from the machine's
 // counter.
-func (s *split) readCounters(run *runs.Directory) error {
+func (s *logSplitter) readCounters(run *runs.Directory) error {
 	s.counters = map[uint32]*vnode.Counter{}
 	for i, name := range s.nodes {
 		text, err := run.Truth(name)
@@ -183,10 +183,11 @@ func (s *split) readCounters(run *runs.Directory) error {
 	return nil
 }
 
-// virtual returns the same map as s.known, which says for each captured message what the truth is,
-// but with other keys: the stamps are converted to the virtual counter of the node, as in the run.
-func (s *split) virtual() map[stamped]*message {
-	known := map[stamped]*message{}
+// virtualTruth returns the same map as s.known, which says for each captured message what the truth
+// is, but with other keys: the stamps are converted to the virtual counter of the node, as in the
+// run.
+func (s *logSplitter) virtualTruth() map[captureKey]*message {
+	known := map[captureKey]*message{}
 	for k, m := range s.known {
 		socket := s.sockets[s.captured[m].Connection]
 		counter := s.counters[socket.Namespace]
@@ -199,15 +200,16 @@ func (s *split) virtual() map[stamped]*message {
 	return known
 }
 
-// timed is what a record of the log describes (a message, connection, thread or loss), and the
-// record's stamp.
-type timed struct {
+// timedRecord is what a record of the log describes (a message, connection, thread or loss), and
+// the record's stamp.
+type timedRecord struct {
 	value     any
 	at_cycles uint64
 }
 
 // write writes the log of one node.
-func (s *split) write(path string, h logstore.Header, all []timed, node int) (err error) {
+func (s *logSplitter) write(path string, h logstore.Header, all []timedRecord,
+	node int) (err error) {
 	w, err := logstore.Create(nil, path, h)
 	if err != nil {
 		return err
@@ -244,7 +246,7 @@ func (s *split) write(path string, h logstore.Header, all []timed, node int) (er
 }
 
 // events returns the records that describe v, if v belongs to the node. Otherwise it returns none.
-func (s *split) events(v timed, node int) ([]blackbox.Event, error) {
+func (s *logSplitter) events(v timedRecord, node int) ([]blackbox.Event, error) {
 	switch of := v.value.(type) {
 	case blackbox.Message:
 		if s.sockets[s.logs<<20|of.Connection].Namespace == s.namespaces[node] {

@@ -33,17 +33,17 @@ type testbed struct {
 
 	nodes    []demo.EngineNode
 	address  string // address for the load
-	split    split
+	split    logSplitter
 	clock    clock
 	began_ns int64 // start of the capture
 	stats    capture.Stats
 
 	answer    *messages.Answer
-	captured  map[string]*counted
-	matched   map[string]*matched
-	transfers transfers
+	captured  map[string]*capturedCount
+	matched   map[string]*matchedCount
+	transfers transferErrors
 	links     map[string]int // links written down, by program
-	linked    map[string]*linked
+	linked    map[string]*causeCount
 	faults    []string
 }
 
@@ -91,7 +91,7 @@ func (t *testbed) Run(ctx context.Context) error {
 		}
 		defer c.Close()
 	}
-	t.began_ns = now()
+	t.began_ns = readClock()
 	looking, stop := context.WithCancel(ctx)
 	looked := make(chan struct{})
 	go func() {
@@ -127,9 +127,9 @@ func (t *testbed) Stop() { t.services.stop() }
 func (t *testbed) Collected(logs []string) error {
 	t.services.stop()
 	if t.Preload != "" {
-		return t.split.keep(logs)
+		return t.split.keepLogs(logs)
 	}
-	return t.split.do(logs)
+	return t.split.splitLog(logs)
 }
 
 // Judge compares the run with the truth.
@@ -154,7 +154,7 @@ func (t *testbed) Judge(run *runs.Directory, known *truth.Counters) error {
 	if err := t.holdLinked(run, links); err != nil {
 		return err
 	}
-	return t.holdMatched(run, all, t.split.virtual(), known)
+	return t.holdMatched(run, all, t.split.virtualTruth(), known)
 }
 
 // print prints the result. It returns an error if the result is not as required.
@@ -162,7 +162,8 @@ func (t *testbed) print(w io.Writer) error {
 	if len(t.Absent) > 0 {
 		fmt.Fprintf(w, "not installed: %s\n", strings.Join(t.Absent, ", "))
 	}
-	fmt.Fprintf(w, "%d requests; %d messages captured, %v lost\n\n", t.Requests, len(t.split.seen),
+	fmt.Fprintf(w, "%d requests; %d messages captured, %v lost\n\n", t.Requests,
+		len(t.split.allMessages),
 		t.stats.Lost)
 	fmt.Fprintf(w, "%-9s %10s %10s %8s %6s %6s %10s %10s %6s\n", "protocol", "messages",
 		"captured", "nobody's", "early", "late", "to match", "right", "wrong")
@@ -170,7 +171,7 @@ func (t *testbed) print(w io.Writer) error {
 	for _, p := range protocols(t.captured) {
 		c, m := t.captured[p], t.matched[p]
 		if m == nil {
-			m = &matched{}
+			m = &matchedCount{}
 		}
 		fmt.Fprintf(w, "%-9s %10d %10d %8d %6d %6d %10d %10d %6d\n", p, c.True, c.Captured,
 			c.Nobody, c.Early, c.Late, m.True, m.Right, m.Wrong)
@@ -178,7 +179,7 @@ func (t *testbed) print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\n%d transfers compared with the truth, %d of them between nodes: %d outside "+
 		"of their bound; median half-width between nodes %d cycles\n", t.transfers.Known,
-		t.transfers.Between, t.transfers.Outside, t.transfers.median())
+		t.transfers.Between, t.transfers.Outside, t.transfers.medianHalfWidth())
 	fmt.Fprintf(w, "true links, by program: %v\n", t.links)
 	t.printLinked(w)
 	fmt.Fprintf(w, "not matched, of all programs: %v\n", t.answer.Left)
@@ -208,7 +209,7 @@ func (c *clock) look(ctx context.Context) {
 		var at int64
 		for range 20 {
 			before := asm.Counter()
-			read := now()
+			read := readClock()
 			if width := asm.Counter() - before; width < narrowest {
 				narrowest, tick, at = width, before+width/2, read
 			}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// now returns CLOCK_MONOTONIC in ns, the clock with which all services stamp their messages.
-func now() int64 {
+// readClock returns CLOCK_MONOTONIC in ns, the clock with which all services stamp their messages.
+func readClock() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
 		panic(err)
@@ -38,15 +38,15 @@ func newWitness(path string) (*witness, error) {
 	return &witness{file: f, w: bufio.NewWriter(f)}, nil
 }
 
-// note writes one line and returns its number.
-func (t *witness) note(kind byte, socket, request string, bytes int, before int64,
+// noteMessage writes one line and returns its number.
+func (t *witness) noteMessage(kind byte, socket, request string, bytes int, before int64,
 	causes ...int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n++
 	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(causes), " ", ","), "[]")
 	fmt.Fprintf(t.w, "%d\t%c\t%s\t%s\t%d\t%d\t%d\t%s\n", t.n, kind, socket, request, bytes, before,
-		now(), list)
+		readClock(), list)
 	return t.n
 }
 
@@ -84,23 +84,23 @@ func (t *witness) watch(c net.Conn) *conn {
 var requestLine = regexp.MustCompile(`^G?ET /([0-9]+) `)
 
 func (c *conn) Read(b []byte) (int, error) {
-	before := now()
+	before := readClock()
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		request := c.asked
 		if line := requestLine.FindSubmatch(b[:n]); line != nil {
 			request = string(line[1])
 		}
-		c.heard.Store(int64(c.witness.note('R', c.name, request, n, before)))
+		c.heard.Store(int64(c.witness.noteMessage('R', c.name, request, n, before)))
 	}
 	return n, err
 }
 
 func (c *conn) Write(b []byte) (int, error) {
-	before := now()
+	before := readClock()
 	n, err := c.Conn.Write(b)
 	if n > 0 {
-		c.witness.note('S', c.name, c.request, n, before, c.causes...)
+		c.witness.noteMessage('S', c.name, c.request, n, before, c.causes...)
 	}
 	return n, err
 }

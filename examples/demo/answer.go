@@ -19,7 +19,7 @@ import (
 // answer makes the report of the collected run, as "cprof report" does, and compares it with the
 // truth.
 func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
-	physical, err := readPhysicals(nil, d.logs()...)
+	physical, err := readPhysicals(nil, d.logDirectories()...)
 	if err != nil {
 		return err
 	}
@@ -30,11 +30,11 @@ func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
 	if err := d.keepJob(); err != nil {
 		return err
 	}
-	return d.keep(run)
+	return d.keepReport(run)
 }
 
-// keep writes the report's page, and copies the run, if the user wants to keep the run.
-func (d *demonstration) keep(run *runs.Directory) error {
+// keepReport writes the report's page, and copies the run, if the user wants to keep the run.
+func (d *demonstration) keepReport(run *runs.Directory) error {
 	if d.o.Keep == "" {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (d *demonstration) countLost() {
 // analyse analyses the run twice: first over the job's edges, from each point to the next, and then
 // from each tuple's beginning to every later point.
 func (d *demonstration) analyse(
-	ctx context.Context, run *runs.Directory, physical physicals,
+	ctx context.Context, run *runs.Directory, physical pointEvents,
 ) error {
 	d.Wander = run.Run.Assumptions().Wander
 	known, missing := truth.Of(run)
@@ -85,7 +85,8 @@ func (d *demonstration) analyse(
 			return err
 		}
 		o := analysis.Options{
-			Edges: edges, OnlyEdges: edges != nil, Durations: check.duration, Scratch: d.scratch,
+			Edges: edges, OnlyEdges: edges != nil, Durations: check.checkDuration,
+			Scratch: d.scratch,
 		}
 		if edges == nil {
 			// The page shows this answer. As for any run of virtual nodes, the analysis itself

@@ -30,7 +30,7 @@ type chronyDaemon struct {
 }
 
 // startChrony starts a daemon. The hub's daemon serves time, and a node's daemon asks the hub's.
-func (p *place) startChrony(
+func (p *nodePlace) startChrony(
 	ctx context.Context, path string, end int, dir string,
 ) (*chronyDaemon, error) {
 	args := []string{
@@ -63,9 +63,9 @@ func (c *chronyDaemon) stop() {
 // chronyPatience is how long a node waits for its daemon to follow the hub's.
 const chronyPatience = 10 * time.Second
 
-// followed waits until the chronyd in this namespace follows the hub's, and so claims a bound on
-// its error.
-func followed(ctx context.Context) error {
+// awaitFollowing waits until the chronyd in this namespace follows the hub's, and so claims a bound
+// on its error.
+func awaitFollowing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, chronyPatience)
 	defer cancel()
 	for {

@@ -77,9 +77,9 @@ const LastPoint = "count/end"
 // relations are consistent.
 const wander_ppm = 0.5
 
-// around is how long nodes measure each other before the job begins and after it ends. Without
-// these measurements, bounds would be wider at the beginning and the end of the job.
-const around = 500 * time.Millisecond
+// measureAround is how long nodes measure each other before the job begins and after it ends.
+// Without these measurements, bounds would be wider at the beginning and the end of the job.
+const measureAround = 500 * time.Millisecond
 
 // Result is what the demonstration found.
 type Result struct {
@@ -131,7 +131,7 @@ type demonstration struct {
 	Result
 	dir          string // directory of the rings
 	scratch      string // directory of everything else; may be dir
-	place        *place
+	place        *nodePlace
 	server       *process
 	nodes        []*process // processes of the agents
 	programs     []*process
@@ -151,15 +151,16 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		o.Progress = func(string) {}
 	}
 	d := &demonstration{o: o}
-	if err := d.within(ctx, d.run); err != nil {
+	if err := d.runWithin(ctx, d.run); err != nil {
 		return nil, err
 	}
 	return &d.Result, nil
 }
 
-// within makes directories, calls the function run, which uses them, and removes everything that
+// runWithin makes directories, calls the function run, which uses them, and removes everything that
 // run left.
-func (d *demonstration) within(ctx context.Context, run func(context.Context) error) (err error) {
+func (d *demonstration) runWithin(ctx context.Context,
+	run func(context.Context) error) (err error) {
 	shared, err := makeDirectory(cmp.Or(d.o.shared, sharedMemory()))
 	if err != nil {
 		return err
@@ -244,10 +245,10 @@ func (d *demonstration) run(ctx context.Context) error {
 	return d.answer(ctx, run)
 }
 
-// runs returns the directory in which the coordinator keeps runs.
-func (d *demonstration) runs() string { return filepath.Join(d.scratch, "runs") }
+// runsDirectory returns the directory in which the coordinator keeps runs.
+func (d *demonstration) runsDirectory() string { return filepath.Join(d.scratch, "runs") }
 
-func (d *demonstration) runPath() string { return filepath.Join(d.runs(), runName) }
+func (d *demonstration) runPath() string { return filepath.Join(d.runsDirectory(), runName) }
 
 //go:embed placement.yaml
 var placementText []byte
@@ -273,7 +274,7 @@ func (d *demonstration) start(ctx context.Context, physical machine) error {
 		return err
 	}
 	d.o.Progress("starting the coordinator")
-	d.server, err = d.place.start(ctx, netns.Hub, d.o.Command, temporary, setup{Server: s})
+	d.server, err = d.place.start(ctx, netns.Hub, d.o.Command, temporary, setupMessage{Server: s})
 	if err != nil {
 		return fmt.Errorf("start the coordinator: %w", err)
 	}
@@ -282,7 +283,7 @@ func (d *demonstration) start(ctx context.Context, physical machine) error {
 		n.Server, n.Chrony = d.server.Server, chrony
 		name := n.Node.Name
 		d.o.Progress("starting node " + name)
-		process, err := d.place.start(ctx, i, d.o.Command, temporary, setup{Node: n})
+		process, err := d.place.start(ctx, i, d.o.Command, temporary, setupMessage{Node: n})
 		if err != nil {
 			return fmt.Errorf("start node %s: %w", name, err)
 		}
@@ -290,7 +291,8 @@ func (d *demonstration) start(ctx context.Context, physical machine) error {
 		if d.engine != nil {
 			continue
 		}
-		program := setup{Program: &programSetup{Node: name, Rings: rings, Placement: placement}}
+		program := setupMessage{Program: &programSetup{Node: name, Rings: rings,
+			Placement: placement}}
 		process, err = d.place.start(ctx, i, d.o.Command, temporary, program)
 		if err != nil {
 			return fmt.Errorf("start node %s's part of the job: %w", name, err)
@@ -326,8 +328,8 @@ func (d *demonstration) choosePlaces() (*job.Placement, error) {
 	return placement, nil
 }
 
-// setUp makes the keys of the coordinator and of the nodes, and the setups (messages of type setup)
-// that start them. It also puts the addresses of the nodes into the placement.
+// setUp makes the keys of the coordinator and of the nodes, and the setups (messages of type
+// setupMessage) that start them. It also puts the addresses of the nodes into the placement.
 func (d *demonstration) setUp(physical machine, placement *job.Placement, rings string) (
 	s *serverSetup, err error) {
 	newKey := func(name string, role control.Role) (k control.Key) {
@@ -339,7 +341,7 @@ func (d *demonstration) setUp(physical machine, placement *job.Placement, rings 
 	hub := d.place.address(netns.Hub, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	s = &serverSetup{
 		Address: netip.AddrPortFrom(hub, 0).String(),
-		State:   filepath.Join(d.dir, "server"), Runs: d.runs(),
+		State:   filepath.Join(d.dir, "server"), Runs: d.runsDirectory(),
 		Key: newKey("server", control.RoleServer), Admin: newKey("admin", control.RoleAdmin),
 		Brief: d.o.Brief,
 	}

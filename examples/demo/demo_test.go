@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-var examined = sync.OnceValues(examine)
+var examinedMachine = sync.OnceValues(examine)
 
 // options are those of a small demonstration. The test fails if the demonstration leaves something
 // behind.
@@ -57,7 +57,7 @@ func options(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := examined()
+	m, err := examinedMachine()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,10 +365,10 @@ func TestProcessEndsWithItsInput(t *testing.T) {
 	}
 	s.Clients = append(s.Clients, s.Admin.Halved())
 	l := newLink(out, parent)
-	if err := l.send(setup{Server: &s}); err != nil {
+	if err := l.send(setupMessage{Server: &s}); err != nil {
 		t.Fatal(err)
 	}
-	var r ready
+	var r readyAnswer
 	if err := l.in.Decode(&r); err != nil || r.Server == "" {
 		t.Fatalf("ready %+v, %v", r, err)
 	}

@@ -98,7 +98,7 @@ func RunEngine(
 	d := &demonstration{o: o, engine: engine}
 	result := &EngineResult{}
 	d.engineResult = result
-	err := d.within(ctx, d.run)
+	err := d.runWithin(ctx, d.run)
 	return result, err
 }
 
@@ -111,7 +111,7 @@ func (d *demonstration) startEngine(ctx context.Context, temporary string) error
 	for i, s := range d.setups {
 		nodes = append(nodes, EngineNode{
 			Name: s.Node.Name, Rings: s.Rings, Address: s.Address,
-			Do: func(f func() error) error { return d.place.do(i, f) },
+			Do: func(f func() error) error { return d.place.runIn(i, f) },
 		})
 	}
 	return d.engine.Start(ctx, nodes, temporary)
@@ -134,14 +134,14 @@ func (d *demonstration) answerEngine(ctx context.Context, run *runs.Directory) e
 			return err
 		}
 		r.Answer, r.Nodes = d.Answer, d.Nodes
-		return d.keep(run)
+		return d.keepReport(run)
 	}
-	physical, err := readPhysicals(nil, d.logs()...)
+	physical, err := readPhysicals(nil, d.logDirectories()...)
 	if err != nil {
 		return err
 	}
-	r.Matched = match(physical)
-	made, err := readMade(d.logs()...)
+	r.Matched = matchIDs(physical)
+	made, err := readMade(d.logDirectories()...)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (d *demonstration) answerEngine(ctx context.Context, run *runs.Directory) e
 	d.o.Progress("joining tuples, checking their durations against the truth")
 	d.Answer, err = analysis.Run(ctx, run, analysis.Options{
 		Durations: func(row analysis.DurationRow) error {
-			err := check.duration(row)
+			err := check.checkDuration(row)
 			// After a failure, an engine delivers unfinished tuples again. So a tuple may pass a
 			// point twice.
 			if errors.Is(err, errTwice) {
@@ -169,7 +169,7 @@ func (d *demonstration) answerEngine(ctx context.Context, run *runs.Directory) e
 	d.countLost()
 	r.Wander = run.Run.Assumptions().Wander
 	r.Answer, r.Nodes, r.Dropped = d.Answer, d.Nodes, d.Lost
-	return d.keep(run)
+	return d.keepReport(run)
 }
 
 func (r *EngineResult) take(d analysis.DurationRow, truth int64) {
@@ -189,10 +189,10 @@ var sendPoints = []string{"/send", "/unlinked"}
 // that are logged at these points.
 const loadPoints = "generator/"
 
-// match compares the ids that all operators sent with the ids that all operators received. An id
+// matchIDs compares the ids that all operators sent with the ids that all operators received. An id
 // that was sent several times, for example because the tuple passed several operators, must have
 // been received as often.
-func match(all physicals) (m Matched) {
+func matchIDs(all pointEvents) (m Matched) {
 	sent, received, twice := map[uint64]int{}, map[uint64]int{}, map[uint64]int{}
 	for point, events := range all {
 		to, isReceived := received, true

@@ -13,27 +13,27 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 )
 
-// place is where the processes of the nodes run. There are two kinds of places. In the first kind,
-// each node has a network namespace of its own, with links to the namespaces of all other nodes and
-// of the coordinator. In the second kind, all nodes share the loopback interface.
-type place struct {
+// nodePlace is where the processes of the nodes run. There are two kinds of places. In the first
+// kind, each node has a network namespace of its own, with links to the namespaces of all other
+// nodes and of the coordinator. In the second kind, all nodes share the loopback interface.
+type nodePlace struct {
 	star *netns.Star // nil on the loopback interface
 }
 
 // newPlace makes namespaces unless loopback is set. If namespaces are not allowed, as without root
 // and in many containers, it returns a place on the loopback interface, and the reason.
-func newPlace(nodes int, loopback bool) (_ *place, whyNot error) {
+func newPlace(nodes int, loopback bool) (_ *nodePlace, whyNot error) {
 	if loopback {
-		return &place{}, nil
+		return &nodePlace{}, nil
 	}
 	star, err := netns.NewMesh(nodes)
 	if err != nil {
-		return &place{}, err
+		return &nodePlace{}, err
 	}
-	return &place{star}, nil
+	return &nodePlace{star}, nil
 }
 
-func (p *place) close() {
+func (p *nodePlace) close() {
 	if p.star != nil {
 		p.star.Close()
 	}
@@ -41,15 +41,15 @@ func (p *place) close() {
 
 // address returns the address of a node or, if end is netns.Hub, of the hub, where the coordinator
 // runs. If all nodes share the loopback interface, it returns the parameter onLoopback.
-func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
+func (p *nodePlace) address(end int, onLoopback netip.Addr) netip.Addr {
 	if p.star == nil {
 		return onLoopback
 	}
 	return p.star.Addr(end)
 }
 
-// do runs a function in the namespace of a node.
-func (p *place) do(end int, f func() error) error {
+// runIn runs a function in the namespace of a node.
+func (p *nodePlace) runIn(end int, f func() error) error {
 	if p.star == nil {
 		return f()
 	}
@@ -58,15 +58,15 @@ func (p *place) do(end int, f func() error) error {
 
 // process is one of the demonstration's processes, as its parent sees it.
 type process struct {
-	ready
+	readyAnswer
 	link  *link
 	cmd   *exec.Cmd
 	input io.Closer
 }
 
 // start starts a process and waits until it is ready.
-func (p *place) start(
-	ctx context.Context, end int, command []string, temporary string, s setup,
+func (p *nodePlace) start(
+	ctx context.Context, end int, command []string, temporary string, s setupMessage,
 ) (*process, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
@@ -85,7 +85,7 @@ func (p *place) start(
 	if err != nil {
 		return nil, err
 	}
-	if err := p.do(end, cmd.Start); err != nil {
+	if err := p.runIn(end, cmd.Start); err != nil {
 		return nil, err
 	}
 	n := &process{link: newLink(output, input), cmd: cmd, input: input}
@@ -93,7 +93,7 @@ func (p *place) start(
 		n.stop()
 		return nil, err
 	}
-	if err := n.link.in.Decode(&n.ready); err != nil {
+	if err := n.link.in.Decode(&n.readyAnswer); err != nil {
 		n.stop()
 		return nil, fmt.Errorf("wait until the process is ready: %w", err)
 	}

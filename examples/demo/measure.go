@@ -41,7 +41,7 @@ func (d *demonstration) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, around); err != nil {
+	if err := pause(ctx, measureAround); err != nil {
 		return err
 	}
 	if d.o.LoadBytes > 0 {
@@ -57,7 +57,7 @@ func (d *demonstration) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := pause(ctx, around); err != nil {
+	if err := pause(ctx, measureAround); err != nil {
 		return err
 	}
 	after, err := d.paperExchanges("after")
@@ -131,13 +131,13 @@ func (d *demonstration) runWorkload(ctx context.Context) error {
 	}
 	d.o.Progress(fmt.Sprintf("%d tuples in %v, from node to node",
 		d.o.Tuples, d.jobLasts().Round(time.Second)))
-	return d.watched(d.runJob)
+	return d.runWatched(d.runJob)
 }
 
 // runJob makes all nodes run their parts of the job.
 func (d *demonstration) runJob() error {
 	type ended struct {
-		report
+		orderReport
 		err error
 	}
 	all := make(chan ended)
@@ -180,7 +180,8 @@ func (d *demonstration) keepTruth() error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(n.part(), "truth.json"), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(n.partDirectory(), "truth.json"), text,
+			0o600); err != nil {
 			return fmt.Errorf("keep the truth about the node's clocks: %w", err)
 		}
 	}
@@ -219,10 +220,10 @@ func (d *demonstration) translate() error {
 	return nil
 }
 
-// logs returns the directories of the logs that the nodes' agents kept.
-func (d *demonstration) logs() (dirs []string) {
+// logDirectories returns the directories of the logs that the nodes' agents kept.
+func (d *demonstration) logDirectories() (dirs []string) {
 	for _, n := range d.setups {
-		dirs = append(dirs, n.logs())
+		dirs = append(dirs, n.drainedDirectory())
 	}
 	return dirs
 }

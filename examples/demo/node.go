@@ -35,7 +35,7 @@ type node struct {
 	unload context.CancelFunc // ends the load that this node sends; nil: it sends none
 }
 
-func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error) {
+func startNode(ctx context.Context, s nodeSetup) (_ role, says readyAnswer, err error) {
 	agent.LimitMemory()
 	n := &node{setup: s}
 	defer func() {
@@ -91,8 +91,8 @@ func startNode(ctx context.Context, s nodeSetup) (_ role, says ready, err error)
 	if n.sink, err = net.Listen("tcp", netip.AddrPortFrom(s.Address, 0).String()); err != nil {
 		return nil, says, fmt.Errorf("listen for load: %w", err)
 	}
-	go swallow(n.sink)
-	return n, ready{Paper: n.paper.address, Load: n.sink.Addr().String()}, nil
+	go discardLoad(n.sink)
+	return n, readyAnswer{Paper: n.paper.address, Load: n.sink.Addr().String()}, nil
 }
 
 func (n *node) close() error {
@@ -115,7 +115,7 @@ func (n *node) close() error {
 	return errors.Join(errs...)
 }
 
-func (n *node) obey(ctx context.Context, o order) (r report, err error) {
+func (n *node) obey(ctx context.Context, o order) (r orderReport, err error) {
 	switch o.Do {
 	case orderPaper:
 		r.Exchanges, err = probePaper(ctx, o.Peer, n.clock, o.Count)
@@ -128,7 +128,7 @@ func (n *node) obey(ctx context.Context, o order) (r report, err error) {
 			n.unload, err = load(ctx, o.Peer, o.BytesPerSecond)
 		}
 	case orderChrony:
-		err = followed(ctx)
+		err = awaitFollowing(ctx)
 	case orderStamps:
 		s := n.client.Stats()
 		r.Stamps = &stamps{Exchanges: s.Exchanges, Kernel: s.KernelStamps, User: s.UserStamps}
@@ -138,12 +138,13 @@ func (n *node) obey(ctx context.Context, o order) (r report, err error) {
 	return r, err
 }
 
-// part returns the directory in which the node's agent keeps its part of the run.
-func (s nodeSetup) part() string { return filepath.Join(s.State, "runs", runName) }
+// partDirectory returns the directory in which the node's agent keeps its part of the run.
+func (s nodeSetup) partDirectory() string { return filepath.Join(s.State, "runs", runName) }
 
-// logs returns the directory in which the agent keeps the drained logs, with the physical readings.
-func (s nodeSetup) logs() string {
-	return filepath.Join(s.part(), filepath.FromSlash(runs.LogsPath(s.Node.Name)))
+// drainedDirectory returns the directory in which the agent keeps the drained logs, with the
+// physical readings.
+func (s nodeSetup) drainedDirectory() string {
+	return filepath.Join(s.partDirectory(), filepath.FromSlash(runs.LogsPath(s.Node.Name)))
 }
 
 // load sends bytes to an address at a steady rate until it is cancelled.
@@ -174,8 +175,8 @@ func load(ctx context.Context, to string, perSecond int) (context.CancelFunc, er
 	return cancel, nil
 }
 
-// swallow discards load until the listener is closed.
-func swallow(l net.Listener) {
+// discardLoad discards load until the listener is closed.
+func discardLoad(l net.Listener) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {

@@ -117,7 +117,7 @@ func (d *demonstration) describeJob() ([]byte, error) {
 	b.WriteString("# Each time is a median over all tuples, with its bound.\n" +
 		"version: 1\noperators:\n")
 	for i, stage := range job.Stages {
-		work, tuples, err := d.work(stage)
+		work, tuples, err := d.workingTimes(stage)
 		if err != nil {
 			return nil, err
 		}
@@ -191,9 +191,9 @@ func (d *demonstration) describeLatencies(b *bytes.Buffer) error {
 	return nil
 }
 
-// work returns how long an operator works on a tuple, as a job file writes it, and how many tuples
-// all its instances get in a second.
-func (d *demonstration) work(stage string) (work string, perSecond float64, err error) {
+// workingTimes returns how long an operator works on a tuple, as a job file writes it, and how many
+// tuples all its instances get in a second.
+func (d *demonstration) workingTimes(stage string) (work string, perSecond float64, err error) {
 	i := slices.IndexFunc(d.Answer.Spans, func(s analysis.Span) bool {
 		return s.From == stage+"/start" && s.To == stage+"/end" && s.Origin == ""
 	})

@@ -9,7 +9,7 @@ import (
 
 // A role carries out the orders that the parent gives to one kind of process.
 type role interface {
-	obey(ctx context.Context, o order) (report, error)
+	obey(ctx context.Context, o order) (orderReport, error)
 	close() error
 }
 
@@ -20,19 +20,19 @@ func Process(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parent := newLink(in, out)
-	var s setup
+	var s setupMessage
 	if err := parent.in.Decode(&s); err != nil {
 		return fmt.Errorf("read setup: %w", err)
 	}
 	var does role
-	var says ready
+	var says readyAnswer
 	switch {
 	case s.Server != nil:
 		does, says, err = startServer(ctx, *s.Server)
 	case s.Node != nil:
 		does, says, err = startNode(ctx, *s.Node)
 	case s.Program != nil:
-		does = program{*s.Program}
+		does = jobProgram{*s.Program}
 	default:
 		err = errors.New("read setup: it is empty")
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 )
 
-// program is the process that runs a node's part of the job. It takes the place of the program that
-// a user instruments.
-type program struct{ setup programSetup }
+// jobProgram is the process that runs a node's part of the job. It takes the place of the program
+// that a user instruments.
+type jobProgram struct{ setup programSetup }
 
-func (p program) close() error { return nil }
+func (p jobProgram) close() error { return nil }
 
-func (p program) obey(ctx context.Context, o order) (r report, err error) {
+func (p jobProgram) obey(ctx context.Context, o order) (r orderReport, err error) {
 	if o.Do != orderWork {
 		return r, fmt.Errorf("unknown order %q", o.Do)
 	}
@@ -25,5 +25,5 @@ func (p program) obey(ctx context.Context, o order) (r report, err error) {
 	options := job.Options{Name: runName, Rings: p.setup.Rings}
 	options.Channels.Policy = "block"
 	result, err := cluster.Run(ctx, options)
-	return report{Job: &result}, errors.Join(err, cluster.Close())
+	return orderReport{Job: &result}, errors.Join(err, cluster.Close())
 }

@@ -15,8 +15,8 @@ import (
 // The parent and its processes exchange JSON, one message a line, over the standard input and
 // output of each process. A process whose input ends has lost its parent, and ends too.
 
-// setup is the parent's first message. Exactly one of its fields is set.
-type setup struct {
+// setupMessage is the parent's first message. Exactly one of its fields is set.
+type setupMessage struct {
 	Server  *serverSetup  `json:"server,omitempty"`
 	Node    *nodeSetup    `json:"node,omitempty"`
 	Program *programSetup `json:"program,omitempty"`
@@ -57,9 +57,9 @@ type programSetup struct {
 	Placement *job.Placement `json:"placement"`
 }
 
-// ready is a process's answer to setup. It contains the addresses at which other processes can
-// reach this one.
-type ready struct {
+// readyAnswer is a process's answer to setupMessage. It contains the addresses at which other
+// processes can reach this one.
+type readyAnswer struct {
 	Server string `json:"server,omitempty"`
 
 	// A node answers the probes of the paper's method at the address Paper. At the address Load it
@@ -92,8 +92,8 @@ type order struct {
 	BytesPerSecond int    `json:"bytes_per_second,omitempty"`
 }
 
-// report answers an order.
-type report struct {
+// orderReport answers an order.
+type orderReport struct {
 	Error     string              `json:"error,omitempty"`
 	Trains    int                 `json:"trains,omitempty"` // number of trains of the run
 	Exchanges []tscratio.Exchange `json:"exchanges,omitempty"`
@@ -125,16 +125,16 @@ func (l *link) send(message any) error {
 }
 
 // ask sends an order and waits for its report.
-func (l *link) ask(o order) (report, error) {
+func (l *link) ask(o order) (orderReport, error) {
 	if err := l.send(o); err != nil {
-		return report{}, err
+		return orderReport{}, err
 	}
-	var r report
+	var r orderReport
 	if err := l.in.Decode(&r); err != nil {
-		return report{}, fmt.Errorf("wait for %s: %w", o.Do, err)
+		return orderReport{}, fmt.Errorf("wait for %s: %w", o.Do, err)
 	}
 	if r.Error != "" {
-		return report{}, fmt.Errorf("%s: %s", o.Do, r.Error)
+		return orderReport{}, fmt.Errorf("%s: %s", o.Do, r.Error)
 	}
 	return r, nil
 }

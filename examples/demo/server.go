@@ -20,7 +20,7 @@ type server struct {
 	ended chan error
 }
 
-func startServer(ctx context.Context, s serverSetup) (_ role, says ready, err error) {
+func startServer(ctx context.Context, s serverSetup) (_ role, says readyAnswer, err error) {
 	v := &server{ended: make(chan error, 1)}
 	defer func() {
 		if err != nil {
@@ -52,7 +52,7 @@ func startServer(ctx context.Context, s serverSetup) (_ role, says ready, err er
 	v.admin, err = control.Dial(control.ClientConfig{
 		Server: v.link.Address(), Key: &s.Admin, Public: s.Key.Public,
 	})
-	return v, ready{Server: v.link.Address()}, err
+	return v, readyAnswer{Server: v.link.Address()}, err
 }
 
 func (v *server) close() error {
@@ -79,12 +79,12 @@ const (
 	nodeA   = "A"
 )
 
-func (v *server) obey(ctx context.Context, o order) (r report, err error) {
+func (v *server) obey(ctx context.Context, o order) (r orderReport, err error) {
 	switch o.Do {
 	case orderStartRun:
 		var names []string
 		all := func() (bool, error) { return len(names) == o.Count, nil }
-		if err := v.until(ctx, coordinator.AskRegistered, &names, all); err != nil {
+		if err := v.repeatUntil(ctx, coordinator.AskRegistered, &names, all); err != nil {
 			return r, fmt.Errorf("wait until %d nodes are registered: %w", o.Count, err)
 		}
 		request := coordinator.RunRequest{
@@ -93,12 +93,12 @@ func (v *server) obey(ctx context.Context, o order) (r report, err error) {
 		if err := v.admin.Ask(ctx, coordinator.AskStartRun, request, nil); err != nil {
 			return r, err
 		}
-		_, err = v.phase(ctx, coordinator.PhaseOpen)
+		_, err = v.awaitPhase(ctx, coordinator.PhaseOpen)
 	case orderStopRun:
 		if err := v.admin.Ask(ctx, coordinator.AskStopRun, nil, nil); err != nil {
 			return r, err
 		}
-		status, err := v.phase(ctx, coordinator.PhaseComplete)
+		status, err := v.awaitPhase(ctx, coordinator.PhaseComplete)
 		if err != nil {
 			return r, err
 		}
@@ -112,9 +112,9 @@ func (v *server) obey(ctx context.Context, o order) (r report, err error) {
 // patience is how long a run may take from one phase to the next.
 const patience = time.Minute
 
-// until sends a request again and again, and decodes each answer into result, until the function
-// enough returns true.
-func (v *server) until(
+// repeatUntil sends a request again and again, and decodes each answer into result, until the
+// function enough returns true.
+func (v *server) repeatUntil(
 	ctx context.Context, what string, result any, enough func() (bool, error),
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -134,11 +134,11 @@ func (v *server) until(
 	}
 }
 
-// phase waits until the run has reached a phase.
-func (v *server) phase(
+// awaitPhase waits until the run has reached a phase.
+func (v *server) awaitPhase(
 	ctx context.Context, p coordinator.Phase,
 ) (status coordinator.RunStatus, err error) {
-	err = v.until(ctx, coordinator.AskRun, &status, func() (bool, error) {
+	err = v.repeatUntil(ctx, coordinator.AskRun, &status, func() (bool, error) {
 		if status.Problem != "" {
 			return false, errors.New(status.Problem)
 		}

@@ -48,7 +48,7 @@ func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error)
 		o.Progress = func(string) {}
 	}
 	d := &demonstration{o: o, soak: &Soak{Every: every}}
-	if err := d.within(ctx, d.run); err != nil {
+	if err := d.runWithin(ctx, d.run); err != nil {
 		return nil, err
 	}
 	d.soak.Result = d.Result
@@ -59,9 +59,9 @@ func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error)
 // collection does not disturb the median of these readings.
 const samplesAPeriod = 6
 
-// watched runs the job. If this is a soak, it also measures, again and again, how much memory and
-// disk space is used.
-func (d *demonstration) watched(job func() error) error {
+// runWatched runs the job. If this is a soak, it also measures, again and again, how much memory
+// and disk space is used.
+func (d *demonstration) runWatched(job func() error) error {
 	if d.soak == nil {
 		return job()
 	}
@@ -199,15 +199,15 @@ func (p *idPeriods) add(id uint64) {
 	r.first, r.last = min(r.first, count), max(r.last, count)
 }
 
-// of returns the period in which an id was made. The id must have been added with add.
-func (p *idPeriods) of(id uint64) int {
+// periodOf returns the period in which an id was made. The id must have been added with add.
+func (p *idPeriods) periodOf(id uint64) int {
 	r := p.ranges[id&^channel.MaxCount]
 	return int((id&channel.MaxCount - r.first) * p.periods / (r.last - r.first + 1))
 }
 
-// within returns the ids of the periods from the parameter from to just before the parameter to, as
-// ranges of ids.
-func (p *idPeriods) within(from, to int) (ids [][2]uint64) {
+// rangesBetween returns the ids of the periods from the parameter from to just before the parameter
+// to, as ranges of ids.
+func (p *idPeriods) rangesBetween(from, to int) (ids [][2]uint64) {
 	for prefix, r := range p.ranges {
 		begin := func(period int) uint64 { // the least count of the period
 			n := r.last - r.first + 1
@@ -234,7 +234,7 @@ func (d *demonstration) answerSoak(ctx context.Context, run *runs.Directory) (er
 	d.countLost()
 	ids := idPeriods{map[uint64]*idRange{}, uint64(max(1, d.jobLasts()/d.soak.Every))}
 	add := func(_ string, e logstore.Event) { ids.add(e.ID) }
-	if err := readEvents(add, d.logs()...); err != nil {
+	if err := readEvents(add, d.logDirectories()...); err != nil {
 		return err
 	}
 	count := int(ids.periods)
@@ -255,16 +255,16 @@ func (d *demonstration) checkPeriods(
 	ctx context.Context, run *runs.Directory, ids *idPeriods, from, to int,
 ) error {
 	within := func(id uint64) bool {
-		period := ids.of(id)
+		period := ids.periodOf(id)
 		return from <= period && period < to
 	}
-	physical, err := readPhysicals(within, d.logs()...)
+	physical, err := readPhysicals(within, d.logDirectories()...)
 	if err != nil {
 		return err
 	}
 	reference := d.Nodes[0].Clocks.Counter
 	check, err := newChecker(physical, nil, reference, func(r analysis.DurationRow, truth int64) {
-		p := &d.soak.Periods[ids.of(r.ID)]
+		p := &d.soak.Periods[ids.periodOf(r.ID)]
 		p.Durations++
 		if r.FromNode != r.ToNode {
 			p.Between++
@@ -279,8 +279,9 @@ func (d *demonstration) checkPeriods(
 	}
 	for _, edges := range [][][2]string{nil, sinceStart()} {
 		_, err := analysis.Run(ctx, run, analysis.Options{
-			Edges: edges, OnlyEdges: edges != nil, Durations: check.duration, Scratch: d.scratch,
-			Filter: analysis.Filter{IDs: ids.within(from, to)}, Slowest: -1,
+			Edges: edges, OnlyEdges: edges != nil, Durations: check.checkDuration,
+			Scratch: d.scratch,
+			Filter:  analysis.Filter{IDs: ids.rangesBetween(from, to)}, Slowest: -1,
 		})
 		if err != nil {
 			return err

@@ -68,12 +68,12 @@ func TestIDPeriods(t *testing.T) {
 		last := map[uint64]int{}
 		for _, id := range ids {
 			inside := 0
-			for _, some := range p.within(from, to) {
+			for _, some := range p.rangesBetween(from, to) {
 				if some[0] <= id && id <= some[1] {
 					inside++
 				}
 			}
-			period, node := p.of(id), id&^channel.MaxCount
+			period, node := p.periodOf(id), id&^channel.MaxCount
 			want := 0
 			if from <= period && period < to {
 				want = 1

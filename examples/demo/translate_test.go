@@ -157,7 +157,7 @@ func TestChecker(t *testing.T) {
 		"above":     {tscratio.Elapsed{Lo: -5, Hi: 499}, 1},
 	} {
 		spans := newSpans(false)
-		physical := physicals{"a/end": {{1, 1000}, {7, 2000}}, "b/start": {{7, 2500}}}
+		physical := pointEvents{"a/end": {{1, 1000}, {7, 2000}}, "b/start": {{7, 2500}}}
 		k, err := newChecker(physical, nil, c, spans.take)
 		if err != nil {
 			t.Fatal(err)
@@ -167,13 +167,13 @@ func TestChecker(t *testing.T) {
 			From: "a/end", To: "b/start", FromNode: "A", ToNode: "B",
 			Duration: tscratio.Duration{Elapsed: test.span},
 		}
-		if err := k.duration(row); err != nil {
+		if err := k.checkDuration(row); err != nil {
 			t.Fatal(err)
 		}
 		if h := spans.order[0]; h.Outside != test.outside || h.Crosses != 1 || h.Truth[0] != 500 {
 			t.Errorf("%s: %+v", name, h)
 		}
-		if row.ID = 1; k.duration(row) == nil {
+		if row.ID = 1; k.checkDuration(row) == nil {
 			t.Error("a tuple that no log has at b/start was accepted")
 		}
 	}

@@ -65,13 +65,14 @@ type event struct {
 	id, physical uint64
 }
 
-// physicals contains the events of each point (such as "source/start"), in the order of their ids.
-type physicals map[string][]event
+// pointEvents contains the events of each point (such as "source/start"), in the order of their
+// ids.
+type pointEvents map[string][]event
 
 // readPhysicals reads the events of the wanted ids from the logs that the nodes' agents kept. If
 // want is nil, it reads all events.
-func readPhysicals(want func(id uint64) bool, dirs ...string) (physicals, error) {
-	all := physicals{}
+func readPhysicals(want func(id uint64) bool, dirs ...string) (pointEvents, error) {
+	all := pointEvents{}
 	if want == nil {
 		want = func(uint64) bool { return true }
 	}
@@ -157,7 +158,7 @@ var errTwice = errors.New("twice")
 // errNowhere says that no log has an id at a point.
 var errNowhere = errors.New("no log has it")
 
-func (p physicals) at(point string, id uint64) (uint64, error) {
+func (p pointEvents) at(point string, id uint64) (uint64, error) {
 	events := p[point]
 	byID := func(e event, id uint64) int { return cmp.Compare(e.id, id) }
 	i, ok := slices.BinarySearchFunc(events, id, byID)
@@ -173,29 +174,30 @@ func (p physicals) at(point string, id uint64) (uint64, error) {
 
 // checker computes the true value of each duration.
 type checker struct {
-	physical  physicals
+	physical  pointEvents
 	made      map[uint64][]uint64 // by id: the ids that were made of it, as links say
 	reference *vnode.Truth
 	take      func(d analysis.DurationRow, truth int64)
 }
 
 func newChecker(
-	physical physicals, made map[uint64][]uint64, reference vnode.CounterConfig,
+	physical pointEvents, made map[uint64][]uint64, reference vnode.CounterConfig,
 	take func(d analysis.DurationRow, truth int64),
 ) (*checker, error) {
 	truth, err := vnode.NewTruth(reference)
 	return &checker{physical, made, truth, take}, err
 }
 
-// at returns the counter reading when a tuple was at a point. If no event there has the tuple's id,
-// at looks for the ids that were made of it. Exactly one of these must have an event at the point.
-func (c *checker) at(point string, id uint64) (reading uint64, err error) {
+// readingAt returns the counter reading when a tuple was at a point. If no event there has the
+// tuple's id, readingAt looks for the ids that were made of it. Exactly one of these must have an
+// event at the point.
+func (c *checker) readingAt(point string, id uint64) (reading uint64, err error) {
 	reading, err = c.physical.at(point, id)
 	if !errors.Is(err, errNowhere) {
 		return reading, err
 	}
 	for _, made := range c.made[id] {
-		at, under := c.at(point, made)
+		at, under := c.readingAt(point, made)
 		switch {
 		case under == nil && err == nil:
 			return 0, fmt.Errorf("check tuple %d against the truth: it is %w at %s, under "+
@@ -209,20 +211,20 @@ func (c *checker) at(point string, id uint64) (reading uint64, err error) {
 	return reading, err
 }
 
-// duration checks one duration. The analysis calls it for each one (see
+// checkDuration checks one duration. The analysis calls it for each one (see
 // analysis.Options.Durations).
-func (c *checker) duration(d analysis.DurationRow) error {
+func (c *checker) checkDuration(d analysis.DurationRow) error {
 	if strings.Contains(d.Kind, ",") {
 		// This duration begins with the first or the last of the tuples in a window. The events do
 		// not show which of these tuples was truly the first or the last, so the duration is not
 		// compared.
 		return nil
 	}
-	first, err := c.at(d.From, d.ID)
+	first, err := c.readingAt(d.From, d.ID)
 	if err != nil {
 		return err
 	}
-	second, err := c.at(d.To, d.ID)
+	second, err := c.readingAt(d.To, d.ID)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ func (d *Demonstration) draw(name, file string, hops, path, claims *analysis.Ans
 			d.PerSecond, len(hops.Nodes)),
 		Panels: []plot.Panel{
 			{Title: "from one operator to the next", Series: transfers(hops)},
-			{Title: "where tuples waited", Series: d.waited(path)},
-			{Title: "what " + name + " says of itself", Series: d.claimed(claims)},
+			{Title: "where tuples waited", Series: d.waitingSpans(path)},
+			{Title: "what " + name + " says of itself", Series: d.claimedSpan(claims)},
 		},
 		Notes: []string{"a line is at most 1/16 to the right of what was measured"},
 	}
@@ -53,7 +53,7 @@ func transfers(a *analysis.Answer) []plot.Series {
 		}
 	}
 	return []plot.Series{
-		cumulated(a, "on one node", local), cumulated(a, "between nodes", remote),
+		cumulatedLine(a, "on one node", local), cumulatedLine(a, "between nodes", remote),
 	}
 }
 
@@ -63,9 +63,9 @@ func transfers(a *analysis.Answer) []plot.Series {
 func ofLoad(point string) bool { return strings.HasPrefix(point, "generator/") }
 func ofJob(point string) bool  { return strings.HasPrefix(point, "job.") }
 
-// cumulated returns a line that shows, for each duration, the share of durations that are at most
-// as long.
-func cumulated(a *analysis.Answer, name string, counts map[int64]uint64) plot.Series {
+// cumulatedLine returns a line that shows, for each duration, the share of durations that are at
+// most as long.
+func cumulatedLine(a *analysis.Answer, name string, counts map[int64]uint64) plot.Series {
 	line := plot.Series{Name: name, Kind: plot.Line}
 	var ends []int64
 	total, below := uint64(0), uint64(0)
@@ -98,11 +98,11 @@ func lineOf(a *analysis.Answer, name string, s analysis.Span) plot.Series {
 	for _, b := range s.All.Highs {
 		counts[b.Hi_cycles] += b.Count
 	}
-	return cumulated(a, name, counts)
+	return cumulatedLine(a, name, counts)
 }
 
-// waited returns the distributions of the spans in d.Path, in which events may wait.
-func (d *Demonstration) waited(a *analysis.Answer) (lines []plot.Series) {
+// waitingSpans returns the distributions of the spans in d.Path, in which events may wait.
+func (d *Demonstration) waitingSpans(a *analysis.Answer) (lines []plot.Series) {
 	for _, edge := range d.Path {
 		if s, ok := spanOf(a, edge[0], edge[1]); ok {
 			lines = append(lines, lineOf(a, edge[0]+" → "+edge[1], s))
@@ -111,9 +111,9 @@ func (d *Demonstration) waited(a *analysis.Answer) (lines []plot.Series) {
 	return lines
 }
 
-// claimed returns the measured distribution of the span d.Whole, and the engine's claims about that
-// span.
-func (d *Demonstration) claimed(a *analysis.Answer) (series []plot.Series) {
+// claimedSpan returns the measured distribution of the span d.Whole, and the engine's claims about
+// that span.
+func (d *Demonstration) claimedSpan(a *analysis.Answer) (series []plot.Series) {
 	for _, c := range d.claims {
 		if c.From != d.Whole[0] || c.To != d.Whole[1] {
 			continue

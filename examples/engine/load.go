@@ -161,18 +161,19 @@ type sink struct {
 	load *Load
 	conn *net.TCPConn    // nil: no source is connected
 	raw  syscall.RawConn // raw access to conn
-	rest []byte          // rest of the events that were taken, for which conn had no room
+	// the rest of the events that were taken, for which conn had no room
+	unsentRest []byte
 }
 
 // Send takes all events if the connection has taken all earlier ones. Otherwise it takes none.
 func (s *sink) Send(events []generator.Tuple) (taken int, err error) {
-	if !s.connected() || !s.flush() {
+	if !s.connected() || !s.flushRest() {
 		return 0, nil
 	}
 	for _, e := range events {
-		s.rest = appendLine(s.rest, e)
+		s.unsentRest = appendLine(s.unsentRest, e)
 	}
-	s.flush()
+	s.flushRest()
 	return len(events), nil
 }
 
@@ -196,39 +197,39 @@ func (s *sink) connected() bool {
 	}
 	var err error
 	if s.raw, err = s.conn.SyscallConn(); err != nil {
-		s.broken()
+		s.dropConnection()
 		return false
 	}
 	return true
 }
 
-// broken closes a connection, and drops the rest of the events for it.
-func (s *sink) broken() {
+// dropConnection closes a connection, and drops the rest of the events for it.
+func (s *sink) dropConnection() {
 	s.conn.Close()
-	s.conn, s.rest = nil, s.rest[:0]
+	s.conn, s.unsentRest = nil, s.unsentRest[:0]
 }
 
-// A connection may take only a part of what is sent. flush writes as much of the rest (s.rest) as
-// the connection has room for now. It reports whether nothing is left.
-func (s *sink) flush() bool {
-	if len(s.rest) == 0 {
+// A connection may take only a part of what is sent. flushRest writes as much of the rest
+// (s.unsentRest) as the connection has room for now. It reports whether nothing is left.
+func (s *sink) flushRest() bool {
+	if len(s.unsentRest) == 0 {
 		return true
 	}
 	var n int
 	var err error
 	failed := s.raw.Write(func(fd uintptr) bool {
-		n, err = syscall.Write(int(fd), s.rest)
+		n, err = syscall.Write(int(fd), s.unsentRest)
 		return true // do not wait for room
 	})
 	switch {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EINTR):
 		return false
 	case failed != nil || err != nil:
-		s.broken()
+		s.dropConnection()
 		return false
 	}
-	s.rest = s.rest[:copy(s.rest, s.rest[n:])]
-	return len(s.rest) == 0
+	s.unsentRest = s.unsentRest[:copy(s.unsentRest, s.unsentRest[n:])]
+	return len(s.unsentRest) == 0
 }
 
 // WaitRoom waits until the connection may have room, or until a source connects.
@@ -254,11 +255,11 @@ func (s *sink) Close(generator.End) error {
 		return nil
 	}
 	defer s.conn.Close()
-	if len(s.rest) == 0 {
+	if len(s.unsentRest) == 0 {
 		return nil
 	}
 	s.conn.SetWriteDeadline(time.Now().Add(drainLimit))
-	if _, err := s.conn.Write(s.rest); err != nil {
+	if _, err := s.conn.Write(s.unsentRest); err != nil {
 		return fmt.Errorf("send the last events: %w", err)
 	}
 	return nil

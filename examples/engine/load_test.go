@@ -80,9 +80,9 @@ func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 
 func nothing() {}
 
-// numbered returns n events with the numbers from at on. The event with number i has the id first +
-// i.
-func numbered(first, at, n int) (events []generator.Tuple) {
+// numberedEvents returns n events with the numbers from at on. The event with number i has the id
+// first + i.
+func numberedEvents(first, at, n int) (events []generator.Tuple) {
 	for i := at; i < at+n; i++ {
 		events = append(events, generator.Tuple{
 			ID: uint64(first + i), Body: fmt.Appendf(nil, `"ad":"ad-%d"}`, i),
@@ -106,7 +106,7 @@ func TestSourceReadsEveryEvent(t *testing.T) {
 			once := sync.OnceFunc(func() { close(full) })
 			const most = 10_000_000 // more events than any connection has room for
 			for enough := most; n < enough; n += batch {
-				if err := offer(s, numbered(first, n, batch), func() {
+				if err := offer(s, numberedEvents(first, n, batch), func() {
 					once()
 					enough = min(enough, 2*n) // twice as many as the connection has room for
 				}); err != nil {
@@ -148,13 +148,13 @@ func TestSinkFindsNextSource(t *testing.T) {
 	l := listen(t, nil)
 	broken := dial(t, l.Port)
 	s := connect(t, l)
-	if err := offer(s, numbered(1, 0, 1), nothing); err != nil {
+	if err := offer(s, numberedEvents(1, 0, 1), nothing); err != nil {
 		t.Fatal(err)
 	}
 	broken.(*net.TCPConn).SetLinger(0) // Close resets the connection
 	broken.Close()
 	for begun := time.Now(); ; { // the kernel reports the reset only at a later event
-		if n, err := s.Send(numbered(2, 0, 1)); err != nil {
+		if n, err := s.Send(numberedEvents(2, 0, 1)); err != nil {
 			t.Fatal(err)
 		} else if n == 0 {
 			break
@@ -164,7 +164,7 @@ func TestSinkFindsNextSource(t *testing.T) {
 		}
 	}
 	next := dial(t, l.Port)
-	if err := offer(s, numbered(3, 0, 1), nothing); err != nil {
+	if err := offer(s, numberedEvents(3, 0, 1), nothing); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(next).ReadString('\n'); line != "{\"id\":3,\"ad\":\"ad-0\"}\n" {

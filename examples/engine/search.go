@@ -111,7 +111,7 @@ func warmUp(
 ) error {
 	sender, err := generator.NewSender(generator.SenderOptions{
 		FlatOut: d, Tuples: events, Threads: len(sinks), Batch: batch, GiveUp: giveUp,
-		Connect: func(thread int) (generator.Sink, error) { return lent{sinks[thread]}, nil },
+		Connect: func(thread int) (generator.Sink, error) { return lentSink{sinks[thread]}, nil },
 	})
 	if err != nil {
 		return err
@@ -135,7 +135,8 @@ func warmUp(
 
 const warmUpTime = 15 * time.Second
 
-// lent is a sink that stays open when a sender closes it. The next trial uses the same connection.
-type lent struct{ *sink }
+// lentSink is a sink that stays open when a sender closes it. The next trial uses the same
+// connection.
+type lentSink struct{ *sink }
 
-func (lent) Close(generator.End) error { return nil }
+func (lentSink) Close(generator.End) error { return nil }

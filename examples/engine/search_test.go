@@ -44,7 +44,7 @@ func TestWarmUpLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := out.Load()
-	if err := offer(s, numbered(1, 0, 1), nothing); err != nil || after == 0 {
+	if err := offer(s, numberedEvents(1, 0, 1), nothing); err != nil || after == 0 {
 		t.Fatalf("%d events came out; then: %v", after, err)
 	}
 	if err := s.Close(generator.End{}); err != nil {

@@ -57,13 +57,13 @@ func (k *kafka) Start(ctx context.Context, nodes []demo.EngineNode, temporary st
 	const cluster = "Y2xvdWRwcm9maWxlci1kZQ" // id of the cluster: 16 bytes in base64
 	format := k.jvm("format", 256, "kafka.tools.StorageTool",
 		"format", "-t", cluster, "-c", k.properties())
-	if err := k.finish(ctx, format); err != nil {
+	if err := k.runToEnd(ctx, format); err != nil {
 		return err
 	}
 	if err := k.startBroker(ctx); err != nil {
 		return err
 	}
-	return k.finish(ctx, k.jvm("topics", 256, "adstream.Topics",
+	return k.runToEnd(ctx, k.jvm("topics", 256, "adstream.Topics",
 		k.address, strconv.Itoa(partitions)))
 }
 
@@ -97,8 +97,8 @@ func (k *kafka) jvm(name string, heap_MiB int, main string, args ...string) engi
 	}
 }
 
-// on makes a process log into the rings of a node: it adds the Java agent to the process.
-func (k *kafka) on(node demo.EngineNode, j engine.JVM) engine.JVM {
+// logInto makes a process log into the rings of a node: it adds the Java agent to the process.
+func (k *kafka) logInto(node demo.EngineNode, j engine.JVM) engine.JVM {
 	j.Env = append(j.Env, "CLOUDPROFILER_DIR="+node.Rings)
 	if k.Agent != "" {
 		j.Options = append(j.Options, "-javaagent:"+k.Agent)
@@ -106,8 +106,8 @@ func (k *kafka) on(node demo.EngineNode, j engine.JVM) engine.JVM {
 	return j
 }
 
-// finish runs a process to its end.
-func (k *kafka) finish(ctx context.Context, j engine.JVM) error {
+// runToEnd runs a process to its end.
+func (k *kafka) runToEnd(ctx context.Context, j engine.JVM) error {
 	p, err := k.Cluster.Start(ctx, j)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (k *kafka) startBroker(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return k.until(ctx, "the broker listens", func() (bool, error) {
+	return k.waitUntil(ctx, "the broker listens", func() (bool, error) {
 		conn, err := net.Dial("tcp", k.address)
 		if err != nil {
 			return false, err
@@ -131,8 +131,8 @@ func (k *kafka) startBroker(ctx context.Context) (err error) {
 	})
 }
 
-// until does what Cluster.Until does, but a process that ends is not an error.
-func (k *kafka) until(ctx context.Context, what string, yes func() (bool, error)) error {
+// waitUntil does what Cluster.Until does, but a process that ends is not an error.
+func (k *kafka) waitUntil(ctx context.Context, what string, yes func() (bool, error)) error {
 	for {
 		ok, err := yes()
 		if ok {
@@ -150,7 +150,7 @@ func (k *kafka) until(ctx context.Context, what string, yes func() (bool, error)
 func (k *kafka) startInstance(ctx context.Context, node demo.EngineNode) (*engine.Process, error) {
 	k.started++
 	name := fmt.Sprintf("instance-%s-%d", node.Name, k.started)
-	return k.Cluster.Start(context.WithoutCancel(ctx), k.on(node, k.jvm(
+	return k.Cluster.Start(context.WithoutCancel(ctx), k.logInto(node, k.jvm(
 		name, 256, "adstream.Application", k.address, filepath.Join(k.temporary, name))))
 }
 
@@ -168,7 +168,7 @@ func (k *kafka) Run(ctx context.Context) error {
 		}
 		instances = append(instances, p)
 	}
-	err := k.until(ctx, "the application runs", func() (bool, error) {
+	err := k.waitUntil(ctx, "the application runs", func() (bool, error) {
 		running := func(p *engine.Process) bool { return len(p.Said("state: RUNNING")) > 0 }
 		return !slices.ContainsFunc(instances, func(p *engine.Process) bool {
 			return !running(p)
@@ -178,7 +178,7 @@ func (k *kafka) Run(ctx context.Context) error {
 		return err
 	}
 	views := (k.Events + 2) / 3
-	store, err := k.Cluster.Start(ctx, k.on(k.nodes[0],
+	store, err := k.Cluster.Start(ctx, k.logInto(k.nodes[0],
 		k.jvm("store", 256, "adstream.Store", k.address, strconv.Itoa(views))))
 	if err != nil {
 		return err
@@ -188,8 +188,9 @@ func (k *kafka) Run(ctx context.Context) error {
 		return err
 	}
 	defer l.Close()
-	events, err := k.Cluster.Start(ctx, k.on(k.nodes[0], k.jvm("events", 256, "adstream.Events",
-		k.address, strconv.Itoa(l.Port))))
+	events, err := k.Cluster.Start(ctx, k.logInto(k.nodes[0],
+		k.jvm("events", 256, "adstream.Events",
+			k.address, strconv.Itoa(l.Port))))
 	if err != nil {
 		return err
 	}

@@ -113,11 +113,11 @@ func deposit(address string, teller, deposits int, rings string) (balance uint64
 	defer written.Close()
 	for i := range deposits {
 		amount := amountOf(teller, i)
-		if balance, err = ask(c, 0, 0); err != nil {
+		if balance, err = askBalance(c, 0, 0); err != nil {
 			return balance, err
 		}
 		read.Log(amount)
-		if balance, err = ask(c, 1, balance+amount); err != nil {
+		if balance, err = askBalance(c, 1, balance+amount); err != nil {
 			return balance, err
 		}
 		written.Log(amount)
@@ -129,8 +129,8 @@ func deposit(address string, teller, deposits int, rings string) (balance uint64
 // amountOf is what a teller deposits. No other teller deposits this amount, so it is an id.
 func amountOf(teller, i int) uint64 { return uint64(1000*teller + i) }
 
-// ask sends a request and returns the balance.
-func ask(c net.Conn, what byte, balance uint64) (uint64, error) {
+// askBalance sends a request and returns the balance.
+func askBalance(c net.Conn, what byte, balance uint64) (uint64, error) {
 	var answer [8]byte
 	request := binary.LittleEndian.AppendUint64([]byte{what}, balance)
 	if _, err := c.Write(request); err != nil {

@@ -104,7 +104,7 @@ func (b *bank) Run(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	balance, err := ask(c, 0, 0)
+	balance, err := askBalance(c, 0, 0)
 	if err != nil {
 		return err
 	}

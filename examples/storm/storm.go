@@ -309,12 +309,12 @@ const metricsLag = 6 * time.Second
 
 // An event passes the point read when a spout has read it, and the point done when Storm has
 // processed it.
-const read, done = "job.events/read", "job.events/done"
+const readPoint, donePoint = "job.events/read", "job.events/done"
 
-// path is an event's path through the topology.
-var path = [][2]string{
+// eventPath is an event's path through the topology.
+var eventPath = [][2]string{
 	{"generator/intended", "generator/send"},
-	{"generator/send", read},
+	{"generator/send", readPoint},
 	{"events/send", "deserialise/recv"},
 	{"deserialise/send", "filter/recv"},
 	{"filter/send", "project/recv"},
@@ -338,7 +338,7 @@ func claimsOf(lines []string) (claims []engine.Claim) {
 			From: component + "/recv", To: component + "/end",
 		}
 		if kind == "complete" {
-			c.From, c.To = read, done
+			c.From, c.To = readPoint, donePoint
 		}
 		claims = append(claims, c)
 	}

@@ -34,7 +34,7 @@ type actor struct {
 	sender   *sender // nil for the last operator
 	channels *channels
 	probes   probes
-	switched switched
+	switched switchSide
 	arrived  *returntrip.End // nil without return trips
 	operator operator
 	counts   Counts
@@ -46,7 +46,7 @@ func (a *actor) run(ctx context.Context) error {
 		return a.failed(err)
 	}
 	if a.sender != nil {
-		if err := a.sender.greet(ctx); err != nil {
+		if err := a.sender.awaitReceivers(ctx); err != nil {
 			return a.failed(err)
 		}
 	}
@@ -58,7 +58,7 @@ func (a *actor) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		a.switched.follow(&a.probes)
+		a.switched.followSwitch(&a.probes)
 		if err := in.parse(m.Data); err != nil {
 			return a.failed(err)
 		}
@@ -70,7 +70,7 @@ func (a *actor) run(ctx context.Context) error {
 		}
 	}
 	if a.arrived != nil {
-		a.settle(ctx)
+		a.awaitTrips(ctx)
 	}
 	a.probes.poison()
 	if a.sender != nil {
@@ -88,7 +88,7 @@ func (a *actor) take(ctx context.Context, m *nats.Msg, in *message) error {
 	case kindHello:
 		return m.Respond(nil)
 	case kindPoison:
-		if err := a.receiver.ended(in); err != nil {
+		if err := a.receiver.noteEnd(in); err != nil {
 			return err
 		}
 	case kindTuple:
@@ -108,7 +108,7 @@ func (a *actor) take(ctx context.Context, m *nats.Msg, in *message) error {
 				return err
 			}
 		}
-		if err := a.receiver.taken(in); err != nil {
+		if err := a.receiver.countTaken(in); err != nil {
 			return err
 		}
 	}
@@ -125,8 +125,8 @@ func (a *actor) emit(ctx context.Context, out *message, key uint64) error {
 	return a.sender.send(ctx, m, key)
 }
 
-// settle waits for the last return trips, which are still on their way.
-func (a *actor) settle(ctx context.Context) {
+// awaitTrips waits for the last return trips, which are still on their way.
+func (a *actor) awaitTrips(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleFor)
 	defer cancel()
 	_ = a.arrived.Settle(ctx) // an error means that packets were lost, which the counts show

@@ -77,8 +77,8 @@ func (c *Cluster) options(n *Node) *server.Options {
 	return o
 }
 
-// replicas returns the number of nodes that keep a table.
-func (c *Cluster) replicas() int {
+// replicaCount returns the number of nodes that keep a table.
+func (c *Cluster) replicaCount() int {
 	if len(c.placement.Nodes) < 3 {
 		return 1
 	}
@@ -94,10 +94,10 @@ func (c *Cluster) connect(n *Node, name string) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// table opens a bucket of the key-value store. If the argument make is true, it creates the bucket
-// if necessary. Entries stay in the bucket for the time keep; 0 means forever. The method tries
-// again until ctx ends, because a starting cluster needs some seconds to agree on a leader.
-func (c *Cluster) table(
+// openTable opens a bucket of the key-value store. If the argument make is true, it creates the
+// bucket if necessary. Entries stay in the bucket for the time keep; 0 means forever. The method
+// tries again until ctx ends, because a starting cluster needs some seconds to agree on a leader.
+func (c *Cluster) openTable(
 	ctx context.Context, conn *nats.Conn, bucket string, make bool, keep time.Duration,
 ) (jetstream.KeyValue, error) {
 	js, err := jetstream.New(conn)
@@ -110,7 +110,7 @@ func (c *Cluster) table(
 		if make {
 			kv, err = js.CreateKeyValue(attempt, jetstream.KeyValueConfig{
 				Bucket: bucket, Storage: jetstream.MemoryStorage,
-				Replicas: c.replicas(), TTL: keep,
+				Replicas: c.replicaCount(), TTL: keep,
 			})
 		} else {
 			kv, err = js.KeyValue(attempt, bucket)

@@ -23,17 +23,17 @@ type count struct {
 	ids    *handlers.IDs
 	probes *probes // the actor's channels
 
-	open        map[Window]*counted
+	open        map[Window]*openWindow
 	earliest_us int64 // when the first open window ends
 	out         message
 
 	late    bool // true: keep the latencies in lates
 	lates   []time.Duration
-	emitted []*counted
+	emitted []*openWindow
 }
 
-// counted is an open window.
-type counted struct {
+// openWindow is an open window.
+type openWindow struct {
 	Window
 	id    uint64
 	count int
@@ -42,21 +42,21 @@ type counted struct {
 func (c *count) prepare(context.Context) error { return nil }
 
 func (c *count) work(_ context.Context, in *message) (*message, uint64, error) {
-	if err := expect(in, 2); err != nil {
+	if err := checkFields(in, 2); err != nil {
 		return nil, 0, err
 	}
 	time_us, err := strconv.ParseInt(in.fields[joinedTime], 10, 64)
 	if err != nil || time_us < 0 {
 		return nil, 0, fmt.Errorf("event time %q: %w", in.fields[joinedTime], errTuple)
 	}
-	key := Window{in.fields[joinedCampaign], c.stream.window(time_us)}
+	key := Window{in.fields[joinedCampaign], c.stream.windowOf(time_us)}
 	w := c.open[key]
 	if w == nil {
 		id, ok := c.ids.Next()
 		if !ok {
 			return nil, 0, errors.New("no ids left")
 		}
-		w = &counted{Window: key, id: id}
+		w = &openWindow{Window: key, id: id}
 		if end_us := c.end_us(key); len(c.open) == 0 || end_us < c.earliest_us {
 			c.earliest_us = end_us
 		}
@@ -86,7 +86,7 @@ func (c *count) advance(watermark_us int64, emit func(out *message, key uint64) 
 			c.earliest_us = min(c.earliest_us, end_us)
 		}
 	}
-	slices.SortFunc(c.emitted, func(a, b *counted) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(c.emitted, func(a, b *openWindow) int { return cmp.Compare(a.id, b.id) })
 	for _, w := range c.emitted {
 		c.out.id = w.id
 		begin, count := strconv.FormatInt(w.Begin_us, 10), strconv.Itoa(w.count)

@@ -11,13 +11,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// subject returns the NATS subject of the tuples for an instance.
-func (j *runner) subject(stage string, instance int) string {
+// tupleSubject returns the NATS subject of the tuples for an instance.
+func (j *runner) tupleSubject(stage string, instance int) string {
 	return fmt.Sprintf("%s.%s.%d", j.name, stage, instance)
 }
 
-// acks returns the subject of the acknowledgements for an instance.
-func (j *runner) acks(stage string, instance int) string {
+// ackSubject returns the subject of the acknowledgements for an instance.
+func (j *runner) ackSubject(stage string, instance int) string {
 	return fmt.Sprintf("%s.%s.%d.acks", j.name, stage, instance)
 }
 
@@ -51,9 +51,9 @@ func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error
 		lanes: make([]lane, len(j.Actors[next])), inFlight: uint64(j.Stream.InFlight),
 	}
 	for i := range s.lanes {
-		s.lanes[i].subject, s.lanes[i].news = j.subject(next, i), make(chan struct{}, 1)
+		s.lanes[i].subject, s.lanes[i].news = j.tupleSubject(next, i), make(chan struct{}, 1)
 	}
-	_, err := conn.Subscribe(j.acks(Stages[stage], from), func(m *nats.Msg) {
+	_, err := conn.Subscribe(j.ackSubject(Stages[stage], from), func(m *nats.Msg) {
 		if len(m.Data) != ackSize {
 			return
 		}
@@ -70,11 +70,11 @@ func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error
 	return s, err
 }
 
-// greet waits until every receiver, and every instance after the receivers, is ready. An answer
-// proves that tuples get through, because tuples have the same subject as the hello. It also proves
-// that acknowledgements get through: servers learn of subscriptions in the order in which they are
-// made, and the one for acknowledgements is made before the one for answers.
-func (s *sender) greet(ctx context.Context) error {
+// awaitReceivers waits until every receiver, and every instance after the receivers, is ready. An
+// answer proves that tuples get through, because tuples have the same subject as the hello. It also
+// proves that acknowledgements get through: servers learn of subscriptions in the order in which
+// they are made, and the one for acknowledgements is made before the one for answers.
+func (s *sender) awaitReceivers(ctx context.Context) error {
 	hello := (&message{kind: kindHello, from: s.from}).append(nil)
 	for i := range s.lanes {
 		for {
@@ -146,12 +146,12 @@ type receiver struct {
 	in        chan *nats.Msg
 	instance  int
 	ackEvery  uint64
-	senders   []upstream
+	senders   []upstreamSender
 	watermark int64 // the smallest of the senders' watermarks
 	open      int   // senders that have not ended
 }
 
-type upstream struct {
+type upstreamSender struct {
 	acks         string
 	taken        uint64
 	watermark_us int64
@@ -162,22 +162,22 @@ func (j *runner) newReceiver(conn *nats.Conn, stage, instance int) (*receiver, e
 	before := Stages[stage-1]
 	r := &receiver{
 		conn: conn, instance: instance, ackEvery: max(uint64(j.Stream.InFlight)/4, 1),
-		senders: make([]upstream, len(j.Actors[before])),
+		senders: make([]upstreamSender, len(j.Actors[before])),
 	}
 	for i := range r.senders {
-		r.senders[i].acks = j.acks(before, i)
+		r.senders[i].acks = j.ackSubject(before, i)
 	}
 	r.open = len(r.senders)
 	// r.in must be long enough for all tuples in flight and for repeated hellos, because the client
 	// drops messages while r.in is full.
 	r.in = make(chan *nats.Msg, len(r.senders)*(j.Stream.InFlight+64)+64)
-	_, err := conn.ChanSubscribe(j.subject(Stages[stage], instance), r.in)
+	_, err := conn.ChanSubscribe(j.tupleSubject(Stages[stage], instance), r.in)
 	return r, err
 }
 
-// The method taken counts a tuple. It sends a sender one acknowledgement for every ackEvery of its
+// countTaken counts a tuple. It sends a sender one acknowledgement for every ackEvery of its
 // tuples.
-func (r *receiver) taken(m *message) error {
+func (r *receiver) countTaken(m *message) error {
 	u := &r.senders[m.from]
 	u.taken++
 	if u.taken%r.ackEvery != 0 {
@@ -189,9 +189,9 @@ func (r *receiver) taken(m *message) error {
 	return r.conn.Publish(u.acks, b[:])
 }
 
-// The method ended records a sender's poison. If some of the sender's tuples are missing, the error
-// says how many.
-func (r *receiver) ended(m *message) error {
+// noteEnd records a sender's poison. If some of the sender's tuples are missing, the error says how
+// many.
+func (r *receiver) noteEnd(m *message) error {
 	u := &r.senders[m.from]
 	if u.ended {
 		return fmt.Errorf("sender %d ended twice", m.from)

@@ -13,11 +13,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// passive does nothing before the first tuple, and nothing at a watermark, as most operators do.
-type passive struct{}
+// passiveOperator does nothing before the first tuple, and nothing at a watermark, as most
+// operators do.
+type passiveOperator struct{}
 
-func (passive) prepare(context.Context) error                             { return nil }
-func (passive) advance(int64, func(out *message, key uint64) error) error { return nil }
+func (passiveOperator) prepare(context.Context) error                             { return nil }
+func (passiveOperator) advance(int64, func(out *message, key uint64) error) error { return nil }
 
 // Indices of the fields in a tuple that deserialise, project, join or count has made.
 const (
@@ -30,8 +31,8 @@ const (
 
 var errTuple = errors.New("not a tuple for this operator")
 
-// expect returns an error if the tuple has a different number of fields.
-func expect(in *message, fields int) error {
+// checkFields returns an error if the tuple has a different number of fields.
+func checkFields(in *message, fields int) error {
 	if len(in.fields) != fields {
 		return fmt.Errorf("%d fields, want %d: %w", len(in.fields), fields, errTuple)
 	}
@@ -40,12 +41,12 @@ func expect(in *message, fields int) error {
 
 // deserialise splits the event's JSON into fields.
 type deserialise struct {
-	passive
+	passiveOperator
 	out message
 }
 
 func (d *deserialise) work(_ context.Context, in *message) (*message, uint64, error) {
-	if err := expect(in, 1); err != nil {
+	if err := checkFields(in, 1); err != nil {
 		return nil, 0, err
 	}
 	var e struct {
@@ -67,10 +68,10 @@ func (d *deserialise) work(_ context.Context, in *message) (*message, uint64, er
 }
 
 // filter lets only views pass.
-type filter struct{ passive }
+type filter struct{ passiveOperator }
 
 func (filter) work(_ context.Context, in *message) (*message, uint64, error) {
-	if err := expect(in, 7); err != nil {
+	if err := checkFields(in, 7); err != nil {
 		return nil, 0, err
 	}
 	if in.fields[fieldEventType] != eventTypes[0] {
@@ -81,12 +82,12 @@ func (filter) work(_ context.Context, in *message) (*message, uint64, error) {
 
 // project keeps the fields that are needed from here on.
 type project struct {
-	passive
+	passiveOperator
 	out message
 }
 
 func (p *project) work(_ context.Context, in *message) (*message, uint64, error) {
-	if err := expect(in, 7); err != nil {
+	if err := checkFields(in, 7); err != nil {
 		return nil, 0, err
 	}
 	p.out.id = in.id
@@ -97,7 +98,7 @@ func (p *project) work(_ context.Context, in *message) (*message, uint64, error)
 // join finds the campaign of an ad. It asks the cluster's key-value store when it first sees the
 // ad, and remembers the answer.
 type join struct {
-	passive
+	passiveOperator
 	stream *Stream
 	table  func(ctx context.Context) (jetstream.KeyValue, error)
 	loads  bool // this instance fills the table
@@ -145,7 +146,7 @@ func (j *join) load(ctx context.Context, what string) error {
 	for range 16 {
 		loaders.Go(func() {
 			for ad := range ads {
-				if err := j.put(ctx, adName(ad), j.stream.campaign(ad)); err != nil {
+				if err := j.putEntry(ctx, adName(ad), j.stream.campaignOf(ad)); err != nil {
 					cancel(err)
 				}
 			}
@@ -159,12 +160,12 @@ func (j *join) load(ctx context.Context, what string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return j.put(ctx, loadedKey, what)
+	return j.putEntry(ctx, loadedKey, what)
 }
 
-// put writes an entry of the table. It tries until ctx ends, because the cluster accepts no entry
-// while it agrees on a leader.
-func (j *join) put(ctx context.Context, key, value string) error {
+// putEntry writes an entry of the table. It tries until ctx ends, because the cluster accepts no
+// entry while it agrees on a leader.
+func (j *join) putEntry(ctx context.Context, key, value string) error {
 	for {
 		_, err := j.kv.PutString(ctx, key, value)
 		if err == nil {
@@ -182,7 +183,7 @@ func (j *join) put(ctx context.Context, key, value string) error {
 }
 
 func (j *join) work(ctx context.Context, in *message) (*message, uint64, error) {
-	if err := expect(in, 2); err != nil {
+	if err := checkFields(in, 2); err != nil {
 		return nil, 0, err
 	}
 	ad := in.fields[projectedAd]
@@ -203,7 +204,7 @@ func (j *join) work(ctx context.Context, in *message) (*message, uint64, error) 
 
 // store writes counts into the key-value store.
 type store struct {
-	passive
+	passiveOperator
 	table func(ctx context.Context) (jetstream.KeyValue, error)
 	kv    jetstream.KeyValue
 }
@@ -214,7 +215,7 @@ func (s *store) prepare(ctx context.Context) (err error) {
 }
 
 func (s *store) work(ctx context.Context, in *message) (*message, uint64, error) {
-	if err := expect(in, 3); err != nil {
+	if err := checkFields(in, 3); err != nil {
 		return nil, 0, err
 	}
 	if _, err := strconv.Atoi(in.fields[countedCount]); err != nil {

@@ -24,10 +24,10 @@ type peers struct {
 }
 
 type peer struct {
-	node  string
-	gone  chan struct{}             // closed when nobody asks the peer any more
-	lost  bool                      // the peer stopped answering; read only once gone is closed
-	heard atomic.Pointer[time.Time] // time of the peer's last answer; nil before the first
+	node    string
+	unasked chan struct{}             // closed when nobody asks the peer any more
+	lost    bool                      // the peer stopped answering; read only once gone is closed
+	heard   atomic.Pointer[time.Time] // time of the peer's last answer; nil before the first
 }
 
 // heardSince reports whether the peer has answered since the moment t. It also returns true if this
@@ -35,7 +35,7 @@ type peer struct {
 // peer is not to blame.
 func (o *peer) heardSince(t time.Time) bool {
 	select {
-	case <-o.gone:
+	case <-o.unasked:
 		return !o.lost
 	default:
 		heard := o.heard.Load()
@@ -74,10 +74,10 @@ func (j *runner) watchPeers(ctx context.Context, cancel context.CancelCauseFunc)
 	}
 	for _, n := range j.Nodes {
 		if !own[n.Name] {
-			o := &peer{node: n.Name, gone: make(chan struct{})}
+			o := &peer{node: n.Name, unasked: make(chan struct{})}
 			p.others = append(p.others, o)
 			p.asking.Go(func() {
-				defer close(o.gone)
+				defer close(o.unasked)
 				p.watch(o)
 			})
 		}
@@ -116,23 +116,23 @@ func (p *peers) watch(o *peer) {
 	}
 }
 
-// The method part announces that this process has ended, either well or because ctx ended. If all
-// is well, it waits until the other processes have ended. Then it gives them time to ask for the
+// announceEnd announces that this process has ended, either well or because ctx ended. If all is
+// well, it waits until the other processes have ended. Then it gives them time to ask for the
 // announcement. It returns why the job failed, here or elsewhere.
-func (p *peers) part(ctx context.Context) error {
+func (p *peers) announceEnd(ctx context.Context) error {
 	say := func(state string) { p.state.Store(&state) }
 	if ctx.Err() == nil {
 		say(stateDone)
 		for _, o := range p.others {
 			select {
-			case <-o.gone:
+			case <-o.unasked:
 			case <-ctx.Done():
 			}
 		}
 	}
 	err := context.Cause(ctx)
 	if err != nil && !errors.Is(err, errPeer) {
-		err = p.blame(err)
+		err = p.addSilent(err)
 	}
 	if err != nil {
 		say(stateFailed + err.Error())
@@ -145,9 +145,9 @@ func (p *peers) part(ctx context.Context) error {
 	return err
 }
 
-// blame adds to an error the nodes that do not answer. The loss of a node is often first noticed as
-// a failed request, whose error does not name the node.
-func (p *peers) blame(err error) error {
+// addSilent adds to an error the nodes that do not answer. The loss of a node is often first
+// noticed as a failed request, whose error does not name the node.
+func (p *peers) addSilent(err error) error {
 	failed := time.Now()
 	for _, o := range p.others {
 		for !o.heardSince(failed) && time.Since(failed) < blameFor {

@@ -13,16 +13,16 @@ func TestBlame(t *testing.T) {
 	gone := make(chan struct{})
 	close(gone)
 	later := time.Now().Add(time.Hour)
-	answers := &peer{node: "answers", gone: make(chan struct{})}
+	answers := &peer{node: "answers", unasked: make(chan struct{})}
 	answers.heard.Store(&later)
 	p := &peers{others: []*peer{
 		answers,
-		{node: "ended", gone: gone},
-		{node: "lost", gone: gone, lost: true},
-		{node: "silent", gone: make(chan struct{})},
+		{node: "ended", unasked: gone},
+		{node: "lost", unasked: gone, lost: true},
+		{node: "silent", unasked: make(chan struct{})},
 	}}
 	cause := errors.New("a look-up took too long")
-	err := p.blame(cause)
+	err := p.addSilent(cause)
 	if !errors.Is(err, cause) {
 		t.Errorf("%v", err)
 	}

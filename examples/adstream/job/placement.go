@@ -219,8 +219,8 @@ func (s *Stream) validate(bad func(format string, args ...any)) {
 	}
 }
 
-// node finds a node by its name.
-func (p *Placement) node(name string) *Node {
+// findNode finds a node by its name.
+func (p *Placement) findNode(name string) *Node {
 	for i := range p.Nodes {
 		if p.Nodes[i].Name == name {
 			return &p.Nodes[i]

@@ -76,15 +76,15 @@ func TestStreamFollowsItsSeed(t *testing.T) {
 	other.Seed = 2
 	differ := 0
 	for i := range 100 {
-		one, again := s.event(i, 5), s.event(i, 5)
+		one, again := s.makeEvent(i, 5), s.makeEvent(i, 5)
 		if one != again {
 			t.Fatalf("event %d differs from itself", i)
 		}
-		if one != other.event(i, 5) {
+		if one != other.makeEvent(i, 5) {
 			differ++
 		}
-		if want := int64(5 + 1000*i); s.event(i, 5).time_us != want {
-			t.Errorf("event %d has time %d, want %d", i, s.event(i, 5).time_us, want)
+		if want := int64(5 + 1000*i); s.makeEvent(i, 5).time_us != want {
+			t.Errorf("event %d has time %d, want %d", i, s.makeEvent(i, 5).time_us, want)
 		}
 	}
 	if differ != 100 {

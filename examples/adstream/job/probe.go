@@ -39,9 +39,9 @@ type channels struct {
 	open            []*handlers.Channel
 }
 
-// named opens a channel. Unlike most programs, this program fails if a channel cannot be opened,
-// because it exists to be measured.
-func (c *channels) named(name, handler string) (*handlers.Channel, error) {
+// openNamed opens a channel. Unlike most programs, this program fails if a channel cannot be
+// opened, because it exists to be measured.
+func (c *channels) openNamed(name, handler string) (*handlers.Channel, error) {
 	o := c.options
 	o.Handler = handler
 	switch c.instrumentation {
@@ -80,7 +80,7 @@ type probes struct {
 func (c *channels) probes(stage string) (p probes, err error) {
 	open := func(ch **handlers.Channel, actor, point, handler string) {
 		if err == nil {
-			*ch, err = c.named(actor+"/"+point, handler)
+			*ch, err = c.openNamed(actor+"/"+point, handler)
 		}
 	}
 	open(&p.start, c.actor, channel.PointStart, "")
@@ -125,15 +125,15 @@ func (s *Switch) Messages() uint64 {
 	return sum
 }
 
-// switched is an instance's side of a Switch.
-type switched struct {
+// switchSide is an instance's side of a Switch.
+type switchSide struct {
 	by   *Switch // nil without a switch
 	on   bool
 	open probes
 }
 
-// follow sets p to the open probes if the switch is on, and to no probes if it is off.
-func (s *switched) follow(p *probes) {
+// followSwitch sets p to the open probes if the switch is on, and to no probes if it is off.
+func (s *switchSide) followSwitch(p *probes) {
 	if s.by == nil || s.by.on.Load() == s.on {
 		return
 	}
@@ -147,10 +147,10 @@ func (s *switched) follow(p *probes) {
 
 // openProbes opens an instance's channels. If there is a switch, the channels are off until the
 // switch turns them on.
-func (j *runner) openProbes(c *channels, stage string) (p probes, s switched, err error) {
+func (j *runner) openProbes(c *channels, stage string) (p probes, s switchSide, err error) {
 	p, err = c.probes(stage)
 	if j.options.Switch != nil {
-		p, s = probes{}, switched{by: j.options.Switch, open: p}
+		p, s = probes{}, switchSide{by: j.options.Switch, open: p}
 	}
 	return p, s, err
 }

@@ -229,7 +229,7 @@ func (j *runner) openActor(stage, instance int, n *Node) (err error) {
 func (j *runner) openSource(instance int, n *Node, cs *channels) (err error) {
 	s := &source{
 		stream: &j.Stream, instance: instance, of: len(j.Actors[Stages[0]]),
-		ids: j.ids[n.Name], channels: cs, opened: now(),
+		ids: j.ids[n.Name], channels: cs, opened: readMoment(),
 	}
 	cs.scheduled = j.Stream.PerSecond > 0
 	j.sources = append(j.sources, s)
@@ -252,7 +252,7 @@ func (j *runner) operator(a *actor, n *Node) operator {
 	type opener = func(context.Context) (jetstream.KeyValue, error)
 	table := func(bucket string, keep time.Duration) opener {
 		return func(ctx context.Context) (jetstream.KeyValue, error) {
-			return j.cluster.table(ctx, a.conn, bucket, a.instance == 0, keep)
+			return j.cluster.openTable(ctx, a.conn, bucket, a.instance == 0, keep)
 		}
 	}
 	switch a.stage {
@@ -267,7 +267,7 @@ func (j *runner) operator(a *actor, n *Node) operator {
 	case "count":
 		c := &count{
 			stream: &j.Stream, ids: j.ids[n.Name], probes: &a.probes,
-			open: map[Window]*counted{}, late: j.options.Latencies,
+			open: map[Window]*openWindow{}, late: j.options.Latencies,
 		}
 		j.counts = append(j.counts, c)
 		return c
@@ -319,7 +319,7 @@ func (j *runner) work(ctx context.Context) (begun time.Time, err error) {
 	if begun.IsZero() {
 		begun = time.Now() // this process has no source
 	}
-	return begun, peers.part(ctx)
+	return begun, peers.announceEnd(ctx)
 }
 
 func (j *runner) count(result *Result) {
@@ -396,7 +396,7 @@ func (j *runner) returnEnd(n *Node, cs *channels) (*returntrip.End, error) {
 	if !j.ReturnTrip || cs.instrumentation != Full {
 		return nil, nil
 	}
-	start, err := net.ResolveUDPAddr("udp", j.node(j.Actors["source"][0]).returnTrip())
+	start, err := net.ResolveUDPAddr("udp", j.findNode(j.Actors["source"][0]).returnTrip())
 	if err != nil {
 		return nil, fmt.Errorf("return trips: %w", err)
 	}
@@ -422,7 +422,7 @@ func (c *Cluster) Counted(ctx context.Context, job string) (map[Window]int, erro
 		return nil, err
 	}
 	defer conn.Close()
-	kv, err := c.table(ctx, conn, countsName(job), false, 0)
+	kv, err := c.openTable(ctx, conn, countsName(job), false, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ type source struct {
 	sender   *sender
 	channels *channels
 	probes   probes
-	switched switched
+	switched switchSide
 	leaves   *returntrip.Start // nil without return trips
 	counts   Counts
 	opened   moment
@@ -33,7 +33,7 @@ type source struct {
 // run sends the tuples. Once the instances of all later operators are ready, it calls the function
 // begin, which returns the time at which the first tuple is due.
 func (s *source) run(ctx context.Context, begin func() time.Time) error {
-	if err := s.sender.greet(ctx); err != nil {
+	if err := s.sender.awaitReceivers(ctx); err != nil {
 		return s.failed(err)
 	}
 	epoch := begin()
@@ -44,23 +44,23 @@ func (s *source) run(ctx context.Context, begin func() time.Time) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		due := epoch.Add(s.stream.due(i))
+		due := epoch.Add(s.stream.dueAfter(i))
 		if s.stream.PerSecond > 0 {
 			// The schedule is absolute: a late tuple does not shift later tuples. The event time is
 			// when the tuple was due.
 			time.Sleep(time.Until(due))
 		}
-		s.switched.follow(&s.probes)
+		s.switched.followSwitch(&s.probes)
 		id, ok := s.ids.Next()
 		if !ok {
 			return s.failed(errors.New("no ids left"))
 		}
 		if s.probes.intended != nil {
 			// A latency that begins here includes the time that a tuple waits for a late source.
-			s.probes.intended.LogAt(s.opened.counterAt(due, now()), id)
+			s.probes.intended.LogAt(s.opened.counterAt(due, readMoment()), id)
 		}
 		s.probes.start.Log(id)
-		e := s.stream.event(i, begin_us)
+		e := s.stream.makeEvent(i, begin_us)
 		text = e.json(text[:0])
 		m.id, m.watermark_us, m.fields[0] = id, e.time_us, string(text)
 		s.probes.end.Log(id)
@@ -83,9 +83,9 @@ type moment struct {
 	at      time.Time
 }
 
-// now reads the counter before and after the clock, and repeats this until the two readings of the
-// counter get no closer. So it returns no moment at which this thread was interrupted.
-func now() (m moment) {
+// readMoment reads the counter before and after the clock, and repeats this until the two readings
+// of the counter get no closer. So it returns no moment at which this thread was interrupted.
+func readMoment() (m moment) {
 	for narrow := uint64(1<<64 - 1); ; {
 		before := asm.Counter()
 		at := time.Now()

@@ -20,22 +20,22 @@ type event struct {
 	address        string
 }
 
-// random makes the random numbers of one event. They depend only on the seed and the event's index
-// in the stream, so sources can share a stream without communicating.
-func (s *Stream) random(index int) *rand.Rand {
+// randomFor makes the random numbers of one event. They depend only on the seed and the event's
+// index in the stream, so sources can share a stream without communicating.
+func (s *Stream) randomFor(index int) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, uint64(index)))
 }
 
-// event makes the event at an index in the stream.
-func (s *Stream) event(index int, begin_us int64) event {
-	r := s.random(index)
+// makeEvent makes the event at an index in the stream.
+func (s *Stream) makeEvent(index int, begin_us int64) event {
+	r := s.randomFor(index)
 	return event{
 		user:      "user-" + strconv.FormatUint(r.Uint64N(100_000), 10),
 		page:      "page-" + strconv.FormatUint(r.Uint64N(100), 10),
 		ad:        adName(r.IntN(s.Campaigns * s.AdsPerCampaign)),
 		adType:    adTypes[r.IntN(len(adTypes))],
 		eventType: eventTypes[r.IntN(len(eventTypes))],
-		time_us:   begin_us + s.due(index).Microseconds(),
+		time_us:   begin_us + s.dueAfter(index).Microseconds(),
 		address:   "10.1.2." + strconv.Itoa(r.IntN(256)),
 	}
 }
@@ -48,8 +48,8 @@ func (s *Stream) begin_us(now time.Time) int64 {
 	return now.UnixMicro()
 }
 
-// due returns the time from the first tuple to the tuple at an index in the stream.
-func (s *Stream) due(index int) time.Duration {
+// dueAfter returns the time from the first tuple to the tuple at an index in the stream.
+func (s *Stream) dueAfter(index int) time.Duration {
 	perSecond := s.PerSecond
 	if perSecond == 0 {
 		perSecond = 10_000 // event times need some rate
@@ -61,12 +61,12 @@ func (s *Stream) due(index int) time.Duration {
 func adName(ad int) string             { return "ad-" + strconv.Itoa(ad) }
 func campaignName(campaign int) string { return "campaign-" + strconv.Itoa(campaign) }
 
-// campaign returns the campaign of an ad. The join calls it only to fill the key-value store, and
+// campaignOf returns the campaign of an ad. The join calls it only to fill the key-value store, and
 // then asks that store.
-func (s *Stream) campaign(ad int) string { return campaignName(ad / s.AdsPerCampaign) }
+func (s *Stream) campaignOf(ad int) string { return campaignName(ad / s.AdsPerCampaign) }
 
-// window returns the beginning of the window that contains an event time.
-func (s *Stream) window(time_us int64) int64 { return time_us - time_us%s.Window.Microseconds() }
+// windowOf returns the beginning of the window that contains an event time.
+func (s *Stream) windowOf(time_us int64) int64 { return time_us - time_us%s.Window.Microseconds() }
 
 // json writes the event in the form of the benchmark's producer.
 func (e *event) json(b []byte) []byte {
@@ -96,12 +96,12 @@ type Window struct {
 func (s *Stream) Expect(begin_us int64) map[Window]int {
 	counts := map[Window]int{}
 	for i := range s.Tuples {
-		e := s.event(i, begin_us)
+		e := s.makeEvent(i, begin_us)
 		if e.eventType != eventTypes[0] {
 			continue
 		}
 		ad, _ := strconv.Atoi(e.ad[len("ad-"):])
-		counts[Window{s.campaign(ad), s.window(e.time_us)}]++
+		counts[Window{s.campaignOf(ad), s.windowOf(e.time_us)}]++
 	}
 	return counts
 }

@@ -25,15 +25,14 @@ func intervalOf(values []float64) interval {
 	}
 	slices.Sort(means)
 	i := interval{median(means), math.Inf(-1), math.Inf(1)}
-	if k := outside(n); k > 0 {
+	if k := chooseEnds(n); k > 0 {
 		i.Lo, i.Hi = means[k-1], means[len(means)-k]
 	}
 	return i
 }
 
-// The method mapped applies an increasing function to the estimate and to both ends of the
-// interval.
-func (i interval) mapped(f func(float64) float64) interval {
+// applyIncreasing applies an increasing function to the estimate and to both ends of the interval.
+func (i interval) applyIncreasing(f func(float64) float64) interval {
 	return interval{f(i.Estimate), f(i.Lo), f(i.Hi)}
 }
 
@@ -42,12 +41,12 @@ func (i interval) mapped(f func(float64) float64) interval {
 // thousand.
 const exactRanks = 60
 
-// outside chooses the ends of the interval from the means that intervalOf makes of n values. It
+// chooseEnds chooses the ends of the interval from the means that intervalOf makes of n values. It
 // returns the largest k for which the k-th smallest and the k-th largest mean enclose the effect
 // with a probability of at least 95 %. To find k, a coin decides for each of the n ranks whether it
 // is added to a sum. Then k is the largest number with this property: the sum is below k with a
 // probability of at most 2.5 %.
-func outside(n int) int {
+func chooseEnds(n int) int {
 	most := n * (n + 1) / 2
 	if n > exactRanks {
 		mean := float64(most) / 2

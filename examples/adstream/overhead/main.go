@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return errUsage
 	}
-	if problem := what.problem(flags.Args()); problem != "" {
+	if problem := what.findProblem(flags.Args()); problem != "" {
 		fmt.Fprintln(stderr, "overhead:", problem)
 		return errUsage
 	}
@@ -124,8 +124,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return f.print(stdout)
 }
 
-// problem returns what is wrong with the command line, or "".
-func (p *plan) problem(args []string) string {
+// findProblem returns what is wrong with the command line, or "".
+func (p *plan) findProblem(args []string) string {
 	switch fewest := min(p.Pairs, p.Null); {
 	case len(args) > 0:
 		return fmt.Sprintf("argument %q: use flags only", args[0])

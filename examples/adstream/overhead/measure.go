@@ -39,17 +39,17 @@ type plan struct {
 // fails.
 const stillFor = 10 * time.Second
 
-// stretch is what this process did in one stretch.
-type stretch struct {
+// stretchWork is what this process did in one stretch.
+type stretchWork struct {
 	cpu, wall time.Duration
 	messages  uint64 // messages that instances received: the work that was done
 }
 
 // figures are the results of all stretches.
 type figures struct {
-	Plan plan     `json:"plan"`
-	Full compared `json:"full"` // every event is kept, and drained by another process
-	Null compared `json:"null"` // the handler discards
+	Plan plan      `json:"plan"`
+	Full extraTime `json:"full"` // every event is kept, and drained by another process
+	Null extraTime `json:"null"` // the handler discards
 
 	// These are medians over the stretches that are off: CPU time a tuple, and tuples a second.
 	OffCPU_us    float64 `json:"off_cpu_us"`
@@ -63,8 +63,8 @@ type figures struct {
 	Drainer        float64 `json:"drainer_percent"`  // CPU time of the drainer, in % of the job's
 }
 
-// compared is how much more time the stretches with channels took, in percent.
-type compared struct {
+// extraTime is how much more time the stretches with channels took, in percent.
+type extraTime struct {
 	CPU  interval `json:"cpu_percent"`  // CPU time for the same work
 	Wall interval `json:"wall_percent"` // time for the same work: the loss of throughput
 }
@@ -122,9 +122,9 @@ func measure(
 	return f, f.calls(m.dir)
 }
 
-// taken is the result of one job.
-type taken struct {
-	with, without    []stretch
+// jobFigures is the result of one job.
+type jobFigures struct {
+	with, without    []stretchWork
 	tuples           uint64
 	messagesPerTuple float64
 	eventsPerTuple   float64
@@ -138,7 +138,7 @@ const warmUp = time.Second
 
 func (m *measurement) run(
 	ctx context.Context, how job.Instrumentation, pairs int,
-) (t taken, err error) {
+) (t jobFigures, err error) {
 	rings := filepath.Join(m.dir, string(how), "rings")
 	d, err := startDrainer(m.Drainer, rings, filepath.Join(m.dir, string(how), "logs"))
 	if err != nil {
@@ -214,7 +214,8 @@ func spend(ctx context.Context, cpu time.Duration) error {
 // takePairs measures pairs of stretches: in one stretch of a pair the channels are on, in the other
 // they are off. Which of the two comes first alternates from pair to pair, so a slow change of the
 // machine's speed affects both sides equally.
-func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, t *taken) error {
+func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch,
+	t *jobFigures) error {
 	for i := range pairs {
 		m.progress(m.done, m.Pairs+m.Null)
 		m.done++
@@ -226,7 +227,7 @@ func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, 
 				return err
 			}
 			wall, cpu, messages := time.Now(), ownTime(), by.Messages()
-			var s stretch
+			var s stretchWork
 			for s.messages == 0 { // other programs may occupy the machine for a whole stretch
 				if s.wall > stillFor {
 					return fmt.Errorf("measure overhead: the job has stood still for %s: "+
@@ -235,7 +236,7 @@ func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, 
 				if err := spend(ctx, m.Stretch); err != nil {
 					return err
 				}
-				s = stretch{ownTime() - cpu, time.Since(wall), by.Messages() - messages}
+				s = stretchWork{ownTime() - cpu, time.Since(wall), by.Messages() - messages}
 			}
 			if on {
 				t.with = append(t.with, s)
@@ -285,7 +286,7 @@ func eventsOf(actors map[string]job.Counts, scheduled bool) uint64 {
 	return sum
 }
 
-func compare(with, without []stretch) compared {
+func compare(with, without []stretchWork) extraTime {
 	var cpu, wall []float64
 	for i, w := range with {
 		o := without[i]
@@ -294,7 +295,8 @@ func compare(with, without []stretch) compared {
 		wall = append(wall, math.Log(float64(w.wall)/float64(o.wall)*work))
 	}
 	percent := func(log float64) float64 { return 100 * math.Expm1(log) }
-	return compared{intervalOf(cpu).mapped(percent), intervalOf(wall).mapped(percent)}
+	return extraTime{intervalOf(cpu).applyIncreasing(percent),
+		intervalOf(wall).applyIncreasing(percent)}
 }
 
 // ownTime returns the processor time of this process: instances, servers and garbage collection.

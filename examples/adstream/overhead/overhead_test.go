@@ -63,7 +63,7 @@ func TestIntervalCovers(t *testing.T) {
 	}
 	// The critical values can be looked up in any table of Wilcoxon's signed-rank test.
 	for n, critical := range map[int]int{6: 0, 10: 8, 20: 52, 50: 434} {
-		if k := outside(n); k != critical+1 {
+		if k := chooseEnds(n); k != critical+1 {
 			t.Errorf("%d values: the interval begins at smallest mean %d, want %d",
 				n, k, critical+1)
 		}
@@ -71,12 +71,12 @@ func TestIntervalCovers(t *testing.T) {
 }
 
 func TestCompareFindsWhatWasPut(t *testing.T) {
-	var with, without []stretch
+	var with, without []stretchWork
 	for range 30 {
 		drift := 1 + rand.Float64() // how the machine's speed drifts over pairs
-		of := func(us, messages float64) stretch {
+		of := func(us, messages float64) stretchWork {
 			cpu_ns := us * drift * messages * 1000
-			return stretch{time.Duration(cpu_ns), time.Duration(2 * cpu_ns), uint64(messages)}
+			return stretchWork{time.Duration(cpu_ns), time.Duration(2 * cpu_ns), uint64(messages)}
 		}
 		with, without = append(with, of(10.2, 1000)), append(without, of(10, 2000))
 	}
