@@ -15,6 +15,7 @@ import (
 // the type of the question's argument, an arrow, and the type of the answer.
 const (
 	AskNodes       = "nodes"        // → Matrix
+	AskProgress    = "progress"     // → Progress of the answer to AskNodes
 	AskPair        = "pair"         // PairRequest → PairAnswer
 	AskRegistered  = "registered"   // → names of the nodes that are registered and can be measured
 	AskSweep       = "sweep"        // SweepRequest → SweepStatus
@@ -112,7 +113,12 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 	q := question{c, in, ask}
 	switch ask.What {
 	case AskNodes:
-		c.matrix(func(m *Matrix) { q.reply(m) })
+		c.matrix(func(m *Matrix) {
+			// The answer may have ten megabytes, so the core does not wait until it is written.
+			c.background(func() error { q.reply(m); return nil }, func(error) {})
+		})
+	case AskProgress:
+		q.progress()
 	case AskPair:
 		argued(q, q.pair)
 	case AskRegistered:
@@ -153,6 +159,21 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 		q.refuse(control.UnknownKind,
 			fmt.Errorf("this server does not know question %q", ask.What))
 	}
+}
+
+// Progress says how far the server is with the evaluation that AskNodes waits for. If it evaluates
+// nothing, both numbers are 0.
+type Progress struct {
+	Evaluated int `json:"evaluated"` // how many pairs it has evaluated
+	Pairs     int `json:"pairs"`
+}
+
+func (q question) progress() {
+	var p Progress
+	if s := q.c.progress; s != nil {
+		p = Progress{int(s.done.Load()), len(s.pairs)}
+	}
+	q.reply(p)
 }
 
 func (q question) registered() {

@@ -72,6 +72,7 @@ type core struct {
 
 	wants      []func(*Matrix) // callers that wait for a matrix whose evaluation has not begun
 	evaluating bool
+	progress   *fleetCopy             // what is being evaluated; nil: nothing is
 	evaluated  atomic.Pointer[Matrix] // the matrix that was evaluated last; nil: none
 
 	run       *run

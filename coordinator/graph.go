@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/coordinator/faults"
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 	"github.com/cloudprofiler/cloudprofiler/runs"
@@ -389,4 +390,59 @@ func (c *core) orderProbing(n *node, m *control.Probing) {
 			c.log.Warn("node does not probe on its own", "error", err)
 		}
 	})
+}
+
+// maxNeverMeasured is the largest number of pairs that a matrix lists as never measured. 12,000 new
+// nodes would have 72 million such pairs.
+const maxNeverMeasured = 1000
+
+// addNeverMeasured lists the pairs that should have been measured but never were.
+func (s *fleetCopy) addNeverMeasured(c *core) {
+	if c.large() {
+		for _, n := range c.sorted() {
+			if n.probing() && len(n.graph.neighbours) == 0 {
+				s.matrix.faults.Add(faults.Lonely, n.name(), "", fmt.Sprintf("node %s has no "+
+					"neighbours in the graph, and measures nobody", n.name()))
+			}
+		}
+		for _, p := range c.edges() {
+			if _, ok := c.current[p]; !ok && len(s.pairs) < len(c.current)+maxNeverMeasured {
+				s.addNever(p[0], p[1])
+			}
+		}
+		return
+	}
+	var all []*node
+	for _, n := range c.sorted() {
+		if n.takesPart() {
+			all = append(all, n)
+		}
+	}
+	measured := 0
+	for names := range c.current {
+		if c.nodes[names[0]].takesPart() && c.nodes[names[1]].takesPart() {
+			measured++
+		}
+	}
+	left := len(all)*(len(all)-1)/2 - measured
+	if more := left - maxNeverMeasured; more > 0 {
+		s.matrix.faults.AddMany(faults.NeverMeasured, more, "", "",
+			fmt.Sprintf("%d more pairs were never measured", more))
+	}
+	left = min(left, maxNeverMeasured)
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			if left == 0 {
+				return
+			}
+			if _, ok := c.current[[2]string{a.name(), b.name()}]; !ok {
+				s.addNever(a.name(), b.name())
+				left--
+			}
+		}
+	}
+}
+
+func (s *fleetCopy) addNever(a, b string) {
+	s.pairs = append(s.pairs, pairCopy{pair: pair{key: pairKey{a: a, b: b}}, neverMeasured: true})
 }

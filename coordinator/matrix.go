@@ -7,9 +7,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/coordinator/faults"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -21,7 +24,10 @@ type Matrix struct {
 	Pairs     []PairStatus `json:"pairs"`
 	Sweep     *SweepStatus `json:"sweep,omitempty"`
 	Run       *RunStatus   `json:"run,omitempty"`
-	Unhealthy []string     `json:"unhealthy"` // one sentence for each fault, the worst first
+	Unhealthy []string     `json:"unhealthy"` // one line for each kind of fault, the worst first
+
+	// Faults has one sentence for each fault, the worst first.
+	Faults []string `json:"faults,omitempty"`
 
 	Generation uint64                    `json:"table_generation,string"`
 	ThirdNodes tscratio.ThirdNodes       `json:"third_nodes"` // agreed, any or none
@@ -35,6 +41,7 @@ type Matrix struct {
 	readings map[string]moment // by node: the middle of its newest train
 	took     time.Duration     // how long it took to evaluate
 	reasons  map[[2]string]string
+	faults   faults.List
 }
 
 // A moment is a reading of a node's counter, and the approximate time of the reading.
@@ -96,6 +103,10 @@ type PairStatus struct {
 	Unhealthy      string        `json:"unhealthy,omitempty"`
 }
 
+// NotMeasured reports whether the pair has no bound because a large fleet stopped measuring it.
+// That is no fault.
+func (p PairStatus) NotMeasured() bool { return p.GivenUp && p.Hi_cycles == 0 }
+
 // Stamps says who took the pair's stamps: the kernel, user space or both.
 func (p PairStatus) Stamps() string {
 	switch {
@@ -131,6 +142,7 @@ type fleetCopy struct {
 	matrix Matrix
 	pairs  []pairCopy
 	large  bool
+	done   *atomic.Int64 // how many pairs have been evaluated
 
 	// suspects are the nodes of tscratio's Accused. One of them is wrong.
 	suspects []string
@@ -164,7 +176,7 @@ type pairCopy struct {
 // fleetCopy copies everything from which a Matrix is computed. Any goroutine may evaluate the copy.
 func (c *core) fleetCopy() *fleetCopy {
 	now := c.now()
-	s := &fleetCopy{large: c.large()}
+	s := &fleetCopy{large: c.large(), done: new(atomic.Int64)}
 	s.matrix = Matrix{
 		At: now, Server: c.instance, Sweep: c.sweepStatus(), Run: c.runStatus(),
 		Generation: c.table.Generation, ThirdNodes: c.config.ThirdNodes,
@@ -203,66 +215,6 @@ func (c *core) fleetCopy() *fleetCopy {
 	return s
 }
 
-// maxNeverMeasured is the largest number of pairs that a matrix lists as never measured. 12,000 new
-// nodes would have 72 million such pairs.
-const maxNeverMeasured = 1000
-
-// addNeverMeasured lists the pairs that should have been measured but never were.
-func (s *fleetCopy) addNeverMeasured(c *core) {
-	if c.large() {
-		var lonely []string
-		for _, n := range c.sorted() {
-			if n.probing() && len(n.graph.neighbours) == 0 {
-				lonely = append(lonely, n.name())
-			}
-		}
-		if len(lonely) > 0 {
-			s.matrix.Unhealthy = append(s.matrix.Unhealthy, fmt.Sprintf("nodes without neighbours "+
-				"in the graph, which measure nobody: %d: %s", len(lonely),
-				strings.Join(lonely[:min(len(lonely), 10)], ", ")))
-		}
-		for _, p := range c.edges() {
-			if _, ok := c.current[p]; !ok && len(s.pairs) < len(c.current)+maxNeverMeasured {
-				s.addNever(p[0], p[1])
-			}
-		}
-		return
-	}
-	var all []*node
-	for _, n := range c.sorted() {
-		if n.takesPart() {
-			all = append(all, n)
-		}
-	}
-	measured := 0
-	for names := range c.current {
-		if c.nodes[names[0]].takesPart() && c.nodes[names[1]].takesPart() {
-			measured++
-		}
-	}
-	left := len(all)*(len(all)-1)/2 - measured
-	if more := left - maxNeverMeasured; more > 0 {
-		s.matrix.Unhealthy = append(s.matrix.Unhealthy,
-			fmt.Sprintf("%d more pairs were never measured", more))
-	}
-	left = min(left, maxNeverMeasured)
-	for i, a := range all {
-		for _, b := range all[i+1:] {
-			if left == 0 {
-				return
-			}
-			if _, ok := c.current[[2]string{a.name(), b.name()}]; !ok {
-				s.addNever(a.name(), b.name())
-				left--
-			}
-		}
-	}
-}
-
-func (s *fleetCopy) addNever(a, b string) {
-	s.pairs = append(s.pairs, pairCopy{pair: pair{key: pairKey{a: a, b: b}}, neverMeasured: true})
-}
-
 // matrix computes a Matrix in the background, and passes it to the function then. However many
 // callers there are, only one computation is under way at a time.
 func (c *core) matrix(then func(*Matrix)) {
@@ -275,7 +227,7 @@ func (c *core) matrix(then func(*Matrix)) {
 func (c *core) evaluateFleet() {
 	c.evaluating = true
 	wants, s := c.wants, c.fleetCopy()
-	c.wants = nil
+	c.wants, c.progress = nil, s
 	c.background(func() error { s.evaluate(); return nil }, func(error) {
 		for i := range s.pairs {
 			if p := c.pairs[s.pairs[i].key]; p != nil {
@@ -286,7 +238,7 @@ func (c *core) evaluateFleet() {
 		for _, f := range wants {
 			f(&s.matrix)
 		}
-		c.evaluating = false
+		c.evaluating, c.progress = false, nil
 		if len(c.wants) > 0 {
 			c.evaluateFleet()
 		}
@@ -304,28 +256,10 @@ func (s *fleetCopy) evaluate() *Matrix {
 	}
 	var all []*tscratio.Relation
 	m.readings = map[string]moment{}
+	s.evaluatePairs()
 	for i := range s.pairs {
-		runtime.Gosched() // so that questions wait for the evaluation of one pair at most
 		k := &s.pairs[i]
-		if k.neverMeasured {
-			k.evaluated = &evaluation{}
-			continue
-		}
-		if k.trained != nil {
-			exact := k.trained.Trains()
-			if s.large {
-				k.trained.KeepNewest(largeTrains, maxLiveBytes)
-				exact = largeExact
-			}
-			k.trained.Prune() // a pruned pair gives the same answers much faster
-			k.evaluated = &evaluation{version: k.version, roundTrip: roundTripOf(k.trained)}
-			both, err := relations(k.trained, exact)
-			if err == nil {
-				k.evaluated.into, k.evaluated.from = both[0], both[1]
-			}
-			k.evaluated.err, k.trained = err, nil
-		}
-		if k.old || k.stale || k.evaluated.err != nil {
+		if k.neverMeasured || k.old || k.stale || k.evaluated.err != nil {
 			continue
 		}
 		all = append(all, k.evaluated.into, k.evaluated.from)
@@ -338,7 +272,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 	if len(all) > 0 {
 		var err error
 		if m.closure, err = tscratio.NewClosure(all, m.ThirdNodes); err != nil {
-			m.Unhealthy = append(m.Unhealthy,
+			m.faults.Add(faults.NotClosed, "", err.Error(),
 				fmt.Sprintf("fleet cannot be closed over: %v", err))
 		} else {
 			s.audit(m.closure)
@@ -361,6 +295,47 @@ func (s *fleetCopy) evaluate() *Matrix {
 	return m
 }
 
+// maxEvaluators is the largest number of goroutines that evaluate pairs. More would leave too
+// little of the machine to others.
+const maxEvaluators = 4
+
+// evaluatePairs evaluates the pairs, several at a time. A loaded machine then gives the server more
+// of its time.
+func (s *fleetCopy) evaluatePairs() {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), maxEvaluators) {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(s.pairs)); i = next.Add(1) - 1 {
+				runtime.Gosched() // so that questions wait for the evaluation of one pair at most
+				s.evaluatePair(&s.pairs[i])
+				s.done.Add(1)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (s *fleetCopy) evaluatePair(k *pairCopy) {
+	switch {
+	case k.neverMeasured:
+		k.evaluated = &evaluation{}
+	case k.trained != nil:
+		exact := k.trained.Trains()
+		if s.large {
+			k.trained.KeepNewest(largeTrains, maxLiveBytes)
+			exact = largeExact
+		}
+		k.trained.Prune() // a pruned pair gives the same answers much faster
+		k.evaluated = &evaluation{version: k.version, roundTrip: roundTripOf(k.trained)}
+		both, err := relations(k.trained, exact)
+		if err == nil {
+			k.evaluated.into, k.evaluated.from = both[0], both[1]
+		}
+		k.evaluated.err, k.trained = err, nil
+	}
+}
+
 func comparePairs(x, y PairStatus) int {
 	return cmp.Or(strings.Compare(x.From, y.From), strings.Compare(x.Into, y.Into))
 }
@@ -368,12 +343,13 @@ func comparePairs(x, y PairStatus) int {
 func (s *fleetCopy) audit(closure *tscratio.Closure) {
 	audit := closure.Audit(3)
 	for i, d := range audit.Disagreements {
-		if i == maxDisagreements {
-			s.matrix.Unhealthy = append(s.matrix.Unhealthy,
-				fmt.Sprintf("%d more paths disagree", len(audit.Disagreements)-i))
+		if more := len(audit.Disagreements) - i; i == maxDisagreements {
+			s.matrix.faults.AddMany(faults.Contradiction, more, "", "",
+				fmt.Sprintf("%d more paths disagree", more))
 			break
 		}
-		s.matrix.Unhealthy = append(s.matrix.Unhealthy, d.Error())
+		path := d.Paths[0]
+		s.matrix.faults.Add(faults.Contradiction, path[0]+" to "+path[len(path)-1], "", d.Error())
 	}
 	for i := range s.matrix.Nodes {
 		n := &s.matrix.Nodes[i]
@@ -396,7 +372,7 @@ func (s *fleetCopy) status(
 		Trains: k.trains, Exchanges: k.exchanges, Lost: k.lost, Old: k.old, GivenUp: k.givenUp,
 	}
 	if k.neverMeasured {
-		p.Unhealthy = "never measured"
+		p.Unhealthy = neverMeasured
 		return p
 	}
 	p.RoundTrip = k.evaluated.roundTrip
@@ -444,55 +420,78 @@ func (s *fleetCopy) status(
 	return p
 }
 
-// complain describes in sentences what is unhealthy.
+// neverMeasured is what is wrong with a pair that should have been measured.
+const neverMeasured = "never measured"
+
+// complain describes in sentences what is unhealthy, and sums the sentences up.
 func (s *fleetCopy) complain() {
 	m := &s.matrix
-	say := func(format string, args ...any) {
-		m.Unhealthy = append(m.Unhealthy, fmt.Sprintf(format, args...))
-	}
 	for _, n := range m.Nodes {
+		say := func(k faults.Kind, why, sentence string) {
+			m.faults.Add(k, n.Name, why, sentence)
+		}
 		if !n.Alive {
-			say("node %s is gone: %s", n.Name, n.Left)
+			why := n.Left
+			if strings.HasPrefix(why, "silent for") { // for another time than other nodes
+				why = "silent"
+			}
+			say(faults.Gone, why, fmt.Sprintf("node %s is gone: %s", n.Name, n.Left))
 		}
 		if n.TableError != "" {
-			say("node %s does not apply the handler table: %s", n.Name, n.TableError)
+			say(faults.NoTable, n.TableError, fmt.Sprintf(
+				"node %s does not apply the handler table: %s", n.Name, n.TableError))
 		}
 		if n.DroppedReports > 0 {
-			say("node %s had to drop %d reports of trains", n.Name, n.DroppedReports)
+			say(faults.Dropped, "", fmt.Sprintf(
+				"node %s had to drop %d reports of trains", n.Name, n.DroppedReports))
 		}
 		switch {
 		case n.Accused && len(s.suspects) == 0:
-			say("node %s contradicts nodes that have nothing else in common: "+
-				"its counter or its stamps are wrong", n.Name)
+			say(faults.Contradicts, "", fmt.Sprintf("node %s contradicts nodes that have "+
+				"nothing else in common: its counter or its stamps are wrong", n.Name))
 		case n.Accused:
-			say("every path that disagrees with another leads over node %s: "+
-				"its counter or its stamps are wrong", n.Name)
+			say(faults.Disagrees, "", fmt.Sprintf("every path that disagrees with another leads "+
+				"over node %s: its counter or its stamps are wrong", n.Name))
 		}
 	}
 	if len(s.suspects) == 2 {
-		say("every path that disagrees with another leads over nodes %s and %s: the counter or "+
-			"the stamps of one of them are wrong", s.suspects[0], s.suspects[1])
+		a, b := s.suspects[0], s.suspects[1]
+		m.faults.Add(faults.OneOfTwo, a+" or "+b, "", fmt.Sprintf("every path that disagrees "+
+			"with another leads over nodes %s and %s: the counter or the stamps of one of them "+
+			"are wrong", a, b))
 	}
 	if m.Sweep != nil {
 		for _, l := range m.Sweep.Lost {
-			say("sweep %d did not measure %s with %s: %s", m.Sweep.Number, l.A, l.B, l.Why)
+			m.faults.Add(faults.Unswept, l.A+" with "+l.B, l.Why, fmt.Sprintf(
+				"sweep %d did not measure %s with %s: %s", m.Sweep.Number, l.A, l.B, l.Why))
 		}
 		for _, n := range m.Sweep.Noisy {
-			say("sweep %d found node %s not quiet: %s", m.Sweep.Number, n.Node, n.What)
+			m.faults.Add(faults.Noisy, n.Node, n.What, fmt.Sprintf(
+				"sweep %d found node %s not quiet: %s", m.Sweep.Number, n.Node, n.What))
 		}
 	}
 	for _, p := range m.Pairs {
-		if p.Unhealthy != "" && !p.Old && p.From < p.Into {
-			say("%s with %s: %s", p.From, p.Into, p.Unhealthy)
+		if p.Unhealthy == "" || p.Old || p.NotMeasured() || p.From > p.Into {
+			continue
 		}
+		kind := faults.Unrelated
+		switch {
+		case p.Unhealthy == neverMeasured:
+			kind = faults.NeverMeasured
+		case strings.HasPrefix(p.Unhealthy, "suspect:"):
+			kind = faults.Suspect
+		}
+		m.faults.Add(kind, p.From+" with "+p.Into, p.Unhealthy,
+			fmt.Sprintf("%s with %s: %s", p.From, p.Into, p.Unhealthy))
 	}
+	m.Unhealthy, m.Faults = m.faults.Summary(), m.faults.Sentences()
 }
 
-// Healthy reports whether every pair of present nodes has the verdict "consistent", and the matrix
-// contains no other complaint.
+// Healthy reports whether every measured pair of present nodes has the verdict "consistent", and
+// the matrix contains no other complaint.
 func (m *Matrix) Healthy() bool {
 	for _, p := range m.Pairs {
-		if !p.Old && p.Verdict != tscratio.Consistent.String() {
+		if !p.Old && !p.NotMeasured() && p.Verdict != tscratio.Consistent.String() {
 			return false
 		}
 	}

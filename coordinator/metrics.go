@@ -92,7 +92,7 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 		gauge(pairLeast, p.Least_ppb/1e9, p.From, p.Into)
 		gauge(pairSuspect, flag(p.Verdict == tscratio.Suspect.String()), p.From, p.Into)
 	}
-	gauge(unhealthy, float64(len(m.Unhealthy)))
+	gauge(unhealthy, float64(len(m.Faults)))
 	if w := m.Sweep; w != nil {
 		gauge(sweepTook, float64(w.Took_ns)/1e9)
 		gauge(sweepPairs, float64(w.Complete), "complete")

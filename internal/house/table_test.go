@@ -42,6 +42,7 @@ var table = map[string]room{
 	"sim":            {0, nil, nil},
 	"placement":      {0, nil, nil},
 
+	"coordinator/faults": {0, nil, nil},
 	"internal/plainfile": {0, nil, of(sys)},
 	"internal/journal":   {0, nil, nil},
 	"internal/similar":   {0, nil, nil},
@@ -80,7 +81,8 @@ var table = map[string]room{
 
 	"returntrip": {3, of("asm", "handlers"), of(sys)},
 	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host",
-		"overlay", "overlay/wire", "internal/journal", "internal/plainfile"),
+		"overlay", "overlay/wire", "internal/journal", "internal/plainfile",
+		"coordinator/faults"),
 		of(sys, prometheus)},
 	"replay": {3, of("blackbox", "channel", "logstore", "tscratio", "runs", "replay/clock",
 		"internal/plainfile"), nil},

@@ -53,7 +53,7 @@ func (o *serverObserver) Measure(w *sim.World, shard int) []byte {
 	}
 	office := o.k.server.office
 	m := office.knownPairs(w.Now())
-	s := serverMeasure{Known: len(m.Nodes), Complaints: len(m.Unhealthy)}
+	s := serverMeasure{Known: len(m.Nodes), Complaints: len(m.Faults)}
 	var honest []coordinator.NodeStatus
 	for _, n := range m.Nodes {
 		number, ok := nodeOf(w, n.Name)

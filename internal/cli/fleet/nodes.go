@@ -27,7 +27,9 @@ column's counter: half of the interval, in µs, in the middle of the newest trai
 these marks:
 
   !  suspect: the data contradict the declared wander, and the bound is an estimate
-  ?  there is no bound yet
+  ?  there is no bound, although the pair is measured: the last lines say why
+  -  the pair is not measured: the fleet has more nodes than the server's key all_pairs, or a node
+     is gone or cannot probe
   * other nodes narrowed the bound, if the server's key third_nodes allows this
   ~  old: a node is gone, or has another epoch
 
@@ -67,7 +69,7 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 				return showPair(cmd, link, args[0], args[1], asJSON, svg)
 			}
 			var m coordinator.Matrix
-			if err := link.Ask(cmd.Context(), coordinator.AskNodes, nil, &m); err != nil {
+			if err := askNodes(cmd, link, &m); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
@@ -150,9 +152,15 @@ func writeNodes(out io.Writer, m *coordinator.Matrix) {
 	}
 }
 
+// notMeasured is the cell of a pair that the server does not measure, which is no fault.
+const notMeasured = "-"
+
 // cell returns the text for a pair in a table.
 func cell(p coordinator.PairStatus) string {
-	if p.Hi_cycles == 0 {
+	switch {
+	case p.NotMeasured():
+		return notMeasured
+	case p.Hi_cycles == 0:
 		return "?"
 	}
 	mark := ""
@@ -202,7 +210,7 @@ func writeMatrix(out io.Writer, m *coordinator.Matrix) {
 			case from.Name == into.Name:
 				text = "·"
 			case !ok:
-				text = "?"
+				text = notMeasured
 			}
 			fmt.Fprintf(w, "\t%s", text)
 		}
@@ -262,5 +270,9 @@ func writeHealth(out io.Writer, m *coordinator.Matrix, most int) {
 			break
 		}
 		fmt.Fprintf(out, "  %s\n", command.Line(u))
+	}
+	if len(m.Faults) > len(m.Unhealthy) {
+		fmt.Fprintf(out, "each of the %d faults: cprof nodes --json | jq '.faults[]'\n",
+			len(m.Faults))
 	}
 }

@@ -46,6 +46,9 @@ func heatMap(m *coordinator.Matrix) string {
 		}
 	}
 	for _, p := range m.Pairs {
+		if p.NotMeasured() {
+			continue
+		}
 		x, y := left+at[p.Into]*side, top+at[p.From]*side
 		share := 0.0
 		if hi > lo {
@@ -72,8 +75,8 @@ func heatMap(m *coordinator.Matrix) string {
 			x+1, y+1, side-2, side-2, fill, stroke, text, x+side/2, y+side/2+4,
 			html.EscapeString(cell(p)))
 	}
-	fmt.Fprintf(&b, `<text x="10" y="%d">! suspect   * over a third node   ~ old   ? none; `+
-		`framed: not consistent, or old</text>`+"\n", height-40)
+	fmt.Fprintf(&b, `<text x="10" y="%d">! suspect   * over a third node   ~ old   ? no bound   `+
+		`empty: not measured; framed: not consistent, or old</text>`+"\n", height-40)
 	if hi > 0 {
 		fmt.Fprintf(&b, `<text x="10" y="%d">pale: %s µs   deep: %s µs</text>`+"\n",
 			height-20, boundText(lo), boundText(hi))

@@ -87,7 +87,12 @@ type jobPlan struct {
 func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*jobPlan, error) {
 	matrix := sync.OnceValues(func() (*coordinator.Matrix, error) {
 		var m coordinator.Matrix
-		return &m, server.askOnce(cmd, coordinator.AskNodes, nil, &m)
+		link, err := server.dial(cmd)
+		if err != nil {
+			return nil, err
+		}
+		defer link.Close()
+		return &m, askNodes(cmd, link, &m)
 	})
 	file, err := job.Read(path, func() ([]placement.Node, error) {
 		m, err := matrix()
