@@ -95,9 +95,9 @@ func (q question) replyRun(code control.Code, err error) {
 	q.reply(q.c.runStatus())
 }
 
-// argued decodes the question's argument, and passes it to the function answer. If the argument has
-// another type, argued refuses the question.
-func argued[T any](q question, answer func(T)) {
+// decodeArgument decodes the question's argument, and passes it to the function answer. If the
+// argument has another type, decodeArgument refuses the question.
+func decodeArgument[T any](q question, answer func(T)) {
 	var v T
 	if len(q.ask.Argument) > 0 {
 		if err := json.Unmarshal(q.ask.Argument, &v); err != nil {
@@ -120,41 +120,41 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 	case AskProgress:
 		q.progress()
 	case AskPair:
-		argued(q, q.pair)
+		decodeArgument(q, q.pair)
 	case AskRegistered:
 		q.registered()
 	case AskSweep:
-		argued(q, q.sweep)
+		decodeArgument(q, q.sweep)
 	case AskSweepStatus:
 		q.reply(c.sweepStatus())
 	case AskTable:
 		q.reply(c.tableNow())
 	case AskSetTable:
-		argued(q, q.setTable)
+		decodeArgument(q, q.setTable)
 	case AskStartRun:
-		argued(q, q.startRun)
+		decodeArgument(q, q.startRun)
 	case AskStopRun:
 		q.replyRun(control.NotNow, c.stopRun())
 	case AskAbortRun:
 		q.replyRun(control.NotNow, c.abortRun())
 	case AskCollectRun:
-		argued(q, q.collectRun)
+		decodeArgument(q, q.collectRun)
 	case AskRun:
 		q.reply(c.runStatus())
 	case AskRuns:
 		q.runs()
 	case AskRunFiles:
-		argued(q, func(r RunRequest) {
+		decodeArgument(q, func(r RunRequest) {
 			c.listRunFiles(r.Name, func(files RunFiles) { q.reply(files) }, q.refuse)
 		})
 	case AskRemoveRun:
-		argued(q, q.removeRun)
+		decodeArgument(q, q.removeRun)
 	case AskForgetNode:
-		argued(q, q.forgetNode)
+		decodeArgument(q, q.forgetNode)
 	case AskWatch:
-		argued(q, q.watch)
+		decodeArgument(q, q.watch)
 	case AskSnapshot:
-		argued(q, func(r SnapshotRequest) { c.snapshots(r, nil, q.reply) })
+		decodeArgument(q, func(r SnapshotRequest) { c.snapshots(r, nil, q.reply) })
 	default:
 		q.refuse(control.UnknownKind,
 			fmt.Errorf("this server does not know question %q", ask.What))
@@ -178,8 +178,8 @@ func (q question) progress() {
 
 func (q question) registered() {
 	names := []string{}
-	for _, n := range q.c.sorted() {
-		if n.probing() {
+	for _, n := range q.c.nodesByName() {
+		if n.canBeProbed() {
 			names = append(names, n.name())
 		}
 	}

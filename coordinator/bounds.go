@@ -66,9 +66,9 @@ func (q question) pair(r PairRequest) {
 		c.matrix(func(m *Matrix) { q.pairOf(m, r) })
 		return
 	}
-	after := m.after()
+	after := m.renewAge()
 	switch age := c.now().Sub(m.At); {
-	case age > 2*after, age > youngEnough && m.lacks(r):
+	case age > 2*after, age > youngEnough && m.lacksNode(r):
 		c.matrix(func(m *Matrix) { q.pairOf(m, r) })
 		return
 	case age > after && !c.evaluating:
@@ -77,13 +77,15 @@ func (q question) pair(r PairRequest) {
 	q.pairOf(m, r)
 }
 
-// after returns the age of the matrix from which a question makes the server evaluate the fleet
+// renewAge returns the age of the matrix from which a question makes the server evaluate the fleet
 // again.
-func (m *Matrix) after() time.Duration { return max(youngEnough, evaluateAfter*m.took) }
+func (m *Matrix) renewAge() time.Duration {
+	return max(youngEnough, evaluateAfter*m.evaluationTime)
+}
 
-// lacks reports whether a matrix does not know one of the nodes, perhaps because the node joined
-// later.
-func (m *Matrix) lacks(r PairRequest) bool {
+// lacksNode reports whether a matrix does not know one of the nodes, perhaps because the node
+// joined later.
+func (m *Matrix) lacksNode(r PairRequest) bool {
 	for _, name := range []string{r.From, r.Into} {
 		if _, ok := m.readings[name]; !ok {
 			return true
@@ -108,18 +110,18 @@ func (q question) pairOf(m *Matrix, r PairRequest) {
 	})
 }
 
-// beside answers a question about a pair without the core, because the core may be busy. This is
-// possible only if the last evaluation of the fleet is young enough. Otherwise beside returns false
-// and does not answer. Any goroutine may call it.
-func (s *Server) beside(in control.Incoming) bool {
+// answerBeside answers a question about a pair without the core, because the core may be busy. This
+// is possible only if the last evaluation of the fleet is young enough. Otherwise answerBeside
+// returns false and does not answer. Any goroutine may call it.
+func (s *Server) answerBeside(in control.Incoming) bool {
 	ask, ok := in.Message.(*control.Ask)
 	m := s.core.evaluated.Load()
 	if !ok || ask.What != AskPair || m == nil {
 		return false
 	}
 	var r PairRequest
-	after, age := m.after(), time.Since(m.At)
-	if json.Unmarshal(ask.Argument, &r) != nil || age > 2*after || m.lacks(r) {
+	after, age := m.renewAge(), time.Since(m.At)
+	if json.Unmarshal(ask.Argument, &r) != nil || age > 2*after || m.lacksNode(r) {
 		return false
 	}
 	select {
@@ -136,10 +138,15 @@ func (s *Server) beside(in control.Incoming) bool {
 		} else {
 			q.reply(a)
 		}
-		if age > after && s.renewing.CompareAndSwap(false, true) {
+		if age > after && s.isRenewing.CompareAndSwap(false, true) {
 			select {
-			case s.then <- func() { s.core.matrix(func(*Matrix) { s.renewing.Store(false) }) }:
-			case <-s.ended:
+			case s.queuedCalls <- func() {
+				s.core.matrix(func(*Matrix) {
+					s.isRenewing.Store(
+						false)
+				})
+			}:
+			case <-s.endedRun:
 			}
 		}
 	})
@@ -159,7 +166,7 @@ func (m *Matrix) pair(r PairRequest, now time.Time) (a PairAnswer, err error) {
 	}
 	a.At, a.Why = m.At, m.why(r.From, r.Into)
 	later := max(0, int64(now.Sub(m.At)))
-	p := m.measured(r.From, r.Into)
+	p := m.measuredPair(r.From, r.Into)
 	if p != nil && !p.Old {
 		a.Pair = *p
 	}
@@ -174,7 +181,7 @@ func (m *Matrix) pair(r PairRequest, now time.Time) (a PairAnswer, err error) {
 		for i := 1; i < len(path); i++ {
 			h := Hop{From: path[i-1], Into: path[i]}
 			h.Why = m.why(h.From, h.Into)
-			if p := m.measured(h.From, h.Into); p != nil {
+			if p := m.measuredPair(h.From, h.Into); p != nil {
 				h.Bound_ns, h.Verdict, h.GivenUp = p.Direct_ns, p.Verdict, p.GivenUp
 				h.Age_ns = p.Age_ns + later
 			}
@@ -198,8 +205,8 @@ func (m *Matrix) node(name string) *NodeStatus {
 
 func (m *Matrix) why(a, b string) string { return m.reasons[[2]string{min(a, b), max(a, b)}] }
 
-// measured returns what is known of two nodes that were measured with each other, or nil.
-func (m *Matrix) measured(from, into string) *PairStatus {
+// measuredPair returns what is known of two nodes that were measured with each other, or nil.
+func (m *Matrix) measuredPair(from, into string) *PairStatus {
 	i, ok := slices.BinarySearchFunc(m.Pairs, PairStatus{From: from, Into: into}, comparePairs)
 	if !ok {
 		return nil

@@ -47,7 +47,7 @@ func TestBoundOfAnyPair(t *testing.T) {
 		t.Errorf("only %d pairs have no relation of their own", far)
 	}
 	for _, r := range []PairRequest{{"n00", "n00"}, {"n00", "stranger"}, {}} {
-		if got := f.refused(AskPair, r); got == "" {
+		if got := f.refusalText(AskPair, r); got == "" {
 			t.Errorf("%v is answered", r)
 		}
 	}
@@ -60,11 +60,11 @@ func TestPairsAreEvaluatedOnce(t *testing.T) {
 	f.ask(AskNodes, nil)
 	before := map[pairKey]*evaluation{}
 	for key, p := range f.core.pairs {
-		before[key] = p.evaluated
+		before[key] = p.lastEvaluation
 	}
 	f.ask(AskNodes, nil)
 	for key, p := range f.core.pairs {
-		if before[key] == nil || p.evaluated != before[key] {
+		if before[key] == nil || p.lastEvaluation != before[key] {
 			t.Errorf("%v is evaluated again", key)
 		}
 	}
@@ -72,7 +72,7 @@ func TestPairsAreEvaluatedOnce(t *testing.T) {
 	f.wantTrue()
 	f.ask(AskNodes, nil)
 	for key, p := range f.core.pairs {
-		if p.evaluated == before[key] {
+		if p.lastEvaluation == before[key] {
 			t.Errorf("%v is not evaluated again", key)
 		}
 	}
@@ -84,7 +84,7 @@ func TestPairsAreEvaluatedOnce(t *testing.T) {
 	if !now.At.After(old.At) || now.Pair.Trains <= old.Pair.Trains {
 		t.Errorf("a minute later the answer is still of %v, %d trains", now.At, now.Pair.Trains)
 	}
-	if !strings.Contains(f.refused(AskPair, PairRequest{"n00", "n09"}), "not known") {
+	if !strings.Contains(f.refusalText(AskPair, PairRequest{"n00", "n09"}), "not known") {
 		t.Error("an unknown node is known")
 	}
 }
@@ -95,7 +95,7 @@ func (f *fleet) askNow(from, into string) PairAnswer {
 	f.t.Helper()
 	a := answered[PairAnswer](f.t, f.ask(AskPair, PairRequest{from, into}))
 	p := a.Pair
-	if truth, ok := f.holds(p); !ok {
+	if truth, ok := f.holdsTruth(p); !ok {
 		f.t.Errorf("%s into %s: [%d, %d], the truth is %d", from, into, p.Lo_cycles, p.Hi_cycles,
 			truth)
 	}
@@ -126,8 +126,8 @@ func (f *fleet) askAll(edges [][2]string) (onEdges int) {
 	return onEdges
 }
 
-// settled waits until each edge of a large fleet is measured.
-func (f *fleet) settled() {
+// waitSettled waits until each edge of a large fleet is measured.
+func (f *fleet) waitSettled() {
 	f.t.Helper()
 	f.wantGraph(time.Minute)
 	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
@@ -138,7 +138,7 @@ func (f *fleet) settled() {
 // later they are forgotten, but a run has all their trains.
 func TestAnswersFromEdgesGivenUp(t *testing.T) {
 	f := largeFleet(t, 12)
-	f.settled()
+	f.waitSettled()
 	f.openRun("r")
 	f.run(10*time.Second, nil)
 	before := f.core.edges()
@@ -147,7 +147,7 @@ func TestAnswersFromEdgesGivenUp(t *testing.T) {
 		f.clients[name].asMember()
 		f.clients[name].connect()
 	}
-	f.settled()
+	f.waitSettled()
 	f.run(20*time.Second, nil)
 	var givenUp [][2]string
 	for _, p := range before {
@@ -171,7 +171,7 @@ func TestAnswersFromEdgesGivenUp(t *testing.T) {
 	f.core.evaluated.Store(nil)
 	age := func(d time.Duration) { // as if the edges had been given up earlier
 		for _, p := range givenUp {
-			f.core.pairs[f.core.current[p]].at = f.now().Add(-d)
+			f.core.pairs[f.core.current[p]].reportedAt = f.now().Add(-d)
 		}
 	}
 	age(2 * f.config.Assumptions.ExtrapolationLimit)
@@ -182,7 +182,7 @@ func TestAnswersFromEdgesGivenUp(t *testing.T) {
 	age(keptGivenUp - 2*time.Minute)
 	f.run(time.Minute, nil)
 	for _, p := range givenUp {
-		if !f.core.measured(p) {
+		if !f.core.wereMeasured(p) {
 			t.Errorf("%v is forgotten too early", p)
 		}
 	}
@@ -190,8 +190,8 @@ func TestAnswersFromEdgesGivenUp(t *testing.T) {
 	f.run(65*time.Second, nil)
 	f.askAll(nil)
 	for _, p := range givenUp {
-		if kept := f.core.pairs[pairKey{p[0], p[1], "e1", "e1"}]; f.core.measured(p) ||
-			kept == nil || kept.live.Trains() > 0 {
+		if kept := f.core.pairs[pairKey{p[0], p[1], "e1", "e1"}]; f.core.wereMeasured(p) ||
+			kept == nil || kept.liveTrains.Trains() > 0 {
 			t.Errorf("%v is not forgotten, or the run lacks it", p)
 		}
 	}
@@ -213,7 +213,7 @@ func TestAnswersFromEdgesGivenUp(t *testing.T) {
 	f.restart()
 	f.run(20*time.Second, nil)
 	for _, p := range givenUp {
-		if f.core.measured(p) {
+		if f.core.wereMeasured(p) {
 			t.Errorf("%v is known again", p)
 		}
 	}

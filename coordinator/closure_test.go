@@ -115,7 +115,7 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 					if p.Hi_cycles == 0 {
 						t.Fatalf("%s is not related to %s: %s", p.From, p.Into, p.Unhealthy)
 					}
-					if truth, ok := f.holds(p); ok {
+					if truth, ok := f.holdsTruth(p); ok {
 						continue
 					} else if p.From == liar || p.Into == liar {
 						own++
@@ -160,11 +160,11 @@ func TestRandomFaults(t *testing.T) {
 		c := f.clients[names(10)[f.r.IntN(10)]]
 		switch f.r.IntN(4) {
 		case 0:
-			c.state = killed
+			c.state = clientKilled
 		case 1:
-			c.state = stopped
+			c.state = clientStopped
 		case 2:
-			c.cut = true
+			c.isCut = true
 		case 3:
 			f.core.flush()
 			f.restart()
@@ -172,11 +172,11 @@ func TestRandomFaults(t *testing.T) {
 		f.core.startSweep("faults", f.config.Sweep, nil)
 		f.run(time.Duration(f.r.Int64N(int64(2*time.Second))), nil)
 		if f.r.IntN(2) == 0 {
-			if c.state == killed {
+			if c.state == clientKilled {
 				c.register.Instance += "x"
 				c.report, c.unacked = 0, nil
 			}
-			c.state, c.cut = running, false
+			c.state, c.isCut = clientRunning, false
 			c.connect()
 		}
 		f.wantTrue()
@@ -197,7 +197,7 @@ func TestRandomFaults(t *testing.T) {
 	}
 	living := 0
 	for _, n := range f.core.nodes {
-		if n.alive() {
+		if n.isAlive() {
 			living++
 		}
 	}

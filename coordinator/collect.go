@@ -21,20 +21,21 @@ import (
 // arrived is stored in the server's state directory until the file is complete. If the node goes
 // away or the server restarts, the server later fetches only the rest of the file.
 type collection struct {
-	run     *run
-	node    string
-	from    string // the collector that has the node's files; "": they come from the node itself
-	files   []control.File
-	at      int             // index into files
-	resumed bool            // a part of files[at] arrived in an earlier session
-	done    map[string]bool // paths of files that are finished or given up
-	got     int64
-	of      int64
-	tries   int
-	waited  time.Duration // how long the node took for answers since progress was last checked
-	came    int64         // the progress at that time
-	until   time.Time     // end of the wait for a node that is gone; zero: no wait
-	over    func(error)   // called once, when the collection ends
+	run  *run
+	node string
+	// the collector that has the node's files; "": they come from the node itself
+	from         string
+	files        []control.File
+	fileIndex    int             // index into files
+	wasResumed   bool            // a part of files[at] arrived in an earlier session
+	done         map[string]bool // paths of files that are finished or given up
+	got          int64
+	of           int64
+	tries        int
+	waited       time.Duration // how long the node took for answers since progress was last checked
+	progressThen int64         // the progress at that time
+	waitEnd      time.Time     // end of the wait for a node that is gone; zero: no wait
+	atEnd        func(error)   // called once, when the collection ends
 }
 
 const collectTries = 5
@@ -53,28 +54,28 @@ var errFetchAgain = errors.New("an earlier part of the file may be damaged")
 func (c *core) collectAll() {
 	r := c.run
 	var nodes []*node
-	for _, n := range c.sorted() {
+	for _, n := range c.nodesByName() {
 		if r.opened[n.name()] && n.can(control.CanFiles) {
 			nodes = append(nodes, n)
 		}
 	}
 	r.waiting = len(nodes) + 1
 	over := func() {
-		if r.waiting--; r.waiting == 0 && c.run == r && !r.aborted {
+		if r.waiting--; r.waiting == 0 && c.run == r && !r.isAborted {
 			c.completeRun()
 		}
 	}
 	for _, n := range nodes {
-		k := &collection{run: r, node: n.name(), from: r.gathered[n.name()].by,
+		k := &collection{run: r, node: n.name(), from: r.heldLogs[n.name()].holder,
 			done: map[string]bool{}}
-		k.over = func(err error) {
+		k.atEnd = func(err error) {
 			if err != nil {
 				r.lacks("node "+k.node, notFetched+": "+err.Error())
 			}
 			over()
 		}
 		r.collect = append(r.collect, k)
-		if r.again { // the node may have been away when the run ended
+		if r.onlyCollect { // the node may have been away when the run ended
 			c.tellOne(n, true, func() { c.list(k) })
 			continue
 		}
@@ -87,16 +88,16 @@ func (c *core) collectAll() {
 // return. If the node does not return in time, or if the error has another cause, the run lacks the
 // rest of the node's files.
 func (c *core) collectFailed(k *collection, why error) {
-	if c.ended(k) || c.withoutCollector(k, why) {
+	if c.isOver(k) || c.withoutCollector(k, why) {
 		return
 	}
 	n := c.nodes[k.node]
-	if until := n.heard.Add(c.config.Return); !n.alive() && c.now().Before(until) {
+	if until := n.lastHeard.Add(c.config.Return); !n.isAlive() && c.now().Before(until) {
 		c.log.Warn("wait for a node: some of its logs are missing", "node", k.node, "until", until)
-		k.until = until
+		k.waitEnd = until
 		return
 	}
-	k.over(why)
+	k.atEnd(why)
 }
 
 // stepCollect gives up nodes that did not return in time.
@@ -105,11 +106,11 @@ func (c *core) stepCollect() {
 		return
 	}
 	for _, k := range c.run.collect {
-		if !k.until.IsZero() && !c.now().Before(k.until) {
-			k.until = time.Time{}
+		if !k.waitEnd.IsZero() && !c.now().Before(k.waitEnd) {
+			k.waitEnd = time.Time{}
 			n := c.nodes[k.node]
-			k.over(fmt.Errorf("it is gone: %s, and was not back within %v",
-				n.left, c.config.Return))
+			k.atEnd(fmt.Errorf("it is gone: %s, and was not back within %v",
+				n.goneReason, c.config.Return))
 		}
 	}
 }
@@ -118,8 +119,8 @@ func (c *core) stepCollect() {
 // close the run, because the node may have missed that order.
 func (c *core) collectOn(n *node) {
 	for _, k := range c.run.collect {
-		if k.node == n.name() && !k.until.IsZero() {
-			k.until, k.waited = time.Time{}, 0
+		if k.node == n.name() && !k.waitEnd.IsZero() {
+			k.waitEnd, k.waited = time.Time{}, 0
 			c.tellOne(n, true, func() { c.list(k) })
 		}
 	}
@@ -127,11 +128,11 @@ func (c *core) collectOn(n *node) {
 
 func (c *core) list(k *collection) {
 	r := k.run
-	if c.ended(k) {
+	if c.isOver(k) {
 		return
 	}
 	done := func(m control.Message, err error) {
-		if c.ended(k) {
+		if c.isOver(k) {
 			return
 		}
 		files, ok := m.(*control.Files)
@@ -151,7 +152,7 @@ func (c *core) list(k *collection) {
 		c.fetchAll(k, own)
 	}
 	if k.from != "" {
-		c.fetchAll(k, r.gathered[k.node].files)
+		c.fetchAll(k, r.heldLogs[k.node].files)
 		return
 	}
 	c.askInTurn(k, &control.ListFiles{Run: r.name()}, "a list of its files", done)
@@ -159,7 +160,7 @@ func (c *core) list(k *collection) {
 
 func (c *core) fetchAll(k *collection, files []control.File) {
 	k.run.noteSilent(k, files)
-	k.files, k.at, k.of = files, 0, 0
+	k.files, k.fileIndex, k.of = files, 0, 0
 	for _, f := range files {
 		k.of += f.Bytes
 	}
@@ -171,17 +172,17 @@ func (c *core) fetchAll(k *collection, files []control.File) {
 // others little.
 func (c *core) askInTurn(k *collection, m control.Message, what string,
 	done func(control.Message, error)) {
-	if !c.nodes[k.source()].alive() { // it needs no turn to fail
-		c.ask(c.nodes[k.source()], m, 0, what, done)
+	if !c.nodes[k.sourceNode()].isAlive() { // it needs no turn to fail
+		c.ask(c.nodes[k.sourceNode()], m, 0, what, done)
 		return
 	}
 	k.run.inTurn(func(over func()) {
-		if c.ended(k) {
+		if c.isOver(k) {
 			over()
 			return
 		}
 		asked := c.now()
-		n := c.nodes[k.source()]
+		n := c.nodes[k.sourceNode()]
 		c.ask(n, m, c.config.AnswerLimit, what, func(m control.Message, err error) {
 			k.waited += c.now().Sub(asked)
 			done(m, err)
@@ -193,14 +194,14 @@ func (c *core) askInTurn(k *collection, m control.Message, what string,
 // inTurn calls the function work as soon as fewer than maxFetching others run. When work has
 // finished, it must call its argument, the function over.
 func (r *run) inTurn(work func(over func())) {
-	r.turns = append(r.turns, work)
+	r.waitingTurns = append(r.waitingTurns, work)
 	r.nextTurn()
 }
 
 func (r *run) nextTurn() {
-	for r.fetching < maxFetching && len(r.turns) > 0 {
-		work := r.turns[0]
-		r.turns = r.turns[1:]
+	for r.fetching < maxFetching && len(r.waitingTurns) > 0 {
+		work := r.waitingTurns[0]
+		r.waitingTurns = r.waitingTurns[1:]
 		r.fetching++
 		work(func() {
 			r.fetching--
@@ -213,70 +214,71 @@ func (r *run) nextTurn() {
 // file is already here, fetching continues after that part.
 func (c *core) nextFile(k *collection) {
 	r := k.run
-	for k.at < len(k.files) && (k.done[k.files[k.at].Path] || r.has(k.node, k.files[k.at])) {
-		k.at++
+	for k.fileIndex < len(k.files) && (k.done[k.files[k.fileIndex].Path] ||
+		r.hasFile(k.node, k.files[k.fileIndex])) {
+		k.fileIndex++
 	}
 	k.got = 0
-	for _, f := range k.files[:k.at] {
+	for _, f := range k.files[:k.fileIndex] {
 		k.got += f.Bytes
 	}
-	if k.at == len(k.files) {
-		k.over(nil)
+	if k.fileIndex == len(k.files) {
+		k.atEnd(nil)
 		return
 	}
-	size, err := partSize(c.store.partPath(r.name(), k.node, k.files[k.at].Path))
+	size, err := partSize(c.store.partPath(r.name(), k.node, k.files[k.fileIndex].Path))
 	if err != nil {
-		k.over(err)
+		k.atEnd(err)
 		return
 	}
-	k.resumed = size > 0
+	k.wasResumed = size > 0
 	k.got += size
 	c.fetch(k)
 }
 
 // fetch fetches the next part of a file.
 func (c *core) fetch(k *collection) {
-	f := k.files[k.at]
+	f := k.files[k.fileIndex]
 	part := c.store.partPath(c.run.name(), k.node, f.Path)
 	offset, err := partSize(part)
 	if err != nil {
-		k.over(err)
+		k.atEnd(err)
 		return
 	}
 	if offset >= f.Bytes {
 		c.keepFile(k, f, part)
 		return
 	}
-	if why := c.stalls(k); why != nil {
-		k.over(why)
+	if why := c.whyStalled(k); why != nil {
+		k.atEnd(why)
 		return
 	}
 	ask := &control.ReadFile{
-		Run: c.run.name(), Path: k.remote(f.Path),
+		Run: c.run.name(), Path: k.remotePath(f.Path),
 		Offset: offset, Bytes: min(control.MaxChunkBytes, f.Bytes-offset),
 	}
 	what := fmt.Sprintf("a part of %q", f.Path)
 	c.askInTurn(k, ask, what, func(m control.Message, err error) {
-		if c.ended(k) {
+		if c.isOver(k) {
 			return
 		}
 		chunk, ok := m.(*control.Chunk)
 		switch {
 		case err != nil:
 		case !ok:
-			err = fmt.Errorf("node %q answers a request for a file with %s", k.source(),
+			err = fmt.Errorf("node %q answers a request for a file with %s", k.sourceNode(),
 				m.Kind())
 		case chunk.Path != ask.Path || chunk.Offset != offset ||
 			len(chunk.Data) == 0 || int64(len(chunk.Data)) > ask.Bytes:
 			err = fmt.Errorf("node %q sends %d bytes of %q at %d, want %q at %d",
-				k.source(), len(chunk.Data), chunk.Path, chunk.Offset, ask.Path, offset)
+				k.sourceNode(), len(chunk.Data), chunk.Path, chunk.Offset, ask.Path, offset)
 		default:
 			err = appendTo(part, chunk.Data)
 			k.got += int64(len(chunk.Data))
 			k.tries = 0
 		}
 		if err != nil {
-			if k.tries++; k.tries >= collectTries || !c.nodes[k.source()].alive() {
+			if k.tries++; k.tries >= collectTries || !c.nodes[k.sourceNode()].isAlive() {
 				k.tries = 0
 				c.collectFailed(k, fmt.Errorf("file %q at byte %d: %w", f.Path, offset, err))
 				return
@@ -291,26 +293,26 @@ func (c *core) keepFile(k *collection, f control.File, part string) {
 	r := k.run
 	draft := r.draft
 	r.inTurn(func(over func()) {
-		if c.ended(k) {
+		if c.isOver(k) {
 			over()
 			return
 		}
-		r.keeping++
-		c.background(func() error { return keep(draft, k.node, f, part, k.resumed) },
+		r.filesMoving++
+		c.background(func() error { return moveIntoRun(draft, k.node, f, part, k.wasResumed) },
 			func(err error) {
-				c.kept(k, f, part, err)
+				c.continueAfter(k, f, part, err)
 				over()
 			})
 	})
 }
 
-// kept continues a collection after one of its files was moved into the run. If the file is damaged
-// and was fetched in several sessions, it is fetched once more.
-func (c *core) kept(k *collection, f control.File, part string, err error) {
+// continueAfter continues a collection after one of its files was moved into the run. If the file
+// is damaged and was fetched in several sessions, it is fetched once more.
+func (c *core) continueAfter(k *collection, f control.File, part string, err error) {
 	r := k.run
 	os.Remove(part)
-	if r.keeping--; c.ended(k) {
-		if c.run == r && r.keeping == 0 {
+	if r.filesMoving--; c.isOver(k) {
+		if c.run == r && r.filesMoving == 0 {
 			c.completeRun()
 		}
 		return
@@ -329,27 +331,28 @@ func (c *core) kept(k *collection, f control.File, part string, err error) {
 	c.nextFile(k)
 }
 
-// ended reports whether a collection is over, because its run was aborted or is no longer under
+// isOver reports whether a collection is over, because its run was aborted or is no longer under
 // way.
-func (c *core) ended(k *collection) bool { return c.run != k.run || k.run.aborted }
+func (c *core) isOver(k *collection) bool { return c.run != k.run || k.run.isAborted }
 
-// slowest is the least number of bytes that a node must send in each minute that the server waits
+// leastRate is the least number of bytes that a node must send in each minute that the server waits
 // for it. Without this limit, a node that sends an endless file byte by byte would delay the run
 // for ever.
-const slowest = 1 << 20
+const leastRate = 1 << 20
 
-// stalls returns the reason why fetching from a node must stop: the node sends too little, or the
-// disk is full. It returns nil if fetching may go on.
-func (c *core) stalls(k *collection) error {
+// whyStalled returns the reason why fetching from a node must stop: the node sends too little, or
+// the disk is full. It returns nil if fetching may go on.
+func (c *core) whyStalled(k *collection) error {
 	if k.waited > time.Minute {
-		came := k.got + int64(k.at)<<16 // a small file is progress, too
-		if came-k.came < slowest {
+		came := k.got + int64(k.fileIndex)<<16 // a small file is progress, too
+		if came-k.progressThen < leastRate {
 			return fmt.Errorf("it gave %d bytes of %q in %v, want %d bytes a minute",
-				came-k.came, k.files[k.at].Path, k.waited.Round(time.Second), slowest)
+				came-k.progressThen, k.files[k.fileIndex].Path, k.waited.Round(time.Second),
+				leastRate)
 		}
-		k.waited, k.came = 0, came
+		k.waited, k.progressThen = 0, came
 	}
-	if room, err := c.store.room(); err == nil && room <= 0 {
+	if room, err := c.store.roomOnDisk(); err == nil && room <= 0 {
 		return errors.New("the disk with the server's state is full: make room")
 	}
 	return nil
@@ -366,8 +369,9 @@ func partSize(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// place returns the path at which a run keeps a node's file, or "" if runs do not keep such files.
-func place(node, file string) string {
+// pathInRun returns the path at which a run keeps a node's file, or "" if runs do not keep such
+// files.
+func pathInRun(node, file string) string {
 	switch base := path.Base(file); {
 	case strings.HasSuffix(base, ".cplog"):
 		return path.Join(runs.LogsPath(node), base)
@@ -385,10 +389,10 @@ func isOf(m runs.Missing, node string, f control.File) bool {
 		strings.HasPrefix(m.Reason, fmt.Sprintf("%s%q: ", notWhole, f.Path))
 }
 
-// has reports whether the run already has a file of this name and length, perhaps from before a
+// hasFile reports whether the run already has a file of this name and length, perhaps from before a
 // restart of the server. The files of a closed run do not change.
-func (r *run) has(node string, f control.File) bool {
-	to := place(node, f.Path)
+func (r *run) hasFile(node string, f control.File) bool {
+	to := pathInRun(node, f.Path)
 	if to == "" {
 		return false
 	}
@@ -399,9 +403,9 @@ func (r *run) has(node string, f control.File) bool {
 	return err == nil && info.Size() == f.Bytes
 }
 
-// keep moves a fetched file into the run. If the file is a damaged log, keep stores the intact part
-// and returns an error that says where the damage is.
-func keep(draft *runs.Draft, node string, f control.File, part string, resumed bool) error {
+// moveIntoRun moves a fetched file into the run. If the file is a damaged log, moveIntoRun stores
+// the intact part and returns an error that says where the damage is.
+func moveIntoRun(draft *runs.Draft, node string, f control.File, part string, resumed bool) error {
 	if err := appendTo(part, nil); err != nil { // an empty file has no part yet: create it
 		return err
 	}

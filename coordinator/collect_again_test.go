@@ -17,7 +17,7 @@ import (
 // its logs, even after a restart of the server.
 func TestCollectOnceMore(t *testing.T) {
 	for _, restart := range []bool{false, true} {
-		f, c := away(t)
+		f, c := fleetWithoutNode(t)
 		relations := relationsOf(t, f)
 		c.comeBack()
 		last := c.opened[len(c.opened)-1]
@@ -34,7 +34,7 @@ func TestCollectOnceMore(t *testing.T) {
 			f.restart()
 		}
 		sweeps := f.core.last
-		missing, whole := f.complete()
+		missing, whole := f.waitComplete()
 		if whole != 6 || len(missing) > 0 {
 			t.Errorf("restart %v: %d of 6 files are whole, missing: %v", restart, whole, missing)
 		}
@@ -45,10 +45,10 @@ func TestCollectOnceMore(t *testing.T) {
 }
 
 func TestCollectOnceMoreFromNobody(t *testing.T) {
-	f, _ := away(t)
+	f, _ := fleetWithoutNode(t)
 	before := f.core.lastRun.Missing
 	f.ask(AskCollectRun, RunRequest{Name: "r"})
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	about := func(all []runs.Missing, text string) int {
 		n := 0
 		for _, m := range all {
@@ -86,7 +86,7 @@ func TestANodeThatIsBackInTimeClosesTheRun(t *testing.T) {
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
 	c := f.clients["n00"]
-	c.state = killed
+	c.state = clientKilled
 	c.life++
 	f.run(10*time.Second, nil)
 	f.ask(AskStopRun, nil)
@@ -102,7 +102,7 @@ func TestANodeThatIsBackInTimeClosesTheRun(t *testing.T) {
 // A node that returns while a run is being collected once more is also told to close the run. Then
 // it gives its files.
 func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
-	f, c := away(t)
+	f, c := fleetWithoutNode(t)
 	d := f.clients["n01"]
 	relations := relationsOf(t, f)
 	// Without these logs in the run, the server must fetch them again, which takes a while.
@@ -111,7 +111,7 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	}
 	f.ask(AskCollectRun, RunRequest{Name: "r"})
 	f.run(time.Millisecond, nil)
-	d.cut = true // the run waits for this node
+	d.isCut = true // the run waits for this node
 	f.run(10*time.Second, nil)
 	if f.phase() != PhaseCollecting {
 		t.Fatal(f.phase())
@@ -128,10 +128,10 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	})
 	f.ask(AskSetTable, TableRequest{Text: "version: 1\nrules: []\n"})
 	f.run(time.Second, nil)
-	d.cut = false
+	d.isCut = false
 	d.register.Instance += "'"
 	d.connect()
-	if _, whole := f.complete(); whole != 4 { // n00 was given up before
+	if _, whole := f.waitComplete(); whole != 4 { // n00 was given up before
 		t.Errorf("%d of 4 files are whole", whole)
 	}
 	if !maps.Equal(relations, relationsOf(t, f)) {
@@ -155,17 +155,17 @@ func TestANodeThatMissedTheEnd(t *testing.T) {
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
 	c := f.clients["n00"]
-	c.cut = true
+	c.isCut = true
 	f.ask(AskStopRun, nil)
 	f.run(2*time.Second, nil)
-	c.cut = false
+	c.isCut = false
 	unclosed := func(m runs.Missing) bool { return strings.HasPrefix(m.Reason, closingRun) }
-	missing, _ := f.complete()
+	missing, _ := f.waitComplete()
 	if c.register.OpenRun != "r" || !slices.ContainsFunc(missing, unclosed) {
 		t.Fatalf("open: %q; missing: %v", c.register.OpenRun, missing)
 	}
 	f.ask(AskCollectRun, RunRequest{Name: "r"})
-	missing, _ = f.complete()
+	missing, _ = f.waitComplete()
 	if c.register.OpenRun != "" || slices.ContainsFunc(missing, unclosed) {
 		t.Errorf("open: %q; missing: %v", c.register.OpenRun, missing)
 	}
@@ -174,7 +174,7 @@ func TestANodeThatMissedTheEnd(t *testing.T) {
 // If a node has opened a run that this server does not have, the server does not tell it to close
 // that run.
 func TestRunsOfOthersStayOpen(t *testing.T) {
-	f, c := away(t)
+	f, c := fleetWithoutNode(t)
 	for _, run := range []string{"local", "another"} {
 		c.register.OpenRun = run
 		told := len(c.opened)
@@ -182,7 +182,7 @@ func TestRunsOfOthersStayOpen(t *testing.T) {
 		if len(c.opened) != told {
 			t.Errorf("it was told %+v", c.opened[told:])
 		}
-		c.state = killed
+		c.state = clientKilled
 		c.life++
 		f.run(10*time.Second, nil)
 	}
@@ -191,7 +191,7 @@ func TestRunsOfOthersStayOpen(t *testing.T) {
 // A status that runStatus has returned does not change: a matrix may still use it while the core
 // works on.
 func TestStatusOfARunDoesNotChange(t *testing.T) {
-	f, _, _ := opened(t)
+	f, _, _ := openedFleet(t)
 	r := f.core.run
 	r.lacks("a", "will be mended")
 	r.lacks("b", "will not")
@@ -206,7 +206,7 @@ func TestStatusOfARunDoesNotChange(t *testing.T) {
 // A file that was damaged during the transfer or on its node is fetched again once the node has an
 // intact copy.
 func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
-	f, c := away(t)
+	f, c := fleetWithoutNode(t)
 	c.comeBack()
 	var of []byte
 	for name, b := range c.files {
@@ -217,7 +217,7 @@ func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
 	of[len(of)/2] ^= 1
 	for i := range 3 {
 		f.ask(AskCollectRun, RunRequest{Name: "r"})
-		missing, whole := f.complete()
+		missing, whole := f.waitComplete()
 		damaged := i < 2
 		if whole != 6 || len(missing) != map[bool]int{true: 1}[damaged] ||
 			damaged && !strings.HasPrefix(missing[0].Reason, notWhole) {
@@ -231,17 +231,17 @@ func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
 
 // A file that was fetched while its node was still writing it is fetched again when it is complete.
 func TestAFileThatGrew(t *testing.T) {
-	f, c, _ := opened(t)
+	f, c, _ := openedFleet(t)
 	const name = "truth.json"
 	c.files[name] = []byte("{")
 	f.ask(AskStopRun, nil)
-	if missing, whole := f.complete(); whole != 7 || len(missing) > 0 {
+	if missing, whole := f.waitComplete(); whole != 7 || len(missing) > 0 {
 		t.Errorf("%d of 7 files are whole, missing: %v", whole, missing)
 	}
 	c.files[name] = []byte("{}")
 	c.sent = 0
 	f.ask(AskCollectRun, RunRequest{Name: "r"})
-	if missing, whole := f.complete(); whole != 7 || len(missing) > 0 || c.sent != 2 {
+	if missing, whole := f.waitComplete(); whole != 7 || len(missing) > 0 || c.sent != 2 {
 		t.Errorf("%d of 7 files are whole after %d bytes, missing: %v", whole, c.sent, missing)
 	}
 }
@@ -268,5 +268,5 @@ func TestFilesOfNodesWithout(t *testing.T) {
 			return m
 		}
 	}
-	f.complete()
+	f.waitComplete()
 }

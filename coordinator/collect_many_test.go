@@ -61,11 +61,11 @@ func TestManyNodesAreCollectedInTurns(t *testing.T) {
 	f.run(time.Minute, fetched(0.3))
 	lost, slow := all[:4], all[4:8]
 	for _, c := range lost {
-		c.state = killed
+		c.state = clientKilled
 		c.life++
 	}
 	for _, c := range slow {
-		c.slow = time.Second
+		c.slowAnswer = time.Second
 	}
 	f.run(time.Minute, fetched(0.5))
 	f.restart()
@@ -83,7 +83,7 @@ func TestManyNodesAreCollectedInTurns(t *testing.T) {
 	if want := nodes - len(lost) - len(slow); ready < want*9/10 {
 		t.Errorf("after 5 s, the files of %d nodes were there, want most of %d", ready, want)
 	}
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	if whole != nodes-len(lost) {
 		t.Errorf("%d files are whole, want %d", whole, nodes-len(lost))
 	}
@@ -118,7 +118,7 @@ func TestHalfOfAFleetDies(t *testing.T) {
 	f.run(20*time.Second, nil)
 	before := trainsIn(f.runPairs())
 	for _, name := range names(nodes)[:nodes/2] {
-		f.clients[name].state = killed
+		f.clients[name].state = clientKilled
 		f.clients[name].life++
 	}
 	f.run(15*time.Second, nil) // until nodes notice
@@ -126,7 +126,7 @@ func TestHalfOfAFleetDies(t *testing.T) {
 	f.run(20*time.Second, nil)
 	f.wantTrue()
 	f.ask(AskStopRun, nil)
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	var named []string
 	for _, m := range missing {
 		if strings.HasPrefix(m.Reason, notFetched) {

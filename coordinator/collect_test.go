@@ -72,8 +72,8 @@ func withLogs(t *testing.T) (f *fleet, size int) {
 	return f, size
 }
 
-// opened returns the fleet of withLogs with an open run.
-func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
+// openedFleet returns the fleet of withLogs with an open run.
+func openedFleet(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
 	f, size = withLogs(t)
 	f.ask(AskStartRun, RunRequest{Name: "r"})
@@ -83,11 +83,11 @@ func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	return f, f.clients["n00"], size
 }
 
-// collecting makes the fleet of opened, stops its run, and returns the fleet in the middle of the
-// collection: n00 has sent three quarters of its bytes.
-func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
+// collectingFleet makes the fleet of opened, stops its run, and returns the fleet in the middle of
+// the collection: n00 has sent three quarters of its bytes.
+func collectingFleet(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
-	f, of, size = opened(t)
+	f, of, size = openedFleet(t)
 	f.ask(AskStopRun, nil)
 	if !f.run(time.Minute, func() bool { return of.sent > size*3/4 }) {
 		t.Fatalf("%s, %d bytes came", f.phase(), of.sent)
@@ -95,9 +95,9 @@ func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	return f, of, size
 }
 
-// complete waits until the run is complete. It returns what the run lacks, and how many of the
+// waitComplete waits until the run is complete. It returns what the run lacks, and how many of the
 // nodes' files are in the run unchanged.
-func (f *fleet) complete() (missing []runs.Missing, whole int) {
+func (f *fleet) waitComplete() (missing []runs.Missing, whole int) {
 	f.t.Helper()
 	if !f.run(3*time.Minute, func() bool { return f.core.run == nil }) {
 		f.t.Fatalf("the run is %s", f.phase())
@@ -109,7 +109,7 @@ func (f *fleet) complete() (missing []runs.Missing, whole int) {
 	path := filepath.Join(f.store.runs, "r")
 	for _, c := range f.clients {
 		for name, content := range c.files {
-			to := filepath.FromSlash(place(c.register.Name, name))
+			to := filepath.FromSlash(pathInRun(c.register.Name, name))
 			got, err := os.ReadFile(filepath.Join(path, to))
 			if err == nil && bytes.Equal(got, content) {
 				whole++
@@ -131,17 +131,17 @@ func (f *fleet) complete() (missing []runs.Missing, whole int) {
 }
 
 func TestFilesOfANodeThatComesBack(t *testing.T) {
-	f, c, size := collecting(t)
-	c.state = killed
+	f, c, size := collectingFleet(t)
+	c.state = clientKilled
 	c.life++
 	f.run(10*time.Second, nil) // until the server finds the node dead
 	if f.phase() != PhaseCollecting {
 		t.Fatalf("the run is %s without the node", f.phase())
 	}
-	c.state = running
+	c.state = clientRunning
 	c.register.Instance = "i0"
 	c.connect()
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	if len(missing) > 0 || whole != 6 {
 		t.Errorf("%d of 6 files are whole, missing: %v", whole, missing)
 	}
@@ -165,11 +165,11 @@ func TestFilesOfANodeThatComesBack(t *testing.T) {
 }
 
 func TestFilesOfANodeThatStaysAway(t *testing.T) {
-	f, c, _ := collecting(t)
-	c.state = killed
+	f, c, _ := collectingFleet(t)
+	c.state = clientKilled
 	c.life++
 	begin := f.time
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	if whole < 4 || len(missing) != 1 || missing[0].Part != "node n00" ||
 		!strings.Contains(missing[0].Reason, "was not back within 30s") {
 		t.Errorf("%d files are whole, missing: %v", whole, missing)
@@ -181,27 +181,27 @@ func TestFilesOfANodeThatStaysAway(t *testing.T) {
 
 // If the server gives up one node, it still waits for the other one that is away.
 func TestOneNodeStaysAwayAndAnotherComesBack(t *testing.T) {
-	f, c, _ := opened(t)
+	f, c, _ := openedFleet(t)
 	d := f.clients["n01"]
-	c.state = killed
+	c.state = clientKilled
 	c.life++
 	f.run(10*time.Second, nil)
 	f.ask(AskStopRun, nil)
 	if !f.run(10*time.Second, func() bool { return d.sent > 1000 }) {
 		t.Fatal(f.phase())
 	}
-	d.state = killed
+	d.state = clientKilled
 	d.life++
 	f.run(f.config.Return-5*time.Second, nil)
 	run := f.core.run
 	if away := f.core.runStatus().Away; len(away) != 1 {
 		t.Errorf("the server waits for %v", away)
 	}
-	if run == nil || !run.collect[0].until.IsZero() || run.collect[1].until.IsZero() {
+	if run == nil || !run.collect[0].waitEnd.IsZero() || run.collect[1].waitEnd.IsZero() {
 		t.Fatal("want the first node given up, and the second one waited for")
 	}
 	d.comeBack()
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	ofSecond := func(m runs.Missing) bool { return m.Part == "node n01" }
 	if whole != 4 || slices.ContainsFunc(missing, ofSecond) {
 		t.Errorf("%d of 4 files are whole, missing: %v", whole, missing)
@@ -209,9 +209,9 @@ func TestOneNodeStaysAwayAndAnotherComesBack(t *testing.T) {
 }
 
 func TestFilesAfterTheServersRestart(t *testing.T) {
-	f, c, size := collecting(t)
+	f, c, size := collectingFleet(t)
 	f.restart()
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	if len(missing) > 0 || whole != 6 {
 		t.Errorf("%d of 6 files are whole, missing: %v", whole, missing)
 	}
@@ -245,7 +245,7 @@ func TestRunAfterTheServersRestart(t *testing.T) {
 				f.run(10*time.Second, nil)
 				f.ask(AskStopRun, nil)
 			}
-			missing, whole := f.complete()
+			missing, whole := f.waitComplete()
 			if whole != 6 {
 				t.Errorf("%d of 6 files are whole", whole)
 			}
@@ -265,7 +265,7 @@ func TestRunAfterTheServersRestart(t *testing.T) {
 // If the part of a file that arrived before the server's restart is damaged on the server's disk,
 // the file is fetched again.
 func TestAPartThatIsDamagedIsFetchedAgain(t *testing.T) {
-	f, c, size := collecting(t)
+	f, c, size := collectingFleet(t)
 	f.core = nil
 	parts, err := filepath.Glob(filepath.Join(f.store.dir, "parts", "*"))
 	if err != nil || len(parts) == 0 {
@@ -282,7 +282,7 @@ func TestAPartThatIsDamagedIsFetchedAgain(t *testing.T) {
 		}
 	}
 	f.restart()
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	if len(missing) > 0 || whole != 6 {
 		t.Errorf("%d of 6 files are whole, missing: %v", whole, missing)
 	}
@@ -293,7 +293,7 @@ func TestAPartThatIsDamagedIsFetchedAgain(t *testing.T) {
 
 // A log that is damaged on its node is fetched as it is, and the run names it as damaged.
 func TestADamagedLogIsNamed(t *testing.T) {
-	f, c, _ := collecting(t)
+	f, c, _ := collectingFleet(t)
 	for _, c := range f.clients { // the log is damaged before the next run begins
 		if c.register.Name == "n01" {
 			for name, b := range c.files {
@@ -303,7 +303,7 @@ func TestADamagedLogIsNamed(t *testing.T) {
 			}
 		}
 	}
-	f.complete()
+	f.waitComplete()
 	c.sent = 0
 	if m := f.ask(AskRemoveRun, RunRequest{Name: "r"}); m == nil {
 		t.Fatal("no answer")
@@ -311,7 +311,7 @@ func TestADamagedLogIsNamed(t *testing.T) {
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
 	f.ask(AskStopRun, nil)
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	if whole != 6 || len(missing) != 1 || missing[0].Part != "node n01" ||
 		!strings.Contains(missing[0].Reason, "a~x") ||
 		!strings.Contains(missing[0].Reason, "1 places are damaged") {
@@ -335,22 +335,22 @@ func TestPartsOfAnotherRun(t *testing.T) {
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	f.run(time.Minute, func() bool { return f.phase() == PhaseOpen })
 	f.ask(AskStopRun, nil)
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	if whole != 1 || len(missing) > 0 {
 		t.Errorf("%d files are whole, missing: %v", whole, missing)
 	}
 }
 
-// away returns the fleet that the function opened makes, after n00 went away and the run was
-// completed without n00's files.
-func away(t *testing.T) (f *fleet, of *fakeClient) {
+// fleetWithoutNode returns the fleet that the function openedFleet makes, after n00 went away and
+// the run was completed without n00's files.
+func fleetWithoutNode(t *testing.T) (f *fleet, of *fakeClient) {
 	t.Helper()
-	f, of, _ = opened(t)
-	of.state = killed
+	f, of, _ = openedFleet(t)
+	of.state = clientKilled
 	of.life++
 	f.run(10*time.Second, nil)
 	f.ask(AskStopRun, nil)
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	if whole != 4 || len(missing) == 0 || of.register.OpenRun != "r" {
 		t.Fatalf("%d files are whole, missing: %v", whole, missing)
 	}
@@ -358,7 +358,7 @@ func away(t *testing.T) (f *fleet, of *fakeClient) {
 }
 
 func (c *fakeClient) comeBack() {
-	c.state = running
+	c.state = clientRunning
 	c.register.Instance += "'"
 	c.connect()
 	c.f.run(3*time.Second, nil)
@@ -415,14 +415,14 @@ func TestAnswersThatWereNotAskedFor(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, c, _ := opened(t)
+			f, c, _ := openedFleet(t)
 			answers := 0
 			c.instead = func(m control.Message) control.Message {
 				answers++
 				return test.instead(m)
 			}
 			f.ask(AskStopRun, nil)
-			missing, whole := f.complete()
+			missing, whole := f.waitComplete()
 			if whole != 4 || len(missing) == 0 || missing[0].Part != "node n00" ||
 				!strings.HasPrefix(missing[0].Reason, notFetched+": ") ||
 				!strings.Contains(missing[0].Reason, test.says) {
@@ -443,7 +443,7 @@ func TestAnswersThatWereNotAskedFor(t *testing.T) {
 // The server counts failed tries for each part separately. So it does not give up a node that fails
 // to answer some requests, as long as each part arrives after a few tries.
 func TestAPartIsAskedForAgain(t *testing.T) {
-	f, c, _ := opened(t)
+	f, c, _ := openedFleet(t)
 	parts := 0
 	c.instead = func(m control.Message) control.Message {
 		if _, ok := m.(*control.Chunk); ok {
@@ -454,7 +454,7 @@ func TestAPartIsAskedForAgain(t *testing.T) {
 		return m
 	}
 	f.ask(AskStopRun, nil)
-	if missing, whole := f.complete(); whole != 6 || len(missing) > 0 {
+	if missing, whole := f.waitComplete(); whole != 6 || len(missing) > 0 {
 		t.Errorf("%d of 6 files are whole, missing: %v", whole, missing)
 	}
 }
@@ -462,7 +462,7 @@ func TestAPartIsAskedForAgain(t *testing.T) {
 // If a node is still writing its files, the run says so. The run also gets an empty file of the
 // node, and says that the file is empty.
 func TestAListThatIsNotComplete(t *testing.T) {
-	f, c, _ := opened(t)
+	f, c, _ := openedFleet(t)
 	c.files["logs/n00.ntp"] = nil
 	c.instead = func(m control.Message) control.Message {
 		if files, ok := m.(*control.Files); ok {
@@ -471,7 +471,7 @@ func TestAListThatIsNotComplete(t *testing.T) {
 		return m
 	}
 	f.ask(AskStopRun, nil)
-	missing, whole := f.complete()
+	missing, whole := f.waitComplete()
 	if whole != 7 || len(missing) != 2 || missing[0].Part != "node n00" ||
 		!strings.Contains(missing[0].Reason, "it was still writing") ||
 		!strings.Contains(missing[1].Reason, "file is empty") {

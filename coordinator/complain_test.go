@@ -36,7 +36,7 @@ func TestComplaintsAreSummedUp(t *testing.T) {
 	pair("n1", "n2", "suspect: the data need a wander of at least 7 ppb", PairStatus{Hi_cycles: 9})
 	pair("n1", "n3", "suspect: the data need a wander of at least 8 ppb", PairStatus{Hi_cycles: 9})
 	pair("n1", "n4", "too few trains", PairStatus{GivenUp: true})
-	s.complain()
+	s.describeFaults()
 	want := []string{
 		"node n1 contradicts nodes that have nothing else in common: its counter or its stamps " +
 			"are wrong",

@@ -169,9 +169,9 @@ func (o SweepOptions) Validate() error {
 	return nil
 }
 
-// limit is the longest time allowed for one direction of a pair. It allows a hundred times what
-// exchanges take on a good link, plus the time for missing answers.
-func (o SweepOptions) limit() time.Duration {
+// directionLimit is the longest time allowed for one direction of a pair. It allows a hundred times
+// what exchanges take on a good link, plus the time for missing answers.
+func (o SweepOptions) directionLimit() time.Duration {
 	exchanges := time.Duration(o.Exchanges+2) * 2 * time.Millisecond
 	return 100*time.Millisecond + time.Duration(o.Trains)*(o.Gap+exchanges) +
 		time.Duration(o.Attempts)*o.Timeout

@@ -40,40 +40,40 @@ type core struct {
 	// use, calls both functions immediately, one after the other.
 	background func(work func() error, done func(error))
 
-	// took returns how much time has passed since a given moment. The core charges this time to a
-	// node's share (share.go). The default, which tests use, returns 0.
-	took func(began time.Time) time.Duration
+	// timeSince returns how much time has passed since a given moment. The core charges this time
+	// to a node's share (share.go). The default, which tests use, returns 0.
+	timeSince func(began time.Time) time.Duration
 
 	// random returns a random number from 0 to n − 1. Simulations replace it.
 	random func(n int) int
 
-	nodes  map[string]*node
-	peers  map[control.Peer]*node
-	at     map[string][]*node // by the address at which they are probed
-	learnt learnt
+	nodes     map[string]*node
+	peers     map[control.Peer]*node
+	byAddress map[string][]*node // by the address at which they are probed
+	learnt    learntPairs
 
-	untold  map[*node]bool // nodes that tellGraph must look at
-	members []*node        // of the graph; some are gone
+	untoldNodes map[*node]bool // nodes that tellGraph must look at
+	members     []*node        // of the graph; some are gone
 
 	pairs   map[pairKey]*pair
 	current map[[2]string]pairKey // by two nodes' names, sorted: the pair of their newest epochs
 
 	requests uint64
-	pending  map[uint64]*pending
+	pending  map[uint64]*pendingRequest
 
-	sweep   *sweep
-	sweepBy time.Time // when the sweep for nodes that joined is due; zero: none is due
-	swept   time.Time // when the last sweep ended
-	last    *SweepStatus
-	sweeps  uint64
-	asked   int // the most exchanges in a train, over all sweeps that were requested
+	sweep          *sweep
+	sweepBy        time.Time // when the sweep for nodes that joined is due; zero: none is due
+	sweptAt        time.Time // when the last sweep ended
+	last           *SweepStatus
+	sweeps         uint64
+	askedExchanges int // the most exchanges in a train, over all sweeps that were requested
 
 	reading int // number of parts of files that are being read for askers
 
-	wants      []func(*Matrix) // callers that wait for a matrix whose evaluation has not begun
-	evaluating bool
-	progress   *fleetCopy             // what is being evaluated; nil: nothing is
-	evaluated  atomic.Pointer[Matrix] // the matrix that was evaluated last; nil: none
+	matrixCallers []func(*Matrix) // callers that wait for a matrix whose evaluation has not begun
+	evaluating    bool
+	progress      *fleetCopy             // what is being evaluated; nil: nothing is
+	evaluated     atomic.Pointer[Matrix] // the matrix that was evaluated last; nil: none
 
 	run       *run
 	lastRun   *RunStatus
@@ -81,20 +81,21 @@ type core struct {
 
 	table tableState
 
-	renewed time.Time // when all nodes last got new secrets for probe keys
-	rekeyAt time.Time // when probers get keys made from new secrets; zero: no secret is new
+	secretsRenewed time.Time // when all nodes last got new secrets for probe keys
+	rekeyAt        time.Time // when probers get keys made from new secrets; zero: no secret is new
 
 	issuer *wire.Issuer // signs the names of the graph's members
 
-	watch watching
+	watch watchState
 
-	acks    map[control.Peer]uint64 // by peer: the highest report to acknowledge once it is on disk
-	flushed time.Time
-	forgot  time.Time // when pairs that were given up were last forgotten
+	// by peer: the highest report to acknowledge once it is on disk
+	acks       map[control.Peer]uint64
+	flushed    time.Time
+	lastForgot time.Time // when pairs that were given up were last forgotten
 }
 
-// A pending is a request whose answer has not arrived.
-type pending struct {
+// A pendingRequest is a request whose answer has not arrived.
+type pendingRequest struct {
 	node  *node
 	until time.Time
 	what  string
@@ -120,12 +121,12 @@ func newCore(
 		config: config, now: now, network: network, store: store, log: log,
 		instance: hex.EncodeToString(id),
 		nodes:    map[string]*node{}, peers: map[control.Peer]*node{},
-		at: map[string][]*node{}, untold: map[*node]bool{},
+		byAddress: map[string][]*node{}, untoldNodes: map[*node]bool{},
 		pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
-		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{},
-		flushed: now(), swept: now(), renewed: now(),
+		pending: map[uint64]*pendingRequest{}, acks: map[control.Peer]uint64{},
+		flushed: now(), sweptAt: now(), secretsRenewed: now(),
 		background: func(work func() error, done func(error)) { done(work()) },
-		took:       func(time.Time) time.Duration { return 0 },
+		timeSince:  func(time.Time) time.Duration { return 0 },
 		random:     mathrand.IntN,
 	}
 	return c, c.restore()
@@ -142,12 +143,12 @@ func (c *core) send(to control.Peer, request uint64, m control.Message) {
 func (c *core) ask(
 	n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error),
 ) {
-	if !n.alive() {
-		done(nil, fmt.Errorf("node %q is gone: %s", n.name(), n.left))
+	if !n.isAlive() {
+		done(nil, fmt.Errorf("node %q is gone: %s", n.name(), n.goneReason))
 		return
 	}
 	c.requests++
-	c.pending[c.requests] = &pending{n, c.now().Add(limit), what, done}
+	c.pending[c.requests] = &pendingRequest{n, c.now().Add(limit), what, done}
 	c.send(n.peer, c.requests, m)
 }
 
@@ -162,7 +163,7 @@ func (c *core) settle(id uint64, m control.Message, err error) {
 // handle processes a message.
 func (c *core) handle(in control.Incoming) {
 	if in.Revoked {
-		c.revoked(in)
+		c.revokeKey(in)
 		return
 	}
 	if r, ok := in.Message.(*control.Register); ok {
@@ -189,7 +190,7 @@ func (c *core) handle(in control.Incoming) {
 		return
 	}
 	if in.Message == nil {
-		c.gone(n, "connection is closed")
+		c.markGone(n, "connection is closed")
 		return
 	}
 	c.heardOf(n)
@@ -203,7 +204,7 @@ func (c *core) handle(in control.Incoming) {
 		c.send(in.Peer, in.Request, &control.Pong{})
 		return
 	case *control.Leave:
-		c.gone(n, "left: "+m.Why)
+		c.markGone(n, "left: "+m.Why)
 		return
 	case *control.Refusal:
 		if p := c.pending[in.Request]; p != nil && p.node == n {
@@ -212,19 +213,19 @@ func (c *core) handle(in control.Incoming) {
 		}
 		return
 	case *control.Trains:
-		c.trains(n, in.Request, m)
+		c.processTrains(n, in.Request, m)
 	case *control.Snapshot:
 		c.wantSnapshot(n, m)
 		return
 	case *control.Sample:
-		c.sampled(n, m)
+		c.keepSample(n, m)
 		return
 	case *control.Neighbours:
 		c.hasNeighbours(n, m)
 		return
 	}
 	if p := c.pending[in.Request]; in.Request != 0 && p != nil && p.node == n {
-		n.late, n.mute = 0, ""
+		n.lateAnswers, n.muteReason = 0, ""
 		c.settle(in.Request, in.Message, nil)
 	}
 }
@@ -242,9 +243,9 @@ func (c *core) tick() {
 	slices.Sort(late)
 	for _, id := range late {
 		if p := c.pending[id]; p != nil {
-			p.node.late++
-			if p.node.late > 1 || now.Sub(p.node.heard) > c.config.Heartbeat*3/2 {
-				p.node.mute = "no answer to " + p.what
+			p.node.lateAnswers++
+			if p.node.lateAnswers > 1 || now.Sub(p.node.lastHeard) > c.config.Heartbeat*3/2 {
+				p.node.muteReason = "no answer to " + p.what
 			}
 			c.settle(id, nil, fmt.Errorf("node %q: %s: %w", p.node.name(), p.what, errLate))
 		}
@@ -260,8 +261,8 @@ func (c *core) tick() {
 	}
 }
 
-// next returns the time by which tick must be called again.
-func (c *core) next() time.Time {
+// nextTick returns the time by which tick must be called again.
+func (c *core) nextTick() time.Time {
 	next := c.flushed.Add(c.config.FlushEvery)
 	earlier := func(t time.Time) {
 		if !t.IsZero() && t.Before(next) {
@@ -272,30 +273,30 @@ func (c *core) next() time.Time {
 		earlier(p.until)
 	}
 	if c.run != nil && c.run.gathering != nil {
-		earlier(c.run.gathering.next)
+		earlier(c.run.gathering.nextAsk)
 	}
 	c.nextKeys(earlier)
 	for _, n := range c.nodes {
-		if n.alive() {
-			earlier(n.heard.Add(c.config.Dead))
+		if n.isAlive() {
+			earlier(n.lastHeard.Add(c.config.Dead))
 		}
 		if n.snapshot != nil {
 			earlier(n.snapshotDue)
 		}
 	}
 	if c.run != nil {
-		earlier(c.run.back)
+		earlier(c.run.returnLimit)
 		for _, k := range c.run.collect {
-			earlier(k.until)
+			earlier(k.waitEnd)
 		}
 	}
 	switch {
 	case c.sweep != nil:
-		earlier(c.sweep.wake)
+		earlier(c.sweep.askAgainAt)
 	case c.run == nil: // sweeps wait for the end of a run
 		earlier(c.sweepBy)
 		if c.config.SweepEvery > 0 {
-			earlier(c.swept.Add(c.config.SweepEvery))
+			earlier(c.sweptAt.Add(c.config.SweepEvery))
 		}
 	}
 	return next

@@ -249,9 +249,9 @@ func TestRunKeepsBothEpochs(t *testing.T) {
 	c := f.clients["n01"]
 	c.offset += 1 << 40
 	c.register.Epoch = "e2"
-	c.state = killed
+	c.state = clientKilled
 	f.run(5*time.Second, nil)
-	c.state = running
+	c.state = clientRunning
 	c.connect()
 	f.run(10*time.Millisecond, nil)
 	f.restart() // in the middle of the run
@@ -295,13 +295,13 @@ func TestRunLongerThanTheTimeBetweenSweeps(t *testing.T) {
 	}
 	for range 60 {
 		f.run(time.Second, nil)
-		if next := f.core.next(); next.Before(f.now()) {
+		if next := f.core.nextTick(); next.Before(f.now()) {
 			t.Fatalf("the next thing to do was due %v ago", f.now().Sub(next))
 		}
 	}
 	number := f.core.last.Number
 	f.ask(AskStopRun, nil)
-	f.complete()
+	f.waitComplete()
 	// Two sweeps must follow: one that measures the anchors after the run, and then the sweep that
 	// had become due during the run.
 	if !f.run(time.Minute, func() bool { return f.core.last.Number >= number+2 }) {

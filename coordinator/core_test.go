@@ -79,12 +79,12 @@ func TestPairsOnOneMachineShareItsCores(t *testing.T) {
 
 func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 	tests := map[string]func(f *fleet, c *fakeClient){
-		"killed":  func(f *fleet, c *fakeClient) { c.state = killed },
-		"stopped": func(f *fleet, c *fakeClient) { c.state = stopped },
-		"cut off": func(f *fleet, c *fakeClient) { c.cut = true },
+		"killed":  func(f *fleet, c *fakeClient) { c.state = clientKilled },
+		"stopped": func(f *fleet, c *fakeClient) { c.state = clientStopped },
+		"cut off": func(f *fleet, c *fakeClient) { c.isCut = true },
 		"leaves": func(f *fleet, c *fakeClient) {
 			c.send(0, &control.Leave{Why: "update"})
-			c.state = killed
+			c.state = clientKilled
 		},
 	}
 	for name, fault := range tests {
@@ -144,7 +144,7 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 func TestTheServersOwnWorkIsNotSilence(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
-	f.clients["n00"].state = killed
+	f.clients["n00"].state = clientKilled
 	err := f.core.startSweep("asked for", f.config.Sweep, nil)
 	if err != nil || len(f.core.pending) == 0 {
 		t.Fatalf("%d requests, %v", len(f.core.pending), err)
@@ -170,9 +170,9 @@ func TestTheServersOwnWorkIsNotSilence(t *testing.T) {
 func TestNodesThatComeBackAreMeasuredInTheSameSweep(t *testing.T) {
 	f := newFleet(t, testConfig(), names(8)...)
 	f.run(time.Minute, func() bool { return f.core.sweep != nil && f.core.sweep.round == 2 })
-	f.clients["n05"].state = stopped
+	f.clients["n05"].state = clientStopped
 	f.run(time.Second, nil)
-	f.clients["n05"].state = running
+	f.clients["n05"].state = clientRunning
 	f.clients["n05"].beat()
 	s := f.wantSweep(time.Minute)
 	if s.Complete != 28 {
@@ -201,7 +201,7 @@ func TestNodesThatJoinAreMeasured(t *testing.T) {
 func (f *fleet) wantPairs(n int) {
 	f.t.Helper()
 	err := f.core.save()
-	known, stored, want := len(f.core.pairs), len(f.stored().pairs), len(f.core.current)
+	known, stored, want := len(f.core.pairs), len(f.restoredCore().pairs), len(f.core.current)
 	if err != nil || known != n || stored != want {
 		f.t.Errorf("%d pairs are known, want %d; %d are on disk, want %d: %v",
 			known, n, stored, want, err)
@@ -214,9 +214,9 @@ func TestAnEpochEndsWhatWasKnown(t *testing.T) {
 	c := f.clients["n01"]
 	c.offset += 1 << 40
 	c.register.Epoch, c.register.Instance = "e2", "other"
-	c.state = killed
+	c.state = clientKilled
 	f.run(5*time.Second, nil)
-	c.state = running
+	c.state = clientRunning
 	c.connect()
 	f.core.last = nil
 	if s := f.wantSweep(time.Minute); s.Complete != 3 {
@@ -240,7 +240,7 @@ func TestAnEpochEndsWhatWasKnown(t *testing.T) {
 	f.run(5*time.Second, nil)
 	f.wantPairs(5)
 	f.ask(AskStopRun, nil)
-	f.complete()
+	f.waitComplete()
 	f.wantPairs(3)
 }
 
@@ -254,10 +254,10 @@ func TestASecondProcessUnderANameIsRefusedWhileTheFirstLives(t *testing.T) {
 	if n := f.core.nodes["a"]; n.registered.Instance != first.register.Instance {
 		t.Error("the second process has the name")
 	}
-	first.state = killed
+	first.state = clientKilled
 	f.clients["a"] = second
 	f.run(10*time.Second, nil)
-	if n := f.core.nodes["a"]; !n.alive() || n.registered.Instance != second.register.Instance {
+	if n := f.core.nodes["a"]; !n.isAlive() || n.registered.Instance != second.register.Instance {
 		t.Error("the second process did not get the name that became free")
 	}
 }
@@ -269,7 +269,7 @@ func TestRegisteringTwiceOnAConnectionIsOneRegistration(t *testing.T) {
 	peer := c.peer
 	c.send(0, &c.register)
 	f.run(10*time.Second, nil)
-	if n := f.core.nodes["a"]; !n.alive() || n.peer != peer || n.restarts != 0 {
+	if n := f.core.nodes["a"]; !n.isAlive() || n.peer != peer || n.restarts != 0 {
 		t.Errorf("node is %+v", n)
 	}
 	if f.forgotten[peer] {
@@ -319,7 +319,7 @@ func TestWhatIsNotQuiet(t *testing.T) {
 		"sends 1250 kB/s":    {SentBytes: 25_000},
 	} {
 		load.Over_ns = int64(20 * time.Millisecond)
-		if got := q.finds(&load); got != want {
+		if got := q.whyNoisy(&load); got != want {
 			t.Errorf("%+v: finds %q, want %q", load, got, want)
 		}
 	}

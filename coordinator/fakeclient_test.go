@@ -13,49 +13,49 @@ import (
 type state int
 
 const (
-	running state = iota
-	stopped       // as by SIGSTOP
-	killed
+	clientRunning state = iota
+	clientStopped       // as by SIGSTOP
+	clientKilled
 )
 
 // fakeClient simulates a node's client. Its counter is an exact linear function of time.
 type fakeClient struct {
-	f        *fleet
-	register control.Register
-	key      control.Key // the key of its connection; empty by default
-	refused  []*control.Refusal
-	peer     control.Peer
-	state    state
-	cut      bool // the network delivers nothing from or to it
-	offset   uint64
-	rate     float64 // cycles per nanosecond
-	probing  *control.Probing
-	member   *fakeMember // its part in the graph; nil: none
-	turn     int
-	due      time.Duration // when the next of its own trains begins
-	report   uint64
-	unacked  []*control.Trains
-	opened   []control.Run
-	tables   []uint64
+	f         *fleet
+	register  control.Register
+	key       control.Key // the key of its connection; empty by default
+	refused   []*control.Refusal
+	peer      control.Peer
+	state     state
+	isCut     bool // the network delivers nothing from or to it
+	offset    uint64
+	rate      float64 // cycles per nanosecond
+	probing   *control.Probing
+	member    *fakeMember // its part in the graph; nil: none
+	turn      int
+	nextTrain time.Duration // when the next of its own trains begins
+	report    uint64
+	unacked   []*control.Trains
+	opened    []control.Run
+	tables    []uint64
 
-	watches   []control.Watch
-	snapshots []control.Snapshot
-	answerer  fakeAnswerer
-	deaf      bool     // ignores new secrets
-	missing   []string // parts that it reports as missing from runs
-	channels  int      // channels that it reports as logged in runs
-	files     map[string][]byte
-	sent      int // number of bytes of files that it has sent
-	heard     time.Duration
-	busy      int64 // its load in ppm
-	life      int   // if it increases, events that were planned before have no effect
-	lie       func(peer string) (off, shorter int64)
-	overRun   *control.Frequency // sent when a run is closed
+	watches        []control.Watch
+	snapshots      []control.Snapshot
+	answerer       fakeAnswerer
+	ignoresSecrets bool     // ignores new secrets
+	missing        []string // parts that it reports as missing from runs
+	channels       int      // channels that it reports as logged in runs
+	files          map[string][]byte
+	sent           int // number of bytes of files that it has sent
+	heard          time.Duration
+	busy           int64 // its load in ppm
+	life           int   // if it increases, events that were planned before have no effect
+	lie            func(peer string) (off, shorter int64)
+	overRun        *control.Frequency // sent when a run is closed
 
-	// slow delays the answers about files and tables. If the field instead is not nil, the client
-	// sends what this function returns in place of each such answer.
-	slow    time.Duration
-	instead func(answer control.Message) control.Message
+	// slowAnswer delays the answers about files and tables. If the field instead is not nil, the
+	// client sends what this function returns in place of each such answer.
+	slowAnswer time.Duration
+	instead    func(answer control.Message) control.Message
 }
 
 func (f *fleet) join(name string) *fakeClient {
@@ -87,11 +87,12 @@ func (c *fakeClient) counter(at time.Duration) uint64 {
 	return c.offset + uint64(float64(at)*c.rate)
 }
 
-// later calls the function do after the time d, unless the client has stopped or restarted by then.
-func (c *fakeClient) later(d time.Duration, do func()) {
+// runLater calls the function do after the time d, unless the client has stopped or restarted by
+// then.
+func (c *fakeClient) runLater(d time.Duration, do func()) {
 	life := c.life
 	c.f.after(d, func() {
-		if c.life == life && c.state == running {
+		if c.life == life && c.state == clientRunning {
 			do()
 		}
 	})
@@ -114,7 +115,7 @@ func (c *fakeClient) send(request uint64, m control.Message) {
 	}
 	peer := c.peer
 	c.f.after(50*time.Microsecond, func() {
-		if c.cut {
+		if c.isCut {
 			return
 		}
 		got, request, err := control.Decode(frames)
@@ -125,7 +126,7 @@ func (c *fakeClient) send(request uint64, m control.Message) {
 			delete(c.f.forgotten, peer)
 		} else if c.f.forgotten[peer] {
 			c.f.after(50*time.Microsecond, func() {
-				if c.peer == peer && c.state == running && !c.cut {
+				if c.peer == peer && c.state == clientRunning && !c.isCut {
 					c.receive(request, control.Refuse(control.NotRegistered, "register"))
 				}
 			})
@@ -142,17 +143,17 @@ func (c *fakeClient) beat() {
 		c.send(0, &control.Ping{Counter_cycles: c.counter(c.f.time)})
 	}
 	c.life++
-	c.later(time.Second, c.beat)
+	c.runLater(time.Second, c.beat)
 	if c.probing != nil {
-		c.later(max(0, c.due-c.f.time), c.probeOn)
+		c.runLater(max(0, c.nextTrain-c.f.time), c.probeOn)
 	}
 }
 
 // probeLater schedules the next train that the node sends on its own.
 func (c *fakeClient) probeLater() {
 	period := time.Duration(c.probing.Period_ns)
-	c.due = c.f.time + period
-	c.later(period, c.probeOn)
+	c.nextTrain = c.f.time + period
+	c.runLater(period, c.probeOn)
 }
 
 func (c *fakeClient) receive(request uint64, m control.Message) {
@@ -160,23 +161,23 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 	switch m := m.(type) {
 	case *control.Welcome:
 		c.life++
-		c.later(time.Second, c.beat)
+		c.runLater(time.Second, c.beat)
 		for _, r := range c.unacked {
 			c.send(0, r)
 		}
 	case *control.Refusal:
 		c.refused = append(c.refused, m)
 		if m.Code == control.NameTaken {
-			c.later(time.Second, c.connect)
+			c.runLater(time.Second, c.connect)
 		} else if m.Code == control.NotRegistered {
 			c.connect()
 		}
 	case *control.LoadRequest:
-		c.later(time.Duration(m.Over_ns), func() {
+		c.runLater(time.Duration(m.Over_ns), func() {
 			c.send(request, &control.Load{Over_ns: m.Over_ns, Busy_ppm: c.busy})
 		})
 	case *control.ProbeSecrets:
-		if !c.deaf {
+		if !c.ignoresSecrets {
 			c.answerer.accept(m)
 			c.send(request, &control.Done{})
 		}
@@ -239,8 +240,8 @@ func (c *fakeClient) answer(request uint64, m control.Message) {
 	if c.instead != nil {
 		m = c.instead(m)
 	}
-	if c.slow > 0 {
-		c.f.after(c.slow, func() { c.send(request, m) })
+	if c.slowAnswer > 0 {
+		c.f.after(c.slowAnswer, func() { c.send(request, m) })
 		return
 	}
 	c.send(request, m)
@@ -288,13 +289,13 @@ func (c *fakeClient) probe(request uint64, m *control.Probe) {
 	f := c.f
 	out := &control.Trains{Peer: m.Peer, PeerEpoch: m.PeerEpoch, Epoch: c.register.Epoch}
 	to := f.clients[m.Peer]
-	if to == nil || to.state != running || to.cut || to.register.ProbeAddress != m.Address {
+	if to == nil || to.state != clientRunning || to.isCut || to.register.ProbeAddress != m.Address {
 		out.Error, out.Lost = "no answer", uint64(m.Attempts)
 		silence := time.Duration(m.Attempts) * time.Duration(m.Timeout_ns)
-		c.later(silence, func() { c.send(request, out) })
+		c.runLater(silence, func() { c.send(request, out) })
 		return
 	}
-	if !f.answered(c, to, m.Key) {
+	if !f.wasAnswered(c, to, m.Key) {
 		out.Error = "no answer"
 		c.send(request, out)
 		return
@@ -317,7 +318,7 @@ func (c *fakeClient) probe(request uint64, m *control.Probe) {
 		out.Trains = append(out.Trains, t)
 		life := c.life
 		f.after(took+time.Duration(m.Gap_ns), func() {
-			if c.state != running || life > c.life || to.state != running {
+			if c.state != clientRunning || life > c.life || to.state != clientRunning {
 				f.active[c.register.Name], f.active[m.Peer] = false, false
 				return
 			}
@@ -344,7 +345,8 @@ func (c *fakeClient) probeOn() {
 	target := targets[c.turn%len(targets)]
 	c.turn++
 	to := c.f.clients[target.Peer]
-	if to != nil && to.state == running && !to.cut && !c.cut && c.f.answered(c, to, target.Key) {
+	if to != nil && to.state == clientRunning && !to.isCut && !c.isCut &&
+		c.f.wasAnswered(c, to, target.Key) {
 		c.report++
 		t, _ := c.train(to, p.Exchanges)
 		out := &control.Trains{

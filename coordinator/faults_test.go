@@ -184,7 +184,7 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 	r := seed.Random(t)
 	const nodes = 10
 	f := newRealFleet(t, r, nodes)
-	f.wait()
+	f.waitRegistered()
 	var normal []time.Duration
 	for range 3 {
 		s := f.sweep(0, nil)
@@ -207,10 +207,10 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 			if what == "server" {
 				kill(f.server)
 				f.startServer()
-				f.wait()
+				f.waitRegistered()
 				return true
 			}
-			f.harm(slices.Index(f.clients, c), what)
+			f.harmClient(slices.Index(f.clients, c), what)
 			return false
 		})
 		if s == nil { // the server was killed, and only the sweep was lost: ask for it again
@@ -229,17 +229,17 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 		checked += f.check()
 		for i, c := range f.clients {
 			if c.fault != "" && r.IntN(2) == 0 {
-				f.heal(i)
+				f.healClient(i)
 			}
 		}
-		f.wait()
+		f.waitRegistered()
 	}
 	for i, c := range f.clients {
 		if c.fault != "" {
-			f.heal(i)
+			f.healClient(i)
 		}
 	}
-	f.wait()
+	f.waitRegistered()
 	if s := f.sweep(0, nil); s.Complete != nodes*(nodes-1)/2 {
 		t.Errorf("after all faults %d pairs are complete: %+v", s.Complete, s.Lost)
 	}
@@ -251,8 +251,8 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 	return ratios
 }
 
-// harm does one of three things to a client: it kills, stops or cuts off the client.
-func (f *realFleet) harm(i int, what string) {
+// harmClient does one of three things to a client: it kills, stops or cuts off the client.
+func (f *realFleet) harmClient(i int, what string) {
 	f.t.Helper()
 	c := f.clients[i]
 	switch what {
@@ -268,8 +268,8 @@ func (f *realFleet) harm(i int, what string) {
 	c.fault = what
 }
 
-// heal undoes what harm did.
-func (f *realFleet) heal(i int) {
+// healClient undoes what harm did.
+func (f *realFleet) healClient(i int) {
 	f.t.Helper()
 	c := f.clients[i]
 	switch c.fault {

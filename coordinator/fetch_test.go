@@ -33,7 +33,7 @@ func TestFilesOfARun(t *testing.T) {
 	wantCode("a file of an open run",
 		f.read(&control.ReadFile{Run: "r", Path: "run.yaml", Bytes: 9}), control.NotNow)
 	f.ask(AskStopRun, nil)
-	f.complete()
+	f.waitComplete()
 	dir := filepath.Join(f.core.store.runs, "r")
 	relation := filepath.Join(dir, "relations", "a--b.rel")
 	if err := os.WriteFile(relation, bytes.Repeat([]byte("0123456"), 50), 0o600); err != nil {
@@ -81,7 +81,7 @@ func TestPartsThatAreReadAreFew(t *testing.T) {
 	f := newFleet(t, testConfig(), "a", "b")
 	f.openRun("r")
 	f.ask(AskStopRun, nil)
-	f.complete()
+	f.waitComplete()
 	var works []func()
 	f.core.background = func(work func() error, done func(error)) {
 		works = append(works, func() { done(work()) })

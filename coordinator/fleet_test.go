@@ -126,7 +126,7 @@ func (f *fleet) run(limit time.Duration, until func() bool) bool {
 		if steps > 5_000_000 {
 			f.t.Fatal("the events do not end")
 		}
-		next := max(f.time, f.core.next().Sub(f.begin))
+		next := max(f.time, f.core.nextTick().Sub(f.begin))
 		i := -1
 		for j, e := range f.events {
 			if e.at < next || e.at == next && i < 0 {
@@ -159,7 +159,7 @@ func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
 		return nil
 	}
 	f.after(50*time.Microsecond, func() {
-		if c := f.byPeer[to]; c != nil && c.state == running && !c.cut {
+		if c := f.byPeer[to]; c != nil && c.state == clientRunning && !c.isCut {
 			c.receive(request, m)
 		}
 	})
@@ -183,8 +183,8 @@ func (f *fleet) ask(what string, argument any) control.Message {
 	return f.asked[f.asks]
 }
 
-// holds returns the true reading for a bound, and whether the bound contains it.
-func (f *fleet) holds(p PairStatus) (truth uint64, ok bool) {
+// holdsTruth returns the true reading for a bound, and whether the bound contains it.
+func (f *fleet) holdsTruth(p PairStatus) (truth uint64, ok bool) {
 	from, into := f.clients[p.From], f.clients[p.Into]
 	truth = into.counter(time.Duration(float64(p.Reading_cycles-from.offset) / from.rate))
 	const slop = 8 // rounding in float64, in cycles
@@ -199,7 +199,7 @@ func (f *fleet) wantTrue() *Matrix {
 		if p.Hi_cycles == 0 {
 			continue
 		}
-		if truth, ok := f.holds(p); !ok {
+		if truth, ok := f.holdsTruth(p); !ok {
 			f.t.Errorf("%s in cycles of %s is [%d, %d], and %d in truth",
 				p.From, p.Into, p.Lo_cycles, p.Hi_cycles, truth)
 		}

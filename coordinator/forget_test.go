@@ -8,9 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// refused returns the text with which the core refuses a question, or "" if the core does not
+// refusalText returns the text with which the core refuses a question, or "" if the core does not
 // refuse.
-func (f *fleet) refused(what string, argument any) string {
+func (f *fleet) refusalText(what string, argument any) string {
 	if r, ok := f.ask(what, argument).(*control.Refusal); ok {
 		return r.Code.String() + ": " + r.Text
 	}
@@ -20,7 +20,7 @@ func (f *fleet) refused(what string, argument any) string {
 func TestAForgottenNodeIsNowhere(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
-	forget := func(name string) string { return f.refused(AskForgetNode, NodeRequest{name}) }
+	forget := func(name string) string { return f.refusalText(AskForgetNode, NodeRequest{name}) }
 	got := forget("n02")
 	if !strings.Contains(got, "not now") || !strings.Contains(got, "stop its client first") {
 		t.Errorf("a node that is there: %q", got)
@@ -32,13 +32,13 @@ func TestAForgottenNodeIsNowhere(t *testing.T) {
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
 		t.Fatal(f.phase())
 	}
-	f.clients["n02"].state = killed
+	f.clients["n02"].state = clientKilled
 	f.run(10*time.Second, nil)
 	if got := forget("n02"); !strings.Contains(got, `in run "r"`) {
 		t.Errorf("a node of the run: %q", got)
 	}
 	f.ask(AskStopRun, nil)
-	f.complete() // the sweep after the run loses the node
+	f.waitComplete() // the sweep after the run loses the node
 	f.wantPairs(6)
 	if m := f.wantTrue(); m.Healthy() || !strings.Contains(strings.Join(m.Unhealthy, "\n"), "n02") {
 		t.Errorf("before: %q", m.Unhealthy)
@@ -58,7 +58,7 @@ func TestAForgottenNodeIsNowhere(t *testing.T) {
 				restarted, len(m.Nodes), len(m.Pairs), m.Unhealthy)
 		}
 	}
-	f.clients["n02"].state = running // it had only been away for a long time
+	f.clients["n02"].state = clientRunning // it had only been away for a long time
 	f.clients["n02"].connect()
 	f.core.last = nil
 	if s := f.wantSweep(time.Minute); s.Complete != 6 {
@@ -77,9 +77,9 @@ func TestANodeIsForgottenDuringASweep(t *testing.T) {
 			return f.core.sweep != nil && f.core.sweep.round == round+1
 		})
 		f.clients["n03"].send(0, &control.Leave{Why: "scrapped"})
-		f.clients["n03"].state = killed
+		f.clients["n03"].state = clientKilled
 		f.run(time.Millisecond, nil)
-		if got := f.refused(AskForgetNode, NodeRequest{"n03"}); got != "" {
+		if got := f.refusalText(AskForgetNode, NodeRequest{"n03"}); got != "" {
 			t.Fatal(got)
 		}
 		s := f.wantSweep(time.Minute)
@@ -93,12 +93,12 @@ func TestANodeIsForgottenDuringASweep(t *testing.T) {
 	// A forgotten node also disappears from the results of a sweep that has ended.
 	f := newFleet(t, testConfig(), names(8)...)
 	f.run(time.Minute, func() bool { return f.core.sweep != nil && f.core.sweep.round == 2 })
-	f.clients["n03"].state = killed
+	f.clients["n03"].state = clientKilled
 	if s := f.wantSweep(time.Minute); len(s.Lost) == 0 {
 		t.Fatalf("%+v", s)
 	}
 	f.run(10*time.Second, nil)
-	if got := f.refused(AskForgetNode, NodeRequest{"n03"}); got != "" {
+	if got := f.refusalText(AskForgetNode, NodeRequest{"n03"}); got != "" {
 		t.Fatal(got)
 	}
 	if m := f.wantTrue(); !m.Healthy() {
@@ -111,7 +111,7 @@ func TestANodeIsForgottenDuringASweep(t *testing.T) {
 func TestAServerThatDiesWhileItForgets(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
-	f.clients["n01"].state = killed
+	f.clients["n01"].state = clientKilled
 	f.run(10*time.Second, nil)
 	delete(f.core.nodes, "n01")
 	if err := f.store.append(blockForgetNode, "n01", nil); err != nil {

@@ -28,24 +28,24 @@ const (
 
 // gathering waits for collectors.
 type gathering struct {
-	run   *run
-	busy  map[string]bool // collectors that are still looking for logs
-	asked int             // collectors that have not answered yet
-	next  time.Time       // when to ask again
-	last  time.Time       // when a node's logs were collected last
+	run              *run
+	busy             map[string]bool // collectors that are still looking for logs
+	silentCollectors int             // collectors that have not answered yet
+	nextAsk          time.Time       // when to ask again
+	lastCollected    time.Time       // when a node's logs were collected last
 }
 
-// gathered has the logs of one node that a collector keeps.
-type gathered struct {
-	by    string // the collector
-	files []control.File
+// gatheredLogs has the logs of one node that a collector keeps.
+type gatheredLogs struct {
+	holder string // the collector
+	files  []control.File
 }
 
 // collectors returns the names of the collectors. A node is told these names when it closes a run.
 // The function returns none in a small fleet, because nodes can find collectors only in a large
 // one.
 func (c *core) collectors() []string {
-	if !c.large() {
+	if !c.isLarge() {
 		return nil
 	}
 	return c.config.Collectors
@@ -54,14 +54,15 @@ func (c *core) collectors() []string {
 // gather waits until collectors have the logs of all nodes or find no more, and then collects.
 func (c *core) gather() {
 	r := c.run
-	r.gathered = map[string]gathered{}
-	g := &gathering{run: r, busy: map[string]bool{}, last: c.now()}
+	r.heldLogs = map[string]gatheredLogs{}
+	g := &gathering{run: r, busy: map[string]bool{}, lastCollected: c.now()}
 	for _, name := range c.collectors() {
-		if n := c.nodes[name]; n != nil && r.opened[name] && n.alive() && n.can(control.CanFiles) {
+		if n := c.nodes[name]; n != nil && r.opened[name] && n.isAlive() &&
+			n.can(control.CanFiles) {
 			g.busy[name] = true
 		}
 	}
-	if r.again || len(g.busy) == 0 {
+	if r.onlyCollect || len(g.busy) == 0 {
 		c.collectAll()
 		return
 	}
@@ -76,12 +77,12 @@ func (c *core) stepGather() {
 	}
 	r, g := c.run, c.run.gathering
 	switch {
-	case g.asked > 0 || c.now().Before(g.next):
+	case g.silentCollectors > 0 || c.now().Before(g.nextAsk):
 		return
-	case r.aborted:
+	case r.isAborted:
 		r.gathering = nil
 		return
-	case len(g.busy) == 0 || c.allGathered(r) || c.now().Sub(g.last) > gatherPatience:
+	case len(g.busy) == 0 || c.allGathered(r) || c.now().Sub(g.lastCollected) > gatherPatience:
 		r.gathering = nil
 		for _, name := range c.collectors() {
 			c.log.Info("collector has logs", "run", r.name(), "collector", name,
@@ -90,15 +91,15 @@ func (c *core) stepGather() {
 		c.collectAll()
 		return
 	}
-	g.next = c.now().Add(gatherEvery)
+	g.nextAsk = c.now().Add(gatherEvery)
 	for _, name := range c.collectors() {
 		if !g.busy[name] {
 			continue
 		}
-		g.asked++
+		g.silentCollectors++
 		c.ask(c.nodes[name], &control.ListFiles{Run: r.name()}, c.config.AnswerLimit,
 			"a list of what it has collected", func(m control.Message, err error) {
-				g.asked--
+				g.silentCollectors--
 				files, ok := m.(*control.Files)
 				if err != nil || !ok {
 					c.log.Warn("collector does not answer", "collector", name, "error", err)
@@ -123,16 +124,16 @@ func (c *core) noteGathered(g *gathering, by string, files []control.File) {
 		}
 	}
 	for node, files := range all {
-		known, ok := g.run.gathered[node]
+		known, ok := g.run.heldLogs[node]
 		if ok || !g.run.opened[node] || node == by {
-			if ok && known.by != by {
+			if ok && known.holder != by {
 				c.log.Warn("two collectors have the logs of one node", "node", node,
-					"collectors", []string{known.by, by})
+					"collectors", []string{known.holder, by})
 			}
 			continue
 		}
-		g.run.gathered[node] = gathered{by, files}
-		g.last = c.now()
+		g.run.heldLogs[node] = gatheredLogs{by, files}
+		g.lastCollected = c.now()
 	}
 }
 
@@ -149,8 +150,8 @@ func collectedOf(name string) (node, file string, ok bool) {
 // run that are connected and may have logs to offer.
 func (c *core) allGathered(r *run) bool {
 	for name := range r.opened {
-		_, ok := r.gathered[name]
-		if n := c.nodes[name]; !ok && n.alive() && n.can(control.CanFiles) &&
+		_, ok := r.heldLogs[name]
+		if n := c.nodes[name]; !ok && n.isAlive() && n.can(control.CanFiles) &&
 			!slices.Contains(c.collectors(), name) {
 			return false
 		}
@@ -160,26 +161,26 @@ func (c *core) allGathered(r *run) bool {
 
 // gatheredBy counts the nodes whose logs each collector has.
 func (r *run) gatheredBy() map[string]int {
-	if len(r.gathered) == 0 {
+	if len(r.heldLogs) == 0 {
 		return nil
 	}
 	by := map[string]int{}
-	for _, g := range r.gathered {
-		by[g.by]++
+	for _, g := range r.heldLogs {
+		by[g.holder]++
 	}
 	return by
 }
 
-// source returns the node that is asked for a collection's files.
-func (k *collection) source() string {
+// sourceNode returns the node that is asked for a collection's files.
+func (k *collection) sourceNode() string {
 	if k.from != "" {
 		return k.from
 	}
 	return k.node
 }
 
-// remote returns the path of a file at the source.
-func (k *collection) remote(file string) string {
+// remotePath returns the path of a file at the source.
+func (k *collection) remotePath(file string) string {
 	if k.from != "" {
 		return path.Join(collectedPath, k.node, file)
 	}
@@ -195,7 +196,7 @@ func (c *core) withoutCollector(k *collection, why error) bool {
 	c.log.Warn("fetch logs from their node instead of a collector", "node", k.node,
 		"collector", k.from, "why", fmt.Sprint(why))
 	k.from = ""
-	delete(k.run.gathered, k.node)
+	delete(k.run.heldLogs, k.node)
 	c.list(k)
 	return true
 }

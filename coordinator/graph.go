@@ -35,8 +35,8 @@ const (
 
 // membership is what the server knows of a node's part in the graph.
 type membership struct {
-	told       time.Time // when it was told keys and contacts; zero: not since it registered
-	listed     bool      // it is in core.members
+	toldAt     time.Time // when it was told keys and contacts; zero: not since it registered
+	isListed   bool      // it is in core.members
 	neighbours []string  // the nodes to which it has edges, as its last report says
 	connected  []string  // the addresses to which its machine has connections, by that report
 	probing    []byte    // the last order to probe on its own, encoded
@@ -76,8 +76,8 @@ func (c *core) restoreIssuer() error {
 	return c.newIssuer()
 }
 
-// large reports whether the fleet is so large that only neighbours in the graph are measured.
-func (c *core) large() bool {
+// isLarge reports whether the fleet is so large that only neighbours in the graph are measured.
+func (c *core) isLarge() bool {
 	return c.moreThan(c.config.AllPairs, (*node).takesPart)
 }
 
@@ -110,11 +110,11 @@ func checkGraphName(r *control.Register) error {
 
 // tellGraph tells each node that it is a member of the graph, unless the node knows that already.
 func (c *core) tellGraph() {
-	if !c.large() {
+	if !c.isLarge() {
 		return
 	}
-	for _, n := range sortedNodes(maps.Keys(c.untold)) {
-		delete(c.untold, n)
+	for _, n := range sortedNodes(maps.Keys(c.untoldNodes)) {
+		delete(c.untoldNodes, n)
 		if c.nodes[n.name()] == n {
 			c.tellMember(n)
 		}
@@ -128,35 +128,35 @@ func (c *core) tellMember(n *node) {
 	}
 	m := &control.Graph{
 		Degree: c.config.Degree, Issuers: [][]byte{c.issuer.Public()},
-		Signature: c.issuer.Sign(overlay.Name(name)), Contacts: c.contacts(n),
+		Signature: c.issuer.Sign(overlay.Name(name)), Contacts: c.someContacts(n),
 	}
-	n.graph.told = c.now()
-	if !n.graph.listed {
-		n.graph.listed = true
+	n.graph.toldAt = c.now()
+	if !n.graph.isListed {
+		n.graph.isListed = true
 		c.members = append(c.members, n)
 	}
 	c.ask(n, m, c.config.AnswerLimit, "its part in the graph", func(_ control.Message, err error) {
 		if err != nil {
 			c.log.Warn("node is not in the graph", "node", n.name(), "error", err)
-			if n.alive() {
-				n.graph.told = time.Time{} // tellGraph tries again
-				c.untold[n] = true
+			if n.isAlive() {
+				n.graph.toldAt = time.Time{} // tellGraph tries again
+				c.untoldNodes[n] = true
 			}
 		}
 	})
 }
 
-// contacts returns some members of the graph. If no member is known to be alive, it returns former
-// members, because a node without contacts would begin a graph of its own.
-func (c *core) contacts(n *node) (names []string) {
+// someContacts returns some members of the graph. If no member is known to be alive, it returns
+// former members, because a node without contacts would begin a graph of its own.
+func (c *core) someContacts(n *node) (names []string) {
 	const tries = 4 * maxContacts // some tries draw a node that was drawn before
 	for try := 0; try < tries && len(names) < maxContacts && len(c.members) > 0; {
 		i := c.random(len(c.members))
 		other := c.members[i]
-		if c.nodes[other.name()] != other || !other.alive() || other.graph.told.IsZero() {
+		if c.nodes[other.name()] != other || !other.isAlive() || other.graph.toldAt.IsZero() {
 			last := len(c.members) - 1
 			c.members[i], c.members = c.members[last], c.members[:last]
-			other.graph.listed = false
+			other.graph.isListed = false
 			continue
 		}
 		try++
@@ -167,8 +167,8 @@ func (c *core) contacts(n *node) (names []string) {
 	if len(names) > 0 {
 		return names
 	}
-	former := c.which(func(other *node) bool {
-		return other != n && !other.alive() && other.registered.Graph != ""
+	former := c.wantedNodes(func(other *node) bool {
+		return other != n && !other.isAlive() && other.registered.Graph != ""
 	})
 	for len(former) > 0 && len(names) < maxContacts {
 		i := c.random(len(former))
@@ -185,11 +185,11 @@ func (c *core) hasNeighbours(n *node, m *control.Neighbours) {
 		n.graph.connected = m.Connected
 		c.orderSome(append(c.talksTo(n), n))
 	}
-	if len(m.Names) == 0 && c.now().Sub(n.graph.told) >= lonelyAgain {
+	if len(m.Names) == 0 && c.now().Sub(n.graph.toldAt) >= lonelyAgain {
 		c.tellMember(n)
 	}
 	if c.sweepBy.IsZero() && slices.ContainsFunc(c.edgesOf(n), func(p [2]string) bool {
-		return !c.measured(p)
+		return !c.wereMeasured(p)
 	}) {
 		c.sweepBy = c.now().Add(c.config.Settle)
 	}
@@ -198,8 +198,8 @@ func (c *core) hasNeighbours(n *node, m *control.Neighbours) {
 // talksTo returns the nodes to whose machines a node's machine has connections.
 func (c *core) talksTo(n *node) (all []*node) {
 	for _, address := range n.graph.connected {
-		for _, other := range c.at[address] {
-			if other != n && c.nodes[other.name()] == other && other.probing() &&
+		for _, other := range c.byAddress[address] {
+			if other != n && c.nodes[other.name()] == other && other.canBeProbed() &&
 				len(all) < maxTalks {
 				all = append(all, other)
 			}
@@ -208,11 +208,11 @@ func (c *core) talksTo(n *node) (all []*node) {
 	return all
 }
 
-// talks returns the nodes that a given node must probe because tuples may travel between it and
-// them. If both nodes of a pair report the connection, only the node whose name comes first probes
-// the other. If there is room, the result also has nodes with which the given node shared tuples in
-// earlier runs.
-func (c *core) talks(n *node) (all []*node) {
+// talkPartners returns the nodes that a given node must probe because tuples may travel between it
+// and them. If both nodes of a pair report the connection, only the node whose name comes first
+// probes the other. If there is room, the result also has nodes with which the given node shared
+// tuples in earlier runs.
+func (c *core) talkPartners(n *node) (all []*node) {
 	connected := c.talksTo(n)
 	for _, other := range connected {
 		if n.name() < other.name() || !slices.Contains(c.talksTo(other), n) {
@@ -221,7 +221,7 @@ func (c *core) talks(n *node) (all []*node) {
 	}
 	for _, l := range c.learnt.of[n.name()] {
 		other := c.nodes[l.other]
-		if len(all) < maxTalks && n.name() < l.other && other != nil && other.probing() &&
+		if len(all) < maxTalks && n.name() < l.other && other != nil && other.canBeProbed() &&
 			!slices.Contains(connected, other) && !slices.Contains(c.talksTo(other), n) {
 			all = append(all, other)
 		}
@@ -229,8 +229,8 @@ func (c *core) talks(n *node) (all []*node) {
 	return all
 }
 
-// learnt has the pairs between which tuples travelled in earlier runs.
-type learnt struct {
+// learntPairs has the pairs between which tuples travelled in earlier runs.
+type learntPairs struct {
 	Pairs []learntPair `json:"pairs"` // newest run first, and in each run the most tuples first
 	of    map[string][]learntOther
 }
@@ -262,7 +262,7 @@ func (c *core) learn(run string, found []runs.Traffic) {
 	c.orderSome(nodes)
 }
 
-func (l *learnt) keep(all []learntPair) {
+func (l *learntPairs) keep(all []learntPair) {
 	l.Pairs, l.of = nil, map[string][]learntOther{}
 	for _, p := range all {
 		again := slices.ContainsFunc(l.of[p.A],
@@ -276,9 +276,9 @@ func (l *learnt) keep(all []learntPair) {
 	}
 }
 
-// reasons says of each edge of a large fleet why its two nodes probe each other.
-func (c *core) reasons() map[[2]string]string {
-	if !c.large() {
+// edgeReasons says of each edge of a large fleet why its two nodes probe each other.
+func (c *core) edgeReasons() map[[2]string]string {
+	if !c.isLarge() {
 		return nil
 	}
 	all := map[[2]string]string{}
@@ -290,7 +290,7 @@ func (c *core) reasons() map[[2]string]string {
 		all[key] = why
 	}
 	for _, n := range c.nodes {
-		if !n.probing() {
+		if !n.canBeProbed() {
 			continue
 		}
 		for _, name := range n.graph.neighbours {
@@ -301,7 +301,7 @@ func (c *core) reasons() map[[2]string]string {
 			note(n.name(), name, "neighbours in the graph")
 		}
 		connected := c.talksTo(n)
-		for _, other := range c.talks(n) {
+		for _, other := range c.talkPartners(n) {
 			switch {
 			case slices.Contains(connected, other):
 				note(n.name(), other.name(), "a connection between them")
@@ -317,17 +317,18 @@ func (c *core) reasons() map[[2]string]string {
 	return all
 }
 
-// place notes at which address a node is probed. It forgets the address in the node's earlier
+// noteAddress notes at which address a node is probed. It forgets the address in the node's earlier
 // registration.
-func (c *core) place(old, n *node) {
+func (c *core) noteAddress(old, n *node) {
 	if old != nil {
 		a := addressOf(old)
-		c.at[a] = slices.DeleteFunc(c.at[a], func(other *node) bool { return other == old })
-		if len(c.at[a]) == 0 {
-			delete(c.at, a)
+		c.byAddress[a] = slices.DeleteFunc(c.byAddress[a],
+			func(other *node) bool { return other == old })
+		if len(c.byAddress[a]) == 0 {
+			delete(c.byAddress, a)
 		}
 	}
-	c.at[addressOf(n)] = append(c.at[addressOf(n)], n)
+	c.byAddress[addressOf(n)] = append(c.byAddress[addressOf(n)], n)
 }
 
 // addressOf returns the address of the machine at which a node is probed, or "".
@@ -342,18 +343,18 @@ func addressOf(n *node) string {
 // edgesOf returns the pairs of a node with its neighbours, and with the nodes that it is connected
 // to. It leaves out pairs that cannot be measured.
 func (c *core) edgesOf(n *node) (pairs [][2]string) {
-	if !n.probing() {
+	if !n.canBeProbed() {
 		return nil
 	}
 	add := func(name string) {
 		pairs = append(pairs, [2]string{min(n.name(), name), max(n.name(), name)})
 	}
 	for _, name := range n.graph.neighbours {
-		if other := c.nodes[name]; other != nil && other != n && other.probing() {
+		if other := c.nodes[name]; other != nil && other != n && other.canBeProbed() {
 			add(name)
 		}
 	}
-	for _, other := range c.talks(n) {
+	for _, other := range c.talkPartners(n) {
 		add(other.name())
 	}
 	return pairs
@@ -370,8 +371,8 @@ func (c *core) edges() [][2]string {
 	return sortedPairs(all)
 }
 
-// measured reports whether two nodes were measured with each other in their present epochs.
-func (c *core) measured(p [2]string) bool {
+// wereMeasured reports whether two nodes were measured with each other in their present epochs.
+func (c *core) wereMeasured(p [2]string) bool {
 	key, ok := c.current[p]
 	return ok && key.epochA == c.nodes[p[0]].registered.Epoch &&
 		key.epochB == c.nodes[p[1]].registered.Epoch
@@ -398,9 +399,9 @@ const maxNeverMeasured = 1000
 
 // addNeverMeasured lists the pairs that should have been measured but never were.
 func (s *fleetCopy) addNeverMeasured(c *core) {
-	if c.large() {
-		for _, n := range c.sorted() {
-			if n.probing() && len(n.graph.neighbours) == 0 {
+	if c.isLarge() {
+		for _, n := range c.nodesByName() {
+			if n.canBeProbed() && len(n.graph.neighbours) == 0 {
 				s.matrix.faults.Add(faults.Lonely, n.name(), "", fmt.Sprintf("node %s has no "+
 					"neighbours in the graph, and measures nobody", n.name()))
 			}
@@ -413,7 +414,7 @@ func (s *fleetCopy) addNeverMeasured(c *core) {
 		return
 	}
 	var all []*node
-	for _, n := range c.sorted() {
+	for _, n := range c.nodesByName() {
 		if n.takesPart() {
 			all = append(all, n)
 		}

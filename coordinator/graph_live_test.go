@@ -25,11 +25,11 @@ func TestPrivilegedLargeFleet(t *testing.T) {
 		nodes = 100
 	}
 	f := startRealFleet(t, r, nodes, true)
-	f.wait()
-	f.until("each node measures two others", func() bool { return f.degrees(2, "") })
+	f.waitRegistered()
+	f.waitUntil("each node measures two others", func() bool { return f.haveDegrees(2, "") })
 	var status RunStatus
 	f.question(AskStartRun, RunRequest{Name: "large"}, &status)
-	f.until("the run is open", func() bool {
+	f.waitUntil("the run is open", func() bool {
 		f.question(AskRun, nil, &status)
 		return status.Phase == PhaseOpen
 	})
@@ -40,11 +40,11 @@ func TestPrivilegedLargeFleet(t *testing.T) {
 	dead.fault = "killed"
 	kill(dead.process)
 	f.startServer()
-	f.wait()
-	f.until("the nodes measure others instead of the dead one", func() bool {
-		return f.degrees(2, dead.job.Node.Name)
+	f.waitRegistered()
+	f.waitUntil("the nodes measure others instead of the dead one", func() bool {
+		return f.haveDegrees(2, dead.job.Node.Name)
 	})
-	f.connected(dead.job.Node.Name)
+	f.waitConnected(dead.job.Node.Name)
 	if got := f.check(); got > 2*3*2*nodes {
 		t.Errorf("%d bounds: more than of neighbours now and before", got)
 	}
@@ -53,9 +53,9 @@ func TestPrivilegedLargeFleet(t *testing.T) {
 	f.wantRelated(r, dir, begun, ended)
 }
 
-// connected waits until trains of the run connect all nodes but a dead one. A young graph can be in
-// two parts for some seconds.
-func (f *realFleet) connected(dead string) {
+// waitConnected waits until trains of the run connect all nodes but a dead one. A young graph can
+// be in two parts for some seconds.
+func (f *realFleet) waitConnected(dead string) {
 	f.t.Helper()
 	const few = 3 // trains that relate a pair
 	var m Matrix
@@ -65,7 +65,7 @@ func (f *realFleet) connected(dead string) {
 	for _, p := range m.Pairs {
 		before[pair{p.From, p.Into}] = p.Trains
 	}
-	f.until("trains of the run connect all nodes", func() bool {
+	f.waitUntil("trains of the run connect all nodes", func() bool {
 		var m Matrix
 		f.question(AskNodes, nil, &m)
 		living := slices.DeleteFunc(slices.Clone(f.clients),
@@ -84,9 +84,9 @@ func (f *realFleet) connected(dead string) {
 	})
 }
 
-// degrees reports whether each node has pairs with at least the given number of other nodes, except
-// one node (but), which must have none.
-func (f *realFleet) degrees(least int, but string) bool {
+// haveDegrees reports whether each node has pairs with at least the given number of other nodes,
+// except one node (but), which must have none.
+func (f *realFleet) haveDegrees(least int, but string) bool {
 	f.t.Helper()
 	var m Matrix
 	f.question(AskNodes, nil, &m)

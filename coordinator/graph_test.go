@@ -69,11 +69,12 @@ func (m *fakeMember) Send(to overlay.Name, msg overlay.Message) {
 	f := m.c.f
 	card, _ := wire.ParseName(to)
 	other := f.clients[card.Node]
-	if m.c.cut || other == nil {
+	if m.c.isCut || other == nil {
 		return
 	}
 	f.after(200*time.Microsecond, func() {
-		if x := other.member; other.state == running && !other.cut && x != nil && x.name == to &&
+		if x := other.member; other.state == clientRunning && !other.isCut && x != nil &&
+			x.name == to &&
 			x.node != nil {
 			x.node.Receive(f.time, m.name, msg)
 			x.watch()
@@ -100,7 +101,7 @@ func (m *fakeMember) watch() {
 	}
 	m.wake = at
 	m.c.f.after(at-m.c.f.time, func() {
-		if m.wake == at && m.c.state == running {
+		if m.wake == at && m.c.state == clientRunning {
 			m.wake = -1
 			m.node.Tick(m.c.f.time)
 			m.watch()
@@ -144,7 +145,7 @@ func (f *fleet) wantGraph(limit time.Duration) {
 	f.t.Helper()
 	if !f.run(limit, func() bool {
 		for _, c := range f.clients {
-			if c.state == running && (c.member.node == nil ||
+			if c.state == clientRunning && (c.member.node == nil ||
 				len(c.member.report) != f.config.Degree) {
 				return false
 			}
@@ -167,7 +168,7 @@ func TestLargeFleetMeasuresNeighbours(t *testing.T) {
 		t.Fatalf("%d edges", len(edges))
 	}
 	for _, p := range edges {
-		if !f.core.measured(p) {
+		if !f.core.wereMeasured(p) {
 			t.Errorf("%v was not measured", p)
 		}
 	}
@@ -281,7 +282,7 @@ func TestLargeFleetChanges(t *testing.T) {
 				m.report)
 		}
 	}
-	f.clients["n03"].state = killed
+	f.clients["n03"].state = clientKilled
 	f.run(time.Minute, nil)
 	f.wantGraph(time.Minute)
 	for _, p := range f.core.edges() {
@@ -317,7 +318,7 @@ func TestLargeFleetMeasuresWhereTrafficGoes(t *testing.T) {
 	connect(pair[0], pair[1])
 	f.run(time.Second, nil) // the report arrives
 	f.openRun("traffic")
-	if !f.core.measured(key) {
+	if !f.core.wereMeasured(key) {
 		t.Errorf("%v was not measured before the run", key)
 	}
 	connect(pair[1], pair[0], f.clients["n05"])
@@ -357,7 +358,7 @@ func TestLargeFleetMeasuresWhereTrafficGoes(t *testing.T) {
 	for name, c := range f.clients {
 		before[name] = c.probing
 	}
-	pair[1].state = killed
+	pair[1].state = clientKilled
 	f.run(f.config.Dead+time.Second, nil)
 	if got := targets(pair[0]); slices.Contains(got, key[1]) {
 		t.Errorf("n00 is to probe %v, but %s is dead", got, key[1])

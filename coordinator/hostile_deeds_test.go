@@ -19,16 +19,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// trains reports false trains, each of which looks plausible by itself. The stamps of the peer are
-// true. The stamps of the hostile member are shifted, or run at another rate, or are too narrow.
-func (h *hostile) trains(r *rand.Rand, peer string, trains, exchanges int) (out []control.Train) {
+// reportFalseTrains reports false trains, each of which looks plausible by itself. The stamps of
+// the peer are true. The stamps of the hostile member are shifted, or run at another rate, or are
+// too narrow.
+func (h *hostileClient) reportFalseTrains(r *rand.Rand, peer string, count,
+	exchanges int) (out []control.Train) {
 	own, other := h.line(h.job.Node.Name), h.line(peer)
 	lie := []int64{0, 300, -300, 100_000, -100_000, 1 << 40}[r.IntN(6)]
 	own.rate *= []float64{1, 1 + 1e-7, 1 + 1e-5, 2}[r.IntN(4)]
 	width := []uint64{0, 10, 10_000}[r.IntN(3)]
 	const step = 5000
-	back := uint64(trains*(exchanges+1)+1) * 4 * step
-	for range trains {
+	back := uint64(count*(exchanges+1)+1) * 4 * step
+	for range count {
 		t := control.Train{KernelStamps: uint64(4 * exchanges)}
 		for range exchanges {
 			t.Exchanges = append(t.Exchanges, tscratio.Exchange{
@@ -45,7 +47,7 @@ func (h *hostile) trains(r *rand.Rand, peer string, trains, exchanges int) (out 
 	return out
 }
 
-func (h *hostile) reportOf(peer hostilePeer, trains []control.Train) *control.Trains {
+func (h *hostileClient) reportOf(peer hostilePeer, trains []control.Train) *control.Trains {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.report++
@@ -54,9 +56,9 @@ func (h *hostile) reportOf(peer hostilePeer, trains []control.Train) *control.Tr
 	}
 }
 
-func (h *hostile) lies() (err error) {
+func (h *hostileClient) lies() (err error) {
 	for _, p := range h.peers {
-		trains := h.trains(h.rand, p.Name, 1+h.rand.IntN(5), 1+h.rand.IntN(20))
+		trains := h.reportFalseTrains(h.rand, p.Name, 1+h.rand.IntN(5), 1+h.rand.IntN(20))
 		err = h.send(0, h.reportOf(p, trains))
 	}
 	return err
@@ -65,14 +67,14 @@ func (h *hostile) lies() (err error) {
 // liesOfNoEnd reports trains that the member cannot have run: with itself, with an unknown node,
 // and between two other nodes. A train between two other nodes names the member in none of its
 // fields.
-func (h *hostile) liesOfNoEnd() (err error) {
+func (h *hostileClient) liesOfNoEnd() (err error) {
 	self := hostilePeer{Name: h.job.Node.Name, Epoch: h.epoch}
-	h.send(0, h.reportOf(self, h.trains(h.rand, self.Name, 3, 10)))
+	h.send(0, h.reportOf(self, h.reportFalseTrains(h.rand, self.Name, 3, 10)))
 	nobody := hostilePeer{Name: "nobody", Epoch: "e"}
-	h.send(0, h.reportOf(nobody, h.trains(h.rand, self.Name, 3, 10)))
+	h.send(0, h.reportOf(nobody, h.reportFalseTrains(h.rand, self.Name, 3, 10)))
 	for _, p := range h.peers {
 		of := h.peers[h.rand.IntN(len(h.peers))]
-		m := h.reportOf(p, h.trains(h.rand, p.Name, 3, 10))
+		m := h.reportOf(p, h.reportFalseTrains(h.rand, p.Name, 3, 10))
 		m.Epoch, m.Report = of.Epoch, 1<<63
 		err = h.send(0, m)
 		frames, e := control.Encode(m, 0)
@@ -85,18 +87,18 @@ func (h *hostile) liesOfNoEnd() (err error) {
 		}
 		body["node"], body["name"], body["by"] = of.Name, of.Name, of.Name
 		frames[1], _ = json.Marshal(body)
-		h.raw(func(s *zmq4.Socket) { sendRaw(s, frames) })
+		h.withRawSocket(func(s *zmq4.Socket) { sendRaw(s, frames) })
 	}
 	return err
 }
 
 // largeReports sends reports of the greatest allowed size: many trains, one long train, and trains
 // far apart in time.
-func (h *hostile) largeReports() (err error) {
+func (h *hostileClient) largeReports() (err error) {
 	for range 3 {
 		for _, shape := range [][2]int{{10_000, 9}, {1, 100_000}, {100, 900}} {
 			p := h.peers[h.rand.IntN(len(h.peers))]
-			trains := h.trains(h.rand, p.Name, shape[0], shape[1])
+			trains := h.reportFalseTrains(h.rand, p.Name, shape[0], shape[1])
 			if e := h.send(0, h.reportOf(p, trains)); e != nil {
 				err = e
 			}
@@ -105,7 +107,7 @@ func (h *hostile) largeReports() (err error) {
 	return err
 }
 
-func (h *hostile) epochs() (err error) {
+func (h *hostileClient) epochs() (err error) {
 	for range 10 {
 		r := h.register
 		r.Epoch = fmt.Sprintf("%0200d", h.rand.Uint64())
@@ -115,8 +117,8 @@ func (h *hostile) epochs() (err error) {
 	return err
 }
 
-// names registers under other nodes' names and under unknown names.
-func (h *hostile) names() (err error) {
+// registerOthers registers under other nodes' names and under unknown names.
+func (h *hostileClient) registerOthers() (err error) {
 	for i := range 10 {
 		r := h.register
 		r.Name = fmt.Sprintf("x%d", h.rand.Uint64())
@@ -130,20 +132,20 @@ func (h *hostile) names() (err error) {
 	return err
 }
 
-func (h *hostile) facts() (err error) {
+func (h *hostileClient) facts() (err error) {
 	for i := range 10 {
 		r := h.register
 		bytes := []int{10_000, 10_900, 20_000, 600_000}[i%4] // each byte takes six bytes in JSON
 		r.Facts = []byte(`{"x":"` + strings.Repeat(`\u0001`, bytes) + `"}`)
 		if frames, err := control.Encode(&r, 1); err == nil {
-			h.raw(func(s *zmq4.Socket) { sendRaw(s, frames) })
+			h.withRawSocket(func(s *zmq4.Socket) { sendRaw(s, frames) })
 		}
 		err = h.signUp(r)
 	}
 	return err
 }
 
-func (h *hostile) snapshots() (err error) {
+func (h *hostileClient) snapshots() (err error) {
 	for i := range 2000 {
 		reason := strings.Repeat("x", control.MaxTextBytes)
 		err = h.send(0, &control.Snapshot{Channels: fmt.Sprint(i), Reason: reason})
@@ -151,7 +153,7 @@ func (h *hostile) snapshots() (err error) {
 	return err
 }
 
-func (h *hostile) asks() (err error) {
+func (h *hostileClient) asks() (err error) {
 	for range 500 {
 		for _, what := range []string{AskNodes, AskAbortRun, AskForgetNode, AskSnapshot} {
 			argument := []byte(`"` + strings.Repeat("x", 1000) + `"`)
@@ -161,9 +163,9 @@ func (h *hostile) asks() (err error) {
 	return err
 }
 
-// unasked sends answers for which the server did not ask this member, and orders that only a server
-// may give.
-func (h *hostile) unasked() (err error) {
+// sendUnasked sends answers for which the server did not ask this member, and orders that only a
+// server may give.
+func (h *hostileClient) sendUnasked() (err error) {
 	for range 200 {
 		peer := h.peers[h.rand.IntN(len(h.peers))]
 		for _, m := range []control.Message{
@@ -178,7 +180,7 @@ func (h *hostile) unasked() (err error) {
 			&control.Chunk{Path: "logs/x.cplog", Data: []byte("x")}, &control.Files{Run: "hostile"},
 			&control.Leave{Why: "\x1b[2J"},
 			&control.Welcome{Server: "x", Heartbeat_ns: 1, Dead_ns: 1},
-			h.reportOf(peer, h.trains(h.rand, peer.Name, 1, 5)),
+			h.reportOf(peer, h.reportFalseTrains(h.rand, peer.Name, 1, 5)),
 		} {
 			if m.Kind() == control.KindLeave && h.rand.IntN(100) > 0 {
 				continue
@@ -189,9 +191,9 @@ func (h *hostile) unasked() (err error) {
 	return err
 }
 
-// raw calls the function do with a plain ZeroMQ socket. The socket has the member's key, but uses
-// none of this project's code.
-func (h *hostile) raw(do func(*zmq4.Socket)) error {
+// withRawSocket calls the function do with a plain ZeroMQ socket. The socket has the member's key,
+// but uses none of this project's code.
+func (h *hostileClient) withRawSocket(do func(*zmq4.Socket)) error {
 	s, err := h.context.NewSocket(zmq4.DEALER)
 	if err != nil {
 		return err
@@ -219,7 +221,7 @@ func sendRaw(s *zmq4.Socket, frames [][]byte) error {
 	return err
 }
 
-func (h *hostile) noise(n int) []byte {
+func (h *hostileClient) noise(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(h.rand.Uint32())
@@ -227,9 +229,9 @@ func (h *hostile) noise(n int) []byte {
 	return b
 }
 
-// garbage sends frames without meaning, and damaged messages.
-func (h *hostile) garbage() error {
-	return h.raw(func(s *zmq4.Socket) {
+// sendGarbage sends frames without meaning, and damaged messages.
+func (h *hostileClient) sendGarbage() error {
+	return h.withRawSocket(func(s *zmq4.Socket) {
 		for range 500 {
 			frames, err := control.Encode(&control.Hello{Name: h.job.Node.Name}, h.rand.Uint64())
 			if err != nil {
@@ -253,9 +255,9 @@ func (h *hostile) garbage() error {
 	})
 }
 
-// strange opens TCP connections and sends noise: on half of them at once, on the others after a
+// sendNoise opens TCP connections and sends noise: on half of them at once, on the others after a
 // valid greeting of ZeroMQ's protocol.
-func (h *hostile) strange() error {
+func (h *hostileClient) sendNoise() error {
 	for i := range 50 {
 		c, err := net.DialTimeout("tcp", h.job.Address, time.Second)
 		if err != nil {
@@ -272,8 +274,8 @@ func (h *hostile) strange() error {
 	return nil
 }
 
-// connections opens many connections at once, and begins a large message on each.
-func (h *hostile) connections() error {
+// openMany opens many connections at once, and begins a large message on each.
+func (h *hostileClient) openMany() error {
 	var all []*zmq4.Socket
 	defer func() {
 		for _, s := range all {
@@ -304,9 +306,9 @@ func (h *hostile) connections() error {
 	return nil
 }
 
-// deaf asks the server without end, and reads none of its answers.
-func (h *hostile) deaf() error {
-	return h.raw(func(s *zmq4.Socket) {
+// askEndlessly asks the server without end, and reads none of its answers.
+func (h *hostileClient) askEndlessly() error {
+	return h.withRawSocket(func(s *zmq4.Socket) {
 		h.during(500*time.Millisecond, func() {
 			if frames, err := control.Encode(&control.Hello{Name: h.job.Node.Name}, 1); err == nil {
 				sendRaw(s, frames)
@@ -315,9 +317,9 @@ func (h *hostile) deaf() error {
 	})
 }
 
-// endless sends 256 MB of a message without ever ending the message.
-func (h *hostile) endless() error {
-	return h.raw(func(s *zmq4.Socket) {
+// sendEndless sends 256 MB of a message without ever ending the message.
+func (h *hostileClient) sendEndless() error {
+	return h.withRawSocket(func(s *zmq4.Socket) {
 		frame := make([]byte, 1<<20)
 		for range 256 {
 			if _, err := s.SendBytes(frame, zmq4.SNDMORE); err != nil {
@@ -327,8 +329,8 @@ func (h *hostile) endless() error {
 	})
 }
 
-// answers receives the server's orders and obeys them only in part, or falsely.
-func (h *hostile) answers() {
+// obeyFalsely receives the server's orders and obeys them only in part, or falsely.
+func (h *hostileClient) obeyFalsely() {
 	r := rand.New(rand.NewPCG(h.job.Hostile.Seed, 1))
 	data := make([]byte, 3<<20)
 	for {
@@ -352,7 +354,7 @@ func (h *hostile) answers() {
 			}
 			answer = &control.RunState{Name: m.Name, Closed: m.Close, Missing: missing}
 		case *control.ListFiles:
-			answer = h.list(r, m.Run)
+			answer = h.falseFiles(r, m.Run)
 		case *control.ReadFile:
 			c := &control.Chunk{Path: m.Path, Offset: m.Offset, Size: 1 << 60, Data: data[:m.Bytes]}
 			switch {
@@ -366,7 +368,8 @@ func (h *hostile) answers() {
 			answer = c
 		case *control.Probe:
 			p := h.peers[r.IntN(len(h.peers))]
-			answer = h.reportOf(p, h.trains(r, p.Name, min(m.Trains, 100), min(m.Exchanges, 100)))
+			answer = h.reportOf(p, h.reportFalseTrains(r, p.Name, min(m.Trains, 100),
+				min(m.Exchanges, 100)))
 		case *control.Snapshot:
 			answer = &control.SnapshotState{Error: strings.Repeat("x", control.MaxTextBytes)}
 		case *control.Probing, *control.Table, *control.LoadRequest:
@@ -382,8 +385,8 @@ func (h *hostile) answers() {
 	}
 }
 
-// list returns a list of files that do not exist, or of endless files.
-func (h *hostile) list(r *rand.Rand, run string) control.Message {
+// falseFiles returns a list of files that do not exist, or of endless files.
+func (h *hostileClient) falseFiles(r *rand.Rand, run string) control.Message {
 	m := &control.Files{Run: run, More: true}
 	switch r.IntN(4) {
 	case 0:
@@ -410,7 +413,7 @@ func (h *hostile) list(r *rand.Rand, run string) control.Message {
 }
 
 // answerProbes answers other nodes' probes with stamps that are sometimes false.
-func (h *hostile) answerProbes() error {
+func (h *hostileClient) answerProbes() error {
 	clocks, err := vnode.ParseConfig(h.job.Clocks)
 	if err != nil {
 		return err

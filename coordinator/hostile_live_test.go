@@ -17,11 +17,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// withstood counts the damage that a hostile member does to the rest of a fleet.
-type withstood struct {
-	untrue  int     // bounds between other nodes that miss the truth
-	starved int     // pairs of other nodes that got no new train in a window, summed over windows
-	peak_MB float64 // memory of the server's process
+// damageCounts counts the damage that a hostile member does to the rest of a fleet.
+type damageCounts struct {
+	falseBounds int // bounds between other nodes that miss the truth
+	// pairs of other nodes that got no new train in a window, summed over windows
+	starvedPairs int
+	peak_MB      float64 // memory of the server's process
 }
 
 // TestBarHostileMember runs ten virtual nodes in namespaces. One of these nodes has a valid key and
@@ -31,7 +32,7 @@ func TestBarHostileMember(t *testing.T) {
 	if proof.Begin(t) == proof.Full {
 		lasts = 5 * time.Minute
 	}
-	bars := withstood{}.bars()
+	bars := damageCounts{}.bars()
 	if err := privileged.Check(); err != nil {
 		for i := range bars {
 			bars[i].Absent = err.Error()
@@ -42,24 +43,24 @@ func TestBarHostileMember(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-func (w withstood) bars() []proof.Bar {
+func (w damageCounts) bars() []proof.Bar {
 	const by = "beside a hostile member, "
 	return []proof.Bar{
 		{Name: by + "bounds between others that miss the truth", Unit: "bounds",
-			Figure: float64(w.untrue)},
+			Figure: float64(w.falseBounds)},
 		{Name: by + "pairs of others without new trains in 10 s", Unit: "pairs",
-			Figure: float64(w.starved)},
+			Figure: float64(w.starvedPairs)},
 		{Name: by + "peak memory of the server", Unit: "MB", Limit: 500, Figure: w.peak_MB},
 	}
 }
 
 // hostileMember opens a run of ten nodes. The last node is hostile from before the run begins until
 // the server has collected the run's files.
-func hostileMember(t *testing.T, lasts time.Duration) (w withstood) {
+func hostileMember(t *testing.T, lasts time.Duration) (w damageCounts) {
 	r := seed.Random(t)
 	const nodes = 10
 	f := newRealFleet(t, r, nodes)
-	f.wait()
+	f.waitRegistered()
 	member := f.clients[nodes-1]
 	name := member.job.Node.Name
 	kill(member.process)
@@ -73,7 +74,7 @@ func hostileMember(t *testing.T, lasts time.Duration) (w withstood) {
 
 	var status RunStatus
 	f.question(AskStartRun, RunRequest{Name: "hostile"}, &status)
-	f.until("the run is open", func() bool {
+	f.waitUntil("the run is open", func() bool {
 		f.question(AskRun, nil, &status)
 		return status.Phase == PhaseOpen
 	})
@@ -85,14 +86,14 @@ func hostileMember(t *testing.T, lasts time.Duration) (w withstood) {
 		after := f.trainsOfOthers(name)
 		for pair := range before {
 			if after[pair] <= before[pair] {
-				w.starved++
+				w.starvedPairs++
 				t.Logf("%v: %d trains before, %d after", pair, before[pair], after[pair])
 			}
 		}
 		before = after
-		some, untrue := f.hold(name)
+		some, untrue := f.compareBounds(name)
 		bounds += some
-		w.untrue += len(untrue)
+		w.falseBounds += len(untrue)
 		for _, u := range untrue {
 			t.Log(u)
 		}
@@ -119,7 +120,7 @@ func hostileMember(t *testing.T, lasts time.Duration) (w withstood) {
 	for _, p := range relations {
 		if p.A.Name != name && p.B.Name != name {
 			others++
-			w.untrue += f.outsideLive(r, p, begun, ended, 500)
+			w.falseBounds += f.outsideLive(r, p, begun, ended, 500)
 			bounds += 500
 		}
 	}
@@ -127,7 +128,7 @@ func hostileMember(t *testing.T, lasts time.Duration) (w withstood) {
 		t.Errorf("the run has %d relations of others, want %d; %d bounds", others, want, bounds)
 	}
 	w.peak_MB = f.peak_MB()
-	t.Logf("%+v of %d bounds; it did %v", w, bounds, f.deeds())
+	t.Logf("%+v of %d bounds; it did %v", w, bounds, f.countDeeds())
 	return w
 }
 
@@ -168,9 +169,9 @@ func (f *realFleet) peak_MB() float64 {
 	return 0
 }
 
-// deeds returns how often the member did each hostile deed. The test proves nothing about a deed
-// that the member never did.
-func (f *realFleet) deeds() map[string]int {
+// countDeeds returns how often the member did each hostile deed. The test proves nothing about a
+// deed that the member never did.
+func (f *realFleet) countDeeds() map[string]int {
 	f.t.Helper()
 	log, err := os.ReadFile(filepath.Join(f.dir, "log-"+f.clients[len(f.clients)-1].job.Node.Name))
 	if err != nil {

@@ -31,8 +31,8 @@ type hostilePeer struct {
 	Clocks      []byte
 }
 
-// hostile is a member of the fleet with a key of its own. It does whatever it likes.
-type hostile struct {
+// hostileClient is a member of the fleet with a key of its own. It does whatever it likes.
+type hostileClient struct {
 	job         job
 	key, server control.Key
 	peers       []hostilePeer // all peers, without the member itself
@@ -50,8 +50,8 @@ type hostile struct {
 	report uint64
 }
 
-func newHostile(j job, key, server control.Key) *hostile {
-	return &hostile{
+func newHostile(j job, key, server control.Key) *hostileClient {
+	return &hostileClient{
 		job: j, key: key, server: server, truth: map[string]*vnode.Truth{},
 		rand: rand.New(rand.NewPCG(j.Hostile.Seed, 0)), epoch: j.Node.Epoch,
 	}
@@ -60,26 +60,26 @@ func newHostile(j job, key, server control.Key) *hostile {
 // hostileDeeds are done in random order.
 var hostileDeeds = []struct {
 	name string
-	do   func(*hostile) error
+	do   func(*hostileClient) error
 }{
-	{"lies", (*hostile).lies},
-	{"lies about itself and others", (*hostile).liesOfNoEnd},
-	{"large reports", (*hostile).largeReports},
-	{"epochs", (*hostile).epochs},
-	{"names", (*hostile).names},
-	{"facts", (*hostile).facts},
-	{"snapshots", (*hostile).snapshots},
-	{"asks", (*hostile).asks},
-	{"answers to questions that nobody asked", (*hostile).unasked},
-	{"garbage", (*hostile).garbage},
-	{"garbage instead of ZeroMQ", (*hostile).strange},
-	{"connections", (*hostile).connections},
-	{"deafness", (*hostile).deaf},
-	{"an endless message", (*hostile).endless},
+	{"lies", (*hostileClient).lies},
+	{"lies about itself and others", (*hostileClient).liesOfNoEnd},
+	{"large reports", (*hostileClient).largeReports},
+	{"epochs", (*hostileClient).epochs},
+	{"names", (*hostileClient).registerOthers},
+	{"facts", (*hostileClient).facts},
+	{"snapshots", (*hostileClient).snapshots},
+	{"asks", (*hostileClient).asks},
+	{"answers to questions that nobody asked", (*hostileClient).sendUnasked},
+	{"garbage", (*hostileClient).sendGarbage},
+	{"garbage instead of ZeroMQ", (*hostileClient).sendNoise},
+	{"connections", (*hostileClient).openMany},
+	{"deafness", (*hostileClient).askEndlessly},
+	{"an endless message", (*hostileClient).sendEndless},
 }
 
 // run does hostile deeds until the process is killed.
-func (h *hostile) run() error {
+func (h *hostileClient) run() error {
 	for _, p := range h.job.Hostile.Fleet {
 		clocks, err := vnode.ParseConfig(p.Clocks)
 		if err != nil {
@@ -115,9 +115,9 @@ func (h *hostile) run() error {
 	if err != nil {
 		return err
 	}
-	go h.answers()
-	go h.lives()
-	for ; ; h.rest() {
+	go h.obeyFalsely()
+	go h.sendPings()
+	for ; ; h.lieSlowly() {
 		for _, i := range h.rand.Perm(len(hostileDeeds)) {
 			h.signUp(h.register) // the server may refuse this if the member has used up its share
 			d := hostileDeeds[i]
@@ -128,13 +128,13 @@ func (h *hostile) run() error {
 	}
 }
 
-// rest tells lies for a second, slowly. Without such pauses the member would soon use up its share,
-// and the server would refuse all other deeds.
-func (h *hostile) rest() {
+// lieSlowly tells lies for a second, slowly. Without such pauses the member would soon use up its
+// share, and the server would refuse all other deeds.
+func (h *hostileClient) lieSlowly() {
 	h.during(time.Second, func() { h.lies(); time.Sleep(50 * time.Millisecond) })
 }
 
-func (h *hostile) during(d time.Duration, do func()) {
+func (h *hostileClient) during(d time.Duration, do func()) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		do()
 	}
@@ -146,7 +146,7 @@ func within(d time.Duration) (context.Context, context.CancelFunc) {
 
 // signUp registers the member. The error is the reason why the server did not accept the
 // registration.
-func (h *hostile) signUp(r control.Register) error {
+func (h *hostileClient) signUp(r control.Register) error {
 	ctx, cancel := within(2 * time.Second)
 	defer cancel()
 	_, err := h.link.Register(ctx, r)
@@ -158,14 +158,14 @@ func (h *hostile) signUp(r control.Register) error {
 	return err
 }
 
-func (h *hostile) send(request uint64, m control.Message) error {
+func (h *hostileClient) send(request uint64, m control.Message) error {
 	ctx, cancel := within(time.Second)
 	defer cancel()
 	return h.link.Send(ctx, request, m)
 }
 
-// lives sends pings, so that the server keeps the member registered.
-func (h *hostile) lives() {
+// sendPings sends pings, so that the server keeps the member registered.
+func (h *hostileClient) sendPings() {
 	for range time.Tick(200 * time.Millisecond) {
 		h.send(0, &control.Ping{})
 	}
@@ -178,7 +178,7 @@ type liarsLine struct {
 	rate        float64
 }
 
-func (h *hostile) line(name string) liarsLine {
+func (h *hostileClient) line(name string) liarsLine {
 	const back = 1e8
 	now := asm.Counter()
 	t := h.truth[name]

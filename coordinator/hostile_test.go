@@ -61,7 +61,7 @@ func TestANodeOfManyEpochsLeavesTheRunWhole(t *testing.T) {
 		t.Errorf("the measurements are not on disk: %v", err)
 	}
 	f.ask(AskStopRun, nil)
-	f.complete()
+	f.waitComplete()
 	dir := f.readRun()
 	n, _ := dir.Run.Node("n02")
 	missing := fmt.Sprint(dir.Run.Missing)
@@ -90,7 +90,7 @@ func TestANodeThatMissesEverythingLeavesTheRunReadable(t *testing.T) {
 	c.missing = missing
 	f.openRun("r")
 	f.ask(AskStopRun, nil)
-	f.complete()
+	f.waitComplete()
 	of := 0
 	for _, m := range f.readRun().Run.Missing {
 		if m.Part == "node n01" {
@@ -104,7 +104,7 @@ func TestANodeThatMissesEverythingLeavesTheRunReadable(t *testing.T) {
 
 // A node that sends an endless file byte by byte does not delay a run for ever.
 func TestAFileWithoutEndDoesNotHoldUpTheRun(t *testing.T) {
-	f, of, _ := opened(t)
+	f, of, _ := openedFleet(t)
 	trickle := 0
 	of.files["logs/x.cplog"] = make([]byte, 1<<16)
 	of.instead = func(answer control.Message) control.Message {
@@ -117,7 +117,7 @@ func TestAFileWithoutEndDoesNotHoldUpTheRun(t *testing.T) {
 		}
 		return answer
 	}
-	of.slow = 3 * time.Second
+	of.slowAnswer = 3 * time.Second
 	f.ask(AskStopRun, nil)
 	if !f.run(10*time.Minute, func() bool { return f.core.run == nil }) {
 		t.Fatalf("after ten minutes the run is %s", f.phase())
@@ -130,7 +130,7 @@ func TestAFileWithoutEndDoesNotHoldUpTheRun(t *testing.T) {
 
 // A run can be aborted in each of its phases. Then the next run can begin.
 func TestARunIsAborted(t *testing.T) {
-	got := newFleet(t, testConfig(), names(2)...).refused(AskAbortRun, nil)
+	got := newFleet(t, testConfig(), names(2)...).refusalText(AskAbortRun, nil)
 	if !strings.Contains(got, "no run is under way") {
 		t.Errorf("without a run: %q", got)
 	}
@@ -184,7 +184,7 @@ func TestARunIsAborted(t *testing.T) {
 // If files are being moved into a run at the moment when the run is aborted, these files still
 // arrive whole. No other files are moved into the run.
 func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
-	f, _, _ := opened(t)
+	f, _, _ := openedFleet(t)
 	var then []func()
 	f.core.background = func(work func() error, done func(error)) {
 		then = append(then, func() { done(work()) })
@@ -236,7 +236,7 @@ func TestNodesWithoutEnd(t *testing.T) {
 		!strings.Contains(m.Faults[0], "199989000 more pairs were never measured") {
 		t.Errorf("%d pairs are listed, unhealthy %.200q", len(m.Pairs), m.Unhealthy)
 	}
-	got := f.refused(AskForgetNode, NodeRequest{"n0000"})
+	got := f.refusalText(AskForgetNode, NodeRequest{"n0000"})
 	if !strings.Contains(got, "stop its client") {
 		t.Error(got)
 	}

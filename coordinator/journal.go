@@ -88,12 +88,13 @@ func (s *Store) append(kind byte, v any, pair *tscratio.Pair) error {
 
 func (p *pair) noted() notedPair {
 	return notedPair{
-		p.readA, p.readB, p.at, p.trains, p.exchanges, p.lost, p.kernel, p.stamps,
+		p.readA, p.readB, p.reportedAt, p.trains, p.exchanges, p.lost, p.kernel, p.stamps,
 	}
 }
 
 func (n *node) noted() notedNode {
-	return notedNode{n.registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports}
+	return notedNode{n.registered, n.key, n.joined, n.lastHeard, n.goneReason, n.restarts,
+		n.reports}
 }
 
 // save writes all changes to disk: first trains to the run, then trains to the journal, and last
@@ -102,39 +103,39 @@ func (n *node) noted() notedNode {
 func (c *core) save() error {
 	var dirty []*pair
 	var toRun []*tscratio.Pair
-	for _, key := range c.sortedPairs(func(p *pair) bool { return p.dirty }) {
+	for _, key := range c.sortedPairs(func(p *pair) bool { return p.mustSave }) {
 		p := c.pairs[key]
 		dirty = append(dirty, p)
-		if p.fresh == nil { // only the descriptions of the counters changed
-			p.fresh = p.live.Since(p.live.Trains())
+		if p.unsavedTrains == nil { // only the descriptions of the counters changed
+			p.unsavedTrains = p.liveTrains.Since(p.liveTrains.Trains())
 		}
 		if p.inRun {
-			toRun = append(toRun, p.fresh)
+			toRun = append(toRun, p.unsavedTrains)
 		}
 	}
 	var failed error
-	if c.run != nil && !c.run.completing {
+	if c.run != nil && !c.run.isCompleting {
 		failed = c.run.draft.AddTrains(toRun)
 	}
 	s := c.store
 	for _, p := range dirty {
-		if err := s.append(blockTrains, p.noted(), p.fresh); err != nil {
+		if err := s.append(blockTrains, p.noted(), p.unsavedTrains); err != nil {
 			return err
 		}
-		p.fresh, p.dirty = nil, false
+		p.unsavedTrains, p.mustSave = nil, false
 		if failed == nil {
 			failed = s.journal.FlushMuch()
 		}
 	}
 	var heard []notedHeard
-	for _, n := range c.sorted() {
-		if n.dirty {
+	for _, n := range c.nodesByName() {
+		if n.mustSave {
 			if err := s.append(blockNode, n.noted(), nil); err != nil {
 				return err
 			}
-			n.dirty = false
+			n.mustSave = false
 		} else if _, ok := c.acks[n.peer]; ok {
-			heard = append(heard, notedHeard{n.name(), n.heard, n.reports})
+			heard = append(heard, notedHeard{n.name(), n.lastHeard, n.reports})
 		}
 	}
 	if len(heard) > 0 {
@@ -174,10 +175,10 @@ func (c *core) rewrite() error {
 	s.journal = anew
 	for _, key := range c.sortedPairs(nil) {
 		p := c.pairs[key]
-		err = errors.Join(err, s.append(blockPair, p.noted(), p.live))
+		err = errors.Join(err, s.append(blockPair, p.noted(), p.liveTrains))
 		err = errors.Join(err, anew.FlushMuch())
 	}
-	for _, n := range c.sorted() {
+	for _, n := range c.nodesByName() {
 		err = errors.Join(err, s.append(blockNode, n.noted(), nil))
 	}
 	err = errors.Join(err, anew.Flush())
@@ -284,15 +285,15 @@ func (c *core) restorePair(text []byte, more bool) error {
 	}
 	key := pairKey{live.A.Name, live.B.Name, live.A.Epoch, live.B.Epoch}
 	p := &pair{
-		key: key, live: live, readA: n.ReadA, readB: n.ReadB, at: n.At,
+		key: key, liveTrains: live, readA: n.ReadA, readB: n.ReadB, reportedAt: n.At,
 		trains: n.Trains, exchanges: n.Exchanges, lost: n.Lost, kernel: n.Kernel, stamps: n.Stamps,
 	}
 	if known := c.pairs[key]; more && known != nil {
-		if err := known.live.Join(live); err != nil {
+		if err := known.liveTrains.Join(live); err != nil {
 			return err
 		}
-		p.live = known.live
-		c.shorten(p)
+		p.liveTrains = known.liveTrains
+		c.dropOld(p)
 	}
 	c.pairs[key] = p
 	return nil

@@ -29,22 +29,23 @@ func openAt(t *testing.T, config Config, dir string) (*core, string) {
 	}
 	defer store.Close()
 	var said bytes.Buffer
-	c, err := newCore(config, store, nobody{}, time.Now, slog.New(slog.NewTextHandler(&said, nil)))
+	c, err := newCore(config, store, emptyNetwork{}, time.Now,
+		slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c, said.String()
 }
 
-// nobody is a network without peers.
-type nobody struct{}
+// emptyNetwork is a network without peers.
+type emptyNetwork struct{}
 
-func (nobody) Send(control.Peer, uint64, control.Message) error { return nil }
-func (nobody) Forget(control.Peer)                              {}
-func (nobody) Admit(control.Peer)                               {}
+func (emptyNetwork) Send(control.Peer, uint64, control.Message) error { return nil }
+func (emptyNetwork) Forget(control.Peer)                              {}
+func (emptyNetwork) Admit(control.Peer)                               {}
 
-// stored returns a core that was restored from what is on disk.
-func (f *fleet) stored() *core {
+// restoredCore returns a core that was restored from what is on disk.
+func (f *fleet) restoredCore() *core {
 	f.t.Helper()
 	dir := f.t.TempDir()
 	copyFile(f.t, filepath.Join(f.store.dir, journalFile), filepath.Join(dir, journalFile))
@@ -66,17 +67,17 @@ func copyFile(t *testing.T, from, to string) {
 // summary says what a state contains: the trains of each pair, and the reports of each node.
 func (c *core) summary() (trains, reports string) {
 	for _, key := range c.sortedPairs(nil) {
-		trains += fmt.Sprintf("%v %x\n", key, c.pairs[key].live.Encode())
+		trains += fmt.Sprintf("%v %x\n", key, c.pairs[key].liveTrains.Encode())
 	}
-	for _, n := range c.sorted() {
+	for _, n := range c.nodesByName() {
 		reports += fmt.Sprintf("%s %d\n", n.name(), n.reports)
 	}
 	return trains, reports
 }
 
-// measured returns a fleet of three nodes with an open run, whose first trains are on disk. The
-// server writes again only when a test says so.
-func measured(t *testing.T) *fleet {
+// measuredFleet returns a fleet of three nodes with an open run, whose first trains are on disk.
+// The server writes again only when a test says so.
+func measuredFleet(t *testing.T) *fleet {
 	t.Helper()
 	config := testConfig()
 	config.FlushEvery = time.Hour
@@ -92,20 +93,20 @@ func measured(t *testing.T) *fleet {
 // blocks, and logs what it cuts off. If the trains of a report are lost, the next server does not
 // know the report.
 func TestServerIsKilledAtAnyByte(t *testing.T) {
-	f := measured(t)
+	f := measuredFleet(t)
 	path := filepath.Join(f.store.dir, journalFile)
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	trainsBefore, reportsBefore := f.stored().summary()
+	trainsBefore, reportsBefore := f.restoredCore().summary()
 	f.run(2*time.Second, nil)
 	f.core.flush()
 	after, err := os.ReadFile(path)
 	if err != nil || !bytes.HasPrefix(after, before) || len(after) == len(before) {
 		t.Fatalf("%d bytes, then %d: %v", len(before), len(after), err)
 	}
-	trainsAfter, reportsAfter := f.stored().summary()
+	trainsAfter, reportsAfter := f.restoredCore().summary()
 	if trainsBefore == trainsAfter || reportsBefore == reportsAfter {
 		t.Fatal("nothing was appended")
 	}
@@ -142,8 +143,8 @@ func (f *fleet) sweepAgain(r SweepRequest) {
 
 // As long as a run cannot be written, no report counts as stored.
 func TestRunCannotBeWritten(t *testing.T) {
-	f := measured(t)
-	_, before := f.stored().summary()
+	f := measuredFleet(t)
+	_, before := f.restoredCore().summary()
 	f.run(2*time.Second, nil)
 	acks := len(f.core.acks)
 	draft := f.core.run.draft
@@ -151,7 +152,7 @@ func TestRunCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.core.flush()
-	if _, reports := f.stored().summary(); reports != before || len(f.core.acks) != acks ||
+	if _, reports := f.restoredCore().summary(); reports != before || len(f.core.acks) != acks ||
 		acks == 0 {
 		t.Errorf("of %d reports, %d wait; stored are:\n%s", acks, len(f.core.acks), reports)
 	}
@@ -161,7 +162,7 @@ func TestRunCannotBeWritten(t *testing.T) {
 	}
 	f.core.run.draft = again
 	f.core.flush()
-	if _, reports := f.stored().summary(); reports == before || len(f.core.acks) > 0 {
+	if _, reports := f.restoredCore().summary(); reports == before || len(f.core.acks) > 0 {
 		t.Errorf("%d reports wait; stored are:\n%s", len(f.core.acks), reports)
 	}
 }
@@ -175,7 +176,7 @@ func TestJournalIsRewritten(t *testing.T) {
 	f.wantSweep(time.Minute)
 	f.sweepAgain(SweepRequest{Trains: 8})
 	f.sweepAgain(SweepRequest{Trains: 8})
-	trains, reports := f.stored().summary()
+	trains, reports := f.restoredCore().summary()
 	long := f.store.journal.Size()
 	if err := f.core.rewrite(); err != nil {
 		t.Fatal(err)
@@ -183,7 +184,7 @@ func TestJournalIsRewritten(t *testing.T) {
 	if got := f.store.journal.Size(); got >= long {
 		t.Errorf("%d bytes became %d", long, got)
 	}
-	if again, known := f.stored().summary(); again != trains || known != reports {
+	if again, known := f.restoredCore().summary(); again != trains || known != reports {
 		t.Error("the new journal says something else")
 	}
 	f.restart()
@@ -205,13 +206,13 @@ func TestPairAtRestIsBounded(t *testing.T) {
 		t.Fatalf("%d trains", m.Pairs[0].Trains)
 	}
 	p := f.core.pairs[f.core.current[[2]string{"n00", "n01"}]]
-	if n := p.live.EncodedBytes(); n > 2*maxLiveBytes {
+	if n := p.liveTrains.EncodedBytes(); n > 2*maxLiveBytes {
 		t.Errorf("%d bytes between", n)
 	}
-	p.live.Prune()
-	p.live.KeepNewest(config.LiveTrains, maxLiveBytes)
-	if n := p.live.EncodedBytes(); n > maxLiveBytes || p.live.Trains() < 4 {
-		t.Errorf("%d bytes, %d trains at rest", n, p.live.Trains())
+	p.liveTrains.Prune()
+	p.liveTrains.KeepNewest(config.LiveTrains, maxLiveBytes)
+	if n := p.liveTrains.EncodedBytes(); n > maxLiveBytes || p.liveTrains.Trains() < 4 {
+		t.Errorf("%d bytes, %d trains at rest", n, p.liveTrains.Trains())
 	}
 }
 

@@ -28,10 +28,10 @@ func TestAKeyIsOneNode(t *testing.T) {
 			t.Errorf("%s with the key of %s is refused with %+v, want %s: %s",
 				c.register.Name, c.key.Name, c.refused, code, text)
 		}
-		c.state = killed
+		c.state = clientKilled
 	}
 	a, b := come("a", keyOf("a", "key 1")), come("b", keyOf("b", "key 2"))
-	if !f.core.nodes["a"].alive() || !f.core.nodes["b"].alive() {
+	if !f.core.nodes["a"].isAlive() || !f.core.nodes["b"].isAlive() {
 		t.Fatal("nodes with keys of their own are not let in")
 	}
 	wantRefused(come("a", keyOf("a", "key 3")), control.NameTaken, "another key of that name")
@@ -41,7 +41,7 @@ func TestAKeyIsOneNode(t *testing.T) {
 	f.run(100*time.Millisecond, nil)
 	wantRefused(stolen, control.NameTaken, "another key of that name")
 	f.clients["a"] = a
-	a.state = killed
+	a.state = clientKilled
 	f.run(10*time.Second, nil)
 	for _, restarted := range []bool{false, true} {
 		if restarted {
@@ -59,12 +59,12 @@ func TestAKeyIsOneNode(t *testing.T) {
 		notAllowed("c", keyOf("b", "key 2"), `key of "b" registers as node "c"`)
 		notAllowed("c", keyOf("c", "key 2"), `with the key of node "b"`) // the file was renamed
 		notAllowed("c", keyOf("c", "key 1"), `with the key of node "a"`)
-		if f.core.nodes["a"] != was || f.core.nodes["c"] != nil || !f.core.nodes["b"].alive() {
+		if f.core.nodes["a"] != was || f.core.nodes["c"] != nil || !f.core.nodes["b"].isAlive() {
 			t.Errorf("nodes are %+v", f.core.nodes)
 		}
 	}
 	come("a", keyOf("a", "key 4")) // the administrator gave the node a new key
-	if n := f.core.nodes["a"]; !n.alive() || n.key != "key 4" {
+	if n := f.core.nodes["a"]; !n.isAlive() || n.key != "key 4" {
 		t.Errorf("node is %+v", n)
 	}
 }

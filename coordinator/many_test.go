@@ -41,7 +41,7 @@ func (c *core) fill(t testing.TB, nodes int) {
 	offset := make([]uint64, nodes)
 	for i := range nodes {
 		offset[i] = 1<<40 + r.Uint64N(1<<40)
-		n := &node{peer: control.Peer(name(i)), heard: now}
+		n := &node{peer: control.Peer(name(i)), lastHeard: now}
 		n.registered = control.Register{Name: name(i), Epoch: "e", Nominal_hz: 2.5e9,
 			Quantum_cycles: 1, ProbeAddress: "a:1", Capabilities: []string{control.CanProbe}}
 		c.nodes[name(i)] = n
@@ -59,7 +59,7 @@ func (c *core) measure(t testing.TB, r *rand.Rand, a, b string, offset []uint64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.live.Trains() > 0 {
+	if p.liveTrains.Trains() > 0 {
 		return
 	}
 	var i, k int
@@ -79,11 +79,11 @@ func (c *core) measure(t testing.TB, r *rand.Rand, a, b string, offset []uint64)
 			train.Exchanges = append(train.Exchanges, tscratio.Exchange{Sent: one(0, i),
 				Received: one(1, k), Answered: one(2, k), Returned: one(3, i)})
 		}
-		if err := p.live.Add(train); err != nil {
+		if err := p.liveTrains.Add(train); err != nil {
 			t.Fatal(err)
 		}
 		p.readA, p.readB = train.Exchanges[5].Sent.Lo, train.Exchanges[5].Received.Lo
-		p.at, p.trains = c.now(), p.trains+1
+		p.reportedAt, p.trains = c.now(), p.trains+1
 	}
 	p.version++
 }
@@ -106,7 +106,7 @@ func TestPairsBesideTheCore(t *testing.T) {
 	}
 	s.core.fill(t, 50)
 	for _, n := range s.core.nodes {
-		n.heard = time.Now().Add(time.Hour) // the core must not take the nodes for dead
+		n.lastHeard = time.Now().Add(time.Hour) // the core must not take the nodes for dead
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -133,10 +133,10 @@ func TestPairsBesideTheCore(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	young := *s.core.evaluated.Load()
-	young.took = time.Hour // however slow this machine is, the evaluation is young enough
+	young.evaluationTime = time.Hour // however slow this machine is, the evaluation is young enough
 	s.core.evaluated.Store(&young)
 	done := make(chan struct{})
-	s.then <- func() { <-done }
+	s.queuedCalls <- func() { <-done }
 	for i := range uint64(100) { // these questions wait for the core, but do not delay the pairs
 		ask := &control.Ask{What: AskRegistered}
 		if err := asker.Send(t.Context(), 1<<40+i, ask); err != nil {
@@ -189,12 +189,12 @@ func TestTrainsOfALargeFleet(t *testing.T) {
 		c := manyPairs(t, nodes)
 		before := bounds(c.fleetCopy().evaluate())
 		for _, p := range c.pairs {
-			had := p.live.Trains()
-			c.shorten(p)
-			if n := p.live.Trains(); (n <= largeTrains) != large || !large && n != had {
+			had := p.liveTrains.Trains()
+			c.dropOld(p)
+			if n := p.liveTrains.Trains(); (n <= largeTrains) != large || !large && n != had {
 				t.Fatalf("%d of %d trains of a pair are kept among %d nodes", n, had, nodes)
 			}
-			p.evaluated = nil
+			p.lastEvaluation = nil
 		}
 		if after := bounds(c.fleetCopy().evaluate()); !slices.Equal(before, after) {
 			t.Errorf("bounds among %d nodes changed:\n%.0f\n%.0f", nodes, before, after)

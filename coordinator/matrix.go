@@ -37,11 +37,11 @@ type Matrix struct {
 	// were not measured.
 	SampledBounds_ns []float64 `json:"sampled_bounds_ns,omitempty"`
 
-	closure  *tscratio.Closure // nil: no pair is related
-	readings map[string]moment // by node: the middle of its newest train
-	took     time.Duration     // how long it took to evaluate
-	reasons  map[[2]string]string
-	faults   faults.List
+	closure        *tscratio.Closure // nil: no pair is related
+	readings       map[string]moment // by node: the middle of its newest train
+	evaluationTime time.Duration     // how long it took to evaluate
+	reasons        map[[2]string]string
+	faults         faults.List
 }
 
 // A moment is a reading of a node's counter, and the approximate time of the reading.
@@ -159,56 +159,56 @@ const largeExact = 2
 // evaluation is what the server has computed for a pair: its relation and its bound.
 type evaluation struct {
 	version    uint64             // of the pair
-	into, from *tscratio.Relation // readings of B to cycles of A; readings of A to cycles of B
+	bToA, aToB *tscratio.Relation // readings of B to cycles of A; readings of A to cycles of B
 	err        error
 	roundTrip  *RoundTrip
 }
 
 type pairCopy struct {
 	pair                         // without live and fresh
-	trained       *tscratio.Pair // a copy of live; nil: the pair was evaluated already
+	liveCopy      *tscratio.Pair // a copy of live; nil: the pair was evaluated already
 	old           bool
 	givenUp       bool
-	stale         bool // given up so long ago that it says nothing about the present
+	isStale       bool // given up so long ago that it says nothing about the present
 	neverMeasured bool
 }
 
 // fleetCopy copies everything from which a Matrix is computed. Any goroutine may evaluate the copy.
 func (c *core) fleetCopy() *fleetCopy {
 	now := c.now()
-	s := &fleetCopy{large: c.large(), done: new(atomic.Int64)}
+	s := &fleetCopy{large: c.isLarge(), done: new(atomic.Int64)}
 	s.matrix = Matrix{
 		At: now, Server: c.instance, Sweep: c.sweepStatus(), Run: c.runStatus(),
 		Generation: c.table.Generation, ThirdNodes: c.config.ThirdNodes,
 	}
-	for _, n := range c.sorted() {
+	for _, n := range c.nodesByName() {
 		r := n.registered
 		status := NodeStatus{
-			Name: r.Name, Epoch: r.Epoch, Alive: n.alive(), Left: n.left,
-			Heard_ns: int64(now.Sub(n.heard)), Virtual: r.Virtual, Machine: r.Machine,
+			Name: r.Name, Epoch: r.Epoch, Alive: n.isAlive(), Left: n.goneReason,
+			Heard_ns: int64(now.Sub(n.lastHeard)), Virtual: r.Virtual, Machine: r.Machine,
 			Address: r.ProbeAddress, Software: r.Software, Cores: r.Cores, Nominal_hz: r.Nominal_hz,
 			Quantum_cycles: r.Quantum_cycles, CoreSlack_cycles: r.CoreSlack_cycles,
 			Restarts: n.restarts, TableGeneration: n.generation, TableError: n.tableError,
-			DroppedReports: n.dropped,
+			DroppedReports: n.droppedReports,
 		}
 		if n.load != nil {
 			status.Load = fmt.Sprintf("%d %% busy", n.load.Busy_ppm/10_000)
 		}
 		s.matrix.Nodes = append(s.matrix.Nodes, status)
 	}
-	s.matrix.reasons = c.reasons()
+	s.matrix.reasons = c.edgeReasons()
 	for _, names := range sortedPairs(c.current) {
 		p := c.pairs[c.current[names]]
 		a, b := c.nodes[names[0]], c.nodes[names[1]]
 		k := pairCopy{pair: *p}
-		k.live, k.fresh = nil, nil
-		if p.evaluated == nil || p.evaluated.version != p.version {
-			k.trained, k.evaluated = p.live.Since(0), nil
+		k.liveTrains, k.unsavedTrains = nil, nil
+		if p.lastEvaluation == nil || p.lastEvaluation.version != p.version {
+			k.liveCopy, k.lastEvaluation = p.liveTrains.Since(0), nil
 		}
-		k.old = a == nil || b == nil || !a.alive() || !b.alive() ||
+		k.old = a == nil || b == nil || !a.isAlive() || !b.isAlive() ||
 			a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
 		k.givenUp = s.large && !k.old && s.matrix.reasons[names] == ""
-		k.stale = k.givenUp && now.Sub(p.at) > c.config.Assumptions.ExtrapolationLimit
+		k.isStale = k.givenUp && now.Sub(p.reportedAt) > c.config.Assumptions.ExtrapolationLimit
 		s.pairs = append(s.pairs, k)
 	}
 	s.addNeverMeasured(c)
@@ -218,7 +218,7 @@ func (c *core) fleetCopy() *fleetCopy {
 // matrix computes a Matrix in the background, and passes it to the function then. However many
 // callers there are, only one computation is under way at a time.
 func (c *core) matrix(then func(*Matrix)) {
-	c.wants = append(c.wants, then)
+	c.matrixCallers = append(c.matrixCallers, then)
 	if !c.evaluating {
 		c.evaluateFleet()
 	}
@@ -226,12 +226,12 @@ func (c *core) matrix(then func(*Matrix)) {
 
 func (c *core) evaluateFleet() {
 	c.evaluating = true
-	wants, s := c.wants, c.fleetCopy()
-	c.wants, c.progress = nil, s
+	wants, s := c.matrixCallers, c.fleetCopy()
+	c.matrixCallers, c.progress = nil, s
 	c.background(func() error { s.evaluate(); return nil }, func(error) {
 		for i := range s.pairs {
 			if p := c.pairs[s.pairs[i].key]; p != nil {
-				p.evaluated = s.pairs[i].evaluated
+				p.lastEvaluation = s.pairs[i].lastEvaluation
 			}
 		}
 		c.evaluated.Store(&s.matrix)
@@ -239,7 +239,7 @@ func (c *core) evaluateFleet() {
 			f(&s.matrix)
 		}
 		c.evaluating, c.progress = false, nil
-		if len(c.wants) > 0 {
+		if len(c.matrixCallers) > 0 {
 			c.evaluateFleet()
 		}
 	})
@@ -259,13 +259,13 @@ func (s *fleetCopy) evaluate() *Matrix {
 	s.evaluatePairs()
 	for i := range s.pairs {
 		k := &s.pairs[i]
-		if k.neverMeasured || k.old || k.stale || k.evaluated.err != nil {
+		if k.neverMeasured || k.old || k.isStale || k.lastEvaluation.err != nil {
 			continue
 		}
-		all = append(all, k.evaluated.into, k.evaluated.from)
+		all = append(all, k.lastEvaluation.bToA, k.lastEvaluation.aToB)
 		for node, reading := range map[string]uint64{k.key.a: k.readA, k.key.b: k.readB} {
-			if m.readings[node].at.Before(k.at) {
-				m.readings[node] = moment{reading, k.at}
+			if m.readings[node].at.Before(k.reportedAt) {
+				m.readings[node] = moment{reading, k.reportedAt}
 			}
 		}
 	}
@@ -281,17 +281,17 @@ func (s *fleetCopy) evaluate() *Matrix {
 	for i := range s.pairs {
 		runtime.Gosched()
 		k := &s.pairs[i]
-		e := k.evaluated
+		e := k.lastEvaluation
 		m.Pairs = append(m.Pairs,
-			s.status(k, k.key.b, k.key.a, k.readB, e.into, e.err, m.closure, hz),
-			s.status(k, k.key.a, k.key.b, k.readA, e.from, e.err, m.closure, hz))
+			s.status(k, k.key.b, k.key.a, k.readB, e.bToA, e.err, m.closure, hz),
+			s.status(k, k.key.a, k.key.b, k.readA, e.aToB, e.err, m.closure, hz))
 	}
 	slices.SortFunc(m.Pairs, comparePairs)
-	s.complain()
+	s.describeFaults()
 	if s.large {
 		m.sample()
 	}
-	m.took = time.Since(began)
+	m.evaluationTime = time.Since(began)
 	return m
 }
 
@@ -319,20 +319,20 @@ func (s *fleetCopy) evaluatePairs() {
 func (s *fleetCopy) evaluatePair(k *pairCopy) {
 	switch {
 	case k.neverMeasured:
-		k.evaluated = &evaluation{}
-	case k.trained != nil:
-		exact := k.trained.Trains()
+		k.lastEvaluation = &evaluation{}
+	case k.liveCopy != nil:
+		exact := k.liveCopy.Trains()
 		if s.large {
-			k.trained.KeepNewest(largeTrains, maxLiveBytes)
+			k.liveCopy.KeepNewest(largeTrains, maxLiveBytes)
 			exact = largeExact
 		}
-		k.trained.Prune() // a pruned pair gives the same answers much faster
-		k.evaluated = &evaluation{version: k.version, roundTrip: roundTripOf(k.trained)}
-		both, err := relations(k.trained, exact)
+		k.liveCopy.Prune() // a pruned pair gives the same answers much faster
+		k.lastEvaluation = &evaluation{version: k.version, roundTrip: roundTripOf(k.liveCopy)}
+		both, err := relations(k.liveCopy, exact)
 		if err == nil {
-			k.evaluated.into, k.evaluated.from = both[0], both[1]
+			k.lastEvaluation.bToA, k.lastEvaluation.aToB = both[0], both[1]
 		}
-		k.evaluated.err, k.trained = err, nil
+		k.lastEvaluation.err, k.liveCopy = err, nil
 	}
 }
 
@@ -375,8 +375,8 @@ func (s *fleetCopy) status(
 		p.Unhealthy = neverMeasured
 		return p
 	}
-	p.RoundTrip = k.evaluated.roundTrip
-	p.Age_ns = int64(s.matrix.At.Sub(k.at))
+	p.RoundTrip = k.lastEvaluation.roundTrip
+	p.Age_ns = int64(s.matrix.At.Sub(k.reportedAt))
 	if k.stamps > 0 {
 		p.Kernel_percent = 100 * float64(k.kernel) / float64(k.stamps)
 	}
@@ -385,7 +385,7 @@ func (s *fleetCopy) status(
 		p.Unhealthy = fmt.Sprintf("%s (%v ago)", k.complaint, ago)
 	}
 	if err != nil {
-		p.Unhealthy = why(err)
+		p.Unhealthy = whyNot(err)
 		return p
 	}
 	p.Verdict = r.Verdict.String()
@@ -409,7 +409,7 @@ func (s *fleetCopy) status(
 	p.Bound_ns, p.Lo_cycles, p.Hi_cycles = p.Direct_ns, direct.Lo, direct.Hi
 	p.LoPath = tscratio.Path{from, into}
 	p.HiPath = p.LoPath
-	if closure != nil && !k.old && !k.stale {
+	if closure != nil && !k.old && !k.isStale {
 		if closed, err := closure.Translate(from, into, reading); err == nil {
 			p.Bound_ns, p.Lo_cycles, p.Hi_cycles = ns(closed.Interval), closed.Lo, closed.Hi
 			p.LoPath, p.HiPath = closed.LoPath, closed.HiPath
@@ -423,8 +423,8 @@ func (s *fleetCopy) status(
 // neverMeasured is what is wrong with a pair that should have been measured.
 const neverMeasured = "never measured"
 
-// complain describes in sentences what is unhealthy, and sums the sentences up.
-func (s *fleetCopy) complain() {
+// describeFaults describes in sentences what is unhealthy, and sums the sentences up.
+func (s *fleetCopy) describeFaults() {
 	m := &s.matrix
 	for _, n := range m.Nodes {
 		say := func(k faults.Kind, why, sentence string) {

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// listening returns a server that does not run yet.
-func listening(t *testing.T) (*Server, *control.Server) {
+// idleServer returns a server that does not run yet.
+func idleServer(t *testing.T) (*Server, *control.Server) {
 	t.Helper()
 	store, err := OpenStore(t.TempDir(), t.TempDir())
 	if err != nil {
@@ -34,7 +34,7 @@ func listening(t *testing.T) (*Server, *control.Server) {
 // If the server ends while a scraper waits for a matrix, the scraper stops waiting and gets no
 // matrix.
 func TestMatrixEndsWithTheServer(t *testing.T) {
-	s, _ := listening(t)
+	s, _ := idleServer(t)
 	begun := make(chan struct{})
 	s.core.background = func(func() error, func(error)) { close(begun) }
 	ctx, cancel := context.WithCancel(t.Context())
@@ -59,7 +59,7 @@ func TestMatrixEndsWithTheServer(t *testing.T) {
 
 // A program can register a server's metrics before it calls Run.
 func TestMetricsAreGatheredFromARunningServer(t *testing.T) {
-	s, link := listening(t)
+	s, link := idleServer(t)
 	registry := prometheus.NewRegistry()
 	registered := make(chan error, 1)
 	go func() { registered <- registry.Register(s) }()

@@ -17,39 +17,41 @@ import (
 
 // A node contains what the server knows about one node. It stays when the node's client is gone.
 type node struct {
-	registered control.Register // the content of its last registration
-	key        string           // the public key with which it registered; "" without keys
-	peer       control.Peer     // its connection; "" while it is gone
-	joined     time.Time
-	heard      time.Time // when the server last heard from it
-	mute       string    // why sweeps skip it; "" if they do not
-	late       int       // requests in a row that it did not answer in time
-	left       string    // why it is gone; "" while it is connected
-	restarts   int       // how often another process or another epoch took over its name
-	dirty      bool      // save writes the node
+	registered  control.Register // the content of its last registration
+	key         string           // the public key with which it registered; "" without keys
+	peer        control.Peer     // its connection; "" while it is gone
+	joined      time.Time
+	lastHeard   time.Time // when the server last heard from it
+	muteReason  string    // why sweeps skip it; "" if they do not
+	lateAnswers int       // requests in a row that it did not answer in time
+	goneReason  string    // why it is gone; "" while it is connected
+	restarts    int       // how often another process or another epoch took over its name
+	mustSave    bool      // save writes the node
 
 	generation uint64 // generation of the handler table that it uses
 	tableError string
-	matched    []int         // for each rule of the table, how many channels got it; nil: not known
-	load       *control.Load // its newest load
-	keys       probeKeys
+	// for each rule of the table, how many channels got it; nil: not known
+	matchCounts []int
+	load        *control.Load // its newest load
+	keys        probeKeys
 
 	graph membership
 
 	share share
 
-	watched []watched // its newest Samples, oldest first, while somebody watches
+	newestSamples []watchedSample // its newest Samples, oldest first, while somebody watches
 
 	snapshot    *SnapshotRequest // what its programs want from other nodes; nil: nothing
 	snapshotDue time.Time        // when its programs may cause the next snapshot
 
-	reports uint64          // the highest number of a processed report of this instance
-	seen    map[uint64]bool // numbers of processed reports, within the last reportWindow
-	dropped uint64          // number of reports that the node had to drop
+	reports        uint64          // the highest number of a processed report of this instance
+	seenReports    map[uint64]bool // numbers of processed reports, within the last reportWindow
+	droppedReports uint64          // number of reports that the node had to drop
 }
 
-// alive reports whether the node is connected. It returns false for nil, which is a forgotten node.
-func (n *node) alive() bool { return n != nil && n.peer != "" }
+// isAlive reports whether the node is connected. It returns false for nil, which is a forgotten
+// node.
+func (n *node) isAlive() bool { return n != nil && n.peer != "" }
 
 func (n *node) can(capability string) bool { return n.registered.Can(capability) }
 
@@ -65,7 +67,7 @@ func nodeOf(r control.Register) tscratio.Node {
 // describe replaces the description of the node's counter.
 func (n *node) describe(d tscratio.Node) {
 	r := &n.registered
-	n.dirty = n.dirty || nodeOf(*r) != d
+	n.mustSave = n.mustSave || nodeOf(*r) != d
 	r.Nominal_hz = d.Nominal_hz
 	r.Quantum_cycles, r.CoreSlack_cycles = d.Quantum_cycles, d.CoreSlack_cycles
 }
@@ -75,27 +77,27 @@ const reportWindow = 4096
 
 // isNew reports whether a report is new, and records the report as processed.
 func (n *node) isNew(report uint64) bool {
-	if n.seen == nil {
-		n.seen = map[uint64]bool{}
+	if n.seenReports == nil {
+		n.seenReports = map[uint64]bool{}
 		if n.reports > 0 { // known from before the server's restart
 			for r := n.reports; r > 0 && r+reportWindow > n.reports; r-- {
-				n.seen[r] = true
+				n.seenReports[r] = true
 			}
 		}
 	}
-	if n.seen[report] || report+reportWindow <= n.reports {
+	if n.seenReports[report] || report+reportWindow <= n.reports {
 		return false
 	}
-	n.seen[report] = true
+	n.seenReports[report] = true
 	for n.reports < report {
 		n.reports++
 		if n.reports > reportWindow {
-			delete(n.seen, n.reports-reportWindow)
+			delete(n.seenReports, n.reports-reportWindow)
 		}
 		if report-n.reports > 2*reportWindow { // no process skips this many numbers
 			n.reports = report - reportWindow
-			clear(n.seen)
-			n.seen[report] = true
+			clear(n.seenReports)
+			n.seenReports[report] = true
 		}
 	}
 	return true
@@ -114,18 +116,18 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	old := c.nodes[r.Name]
 	n := c.newNode(in, r, old)
 	c.nodes[r.Name] = n // before the call of gone, so that what waited for old continues with n
-	if old != nil && old.alive() {
+	if old != nil && old.isAlive() {
 		same := old.peer == in.Peer // the node keeps its connection, which must stay open
-		c.gone(old, "connected again")
+		c.markGone(old, "connected again")
 		if same {
 			c.network.Admit(in.Peer)
 		}
 	}
 	c.peers[in.Peer] = n
-	delete(c.untold, old)
-	c.untold[n] = true
-	c.place(old, n)
-	n.dirty = true
+	delete(c.untoldNodes, old)
+	c.untoldNodes[n] = true
+	c.noteAddress(old, n)
+	n.mustSave = true
 	c.log.Info("node registered", "node", r.Name, "epoch", r.Epoch,
 		"address", r.ProbeAddress, "software", r.Software)
 	c.send(in.Peer, in.Request, &control.Welcome{
@@ -142,7 +144,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	} else {
 		c.nodeChanged(n)
 	}
-	if n.probing() { // if other nodes cannot probe it yet, takesSecret does this later
+	if n.canBeProbed() { // if other nodes cannot probe it yet, takesSecret does this later
 		c.sweepBy = c.now().Add(c.config.Settle)
 	}
 }
@@ -171,7 +173,7 @@ func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, er
 		}
 		return 0, nil
 	}
-	if old.alive() && old.peer != in.Peer {
+	if old.isAlive() && old.peer != in.Peer {
 		if old.key != in.Key.Public {
 			return control.NameTaken, fmt.Errorf("node %q is registered with another key of that "+
 				"name: stop that one, or choose another name", r.Name)
@@ -179,7 +181,7 @@ func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, er
 		if old.registered.Instance != r.Instance {
 			return control.NameTaken, fmt.Errorf("node %q is registered by another process, heard "+
 				"of %v ago: stop that one, or wait until it has been silent for %v",
-				r.Name, c.now().Sub(old.heard).Round(time.Millisecond), c.config.Dead)
+				r.Name, c.now().Sub(old.lastHeard).Round(time.Millisecond), c.config.Dead)
 		}
 	}
 	if old.share.wait(c.now()) > 0 || !old.share.spend(c.now(), registerTakes) {
@@ -193,7 +195,7 @@ func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, er
 // the new node takes over everything that is still true of the old one.
 func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *node {
 	n := &node{
-		registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(),
+		registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), lastHeard: c.now(),
 	}
 	n.registered.Nonce = ""
 	// If the epoch is the same, the new process has only measured the same counter again, so the
@@ -203,7 +205,7 @@ func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *nod
 	}
 	// A node that the server did not know has no pairs.
 	if old != nil && nodeOf(old.registered) != nodeOf(n.registered) {
-		c.widen(n)
+		c.widenCounters(n)
 	}
 	n.keys = c.newProbeKeys(old, r.Instance)
 	if old == nil {
@@ -212,7 +214,8 @@ func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *nod
 	n.share = old.share
 	n.restarts, n.snapshot, n.snapshotDue = old.restarts, old.snapshot, old.snapshotDue
 	if old.registered.Instance == r.Instance {
-		n.reports, n.seen, n.dropped = old.reports, old.seen, old.dropped
+		n.reports, n.seenReports, n.droppedReports = old.reports, old.seenReports,
+			old.droppedReports
 	}
 	if old.registered.Instance != r.Instance || old.registered.Epoch != r.Epoch {
 		n.restarts++
@@ -247,23 +250,24 @@ func (c *core) mayBe(name string, key control.Key) error {
 // marked because it left two requests in a row unanswered stays mute until it answers a request, or
 // until the next sweep tries it again.
 func (c *core) heardOf(n *node) {
-	n.heard = c.now()
-	if n.late < 2 {
-		n.mute = ""
+	n.lastHeard = c.now()
+	if n.lateAnswers < 2 {
+		n.muteReason = ""
 	}
 }
 
-// gone marks a node as gone and fails all requests to it. The server keeps the node's measurements.
-func (c *core) gone(n *node, why string) {
-	if !n.alive() {
+// markGone marks a node as gone and fails all requests to it. The server keeps the node's
+// measurements.
+func (c *core) markGone(n *node, why string) {
+	if !n.isAlive() {
 		return
 	}
 	c.log.Warn("node is gone", "node", n.name(), "why", why)
 	peer := n.peer
-	n.peer, n.left = "", why
+	n.peer, n.goneReason = "", why
 	delete(c.peers, peer)
 	c.network.Forget(peer)
-	n.dirty = true
+	n.mustSave = true
 	for _, id := range c.pendingOf(n) {
 		c.settle(id, nil, fmt.Errorf("node %q is gone: %s", n.name(), why))
 	}
@@ -284,11 +288,11 @@ func (c *core) pendingOf(n *node) (ids []uint64) {
 // buryTheDead marks nodes as gone if they have been silent for too long.
 func (c *core) buryTheDead() {
 	now := c.now()
-	for _, n := range c.which(func(n *node) bool {
-		return n.alive() && now.Sub(n.heard) >= c.config.Dead
+	for _, n := range c.wantedNodes(func(n *node) bool {
+		return n.isAlive() && now.Sub(n.lastHeard) >= c.config.Dead
 	}) {
-		silent := now.Sub(n.heard)
-		c.gone(n, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
+		silent := now.Sub(n.lastHeard)
+		c.markGone(n, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
 	}
 }
 
@@ -300,18 +304,18 @@ func (c *core) wasBusy(d time.Duration) {
 		return
 	}
 	for _, n := range c.nodes {
-		n.heard = n.heard.Add(min(d, max(0, c.now().Sub(n.heard))))
+		n.lastHeard = n.lastHeard.Add(min(d, max(0, c.now().Sub(n.lastHeard))))
 	}
 	for _, p := range c.pending {
 		p.until = p.until.Add(d)
 	}
 }
 
-// sorted returns the nodes by name. The fixed order makes tests repeatable.
-func (c *core) sorted() []*node { return c.which(func(*node) bool { return true }) }
+// nodesByName returns the nodes by name. The fixed order makes tests repeatable.
+func (c *core) nodesByName() []*node { return c.wantedNodes(func(*node) bool { return true }) }
 
-// which returns the nodes that are wanted, by name.
-func (c *core) which(want func(*node) bool) (all []*node) {
+// wantedNodes returns the nodes that are wanted, by name.
+func (c *core) wantedNodes(want func(*node) bool) (all []*node) {
 	for _, n := range c.nodes {
 		if want(n) {
 			all = append(all, n)
@@ -336,10 +340,10 @@ type NodeRequest struct {
 // disk. If the name is unknown, the error wraps fs.ErrNotExist.
 func (c *core) forgetNode(name string) error {
 	n := c.nodes[name]
-	if n.alive() {
+	if n.isAlive() {
 		return fmt.Errorf("node %q is registered: stop its client first", name)
 	}
-	if c.run != nil && !c.run.completing {
+	if c.run != nil && !c.run.isCompleting {
 		about := c.run.draft.Run()
 		if _, ok := about.Node(name); ok {
 			return fmt.Errorf("node %q is in run %q, which is %s: wait until the run is complete",
@@ -362,7 +366,7 @@ func (c *core) forgetNode(name string) error {
 	}
 	for _, key := range pairs {
 		delete(c.current, key.names())
-		err = errors.Join(err, c.drop(key)) // no open run includes the node
+		err = errors.Join(err, c.dropPair(key)) // no open run includes the node
 	}
 	err = errors.Join(err, c.save())
 	if c.last != nil {
@@ -395,14 +399,14 @@ func (c *core) forgetStrangers() error {
 	for _, key := range c.sortedPairs(nil) {
 		if c.nodes[key.a] == nil || c.nodes[key.b] == nil {
 			delete(c.current, key.names())
-			err = errors.Join(err, c.drop(key))
+			err = errors.Join(err, c.dropPair(key))
 		}
 	}
 	return err
 }
 
-// drop removes a pair from memory and, at the next save, from disk.
-func (c *core) drop(key pairKey) error {
+// dropPair removes a pair from memory and, at the next save, from disk.
+func (c *core) dropPair(key pairKey) error {
 	delete(c.pairs, key)
 	return c.store.append(blockForgetPair, notedKey{key.a, key.b, key.epochA, key.epochB}, nil)
 }

@@ -36,16 +36,16 @@ func (c *core) sortedPairs(want func(*pair) bool) []pairKey {
 // graphRounds returns the edges of the graph between the given nodes, in rounds of disjoint pairs.
 // If only new edges are wanted, it leaves out those that were measured before.
 func (c *core) graphRounds(names []string, onlyNew bool) [][][2]string {
-	return disjoint(slices.DeleteFunc(c.edges(), func(p [2]string) bool {
+	return disjointRounds(slices.DeleteFunc(c.edges(), func(p [2]string) bool {
 		_, a := slices.BinarySearch(names, p[0])
 		_, b := slices.BinarySearch(names, p[1])
-		return !a || !b || onlyNew && c.measured(p)
+		return !a || !b || onlyNew && c.wereMeasured(p)
 	}))
 }
 
-// disjoint puts pairs into rounds. Each round contains as many of the remaining pairs as possible,
-// but no two that have a node in common.
-func disjoint(pairs [][2]string) (rounds [][][2]string) {
+// disjointRounds puts pairs into rounds. Each round contains as many of the remaining pairs as
+// possible, but no two that have a node in common.
+func disjointRounds(pairs [][2]string) (rounds [][][2]string) {
 	for len(pairs) > 0 {
 		busy := map[string]bool{}
 		var round, rest [][2]string

@@ -19,18 +19,18 @@ type pairKey struct{ a, b, epochA, epochB string }
 
 // A pair is what was measured between two counters.
 type pair struct {
-	key  pairKey
-	live *tscratio.Pair // the newest trains
+	key        pairKey
+	liveTrains *tscratio.Pair // the newest trains
 
-	fresh *tscratio.Pair // the trains that save has not written; nil: none
-	inRun bool           // save also writes them to the open run
-	dirty bool           // save has something to write
+	unsavedTrains *tscratio.Pair // the trains that save has not written; nil: none
+	inRun         bool           // save also writes them to the open run
+	mustSave      bool           // save has something to write
 
-	version   uint64      // grows with each change of live
-	evaluated *evaluation // of some version; nil: none
+	version        uint64      // grows with each change of live
+	lastEvaluation *evaluation // of some version; nil: none
 
 	readA, readB uint64    // readings in the middle of the newest train
-	at           time.Time // when that train was reported
+	reportedAt   time.Time // when that train was reported
 	trains       uint64    // number of all trains since the pair's first one
 	exchanges    uint64
 	lost         uint64
@@ -40,7 +40,7 @@ type pair struct {
 	complaintAt  time.Time
 }
 
-// maxLiveBytes is the greatest length, in Encode's format, of the trains that the method shorten
+// maxLiveBytes is the greatest length, in Encode's format, of the trains that the method dropOld
 // leaves of a pair. Until shorten drops trains, they may be up to one and a half times as long,
 // plus one report.
 const maxLiveBytes = 16 << 10
@@ -58,24 +58,24 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 		if err != nil {
 			return nil, err
 		}
-		p = &pair{key: key, live: live}
+		p = &pair{key: key, liveTrains: live}
 		c.pairs[key] = p
 	}
 	before := c.current[key.names()]
 	c.current[key.names()] = key
 	if before != key {
-		c.forget(before)
+		c.forgetPair(before)
 	}
 	if c.run != nil && !p.inRun {
-		p.inRun = c.run.takes(a, b)
+		p.inRun = c.run.belongsToRun(a, b)
 	}
 	return p, nil
 }
 
-// widen gives each of the given nodes a single description of its counter in its present epoch. It
-// has the largest quantum and the largest core slack of all descriptions so far. All pairs then use
-// this description, also for earlier trains.
-func (c *core) widen(nodes ...*node) {
+// widenCounters gives each of the given nodes a single description of its counter in its present
+// epoch. It has the largest quantum and the largest core slack of all descriptions so far. All
+// pairs then use this description, also for earlier trains.
+func (c *core) widenCounters(nodes ...*node) {
 	type counter struct{ name, epoch string }
 	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
 	widest := map[counter]tscratio.Node{}
@@ -84,7 +84,7 @@ func (c *core) widen(nodes ...*node) {
 		widest[of(d)] = d
 	}
 	for _, p := range c.pairs {
-		for _, n := range []tscratio.Node{p.live.A, p.live.B} {
+		for _, n := range []tscratio.Node{p.liveTrains.A, p.liveTrains.B} {
 			if d, ok := widest[of(n)]; ok {
 				widest[of(n)] = d.Wider(n)
 			}
@@ -94,23 +94,23 @@ func (c *core) widen(nodes ...*node) {
 		n.describe(widest[of(nodeOf(n.registered))])
 	}
 	for _, p := range c.pairs {
-		for _, n := range []tscratio.Node{p.live.A, p.live.B} {
-			if d, ok := widest[of(n)]; ok && p.live.Describe(d) {
-				p.dirty = true
+		for _, n := range []tscratio.Node{p.liveTrains.A, p.liveTrains.B} {
+			if d, ok := widest[of(n)]; ok && p.liveTrains.Describe(d) {
+				p.mustSave = true
 				p.version++
 			}
 		}
 	}
 }
 
-// forget drops a pair if an epoch in its key has ended. A pair that a run uses stays until the run
-// is complete.
-func (c *core) forget(key pairKey) {
+// forgetPair drops a pair if an epoch in its key has ended. A pair that a run uses stays until the
+// run is complete.
+func (c *core) forgetPair(key pairKey) {
 	p := c.pairs[key]
 	if p == nil || p.inRun || c.current[key.names()] == key {
 		return
 	}
-	if err := c.drop(key); err != nil {
+	if err := c.dropPair(key); err != nil {
 		c.log.Error("remove a pair whose epoch ended", "error", err)
 	}
 }
@@ -124,10 +124,10 @@ const keptGivenUp = 10 * time.Minute
 // described anew. So a pair that the run uses stays, without trains, until the run is complete.
 func (c *core) forgetGivenUp() {
 	now := c.now()
-	if now.Sub(c.forgot) < time.Minute || !c.large() {
+	if now.Sub(c.lastForgot) < time.Minute || !c.isLarge() {
 		return
 	}
-	c.forgot = now
+	c.lastForgot = now
 	edges := map[[2]string]bool{}
 	for _, names := range c.edges() {
 		edges[names] = true
@@ -135,16 +135,16 @@ func (c *core) forgetGivenUp() {
 	for _, names := range sortedPairs(c.current) {
 		key := c.current[names]
 		p := c.pairs[key]
-		if edges[names] || p.dirty || now.Sub(p.at) < keptGivenUp {
+		if edges[names] || p.mustSave || now.Sub(p.reportedAt) < keptGivenUp {
 			continue
 		}
 		delete(c.current, names)
-		if err := c.drop(key); err != nil {
+		if err := c.dropPair(key); err != nil {
 			c.log.Error("forget a pair whose nodes do not measure each other", "error", err)
 		}
-		empty, err := tscratio.NewPair(p.live.A, p.live.B, p.live.Declared)
+		empty, err := tscratio.NewPair(p.liveTrains.A, p.liveTrains.B, p.liveTrains.Declared)
 		if err == nil && p.inRun {
-			c.pairs[key] = &pair{key: key, live: empty, version: p.version + 1, inRun: true}
+			c.pairs[key] = &pair{key: key, liveTrains: empty, version: p.version + 1, inRun: true}
 		}
 	}
 }
@@ -180,9 +180,9 @@ func meetingsOf(m *control.Trains) [][]minrtt.Meeting {
 	return all
 }
 
-// trains processes a node's report of trains.
-func (c *core) trains(n *node, request uint64, m *control.Trains) {
-	n.dropped = max(n.dropped, m.Dropped)
+// processTrains processes a node's report of trains.
+func (c *core) processTrains(n *node, request uint64, m *control.Trains) {
+	n.droppedReports = max(n.droppedReports, m.Dropped)
 	if m.Report > 0 {
 		c.acks[n.peer] = max(c.acks[n.peer], m.Report)
 		if !n.isNew(m.Report) {
@@ -209,32 +209,33 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 		by = tscratio.StartedByB
 	}
 	if m.SharedClock != "" {
-		c.distrust(p, m.SharedClock)
+		c.dropTrains(p, m.SharedClock)
 	}
 	met := meetingsOf(m)
 	for some := range slices.Chunk(m.Trains, c.config.LiveTrains) {
-		known := p.live.Trains()
+		known := p.liveTrains.Trains()
 		for i, t := range some {
 			if err := c.add(p, trainOf(t, met[i], by), t); err != nil {
 				p.complaint, p.complaintAt = err.Error(), c.now()
 				c.log.Warn("train refused", "node", n.name(), "peer", m.Peer, "error", err)
 			}
 		}
-		c.keep(p, p.live.Since(known))
-		c.judge(p, len(some))
+		c.keepUnsaved(p, p.liveTrains.Since(known))
+		c.judgeTrains(p, len(some))
 		met = met[len(some):]
 	}
 }
 
-// distrust drops all trains that the server keeps of a pair. The core calls it when a node finds
+// dropTrains drops all trains that the server keeps of a pair. The core calls it when a node finds
 // that it does not really share the clock that it is said to share with the other node. All trains
 // are dropped because nobody knows which constraints rest on this clock. If the pair belongs to a
 // run, the run notes why the pair's relation may be false.
-func (c *core) distrust(p *pair, what string) {
+func (c *core) dropTrains(p *pair, what string) {
 	c.log.Warn("a shared clock contradicts packets", "a", p.key.a, "b", p.key.b, "what", what)
 	p.complaint, p.complaintAt = what, c.now()
-	if empty, err := tscratio.NewPair(p.live.A, p.live.B, p.live.Declared); err == nil {
-		p.live = empty
+	if empty, err := tscratio.NewPair(p.liveTrains.A, p.liveTrains.B,
+		p.liveTrains.Declared); err == nil {
+		p.liveTrains = empty
 		p.version++
 	}
 	if p.inRun && c.run != nil {
@@ -242,25 +243,25 @@ func (c *core) distrust(p *pair, what string) {
 	}
 }
 
-// keep adds new trains of a pair to the trains that the next call of save writes.
-func (c *core) keep(p *pair, trains *tscratio.Pair) {
+// keepUnsaved adds new trains of a pair to the trains that the next call of save writes.
+func (c *core) keepUnsaved(p *pair, trains *tscratio.Pair) {
 	p.version++
-	if p.fresh == nil {
-		p.fresh = trains
-	} else if err := p.fresh.Join(trains); err != nil { // they are of one pair
+	if p.unsavedTrains == nil {
+		p.unsavedTrains = trains
+	} else if err := p.unsavedTrains.Join(trains); err != nil { // they are of one pair
 		c.log.Error("keep trains", "error", err)
 	}
 }
 
-// judge checks new trains against the assumptions, and drops old trains if there are too many. It
-// checks a whole report at once, which costs no more than checking a single train.
-func (c *core) judge(p *pair, trains int) {
-	if contradiction := p.live.CheckLast(trains); contradiction != nil {
+// judgeTrains checks new trains against the assumptions, and drops old trains if there are too
+// many. It checks a whole report at once, which costs no more than checking a single train.
+func (c *core) judgeTrains(p *pair, trains int) {
+	if contradiction := p.liveTrains.CheckLast(trains); contradiction != nil {
 		p.complaint, p.complaintAt = contradiction.String(), c.now()
 		c.log.Warn("constraints contradict the assumptions",
 			"a", p.key.a, "b", p.key.b, "what", p.complaint)
 	}
-	c.shorten(p)
+	c.dropOld(p)
 }
 
 func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
@@ -270,7 +271,7 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 	if n, most := len(t.Exchanges)+len(t.Arrivals), c.longestTrain(); n > most {
 		return fmt.Errorf("train has %d exchanges: no order asked for more than %d", n, most)
 	}
-	if err := p.live.Add(train); err != nil {
+	if err := p.liveTrains.Add(train); err != nil {
 		return err
 	}
 	if n := len(t.Exchanges); n > 0 {
@@ -278,13 +279,13 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 		if train.By == tscratio.StartedByB {
 			own, other = other, own
 		}
-		p.readA, p.readB, p.at = own, other, c.now()
+		p.readA, p.readB, p.reportedAt = own, other, c.now()
 	}
 	p.trains++
 	p.exchanges += uint64(len(t.Exchanges))
 	p.kernel += t.KernelStamps
 	p.stamps += uint64(4 * len(t.Exchanges))
-	p.dirty = true
+	p.mustSave = true
 	return nil
 }
 
@@ -294,22 +295,23 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 func (c *core) longestTrain() int {
 	o := c.config.Sweep
 	const warmUpAndClose = 2
-	return (max(o.Exchanges, c.config.TrainExchanges, c.asked) + warmUpAndClose) * o.Attempts
+	return (max(o.Exchanges, c.config.TrainExchanges, c.askedExchanges) +
+		warmUpAndClose) * o.Attempts
 }
 
-// shorten drops old trains of a pair from memory. It leaves the newest ones: at most LiveTrains,
+// dropOld drops old trains of a pair from memory. It leaves the newest ones: at most LiveTrains,
 // with at most maxLiveBytes bytes. In a large fleet it leaves only the trains that are evaluated.
 // It does nothing until there are twice as many trains, or one and a half times as many bytes.
-func (c *core) shorten(p *pair) {
-	most, have := c.config.LiveTrains, p.live.Trains()
-	if have >= 2*largeTrains && c.large() {
+func (c *core) dropOld(p *pair) {
+	most, have := c.config.LiveTrains, p.liveTrains.Trains()
+	if have >= 2*largeTrains && c.isLarge() {
 		most = min(most, largeTrains)
 	}
-	if have < 2*most && p.live.EncodedBytes() < maxLiveBytes*3/2 {
+	if have < 2*most && p.liveTrains.EncodedBytes() < maxLiveBytes*3/2 {
 		return
 	}
-	p.live.Prune()
-	p.live.KeepNewest(most, maxLiveBytes)
+	p.liveTrains.Prune()
+	p.liveTrains.KeepNewest(most, maxLiveBytes)
 }
 
 // relations computes the relations of a pair in both directions, for readings since the beginning
@@ -325,8 +327,8 @@ func relations(p *tscratio.Pair, newest int) (both []*tscratio.Relation, err err
 	return both, nil
 }
 
-// why describes, in a few words for a table, why a pair could not be evaluated.
-func why(err error) string {
+// whyNot describes, in a few words for a table, why a pair could not be evaluated.
+func whyNot(err error) string {
 	switch {
 	case errors.Is(err, tscratio.ErrTooFew):
 		return "too few trains"

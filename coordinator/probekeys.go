@@ -26,12 +26,12 @@ const (
 
 // probeKeys is the state from which the keys of a node's probes are derived.
 type probeKeys struct {
-	numbered time.Time     // when the node got its number
-	prober   uint64        // identifies the node in the keys with which it probes others
-	secret   minrtt.Secret // the newest that the node accepted; others' keys derive from it
-	told     uint64        // number of the secret that was sent to the node last
-	alone    bool          // the next secret is sent alone, which invalidates all earlier ones
-	renewAt  time.Time     // when to send another secret after one without answer; zero: never
+	numberedAt time.Time     // when the node got its number
+	prober     uint64        // identifies the node in the keys with which it probes others
+	secret     minrtt.Secret // the newest that the node accepted; others' keys derive from it
+	toldSecret uint64        // number of the secret that was sent to the node last
+	sendAlone  bool          // the next secret is sent alone, which invalidates all earlier ones
+	renewAt    time.Time     // when to send another secret after one without answer; zero: never
 }
 
 // numberLife is the shortest time for which a node keeps its number as a prober, however often its
@@ -46,20 +46,20 @@ func (c *core) newProbeKeys(old *node, instance string) probeKeys {
 	case old == nil || old.keys.prober == 0: // the node got no number since the server started
 	case old.registered.Instance == instance:
 		return old.keys
-	case c.now().Sub(old.keys.numbered) < numberLife:
-		return probeKeys{prober: old.keys.prober, numbered: old.keys.numbered}
+	case c.now().Sub(old.keys.numberedAt) < numberLife:
+		return probeKeys{prober: old.keys.prober, numberedAt: old.keys.numberedAt}
 	}
-	return probeKeys{prober: rand.Uint64(), numbered: c.now()}
+	return probeKeys{prober: rand.Uint64(), numberedAt: c.now()}
 }
 
 // takesPart reports whether the node can take part in measurements.
 func (n *node) takesPart() bool {
-	return n.alive() && n.can(control.CanProbe) && n.registered.ProbeAddress != ""
+	return n.isAlive() && n.can(control.CanProbe) && n.registered.ProbeAddress != ""
 }
 
-// probing reports whether other nodes can probe this node. For that, the node must have accepted a
-// secret.
-func (n *node) probing() bool { return n.takesPart() && n.keys.secret.Number != 0 }
+// canBeProbed reports whether other nodes can probe this node. For that, the node must have
+// accepted a secret.
+func (n *node) canBeProbed() bool { return n.takesPart() && n.keys.secret.Number != 0 }
 
 // target returns what a node needs to probe another one.
 func (n *node) target(to *node) control.Target {
@@ -84,16 +84,16 @@ func (c *core) renewSecret(n *node) {
 		m.Secrets = append(m.Secrets, control.ProbeSecret{Number: s.Number, Bytes: s.Bytes[:]})
 	}
 	name(next)
-	if k.secret.Number != 0 && !k.alone {
+	if k.secret.Number != 0 && !k.sendAlone {
 		name(k.secret)
 	}
-	k.told, k.renewAt = next.Number, time.Time{}
+	k.toldSecret, k.renewAt = next.Number, time.Time{}
 	const what = "its secret for probe keys"
 	c.ask(n, m, c.config.AnswerLimit, what, func(_ control.Message, err error) {
 		if err != nil {
 			c.log.Warn("node did not get a new secret for probe keys",
 				"node", n.name(), "error", err)
-			if n.alive() && k.told == next.Number {
+			if n.isAlive() && k.toldSecret == next.Number {
 				k.renewAt = c.now().Add(c.config.Heartbeat)
 			}
 			return
@@ -104,10 +104,10 @@ func (c *core) renewSecret(n *node) {
 
 // takesSecret records that a node has accepted a secret.
 func (c *core) takesSecret(n *node, s minrtt.Secret) {
-	first := !n.probing()
+	first := !n.canBeProbed()
 	n.keys.secret = s
-	if n.keys.told == s.Number {
-		n.keys.alone = false
+	if n.keys.toldSecret == s.Number {
+		n.keys.sendAlone = false
 	}
 	if !first {
 		c.rekeyAt = c.now().Add(settleKeys)
@@ -117,12 +117,12 @@ func (c *core) takesSecret(n *node, s minrtt.Secret) {
 	c.sweepBy = c.now().Add(c.config.Settle)
 }
 
-// revoked does what is necessary when a client's key is taken off the list of accepted keys. It
+// revokeKey does what is necessary when a client's key is taken off the list of accepted keys. It
 // marks the client's node as gone. It also gives every other node a new secret, so that all earlier
 // probe keys become invalid: the client may have passed on its keys.
-func (c *core) revoked(in control.Incoming) {
+func (c *core) revokeKey(in control.Incoming) {
 	if n := c.peers[in.Peer]; n != nil {
-		c.gone(n, "its key was taken off the list")
+		c.markGone(n, "its key was taken off the list")
 	}
 	if in.Peer != "" {
 		return
@@ -130,10 +130,10 @@ func (c *core) revoked(in control.Incoming) {
 	if err := c.newIssuer(); err != nil {
 		c.log.Error("make new keys for the graph", "error", err)
 	}
-	for _, n := range c.sorted() {
-		n.keys.alone = true
+	for _, n := range c.nodesByName() {
+		n.keys.sendAlone = true
 		c.renewSecret(n)
-		if !n.graph.told.IsZero() {
+		if !n.graph.toldAt.IsZero() {
 			c.tellMember(n)
 		}
 	}
@@ -142,11 +142,11 @@ func (c *core) revoked(in control.Incoming) {
 // stepKeys does everything about keys that is due now.
 func (c *core) stepKeys() {
 	now := c.now()
-	everybody := now.Sub(c.renewed) >= secretLife
+	everybody := now.Sub(c.secretsRenewed) >= secretLife
 	if everybody {
-		c.renewed = now
+		c.secretsRenewed = now
 	}
-	for _, n := range c.which(func(n *node) bool {
+	for _, n := range c.wantedNodes(func(n *node) bool {
 		due := n.keys.renewAt
 		return everybody || !due.IsZero() && !now.Before(due)
 	}) {
@@ -161,10 +161,10 @@ func (c *core) stepKeys() {
 // nextKeys passes each moment at which stepKeys has something to do to its argument, in one call
 // for each.
 func (c *core) nextKeys(note func(time.Time)) {
-	note(c.renewed.Add(secretLife))
+	note(c.secretsRenewed.Add(secretLife))
 	note(c.rekeyAt)
 	for _, n := range c.nodes {
-		if n.alive() {
+		if n.isAlive() {
 			note(n.keys.renewAt)
 		}
 	}

@@ -14,8 +14,9 @@ import (
 type fakeAnswerer struct {
 	f       *fleet
 	secrets map[uint64]minrtt.Secret
-	ends    map[uint64]time.Duration // when each secret that the newest list lacks becomes invalid
-	named   int                      // number of different secrets that it got
+	// when each secret that the newest list lacks becomes invalid
+	ends        map[uint64]time.Duration
+	secretCount int // number of different secrets that it got
 }
 
 func (a *fakeAnswerer) accept(m *control.ProbeSecrets) {
@@ -26,23 +27,23 @@ func (a *fakeAnswerer) accept(m *control.ProbeSecrets) {
 	}
 	for _, s := range m.Secrets {
 		if _, known := a.secrets[s.Number]; !known {
-			a.named++
+			a.secretCount++
 		}
 		a.secrets[s.Number] = minrtt.Secret{Number: s.Number, Bytes: [32]byte(s.Bytes)}
 		delete(a.ends, s.Number)
 	}
 }
 
-// answers says whether this node answers a probe with this key now.
-func (a *fakeAnswerer) answers(key minrtt.Key) bool {
+// answersProbe says whether this node answers a probe with this key now.
+func (a *fakeAnswerer) answersProbe(key minrtt.Key) bool {
 	s, known := a.secrets[key.Secret]
 	end, ends := a.ends[key.Secret]
 	return known && s.Key(key.Prober) == key && (!ends || a.f.time <= end)
 }
 
-// answered reports whether one client (to) answers probes under a key that another client (from)
+// wasAnswered reports whether one client (to) answers probes under a key that another client (from)
 // has. It also records that the second client has the key.
-func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
+func (f *fleet) wasAnswered(from, to *fakeClient, encoded []byte) bool {
 	key, err := minrtt.DecodeKey(encoded)
 	if err != nil {
 		f.t.Fatal(err)
@@ -53,7 +54,7 @@ func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	}
 	f.holders[key][from] = true
 	f.oldest = max(f.oldest, f.time-f.madeAt[key])
-	if !to.answerer.answers(key) {
+	if !to.answerer.answersProbe(key) {
 		f.unanswered++
 		return false
 	}
@@ -99,15 +100,16 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 	f.run(3*secretLife+time.Minute, nil)
 	f.wantKeys(0)
 	for name, c := range f.clients {
-		if c.answerer.named < 4 {
-			t.Errorf("%s had %d secrets in three times a secret's life", name, c.answerer.named)
+		if c.answerer.secretCount < 4 {
+			t.Errorf("%s had %d secrets in three times a secret's life", name,
+				c.answerer.secretCount)
 		}
 	}
 	if f.oldest > secretLife+time.Second {
 		t.Errorf("a key was used for %v", f.oldest)
 	}
 	f.ask(AskStopRun, nil)
-	f.complete()
+	f.waitComplete()
 	f.wantKeys(0)
 	// A restarted server still knows the nodes, but not their numbers as probers. Yet it never
 	// gives the same key to two nodes.
@@ -147,16 +149,16 @@ func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
 	f.core.config.Budget = 7 // packets a second: one train
 	f.wantOpen()
 	c := f.clients["n01"]
-	c.deaf = true
+	c.ignoresSecrets = true
 	f.run(secretLife+time.Minute, nil)
-	if c.answerer.named != 1 {
-		t.Fatalf("it was told of %d secrets", c.answerer.named)
+	if c.answerer.secretCount != 1 {
+		t.Fatalf("it was told of %d secrets", c.answerer.secretCount)
 	}
 	f.wantKeys(0)
-	c.deaf = false
+	c.ignoresSecrets = false
 	f.run(10*time.Second, nil)
-	if c.answerer.named != 2 {
-		t.Errorf("it is told of %d secrets when it hears again", c.answerer.named)
+	if c.answerer.secretCount != 2 {
+		t.Errorf("it is told of %d secrets when it hears again", c.answerer.secretCount)
 	}
 	f.wantKeys(0)
 }
@@ -196,20 +198,20 @@ func TestARevokedNodeGetsNoAnswers(t *testing.T) {
 	f.wantOpen()
 	f.run(secretLife+time.Minute, nil) // by then each node accepts two secrets
 	away := f.clients["n03"]
-	away.cut = true
+	away.isCut = true
 	f.run(f.config.Dead+time.Second, nil)
 	liar := f.clients["n01"]
-	liar.state = killed // later actions of this node do not matter
+	liar.state = clientKilled // later actions of this node do not matter
 	f.revoke(liar)
 	f.run(4*time.Second, nil)
 	f.wantKeys(0)
-	if n := f.core.nodes["n01"]; n.alive() || n.left != "its key was taken off the list" {
-		t.Errorf("it is %v there, %q", n.alive(), n.left)
+	if n := f.core.nodes["n01"]; n.isAlive() || n.goneReason != "its key was taken off the list" {
+		t.Errorf("it is %v there, %q", n.isAlive(), n.goneReason)
 	}
 	answers := func() (n int) {
 		for key, holders := range f.holders {
 			for name, c := range f.clients {
-				if holders[liar] && name != "n01" && !c.cut && c.answerer.answers(key) {
+				if holders[liar] && name != "n01" && !c.isCut && c.answerer.answersProbe(key) {
 					n++
 				}
 			}
@@ -219,12 +221,12 @@ func TestARevokedNodeGetsNoAnswers(t *testing.T) {
 	if n := answers(); n > 0 {
 		t.Errorf("it gets answers by %d keys", n)
 	}
-	away.cut = false
+	away.isCut = false
 	away.beat()
 	f.run(5*time.Second, nil)
-	if n := answers(); !f.core.nodes["n03"].alive() || n > 0 {
+	if n := answers(); !f.core.nodes["n03"].isAlive() || n > 0 {
 		t.Errorf("the node that was away is %v there, and %d keys are valid",
-			f.core.nodes["n03"].alive(), n)
+			f.core.nodes["n03"].isAlive(), n)
 	}
 	f.wantKeys(0)
 }

@@ -241,10 +241,10 @@ func (f *realFleet) wellNodes() (names []string) {
 	return names
 }
 
-// wait waits until all nodes without a fault are registered.
-func (f *realFleet) wait() {
+// waitRegistered waits until all nodes without a fault are registered.
+func (f *realFleet) waitRegistered() {
 	f.t.Helper()
-	f.until("all nodes without a fault are registered", func() bool {
+	f.waitUntil("all nodes without a fault are registered", func() bool {
 		there := f.registered()
 		return !slices.ContainsFunc(f.wellNodes(), func(n string) bool {
 			return !slices.Contains(there, n)
@@ -263,7 +263,7 @@ func (f *realFleet) registered() (names []string) {
 func (f *realFleet) finishRun(status *RunStatus) *runs.Directory {
 	f.t.Helper()
 	f.question(AskStopRun, nil, status)
-	f.until("the run is finished", func() bool {
+	f.waitUntil("the run is finished", func() bool {
 		f.question(AskRun, nil, status)
 		return status.Phase == PhaseComplete
 	})
@@ -275,8 +275,8 @@ func (f *realFleet) finishRun(status *RunStatus) *runs.Directory {
 	return dir
 }
 
-// until waits until a condition holds.
-func (f *realFleet) until(what string, holds func() bool) {
+// waitUntil waits until a condition holds.
+func (f *realFleet) waitUntil(what string, holds func() bool) {
 	f.t.Helper()
 	limit := time.Minute + time.Duration(len(f.clients))*time.Second
 	for end := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
@@ -319,16 +319,16 @@ func (f *realFleet) truths() map[string]*vnode.Truth {
 // check compares every bound with the truth. It returns the number of bounds.
 func (f *realFleet) check() (bounds int) {
 	f.t.Helper()
-	bounds, untrue := f.hold("")
+	bounds, untrue := f.compareBounds("")
 	for _, u := range untrue {
 		f.t.Error(u)
 	}
 	return bounds
 }
 
-// hold compares all bounds, except those of one node, with the truth. It describes the bounds that
-// miss the truth.
-func (f *realFleet) hold(but string) (bounds int, untrue []string) {
+// compareBounds compares all bounds, except those of one node, with the truth. It describes the
+// bounds that miss the truth.
+func (f *realFleet) compareBounds(but string) (bounds int, untrue []string) {
 	f.t.Helper()
 	var m Matrix
 	f.question(AskNodes, nil, &m)

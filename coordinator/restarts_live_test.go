@@ -47,10 +47,10 @@ func liveRestarts(t *testing.T, restarts, queries int) (h heldRun) {
 	r := seed.Random(t)
 	const nodes = 4
 	f := newRealFleet(t, r, nodes)
-	f.wait()
+	f.waitRegistered()
 	var status RunStatus
 	f.question(AskStartRun, RunRequest{Name: "restarts"}, &status)
-	f.until("the run is open", func() bool {
+	f.waitUntil("the run is open", func() bool {
 		f.question(AskRun, nil, &status)
 		return status.Phase == PhaseOpen
 	})
@@ -65,15 +65,15 @@ func liveRestarts(t *testing.T, restarts, queries int) (h heldRun) {
 			kill(f.server)
 			f.startServer()
 		default:
-			f.harm(i, what)
-			f.until("the node is missed", func() bool {
+			f.harmClient(i, what)
+			f.waitUntil("the node is missed", func() bool {
 				return !slices.Contains(f.registered(), f.clients[i].job.Node.Name)
 			})
-			f.heal(i)
+			f.healClient(i)
 		}
-		f.wait()
+		f.waitRegistered()
 		// Clients send again the reports that the killed server did not acknowledge.
-		f.until("the run has the trains that it had", func() bool {
+		f.waitUntil("the run has the trains that it had", func() bool {
 			f.question(AskRun, nil, &status)
 			return status.Trains >= before
 		})
@@ -102,7 +102,7 @@ func (f *realFleet) moreTrains(status *RunStatus) {
 	f.t.Helper()
 	f.question(AskRun, nil, status)
 	want := status.Trains + 12
-	f.until("the run has more trains", func() bool {
+	f.waitUntil("the run has more trains", func() bool {
 		f.question(AskRun, nil, status)
 		return status.Trains >= want
 	})

@@ -14,7 +14,7 @@ import (
 // startAgain ends the client's process and starts a new process, which measures its counter again.
 func (c *fakeClient) startAgain() {
 	f := c.f
-	c.state = killed
+	c.state = clientKilled
 	c.life++
 	f.run(f.config.Dead+time.Second, nil) // until then, the old process still owns the name
 	c.report, c.unacked, c.probing = 0, nil, nil
@@ -22,16 +22,16 @@ func (c *fakeClient) startAgain() {
 	c.register.Nominal_hz = 2.6e9 + f.r.Uint64N(10_000)
 	c.register.CoreSlack_cycles = 30 + f.r.Uint64N(60)
 	c.register.Quantum_cycles = 1 + f.r.Uint64N(3)
-	c.state = running
+	c.state = clientRunning
 	c.connect()
 }
 
-// acknowledged contains, unpruned, all trains that the server acknowledged.
-type acknowledged map[pairKey]*tscratio.Pair
+// ackedTrains contains, unpruned, all trains that the server acknowledged.
+type ackedTrains map[pairKey]*tscratio.Pair
 
 // add adds the trains of a report. It describes each counter with the largest quantum and core
 // slack that any process reports in these tests.
-func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
+func (all ackedTrains) add(t *testing.T, by *fakeClient, m *control.Trains) {
 	a, b, starter := by.register.Name, m.Peer, tscratio.StartedByA
 	key := pairKey{a, b, m.Epoch, m.PeerEpoch}
 	if b < a {
@@ -57,8 +57,8 @@ func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
 	}
 }
 
-// kept identifies a train by the properties that pruning does not change.
-type kept struct {
+// keptTrain identifies a train by the properties that pruning does not change.
+type keptTrain struct {
 	by        tscratio.Starter
 	best      tscratio.Exchange
 	gathered  int
@@ -66,10 +66,10 @@ type kept struct {
 	b, a      tscratio.Interval
 }
 
-func trainsOf(p *tscratio.Pair) (all map[kept]int) {
-	all = map[kept]int{}
+func trainsOf(p *tscratio.Pair) (all map[keptTrain]int) {
+	all = map[keptTrain]int{}
 	for t := range p.Kept() {
-		all[kept{t.By, t.Best, t.Gathered, t.Exchanges, t.B, t.A}] = len(t.Constraints)
+		all[keptTrain{t.By, t.Best, t.Gathered, t.Exchanges, t.B, t.A}] = len(t.Constraints)
 	}
 	return all
 }
@@ -96,9 +96,9 @@ func (h heldRun) want(t *testing.T) {
 	}
 }
 
-// hold compares all acknowledged trains with a finished run, and computes a number of bounds of
-// each pair.
-func (f *fleet) hold(dir *runs.Directory, all acknowledged, perPair int) (h heldRun) {
+// compareWithRun compares all acknowledged trains with a finished run, and computes a number of
+// bounds of each pair.
+func (f *fleet) compareWithRun(dir *runs.Directory, all ackedTrains, perPair int) (h heldRun) {
 	f.t.Helper()
 	pairs, missing := dir.Relations()
 	if len(missing) > 0 {
@@ -122,15 +122,15 @@ func (f *fleet) hold(dir *runs.Directory, all acknowledged, perPair int) (h held
 			}
 		}
 		h.queries += perPair
-		h.outside += f.outside(key, got, perPair)
+		h.outside += f.countOutside(key, got, perPair)
 	}
 	f.t.Logf("%+v", h)
 	return h
 }
 
-// outside computes bounds at points all along a relation, and counts the bounds that miss the
+// countOutside computes bounds at points all along a relation, and counts the bounds that miss the
 // truth.
-func (f *fleet) outside(key pairKey, p *tscratio.Pair, queries int) (outside int) {
+func (f *fleet) countOutside(key pairKey, p *tscratio.Pair, queries int) (outside int) {
 	f.t.Helper()
 	relation, err := p.Relate(tscratio.SideA, p.Declared.Wander)
 	if err != nil {
@@ -170,7 +170,7 @@ func simulatedRestarts(t *testing.T, perPair int) heldRun {
 	config.Budget = 300
 	f := newFleet(t, config, names(4)...)
 	f.wantSweep(time.Minute)
-	all := acknowledged{}
+	all := ackedTrains{}
 	f.acknowledged = func(c *fakeClient, m *control.Trains) { all.add(t, c, m) }
 	f.ask(AskStartRun, RunRequest{Name: "tuesday"})
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
@@ -201,7 +201,7 @@ func simulatedRestarts(t *testing.T, perPair int) heldRun {
 	}
 	defer dir.Close()
 	f.wantTrue()
-	return f.hold(dir, all, perPair)
+	return f.compareWithRun(dir, all, perPair)
 }
 
 // Each new process of a node measures the node's quantum and core slack again. Within an epoch the
@@ -227,7 +227,7 @@ func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 		f.run(5*time.Second, nil)
 	}
 	for key, p := range f.core.pairs {
-		for _, of := range append(f.runPairs(), p.live) {
+		for _, of := range append(f.runPairs(), p.liveTrains) {
 			for _, n := range []tscratio.Node{of.A, of.B} {
 				if n.Name == "n01" && n.CoreSlack_cycles != 400 {
 					t.Errorf("%v: %+v", key, n)
@@ -284,7 +284,7 @@ func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
 	config.Budget = 300
 	f := newFleet(t, config, names(2)...)
 	f.wantSweep(time.Minute)
-	all := acknowledged{}
+	all := ackedTrains{}
 	f.acknowledged = func(c *fakeClient, m *control.Trains) { all.add(t, c, m) }
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
@@ -305,7 +305,7 @@ func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	f.hold(dir, all, 1000).want(t)
+	f.compareWithRun(dir, all, 1000).want(t)
 }
 
 // A server that dies while it writes may have written a counter's new description to only some of
@@ -319,9 +319,9 @@ func TestWhatIsKnownOfACounterIsTheSameInAllPairs(t *testing.T) {
 	c.connect()
 	f.run(time.Millisecond, nil)
 	for _, key := range f.core.sortedPairs(nil)[1:] {
-		f.core.pairs[key].dirty = false
+		f.core.pairs[key].mustSave = false
 	}
-	f.core.nodes["n01"].dirty = false
+	f.core.nodes["n01"].mustSave = false
 	f.core.flush()
 	f.restart()
 	c.register.CoreSlack_cycles = 50

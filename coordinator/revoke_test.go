@@ -18,19 +18,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// keyed is a server with keys and several clients, connected by real sockets.
-type keyed struct {
-	list    string // directory of the accepted keys
-	clients map[string]*tscclient.Client
-	links   map[string]*tscclient.Link
-	given   map[string]*atomic.Pointer[tscclient.Peer] // by prober: whom it probed last
+// keyedServer is a server with keys and several clients, connected by real sockets.
+type keyedServer struct {
+	list       string // directory of the accepted keys
+	clients    map[string]*tscclient.Client
+	links      map[string]*tscclient.Link
+	lastTarget map[string]*atomic.Pointer[tscclient.Peer] // by prober: whom it probed last
 }
 
-func newKeyed(t *testing.T, names ...string) *keyed {
+func newKeyed(t *testing.T, names ...string) *keyedServer {
 	t.Helper()
-	k := &keyed{
+	k := &keyedServer{
 		list: t.TempDir(), clients: map[string]*tscclient.Client{},
-		links: map[string]*tscclient.Link{}, given: map[string]*atomic.Pointer[tscclient.Peer]{},
+		links:      map[string]*tscclient.Link{},
+		lastTarget: map[string]*atomic.Pointer[tscclient.Peer]{},
 	}
 	store, err := OpenStore(t.TempDir(), t.TempDir())
 	if err != nil {
@@ -70,9 +71,9 @@ func newKeyed(t *testing.T, names ...string) *keyed {
 	return k
 }
 
-func (k *keyed) file(name string) string { return filepath.Join(k.list, name+".public") }
+func (k *keyedServer) file(name string) string { return filepath.Join(k.list, name+".public") }
 
-func (k *keyed) join(t *testing.T, name, server string, public control.Key) {
+func (k *keyedServer) join(t *testing.T, name, server string, public control.Key) {
 	t.Helper()
 	key, err := control.NewKey(name, control.RoleNode)
 	if err == nil {
@@ -93,10 +94,10 @@ func (k *keyed) join(t *testing.T, name, server string, public control.Key) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	k.clients[name], k.given[name] = client, &atomic.Pointer[tscclient.Peer]{}
+	k.clients[name], k.lastTarget[name] = client, &atomic.Pointer[tscclient.Peer]{}
 	client.Observe(func(o tscclient.Outcome) {
 		if o.Err == nil {
-			k.given[name].Store(&o.Peer)
+			k.lastTarget[name].Store(&o.Peer)
 		}
 	})
 	link, err := tscclient.Connect(client, tscclient.LinkConfig{
@@ -110,8 +111,8 @@ func (k *keyed) join(t *testing.T, name, server string, public control.Key) {
 	k.links[name] = link
 }
 
-// wait waits until a condition holds. Its limit is long enough for a busy machine.
-func wait(t *testing.T, what string, holds func() bool) {
+// waitFor waits until a condition holds. Its limit is long enough for a busy machine.
+func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -125,16 +126,17 @@ func wait(t *testing.T, what string, holds func() bool) {
 // new keys.
 func TestTakingAKeyAwayEndsWhatItsOwnerHas(t *testing.T) {
 	k := newKeyed(t, "a", "b", "c")
-	wait(t, "trains", func() bool {
-		for _, given := range k.given {
+	waitFor(t, "trains", func() bool {
+		for _, given := range k.lastTarget {
 			if given.Load() == nil {
 				return false
 			}
 		}
 		return true
 	})
-	wait(t, "a train of b with c", func() bool { return k.given["b"].Load().Node.Name == "c" })
-	held, others := *k.given["a"].Load(), *k.given["b"].Load()
+	waitFor(t, "a train of b with c",
+		func() bool { return k.lastTarget["b"].Load().Node.Name == "c" })
+	held, others := *k.lastTarget["a"].Load(), *k.lastTarget["b"].Load()
 	probe := func() error {
 		_, err := k.clients["a"].Train(t.Context(), held)
 		return err
@@ -145,13 +147,13 @@ func TestTakingAKeyAwayEndsWhatItsOwnerHas(t *testing.T) {
 	if err := os.Remove(k.file("a")); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the end of the connection", func() bool {
+	waitFor(t, "the end of the connection", func() bool {
 		s := k.links["a"].State()
 		return !s.Registered && strings.Contains(s.Problem, "does not let this key in")
 	})
-	wait(t, "the end of its keys", func() bool { return errors.Is(probe(), minrtt.ErrNoAnswer) })
-	wait(t, "trains of others under new keys", func() bool {
-		now := k.given["b"].Load()
+	waitFor(t, "the end of its keys", func() bool { return errors.Is(probe(), minrtt.ErrNoAnswer) })
+	waitFor(t, "trains of others under new keys", func() bool {
+		now := k.lastTarget["b"].Load()
 		return now.Node.Name == "c" && now.Key != others.Key
 	})
 	if s := k.links["b"].State(); !s.Registered || s.Registrations != 1 {

@@ -26,38 +26,40 @@ const (
 
 // run is the state of the run that is under way.
 type run struct {
-	named   string
-	draft   *runs.Draft
-	phase   Phase
-	begun   time.Time
-	waiting int             // number of nodes that were told to open or close and have not answered
-	opened  map[string]bool // nodes that have opened the run
-	missing []runs.Missing
-	collect []*collection
-	stop    bool // close the run as soon as it is open
-	again   bool // the run was complete; only its files are being collected once more
-	aborted bool // complete the run with the present data, as soon as keeping is 0
-	keeping int  // number of files that are being moved into the run
+	named string
+	draft *runs.Draft
+	phase Phase
+	begun time.Time
+	// number of nodes that were told to open or close and have not answered
+	waiting      int
+	opened       map[string]bool // nodes that have opened the run
+	missing      []runs.Missing
+	collect      []*collection
+	stopWhenOpen bool // close the run as soon as it is open
+	onlyCollect  bool // the run was complete; only its files are being collected once more
+	isAborted    bool // complete the run with the present data, as soon as keeping is 0
+	filesMoving  int  // number of files that are being moved into the run
 
-	gathering *gathering          // nil: nobody waits for collectors
-	gathered  map[string]gathered // by node: logs that collectors have
+	gathering *gathering              // nil: nobody waits for collectors
+	heldLogs  map[string]gatheredLogs // by node: logs that collectors have
 
-	fetching int                 // nodes whose turn it is; at most maxFetching
-	turns    []func(over func()) // what waits for a turn
+	fetching     int                 // nodes whose turn it is; at most maxFetching
+	waitingTurns []func(over func()) // what waits for a turn
 
 	// While completing is true, another goroutine makes the run's relations, and only that
 	// goroutine may use draft. Meanwhile, status has the run's state.
-	completing bool
-	status     *RunStatus
+	isCompleting bool
+	status       *RunStatus
 
 	overRun map[string]*control.Frequency // what nodes measured over the run
 
 	channels map[string]int  // by node that closed the run: how many channels it logged
 	silent   map[string]bool // nodes that have no log to send
 
-	// back is the time until which the run waits for nodes to return after a restart of the server.
-	// A sweep before this time would find no node. If the run does not wait, back is zero.
-	back time.Time
+	// returnLimit is the time until which the run waits for nodes to return after a restart of the
+	// server. A sweep before this time would find no node. If the run does not wait, returnLimit is
+	// zero.
+	returnLimit time.Time
 }
 
 // RunStatus describes the progress of a run.
@@ -86,9 +88,9 @@ type RunStatus struct {
 	Problem string               `json:"problem,omitempty"`
 }
 
-// gathers reports whether new trains belong to the run. If the run is only collected once more
+// takesTrains reports whether new trains belong to the run. If the run is only collected once more
 // (again), they do not.
-func (r *run) gathers() bool { return !r.again }
+func (r *run) takesTrains() bool { return !r.onlyCollect }
 
 func (r *run) name() string { return r.named }
 
@@ -108,7 +110,7 @@ func (c *core) startRun(r RunRequest) error {
 	if c.run != nil {
 		return fmt.Errorf("run %q is %s: stop it first", c.run.name(), c.run.phase)
 	}
-	if r.Reference != "" && (c.nodes[r.Reference] == nil || !c.nodes[r.Reference].alive()) {
+	if r.Reference != "" && (c.nodes[r.Reference] == nil || !c.nodes[r.Reference].isAlive()) {
 		return fmt.Errorf("reference node %q is not registered", r.Reference)
 	}
 	about := runs.Run{
@@ -117,8 +119,8 @@ func (c *core) startRun(r RunRequest) error {
 		Wander_ppt: int64(c.config.Assumptions.Wander),
 		Window_ns:  int64(c.config.Assumptions.Window),
 	}
-	for _, n := range c.sorted() {
-		if n.alive() {
+	for _, n := range c.nodesByName() {
+		if n.isAlive() {
 			about.Nodes = append(about.Nodes, runNode(n))
 		}
 	}
@@ -166,7 +168,7 @@ func (c *core) stopRun() error {
 	case r == nil:
 		return errors.New("no run is under way")
 	case r.phase == PhaseBefore, r.phase == PhaseOpening:
-		r.stop = true
+		r.stopWhenOpen = true
 		return nil
 	case r.phase != PhaseOpen:
 		return fmt.Errorf("run %q is %s already", r.name(), r.phase)
@@ -176,18 +178,19 @@ func (c *core) stopRun() error {
 	}
 }
 
-// stepRun continues a run that waited only for the end of a sweep or for the moment r.back.
+// stepRun continues a run that waited only for the end of a sweep or for the moment r.returnLimit.
 func (c *core) stepRun() {
 	r := c.run
-	if r == nil || r.aborted || r.completing || c.sweep != nil || c.now().Before(r.back) {
+	if r == nil || r.isAborted || r.isCompleting || c.sweep != nil ||
+		c.now().Before(r.returnLimit) {
 		return
 	}
-	r.back = time.Time{}
+	r.returnLimit = time.Time{}
 	switch r.phase {
 	case PhaseBefore:
 		c.sweepFor(r, "before run ")
 	case PhaseCollecting:
-		if r.again && r.collect == nil {
+		if r.onlyCollect && r.collect == nil {
 			c.collectAll()
 		}
 	case PhaseAfter:
@@ -222,10 +225,10 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 	}
 	if r.phase == PhaseBefore {
 		c.enter(PhaseOpening)
-		c.tell(false, func() {
+		c.tellNodes(false, func() {
 			c.enter(PhaseOpen)
 			c.targetsChanged()
-			if r.stop {
+			if r.stopWhenOpen {
 				c.closeRun()
 			}
 		})
@@ -244,13 +247,13 @@ const (
 	notWhole   = "file is not whole: "
 )
 
-// tell orders the nodes to open or close the run. When each of these nodes has answered, or has
-// failed to answer, it calls the function then.
-func (c *core) tell(closing bool, then func()) {
+// tellNodes orders the nodes to open or close the run. When each of these nodes has answered, or
+// has failed to answer, it calls the function then.
+func (c *core) tellNodes(closing bool, then func()) {
 	r := c.run
 	var tell []*node
-	for _, n := range c.sorted() {
-		if n.alive() && n.can(control.CanRun) && (!closing || r.opened[n.name()]) {
+	for _, n := range c.nodesByName() {
+		if n.isAlive() && n.can(control.CanRun) && (!closing || r.opened[n.name()]) {
 			tell = append(tell, n)
 		}
 	}
@@ -276,7 +279,7 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 		what = closingRun
 	}
 	m := &control.Run{Name: r.name(), Close: closing}
-	if closing && !r.again {
+	if closing && !r.onlyCollect {
 		m.Collectors = c.collectors()
 	}
 	c.ask(n, m, c.config.AnswerLimit, what, func(m control.Message, err error) {
@@ -303,15 +306,15 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 func (c *core) joinRun(n *node) {
 	c.closeEnded(n)
 	r := c.run
-	if r == nil || r.completing {
+	if r == nil || r.isCompleting {
 		return
 	}
-	if r.again {
+	if r.onlyCollect {
 		c.collectOn(n)
 		return
 	}
 	about := runNode(n)
-	changed, err := r.enter(about)
+	changed, err := r.addNode(about)
 	if changed {
 		c.log.Warn("node's counter was interrupted",
 			"node", about.Name, "epoch", about.Epoch)
@@ -339,19 +342,19 @@ func (c *core) targetsChanged() {
 		return
 	}
 	c.anchoring = open
-	c.order(c.sorted())
+	c.order(c.nodesByName())
 }
 
 // nodeChanged does what targetsChanged does, after one node came, changed or went. In a large fleet
 // this concerns only that node, and the nodes whose machines have connections to its machine.
 func (c *core) nodeChanged(n *node) {
 	open := c.run != nil && c.run.phase == PhaseOpen
-	if !open || !c.anchoring || !c.moreThan(c.config.AllPairs, (*node).probing) {
+	if !open || !c.anchoring || !c.moreThan(c.config.AllPairs, (*node).canBeProbed) {
 		c.targetsChanged()
 		return
 	}
 	address := addressOf(n)
-	concerned := append(c.which(func(other *node) bool {
+	concerned := append(c.wantedNodes(func(other *node) bool {
 		return slices.Contains(other.graph.connected, address)
 	}), c.talksTo(n)...)
 	c.order(append(concerned, n))
@@ -360,7 +363,7 @@ func (c *core) nodeChanged(n *node) {
 // orderSome tells some nodes of a large fleet anew which nodes to probe, if a run is open. In a
 // small fleet it does nothing: there, all nodes probe all others.
 func (c *core) orderSome(nodes []*node) {
-	if c.anchoring && c.large() {
+	if c.anchoring && c.isLarge() {
 		c.order(nodes)
 	}
 }
@@ -369,17 +372,17 @@ func (c *core) orderSome(nodes []*node) {
 // graph, which it knows without the server. So it is told only the nodes with which it may exchange
 // tuples.
 func (c *core) order(nodes []*node) {
-	large := c.large()
+	large := c.isLarge()
 	var probing []*node // at least as many as count
-	if !large || !c.moreThan(c.config.AllPairs, (*node).probing) {
-		probing = c.which((*node).probing)
+	if !large || !c.moreThan(c.config.AllPairs, (*node).canBeProbed) {
+		probing = c.wantedNodes((*node).canBeProbed)
 	}
 	most := int64(c.config.AllPairs)
 	if probing != nil {
 		most = min(most, int64(len(probing)))
 	}
 	for _, n := range nodes {
-		if !n.probing() {
+		if !n.canBeProbed() {
 			continue
 		}
 		m := &control.Probing{}
@@ -396,7 +399,7 @@ func (c *core) order(nodes []*node) {
 			m.Neighbours = large
 			targets := probing
 			if large {
-				targets = c.talks(n)
+				targets = c.talkPartners(n)
 			}
 			for _, p := range targets {
 				if p != n {
@@ -413,12 +416,12 @@ func (c *core) runStatus() *RunStatus {
 	switch {
 	case r == nil:
 		return c.lastRun
-	case r.completing:
+	case r.isCompleting:
 		return r.status
 	}
 	s := &RunStatus{
 		Name: r.name(), Phase: r.phase, Begun: r.begun,
-		Missing: slices.Clone(r.missing), Path: r.draft.Path(), Again: r.again,
+		Missing: slices.Clone(r.missing), Path: r.draft.Path(), Again: r.onlyCollect,
 		Collectors: r.gatheredBy(), NoLogs: r.noLogs(),
 	}
 	for name := range r.opened {
@@ -429,11 +432,11 @@ func (c *core) runStatus() *RunStatus {
 	for _, k := range r.collect {
 		s.Bytes += k.got
 		s.Of += k.of
-		if !k.until.IsZero() {
+		if !k.waitEnd.IsZero() {
 			if s.Away == nil {
 				s.Away = map[string]time.Time{}
 			}
-			s.Away[k.node] = k.until
+			s.Away[k.node] = k.waitEnd
 		}
 	}
 	if c.sweep != nil {
@@ -449,7 +452,7 @@ func (c *core) resumeRun(noted *notedRun) error {
 		return err
 	}
 	r := newRun(draft, noted.Phase, noted.Begun)
-	r.missing, r.again = noted.Missing, noted.Again
+	r.missing, r.onlyCollect = noted.Missing, noted.Again
 	if n := draft.Cut(); n > 0 {
 		c.log.Warn("the run's trains end in the middle of a block, because a server was killed: "+
 			"the block is cut off", "run", noted.Name, "bytes", n)
@@ -457,7 +460,7 @@ func (c *core) resumeRun(noted *notedRun) error {
 	for _, name := range noted.Opened {
 		r.opened[name] = true
 	}
-	r.back = c.now().Add(c.config.Dead)
+	r.returnLimit = c.now().Add(c.config.Dead)
 	// When nodes return, joinRun or closeEnded tells them to open or close the run.
 	switch r.phase {
 	case PhaseOpening:

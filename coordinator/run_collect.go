@@ -36,7 +36,7 @@ func (c *core) closeEnded(n *node) {
 // hasEnded reports whether a run is over and includes the node.
 func (c *core) hasEnded(name, node string) bool {
 	if c.run != nil && c.run.name() == name {
-		return c.run.again
+		return c.run.onlyCollect
 	}
 	if runs.CheckName(name) != nil {
 		return false
@@ -60,7 +60,7 @@ func (c *core) collectRun(name string) error {
 		return err
 	}
 	r := newRun(draft, PhaseCollecting, c.now())
-	r.again = true
+	r.onlyCollect = true
 	of := draft.Run()
 	for _, n := range of.Nodes {
 		if known := c.nodes[n.Name]; known != nil && !n.NoLogs {
@@ -90,7 +90,7 @@ func (c *core) closeRun() {
 	c.enter(PhaseClosing)
 	c.targetsChanged() // this tells nodes to stop measuring anchors
 	r := c.run
-	c.tell(true, func() {
+	c.tellNodes(true, func() {
 		if err := r.draft.Update(r.noteFrequencies); err != nil {
 			c.log.Error("note the nodes' frequencies over the run", "error", err)
 		}
@@ -104,7 +104,7 @@ func (c *core) closeRun() {
 // a large fleet takes long, so another goroutine does it.
 func (c *core) completeRun() {
 	r := c.run
-	if r.completing {
+	if r.isCompleting {
 		return
 	}
 	err := c.save()
@@ -113,8 +113,8 @@ func (c *core) completeRun() {
 		silent := r.noLogs()
 		for i := range run.Nodes {
 			of := &run.Nodes[i]
-			if n := c.nodes[of.Name]; n != nil && !n.alive() {
-				of.Left = n.left
+			if n := c.nodes[of.Name]; n != nil && !n.isAlive() {
+				of.Left = n.goneReason
 			}
 			if _, ok := slices.BinarySearch(silent, of.Name); ok {
 				of.NoLogs = true
@@ -123,14 +123,14 @@ func (c *core) completeRun() {
 		run.Missing = append(run.Missing, r.missing...)
 	}))
 	status := c.runStatus()
-	r.status, r.completing = status, true
+	r.status, r.isCompleting = status, true
 	for _, key := range c.sortedPairs(func(p *pair) bool { return p.inRun }) {
 		c.pairs[key].inRun = false
-		c.forget(key)
+		c.forgetPair(key)
 	}
 	var missing []runs.Missing
 	var shared []runs.Traffic
-	large := c.large()
+	large := c.isLarge()
 	c.background(func() (failed error) {
 		if missing, failed = r.draft.Complete(); failed == nil && large {
 			shared = trafficOf(r.draft.Path())
@@ -194,31 +194,31 @@ func (c *core) abortRun() error {
 	if r == nil {
 		return errors.New("no run is under way")
 	}
-	if r.completing {
+	if r.isCompleting {
 		return fmt.Errorf("run %q is being completed already", r.name())
 	}
-	if r.aborted {
+	if r.isAborted {
 		return fmt.Errorf("run %q is being aborted already", r.name())
 	}
 	r.lacks("run.yaml", fmt.Sprintf("the run was aborted: %s", r.phase))
 	if c.sweep != nil { // the sweep belongs to the run, because others wait for the run's end
-		c.sweep, c.swept = nil, c.now()
+		c.sweep, c.sweptAt = nil, c.now()
 	}
-	r.aborted = true
-	if !r.again {
+	r.isAborted = true
+	if !r.onlyCollect {
 		c.enter(PhaseClosing)
 		c.targetsChanged()
 		c.endRun()
-		for _, n := range c.sorted() {
+		for _, n := range c.nodesByName() {
 			// A node may have opened the run although its answer is still on the way. So all nodes
 			// are told to close the run.
-			if n.alive() && n.can(control.CanRun) {
+			if n.isAlive() && n.can(control.CanRun) {
 				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit,
 					closingRun, func(control.Message, error) {})
 			}
 		}
 	}
-	if r.keeping == 0 {
+	if r.filesMoving == 0 {
 		c.completeRun()
 	}
 	return nil
@@ -287,9 +287,9 @@ func (r *run) lacks(part, reason string) {
 // other node. No real machine is suspended that often.
 const maxEpochs = 64
 
-// enter adds the node's present description to the run. It reports whether the node's epoch is new
-// to the run.
-func (r *run) enter(about runs.Node) (changed bool, err error) {
+// addNode adds the node's present description to the run. It reports whether the node's epoch is
+// new to the run.
+func (r *run) addNode(about runs.Node) (changed bool, err error) {
 	of := r.draft.Run()
 	known, ok := of.Node(about.Name)
 	isIts := func(e runs.Epoch) bool { return e.Epoch == about.Epoch }
@@ -301,7 +301,7 @@ func (r *run) enter(about runs.Node) (changed bool, err error) {
 	return changed, err
 }
 
-// takes reports whether trains between two counters belong in the run.
-func (r *run) takes(a, b tscratio.Node) bool {
-	return r.gathers() && !r.completing && r.draft.Takes(a, b)
+// belongsToRun reports whether trains between two counters belong in the run.
+func (r *run) belongsToRun(a, b tscratio.Node) bool {
+	return r.takesTrains() && !r.isCompleting && r.draft.Takes(a, b)
 }

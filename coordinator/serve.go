@@ -14,21 +14,21 @@ import (
 
 // Server is a core with a link to its peers. Any goroutine may use it. Run may be called only once.
 type Server struct {
-	link *control.Server
-	core *core
-	log  *slog.Logger
-	then chan func() // functions to call on the core's goroutine
+	link        *control.Server
+	core        *core
+	log         *slog.Logger
+	queuedCalls chan func() // functions to call on the core's goroutine
 
-	latest chan chan *Matrix
-	ended  chan struct{} // closed when Run ends
+	latest   chan chan *Matrix
+	endedRun chan struct{} // closed when Run ends
 
-	answers   sync.WaitGroup // questions that are answered beside the core
-	answering chan struct{}  // has an element for each question that is answered beside the core
-	renewing  atomic.Bool    // such a question has made the core evaluate the fleet again
+	answers    sync.WaitGroup // questions that are answered beside the core
+	answering  chan struct{}  // has an element for each question that is answered beside the core
+	isRenewing atomic.Bool    // such a question has made the core evaluate the fleet again
 
-	mu       sync.Mutex
-	matrix   *Matrix // the matrix that Matrix last returned
-	matrixAt time.Time
+	mu         sync.Mutex
+	lastMatrix *Matrix // the matrix that Matrix last returned
+	matrixAt   time.Time
 }
 
 // GCPercent is the GOGC value for a program whose main task is a Server. The trains of a large
@@ -45,17 +45,17 @@ func NewServer(
 		return nil, err
 	}
 	s := &Server{
-		link: link, core: core, log: core.log, then: make(chan func(), 16),
-		latest: make(chan chan *Matrix), ended: make(chan struct{}),
+		link: link, core: core, log: core.log, queuedCalls: make(chan func(), 16),
+		latest: make(chan chan *Matrix), endedRun: make(chan struct{}),
 		answering: make(chan struct{}, 16),
 	}
-	core.took = time.Since
+	core.timeSince = time.Since
 	core.background = func(work func() error, then func(error)) {
 		go func() {
 			err := work()
 			select {
-			case s.then <- func() { then(err) }:
-			case <-s.ended:
+			case s.queuedCalls <- func() { then(err) }:
+			case <-s.endedRun:
 			}
 		}()
 	}
@@ -66,7 +66,7 @@ func NewServer(
 // neither the link nor the store.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.answers.Wait()
-	defer close(s.ended)
+	defer close(s.endedRun)
 	kept := newBacklog()
 	incoming := make(chan control.Incoming, backlogMessages)
 	receiving, stop := context.WithCancel(ctx)
@@ -82,7 +82,7 @@ func (s *Server) Run(ctx context.Context) error {
 				}
 				return
 			}
-			if s.beside(in) {
+			if s.answerBeside(in) {
 				continue
 			}
 			if !kept.add(receiving, in.Bytes()) {
@@ -108,12 +108,12 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 			kept.remove(in.Bytes())
 			work = func() { s.core.handle(in) }
-		case work = <-s.then:
+		case work = <-s.queuedCalls:
 		case reply := <-s.latest:
 			work = func() { s.core.matrix(func(m *Matrix) { reply <- m }) }
 		case <-timer.C:
 			work = func() {
-				if due.now(time.Now(), s.core.next) {
+				if due.tickDue(time.Now(), s.core.nextTick) {
 					s.core.tick()
 					due = dueTime{}
 				}
@@ -122,7 +122,7 @@ func (s *Server) Run(ctx context.Context) error {
 		began := time.Now()
 		work()
 		s.core.wasBusy(time.Since(began))
-		timer.Reset(max(0, time.Until(due.after(time.Now(), s.core.next))))
+		timer.Reset(max(0, time.Until(due.after(time.Now(), s.core.nextTick))))
 	}
 }
 
@@ -170,8 +170,8 @@ type dueTime struct {
 	again time.Time // when to ask the core again
 }
 
-// now reports whether the tick is due.
-func (d *dueTime) now(now time.Time, next func() time.Time) bool {
+// tickDue reports whether the tick is due.
+func (d *dueTime) tickDue(now time.Time, next func() time.Time) bool {
 	d.after(now, next)
 	return !now.Before(d.due)
 }
@@ -192,22 +192,22 @@ func (d *dueTime) after(now time.Time, next func() time.Time) time.Time {
 func (s *Server) Matrix(age time.Duration) *Matrix {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.matrix != nil && time.Since(s.matrixAt) <= age {
-		return s.matrix
+	if s.lastMatrix != nil && time.Since(s.matrixAt) <= age {
+		return s.lastMatrix
 	}
 	reply := make(chan *Matrix, 1)
 	select {
 	case s.latest <- reply:
-	case <-s.ended:
+	case <-s.endedRun:
 		return nil
 	}
 	select {
 	case m := <-reply:
 		own := *m // other callers may have received the same m
 		own.Refused = s.link.Refused()
-		s.matrix, s.matrixAt = &own, time.Now()
-		return s.matrix
-	case <-s.ended:
+		s.lastMatrix, s.matrixAt = &own, time.Now()
+		return s.lastMatrix
+	case <-s.endedRun:
 		return nil
 	}
 }
@@ -237,7 +237,7 @@ func (v *Virtual) Handle(in control.Incoming) { v.core.handle(in) }
 func (v *Virtual) Tick() { v.core.tick() }
 
 // Due returns the time at which Tick is due. Each call of Handle or Tick may change it.
-func (v *Virtual) Due() time.Time { return v.core.next() }
+func (v *Virtual) Due() time.Time { return v.core.nextTick() }
 
 // Matrix returns the state of the fleet, which "cprof nodes" shows.
 func (v *Virtual) Matrix() (m *Matrix) {
@@ -249,7 +249,7 @@ func (v *Virtual) Matrix() (m *Matrix) {
 // registered now.
 func (v *Virtual) Related(a, b string) bool {
 	names := [2]string{min(a, b), max(a, b)}
-	return v.core.nodes[a] != nil && v.core.nodes[b] != nil && v.core.measured(names)
+	return v.core.nodes[a] != nil && v.core.nodes[b] != nil && v.core.wereMeasured(names)
 }
 
 // Pair says how exactly readings of one node can be translated into cycles of another, in

@@ -54,12 +54,12 @@ func (s *share) wait(now time.Time) time.Duration {
 // used too much, the core ends its registration. When the node returns later, it repeats the
 // reports that were not acknowledged.
 func (c *core) charge(n *node, began time.Time) {
-	if !n.alive() || n.share.spend(c.now(), max(messageTakes, c.took(began))) {
+	if !n.isAlive() || n.share.spend(c.now(), max(messageTakes, c.timeSince(began))) {
 		return
 	}
 	why := fmt.Sprintf("took more of the server's time than its share: come back in %v",
 		n.share.wait(c.now()).Round(time.Second))
 	peer := n.peer
-	c.gone(n, why)
+	c.markGone(n, why)
 	c.send(peer, 0, control.Refuse(control.NotNow, why))
 }

@@ -15,9 +15,9 @@ func TestANodeHasItsShareOfTheServer(t *testing.T) {
 	f.wantSweep(time.Minute)
 	c := f.clients["n00"]
 	takes := 100 * time.Millisecond // the server's time for one report
-	f.core.took = func(time.Time) time.Duration { return takes }
+	f.core.timeSince = func(time.Time) time.Duration { return takes }
 	flood := func() (reports int) {
-		for f.core.nodes["n00"].alive() && reports < 10_000 {
+		for f.core.nodes["n00"].isAlive() && reports < 10_000 {
 			c.report++
 			reports++
 			train, _ := c.train(f.clients["n01"], 5)
@@ -34,7 +34,7 @@ func TestANodeHasItsShareOfTheServer(t *testing.T) {
 	if n := flood(); n < 200 || n > 210 {
 		t.Errorf("it is sent away after %d reports of %v", n, takes)
 	}
-	left := f.core.nodes["n00"].left
+	left := f.core.nodes["n00"].goneReason
 	if !strings.Contains(left, "more of the server's time than its share") {
 		t.Errorf("it is gone: %q", left)
 	}
@@ -47,8 +47,8 @@ func TestANodeHasItsShareOfTheServer(t *testing.T) {
 		t.Errorf("it comes back at once: %+v", c.refused)
 	}
 	for name, n := range f.core.nodes {
-		if n.alive() != (name != "n00") {
-			t.Errorf("%s is there: %v", name, n.alive())
+		if n.isAlive() != (name != "n00") {
+			t.Errorf("%s is there: %v", name, n.isAlive())
 		}
 	}
 	for range 30 {
@@ -72,10 +72,10 @@ func TestANodeRegistersSeldom(t *testing.T) {
 		c.connect()
 		f.run(10*time.Millisecond, nil)
 	}
-	if n := f.core.nodes["n00"]; n.alive() || len(c.refused) < 800 {
-		t.Errorf("it is there: %v, %d registrations are refused", n.alive(), len(c.refused))
+	if n := f.core.nodes["n00"]; n.isAlive() || len(c.refused) < 800 {
+		t.Errorf("it is there: %v, %d registrations are refused", n.isAlive(), len(c.refused))
 	}
-	if !f.core.nodes["n01"].alive() {
+	if !f.core.nodes["n01"].isAlive() {
 		t.Error("the other is gone")
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// meet makes n01 report a train with n00. During the train, both nodes saw a shared clock. What n01
-// says about the clock is wrong by the given number of cycles (lie).
-func (f *fleet) meet(lie uint64, what string) {
+// reportShared makes n01 report a train with n00. During the train, both nodes saw a shared clock.
+// What n01 says about the clock is wrong by the given number of cycles (lie).
+func (f *fleet) reportShared(lie uint64, what string) {
 	c, to := f.clients["n01"], f.clients["n00"]
 	c.report++
 	m := &control.Trains{Report: c.report, Peer: "n00", PeerEpoch: "e1", Epoch: "e1"}
@@ -50,7 +50,7 @@ func TestMeetingsNarrow(t *testing.T) {
 	width := func() uint64 {
 		t.Helper()
 		p := f.pairOf01()
-		r, err := p.live.Relate(tscratio.SideB, p.live.Declared.Wander)
+		r, err := p.liveTrains.Relate(tscratio.SideB, p.liveTrains.Declared.Wander)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,13 +64,13 @@ func TestMeetingsNarrow(t *testing.T) {
 		return got.Width()
 	}
 	wide := width()
-	f.meet(0, "")
+	f.reportShared(0, "")
 	if narrow := width(); narrow > wide/2 {
 		t.Errorf("%d cycles wide with a meeting, %d without it", narrow, wide)
 	}
 	var last tscratio.Kept
 	shared := uint32(0)
-	for last = range f.pairOf01().live.Kept() {
+	for last = range f.pairOf01().liveTrains.Kept() {
 		shared += last.Stamps.Shared
 	}
 	if shared != 1 || last.Stamps.Shared != 1 {
@@ -85,12 +85,12 @@ func TestMeetingsNarrow(t *testing.T) {
 // on the clock. The matrix names the clock. A run says that it has no trustworthy relation of the
 // two nodes.
 func TestServerDropsWhatRestsOnALyingClock(t *testing.T) {
-	f, _, _ := opened(t)
-	f.meet(100, "")
+	f, _, _ := openedFleet(t)
+	f.reportShared(100, "")
 	const lie = `shared clock "host 17" contradicts their packets`
-	f.meet(0, lie)
+	f.reportShared(0, lie)
 	p := f.pairOf01()
-	for k := range p.live.Kept() {
+	for k := range p.liveTrains.Kept() {
 		if k.Stamps.Shared > 0 {
 			t.Error("a train that rests on the clock is left")
 		}
@@ -98,11 +98,11 @@ func TestServerDropsWhatRestsOnALyingClock(t *testing.T) {
 	if p.complaint != lie {
 		t.Errorf("complaint %q", p.complaint)
 	}
-	if n := p.live.Trains(); n != 2 {
+	if n := p.liveTrains.Trains(); n != 2 {
 		t.Errorf("%d trains are left, want the 2 of the report that named the clock", n)
 	}
 	f.ask(AskStopRun, nil)
-	missing, _ := f.complete()
+	missing, _ := f.waitComplete()
 	for _, m := range missing {
 		if m.Part == runs.RelationPath("n00", "n01") && strings.Contains(m.Reason, lie) {
 			return

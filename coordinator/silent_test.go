@@ -43,7 +43,7 @@ func TestNodesThatLoggedNothing(t *testing.T) {
 			}
 		}, false},
 		"stays away": {func(_ *fleet, c *fakeClient) {
-			c.state = killed
+			c.state = clientKilled
 			c.life++
 		}, false},
 		"one of its logs is damaged": {func(f *fleet, c *fakeClient) {
@@ -61,7 +61,7 @@ func TestNodesThatLoggedNothing(t *testing.T) {
 			}
 			test.change(f, idle)
 			f.ask(AskStopRun, nil)
-			f.complete()
+			f.waitComplete()
 			dir, err := runs.Open(filepath.Join(f.store.runs, "r"))
 			if err != nil {
 				t.Fatal(err)
@@ -91,11 +91,11 @@ func TestNodesThatLoggedNothing(t *testing.T) {
 // A node was away when its run ended. When the run is collected once more, the node says that it
 // logged nothing, and then nothing is missing.
 func TestANodeSaysLaterThatItLoggedNothing(t *testing.T) {
-	f, c := away(t)
+	f, c := fleetWithoutNode(t)
 	clear(c.files)
 	c.comeBack()
 	f.ask(AskCollectRun, RunRequest{Name: "r"})
-	missing, _ := f.complete()
+	missing, _ := f.waitComplete()
 	if len(missing) > 0 || !slices.Equal(f.core.lastRun.NoLogs, []string{"n00"}) {
 		t.Errorf("missing: %v, logged nothing: %v", missing, f.core.lastRun.NoLogs)
 	}

@@ -44,7 +44,7 @@ func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 // stepSnapshots carries out the snapshots that are due.
 func (c *core) stepSnapshots() {
 	now := c.now()
-	for _, n := range c.which(func(n *node) bool {
+	for _, n := range c.wantedNodes(func(n *node) bool {
 		return n.snapshot != nil && !now.Before(n.snapshotDue)
 	}) {
 		r := *n.snapshot
@@ -58,8 +58,8 @@ func (c *core) stepSnapshots() {
 func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
 	results := []SnapshotResult{}
 	var ask []*node
-	for _, n := range c.sorted() {
-		if n != but && n.alive() && n.can(control.CanSnapshot) {
+	for _, n := range c.nodesByName() {
+		if n != but && n.isAlive() && n.can(control.CanSnapshot) {
 			ask = append(ask, n)
 		}
 	}

@@ -138,7 +138,7 @@ func (s *Store) putRun(r *run) error {
 		return s.remove("run.json")
 	}
 	n := notedRun{
-		Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing, Again: r.again,
+		Name: r.name(), Phase: r.phase, Begun: r.begun, Missing: r.missing, Again: r.onlyCollect,
 	}
 	for name := range r.opened {
 		n.Opened = append(n.Opened, name)
@@ -153,9 +153,9 @@ func (s *Store) partPath(run, node, path string) string {
 	return filepath.Join(s.dir, "parts", hex.EncodeToString(sum[:12]))
 }
 
-// room returns how many more bytes the server may write. It leaves a twentieth of the disk, or 1
-// GiB if that is less, for other programs.
-func (s *Store) room() (int64, error) {
+// roomOnDisk returns how many more bytes the server may write. It leaves a twentieth of the disk,
+// or 1 GiB if that is less, for other programs.
+func (s *Store) roomOnDisk() (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.dir, &fs); err != nil {
 		return 0, fmt.Errorf("find the room in state %q: %w", s.dir, err)
@@ -199,15 +199,16 @@ func (c *core) restore() error {
 			left = "has not come back since the server was started"
 		}
 		c.nodes[name] = &node{
-			registered: n.Registered, key: n.Key, joined: n.Joined, heard: n.Heard, left: left,
-			restarts: n.Restarts, reports: n.Reports,
+			registered: n.Registered, key: n.Key, joined: n.Joined, lastHeard: n.Heard,
+			goneReason: left,
+			restarts:   n.Restarts, reports: n.Reports,
 		}
 	}
 	for key, p := range c.pairs {
-		if p.live.Trains() == 0 { // only a run needed it
+		if p.liveTrains.Trains() == 0 { // only a run needed it
 			continue
 		}
-		if now, ok := c.current[key.names()]; !ok || c.pairs[now].at.Before(p.at) {
+		if now, ok := c.current[key.names()]; !ok || c.pairs[now].reportedAt.Before(p.reportedAt) {
 			c.current[key.names()] = key
 		}
 	}
@@ -217,7 +218,7 @@ func (c *core) restore() error {
 		}
 	}
 	for key := range c.pairs {
-		c.forget(key)
+		c.forgetPair(key)
 	}
 	var noted notedRun
 	if there, err := c.store.readJSON("run.json", &noted); err != nil {
@@ -233,6 +234,6 @@ func (c *core) restore() error {
 	}
 	// A server that died while writing may have written a counter's new description to only some of
 	// the pairs.
-	c.widen(c.sorted()...)
+	c.widenCounters(c.nodesByName()...)
 	return nil
 }

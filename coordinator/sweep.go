@@ -19,17 +19,17 @@ type sweep struct {
 	began   time.Time
 	ended   func(*SweepStatus)
 
-	rounds  [][][2]string // rounds that have not begun
-	queue   [][2]string   // pairs of the present round that have not begun
-	running int           // number of pairs that are being measured
-	inUse   map[string]int
-	mends   int // number of passes over failed pairs so far
-	before  int // number of pairs that were done when the present pass began
-	pairs   int // number of pairs to measure
-	done    int
-	nodes   int
-	round   int
-	total   int // number of rounds
+	rounds     [][][2]string // rounds that have not begun
+	queue      [][2]string   // pairs of the present round that have not begun
+	running    int           // number of pairs that are being measured
+	inUse      map[string]int
+	mends      int // number of passes over failed pairs so far
+	doneBefore int // number of pairs that were done when the present pass began
+	pairs      int // number of pairs to measure
+	done       int
+	nodes      int
+	round      int
+	total      int // number of rounds
 
 	lost map[[2]string]string // pairs that are not measured, and the reasons
 
@@ -40,12 +40,12 @@ type sweep struct {
 	failed    map[string]map[string]bool
 	succeeded map[string]bool
 
-	looking  int       // number of nodes that have not answered a request for their load
-	noisy    []string  // nodes that were not quiet at the last request
-	lookFrom time.Time // when the nodes of this round were first asked
-	found    map[string]string
-	waited   time.Duration
-	wake     time.Time // when to ask for loads again; zero: not at all
+	unansweredLoads int       // number of nodes that have not answered a request for their load
+	noisyNodes      []string  // nodes that were not quiet at the last request
+	lookFrom        time.Time // when the nodes of this round were first asked
+	found           map[string]string
+	waited          time.Duration
+	askAgainAt      time.Time // when to ask for loads again; zero: not at all
 }
 
 // SweepStatus describes the progress or the result of a sweep.
@@ -89,24 +89,24 @@ func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 		return fmt.Errorf("sweep %d (%s) is under way", c.sweep.number, c.sweep.why)
 	}
 	c.sweeps++
-	c.asked = max(c.asked, o.Exchanges)
+	c.askedExchanges = max(c.askedExchanges, o.Exchanges)
 	s := &sweep{
 		number: c.sweeps, why: why, options: o, began: c.now(), ended: ended,
 		inUse: map[string]int{}, lost: map[[2]string]string{}, found: map[string]string{},
 		failed: map[string]map[string]bool{}, succeeded: map[string]bool{},
 	}
 	var names []string
-	for _, n := range c.sorted() {
-		if n.probing() && (len(o.Nodes) == 0 || slices.Contains(o.Nodes, n.name())) {
+	for _, n := range c.nodesByName() {
+		if n.canBeProbed() && (len(o.Nodes) == 0 || slices.Contains(o.Nodes, n.name())) {
 			names = append(names, n.name())
-			if n.late > 1 {
-				n.late, n.mute = 1, ""
+			if n.lateAnswers > 1 {
+				n.lateAnswers, n.muteReason = 1, ""
 			}
 		}
 	}
 	s.nodes = len(names)
-	if c.large() {
-		s.rounds = c.graphRounds(names, why == joined)
+	if c.isLarge() {
+		s.rounds = c.graphRounds(names, why == joinedReason)
 	} else {
 		for _, round := range roundsOf(len(names)) {
 			var pairs [][2]string
@@ -130,14 +130,14 @@ func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 func (c *core) stepSweep() {
 	now := c.now()
 	if s := c.sweep; s != nil {
-		if !s.wake.IsZero() && !now.Before(s.wake) {
-			s.wake = time.Time{}
-			c.look()
+		if !s.askAgainAt.IsZero() && !now.Before(s.askAgainAt) {
+			s.askAgainAt = time.Time{}
+			c.askLoads()
 		}
 		return
 	}
 	if c.run != nil { // a sweep would disturb the run, which measures its own anchors
-		if c.run.gathers() {
+		if c.run.takesTrains() {
 			c.sweepBy = time.Time{}
 		}
 		return
@@ -145,8 +145,8 @@ func (c *core) stepSweep() {
 	switch {
 	case !c.sweepBy.IsZero() && !now.Before(c.sweepBy):
 		// This cannot fail: no sweep is under way, and the options are the configured ones.
-		_ = c.startSweep(joined, c.config.Sweep, nil)
-	case c.config.SweepEvery > 0 && now.Sub(c.swept) >= c.config.SweepEvery:
+		_ = c.startSweep(joinedReason, c.config.Sweep, nil)
+	case c.config.SweepEvery > 0 && now.Sub(c.sweptAt) >= c.config.SweepEvery:
 		_ = c.startSweep("regular", c.config.Sweep, nil)
 	}
 }
@@ -155,7 +155,7 @@ func (c *core) stepSweep() {
 func (c *core) nextRound() {
 	s := c.sweep
 	if len(s.rounds) == 0 {
-		if c.mend() {
+		if c.beginMend() {
 			return
 		}
 		c.endSweep()
@@ -165,39 +165,39 @@ func (c *core) nextRound() {
 	s.round++
 	s.lookFrom = c.now()
 	if s.options.Quiet.Over == 0 {
-		c.launch()
+		c.launchPairs()
 		return
 	}
-	c.look()
+	c.askLoads()
 }
 
-// joined is the reason of a sweep that measures new nodes, or new edges in a large fleet.
-const joined = "nodes joined"
+// joinedReason is the reason of a sweep that measures new nodes, or new edges in a large fleet.
+const joinedReason = "nodes joined"
 
 // maxMends is the largest number of passes over failed pairs. A pass that completes no pair is the
 // last one.
 const maxMends = 3
 
-// mend begins another pass over those lost pairs whose nodes are both present now. It returns false
-// if there is no further pass.
-func (c *core) mend() bool {
+// beginMend begins another pass over those lost pairs whose nodes are both present now. It returns
+// false if there is no further pass.
+func (c *core) beginMend() bool {
 	s := c.sweep
-	if s.mends == maxMends || s.mends > 0 && s.done == s.before {
+	if s.mends == maxMends || s.mends > 0 && s.done == s.doneBefore {
 		return false
 	}
 	s.mends++
-	s.before = s.done
+	s.doneBefore = s.done
 	clear(s.failed)
 	clear(s.succeeded)
 	var again [][2]string
 	for _, p := range sortedPairs(s.lost) {
 		a, b := c.nodes[p[0]], c.nodes[p[1]]
-		if a.probing() && b.probing() && a.mute == "" && b.mute == "" {
+		if a.canBeProbed() && b.canBeProbed() && a.muteReason == "" && b.muteReason == "" {
 			delete(s.lost, p)
 			again = append(again, p)
 		}
 	}
-	s.rounds = disjoint(again)
+	s.rounds = disjointRounds(again)
 	if len(s.rounds) == 0 {
 		return false
 	}
@@ -206,22 +206,22 @@ func (c *core) mend() bool {
 	return true
 }
 
-// look asks the nodes of the round for their loads.
-func (c *core) look() {
+// askLoads asks the nodes of the round for their loads.
+func (c *core) askLoads() {
 	s := c.sweep
 	q := s.options.Quiet
-	s.noisy = nil
+	s.noisyNodes = nil
 	var ask []*node
 	for _, p := range s.queue {
 		for _, name := range p {
-			if n := c.nodes[name]; n.probing() && n.mute == "" {
+			if n := c.nodes[name]; n.canBeProbed() && n.muteReason == "" {
 				ask = append(ask, n)
 			}
 		}
 	}
-	s.looking = len(ask)
+	s.unansweredLoads = len(ask)
 	if len(ask) == 0 {
-		c.launch()
+		c.launchPairs()
 		return
 	}
 	for _, n := range ask {
@@ -233,20 +233,20 @@ func (c *core) look() {
 			}
 			if load, ok := m.(*control.Load); ok && err == nil {
 				n.load = load
-				if what := q.finds(load); what != "" {
-					s.noisy = append(s.noisy, n.name())
+				if what := q.whyNoisy(load); what != "" {
+					s.noisyNodes = append(s.noisyNodes, n.name())
 					s.found[n.name()] = what
 				}
 			}
-			if s.looking--; s.looking == 0 {
+			if s.unansweredLoads--; s.unansweredLoads == 0 {
 				c.looked()
 			}
 		})
 	}
 }
 
-// finds says in words why a node with a given load is not quiet. It returns "" for a quiet node.
-func (q Quiet) finds(l *control.Load) string {
+// whyNoisy says in words why a node with a given load is not quiet. It returns "" for a quiet node.
+func (q Quiet) whyNoisy(l *control.Load) string {
 	over := max(time.Duration(l.Over_ns), time.Millisecond)
 	rate := func(bytes uint64) uint64 { return uint64(float64(bytes) / over.Seconds()) }
 	switch received, sent := rate(l.ReceivedBytes), rate(l.SentBytes); {
@@ -263,36 +263,36 @@ func (q Quiet) finds(l *control.Load) string {
 func (c *core) looked() {
 	s := c.sweep
 	waited := c.now().Sub(s.lookFrom)
-	if len(s.noisy) > 0 && waited < s.options.Quiet.Limit {
-		s.wake = c.now().Add(s.options.Quiet.Over)
+	if len(s.noisyNodes) > 0 && waited < s.options.Quiet.Limit {
+		s.askAgainAt = c.now().Add(s.options.Quiet.Over)
 		return
 	}
-	if len(s.noisy) == 0 {
+	if len(s.noisyNodes) == 0 {
 		for _, p := range s.queue { // the nodes became quiet while the sweep waited
 			delete(s.found, p[0])
 			delete(s.found, p[1])
 		}
 	}
 	s.waited += waited
-	c.launch()
+	c.launchPairs()
 }
 
-// launch starts to measure as many pairs of the round as free cores allow.
-func (c *core) launch() {
+// launchPairs starts to measure as many pairs of the round as free cores allow.
+func (c *core) launchPairs() {
 	s := c.sweep
 	for i := 0; i < len(s.queue); {
 		p := s.queue[i]
 		a, b := c.nodes[p[0]], c.nodes[p[1]]
-		why := c.unfit(a, b)
+		why := c.whyUnfit(a, b)
 		if why == "" {
-			why = s.doubts(p)
+			why = s.whySkipped(p)
 		}
 		if why != "" {
 			s.queue = slices.Delete(s.queue, i, i+1)
 			s.lost[p] = why
 			continue
 		}
-		if !s.room(a, b) {
+		if !s.hasRoom(a, b) {
 			i++
 			continue
 		}
@@ -308,15 +308,15 @@ func (c *core) launch() {
 			s.running--
 			s.inUse[machines[0]]--
 			s.inUse[machines[1]]--
-			s.note(p, err)
-			c.launch()
+			s.noteResult(p, err)
+			c.launchPairs()
 		}
-		c.direction(a, b, func(err error) {
+		c.orderProbe(a, b, func(err error) {
 			if err != nil || c.sweep != s {
 				end(err)
 				return
 			}
-			c.direction(c.nodes[p[1]], c.nodes[p[0]], end)
+			c.orderProbe(c.nodes[p[1]], c.nodes[p[0]], end)
 		})
 		if c.sweep != s || len(s.queue) == 0 {
 			break
@@ -328,8 +328,8 @@ func (c *core) launch() {
 	}
 }
 
-// note records the result of a pair.
-func (s *sweep) note(p [2]string, err error) {
+// noteResult records the result of a pair.
+func (s *sweep) noteResult(p [2]string, err error) {
 	if err == nil {
 		s.done++
 		s.succeeded[p[0]], s.succeeded[p[1]] = true, true
@@ -344,8 +344,8 @@ func (s *sweep) note(p [2]string, err error) {
 	}
 }
 
-// doubts returns the reason why the present pass does not try a pair, or "".
-func (s *sweep) doubts(p [2]string) string {
+// whySkipped returns the reason why the present pass does not try a pair, or "".
+func (s *sweep) whySkipped(p [2]string) string {
 	for _, name := range p {
 		switch n := len(s.failed[name]); {
 		case n > 0 && s.mends == 0, n > 1 && !s.succeeded[name]:
@@ -355,25 +355,25 @@ func (s *sweep) doubts(p [2]string) string {
 	return ""
 }
 
-// unfit returns the reason why the given nodes cannot be measured now, or "".
-func (c *core) unfit(nodes ...*node) string {
+// whyUnfit returns the reason why the given nodes cannot be measured now, or "".
+func (c *core) whyUnfit(nodes ...*node) string {
 	for _, n := range nodes {
 		switch {
 		case n == nil:
 			return "a node was forgotten"
-		case !n.alive():
-			return fmt.Sprintf("node %q is gone: %s", n.name(), n.left)
-		case n.mute != "":
-			return fmt.Sprintf("node %q is silent: %s", n.name(), n.mute)
+		case !n.isAlive():
+			return fmt.Sprintf("node %q is gone: %s", n.name(), n.goneReason)
+		case n.muteReason != "":
+			return fmt.Sprintf("node %q is silent: %s", n.name(), n.muteReason)
 		}
 	}
 	return ""
 }
 
-// room reports whether a pair can be measured at the same time as the pairs under way. Each node
+// hasRoom reports whether a pair can be measured at the same time as the pairs under way. Each node
 // needs one core of its machine for itself. If no other pair uses the two machines, the pair may
 // always be measured, even if the machines have too few cores.
-func (s *sweep) room(a, b *node) bool {
+func (s *sweep) hasRoom(a, b *node) bool {
 	if s.options.Width > 0 {
 		return s.running < s.options.Width
 	}
@@ -387,14 +387,14 @@ func (s *sweep) room(a, b *node) bool {
 	return fits(ra.Machine, ra.Cores, 1) && fits(rb.Machine, rb.Cores, 1)
 }
 
-// direction orders one node (from) to probe another node (to).
-func (c *core) direction(from, to *node, done func(error)) {
+// orderProbe orders one node (from) to probe another node (to).
+func (c *core) orderProbe(from, to *node, done func(error)) {
 	o := c.sweep.options
-	if why := c.unfit(from, to); why != "" {
+	if why := c.whyUnfit(from, to); why != "" {
 		done(errors.New(why))
 		return
 	}
-	limit := o.limit()
+	limit := o.directionLimit()
 	probe := &control.Probe{
 		Target: from.target(to),
 		Manner: control.Manner{
@@ -422,7 +422,7 @@ func (c *core) endSweep() {
 	s := c.sweep
 	status := c.ofKnownNodes(s.status(c.now()))
 	status.Running = false
-	c.last, c.sweep, c.swept = status, nil, c.now()
+	c.last, c.sweep, c.sweptAt = status, nil, c.now()
 	c.log.Info("sweep ended", "why", s.why, "nodes", s.nodes, "pairs", s.pairs,
 		"complete", s.done, "took", c.now().Sub(s.began), "quiet", status.Quiet)
 	for _, l := range status.Lost {

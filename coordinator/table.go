@@ -43,9 +43,10 @@ type TableUse struct {
 // tableNow answers AskTable.
 func (c *core) tableNow() TableRequest {
 	now := TableRequest{Text: c.table.Text, Base: c.table.Generation}
-	for _, n := range c.sorted() {
-		if n.alive() && n.can(control.CanTable) {
-			now.Uses = append(now.Uses, TableUse{n.name(), n.generation, n.tableError, n.matched})
+	for _, n := range c.nodesByName() {
+		if n.isAlive() && n.can(control.CanTable) {
+			now.Uses = append(now.Uses, TableUse{n.name(), n.generation, n.tableError,
+				n.matchCounts})
 		}
 	}
 	return now
@@ -73,20 +74,20 @@ func (c *core) setTable(r TableRequest) error {
 	}
 	c.table = next
 	c.log.Info("handler table changed", "generation", next.Generation, "by", r.By)
-	if c.run != nil && c.run.gathers() {
+	if c.run != nil && c.run.takesTrains() {
 		change := runs.TableChange{Served_utc_ns: c.now().UnixNano(), By: r.By, Table: r.Text}
 		if err := c.run.draft.AddTable(change); err != nil {
 			c.run.lacks("table.yaml", err.Error())
 		}
 	}
-	for _, n := range c.sorted() {
+	for _, n := range c.nodesByName() {
 		c.pushTable(n)
 	}
 	return nil
 }
 
 func (c *core) pushTable(n *node) {
-	if c.table.Generation == 0 || !n.alive() || !n.can(control.CanTable) {
+	if c.table.Generation == 0 || !n.isAlive() || !n.can(control.CanTable) {
 		return
 	}
 	m := &control.Table{Generation: c.table.Generation, Text: []byte(c.table.Text)}
@@ -98,7 +99,7 @@ func (c *core) pushTable(n *node) {
 		case !ok:
 			n.tableError = fmt.Sprintf("answers the table with %s", answer.Kind())
 		default:
-			n.generation, n.tableError, n.matched = state.Generation, state.Error, state.Matched
+			n.generation, n.tableError, n.matchCounts = state.Generation, state.Error, state.Matched
 		}
 		if n.tableError != "" {
 			c.log.Warn("handler table is not applied",

@@ -11,7 +11,7 @@ import (
 // The server keeps a limited number of pairs for each node. Pairs of the newest run come first, and
 // in each run the pairs with the most tuples.
 func TestLearntTraffic(t *testing.T) {
-	var l learnt
+	var l learntPairs
 	var hub []learntPair
 	for i := range 2 * maxTalks {
 		hub = append(hub, learntPair{runs.Traffic{A: "a", B: fmt.Sprintf("b%02d", i),

@@ -82,35 +82,35 @@ const (
 	watchedTrains_s = 20
 )
 
-// watching is the core's state while somebody watches.
-type watching struct {
+// watchState is the core's state while somebody watches.
+type watchState struct {
 	until   time.Time // when the watch ends unless another request comes
 	order   uint64    // number of the last control.Watch
 	ordered time.Time
 	seq     uint64 // Seq of the newest Sample
 }
 
-// A watched is one Sample of a node, with its Seq.
-type watched struct {
+// A watchedSample is one Sample of a node, with its Seq.
+type watchedSample struct {
 	seq uint64
 	m   *control.Sample
 }
 
 func (c *core) isWatched() bool { return c.now().Before(c.watch.until) }
 
-// sampled keeps a node's Sample for the clients that watch.
-func (c *core) sampled(n *node, m *control.Sample) {
+// keepSample keeps a node's Sample for the clients that watch.
+func (c *core) keepSample(n *node, m *control.Sample) {
 	if !c.isWatched() || m.Epoch != n.registered.Epoch {
 		return
 	}
 	c.watch.seq++
-	n.watched = append(n.watched, watched{c.watch.seq, m})
-	for len(n.watched) > maxWatched || events(n.watched) > maxWatchedEvents {
-		n.watched = n.watched[1:]
+	n.newestSamples = append(n.newestSamples, watchedSample{c.watch.seq, m})
+	for len(n.newestSamples) > maxWatched || events(n.newestSamples) > maxWatchedEvents {
+		n.newestSamples = n.newestSamples[1:]
 	}
 }
 
-func events(all []watched) (n int) {
+func events(all []watchedSample) (n int) {
 	for _, s := range all {
 		for _, c := range s.m.Channels {
 			n += len(c.Sampled)
@@ -127,7 +127,7 @@ func (c *core) answerWatch(r WatchRequest) (*WatchAnswer, error) {
 	w, now := &c.watch, c.now()
 	if !c.isWatched() {
 		for _, n := range c.nodes { // left over from an earlier watch
-			n.watched = nil
+			n.newestSamples = nil
 		}
 	}
 	w.until = now.Add(watchLasts)
@@ -143,8 +143,8 @@ func (c *core) answerWatch(r WatchRequest) (*WatchAnswer, error) {
 	if c.run != nil {
 		a.Run, a.Phase, a.Reference = c.run.name(), c.run.phase, c.run.draft.Run().Reference
 	}
-	for _, n := range c.sorted() {
-		if !n.alive() {
+	for _, n := range c.nodesByName() {
+		if !n.isAlive() {
 			continue
 		}
 		about := n.registered
@@ -155,7 +155,7 @@ func (c *core) answerWatch(r WatchRequest) (*WatchAnswer, error) {
 			Quantum_cycles:   about.Quantum_cycles,
 			CoreSlack_cycles: about.CoreSlack_cycles,
 		})
-		for _, s := range n.watched {
+		for _, s := range n.newestSamples {
 			if s.seq > r.After {
 				a.Samples = append(a.Samples, WatchedSample{
 					Node: about.Name, Sample: *s.m, Events: control.EncodeSampled(s.m.Channels),
@@ -174,8 +174,8 @@ func (c *core) answerWatch(r WatchRequest) (*WatchAnswer, error) {
 // orderSamples tells all nodes that can send Samples to go on sending them for the time watchLasts.
 func (c *core) orderSamples() {
 	var can []*node
-	for _, n := range c.sorted() {
-		if n.alive() && n.can(control.CanWatch) {
+	for _, n := range c.nodesByName() {
+		if n.isAlive() && n.can(control.CanWatch) {
 			can = append(can, n)
 		}
 	}
@@ -195,13 +195,14 @@ func (c *core) watchedPair(names [2]string) []byte {
 	}
 	key, ok := c.current[names]
 	a, b := c.nodes[names[0]], c.nodes[names[1]]
-	if p := c.pairs[key]; ok && p != nil && a.alive() && b.alive() &&
+	if p := c.pairs[key]; ok && p != nil && a.isAlive() && b.isAlive() &&
 		a.registered.Epoch == key.epochA && b.registered.Epoch == key.epochB {
 		long := watchedTrains_s * b.registered.Nominal_hz
-		if _, newest := p.live.Split(p.readB - min(p.readB, long)); newest.Trains() >= leastTrains {
+		if _, newest := p.liveTrains.Split(p.readB - min(p.readB,
+			long)); newest.Trains() >= leastTrains {
 			return newest.Encode()
 		}
-		return p.live.Encode()
+		return p.liveTrains.Encode()
 	}
 	return nil
 }

@@ -27,8 +27,8 @@ func (f *fleet) watch(r WatchRequest) *WatchAnswer {
 	return answered[*WatchAnswer](f.t, f.ask(AskWatch, r))
 }
 
-// tells sends the server a Sample from this client's node.
-func (c *fakeClient) tells(number uint64, events int) {
+// tellSample sends the server a Sample from this client's node.
+func (c *fakeClient) tellSample(number uint64, events int) {
 	m := &control.Sample{
 		Stream: "s", Number: number, Epoch: c.register.Epoch,
 		Channels: []control.SampledChannel{{
@@ -46,10 +46,10 @@ func (c *fakeClient) tells(number uint64, events int) {
 func TestNobodyWatches(t *testing.T) {
 	f := watchedFleet(t)
 	c := f.clients["n00"]
-	c.tells(1, 10)
+	c.tellSample(1, 10)
 	f.run(time.Minute, nil)
-	if len(c.watches) > 0 || len(f.core.nodes["n00"].watched) > 0 {
-		t.Errorf("ordered %+v, kept %d", c.watches, len(f.core.nodes["n00"].watched))
+	if len(c.watches) > 0 || len(f.core.nodes["n00"].newestSamples) > 0 {
+		t.Errorf("ordered %+v, kept %d", c.watches, len(f.core.nodes["n00"].newestSamples))
 	}
 }
 
@@ -94,11 +94,11 @@ func TestSamplesAreForwarded(t *testing.T) {
 	if len(a.Samples) > 0 || len(a.Nodes) != 4 || a.Nodes[3].CanWatch || !a.Nodes[0].CanWatch {
 		t.Errorf("the first answer is %+v", a)
 	}
-	f.clients["n00"].tells(1, 3)
-	f.clients["n01"].tells(1, 4)
+	f.clients["n00"].tellSample(1, 3)
+	f.clients["n01"].tellSample(1, 4)
 	old := f.clients["n02"].register.Epoch
 	f.clients["n02"].register.Epoch = "another"
-	f.clients["n02"].tells(1, 5)
+	f.clients["n02"].tellSample(1, 5)
 	f.clients["n02"].register.Epoch = old
 	a = f.watch(WatchRequest{After: a.Seq})
 	if len(a.Samples) != 2 {
@@ -111,7 +111,7 @@ func TestSamplesAreForwarded(t *testing.T) {
 			t.Errorf("sample %+v, %v", s, err)
 		}
 	}
-	f.clients["n00"].tells(2, 1)
+	f.clients["n00"].tellSample(2, 1)
 	a = f.watch(WatchRequest{After: a.Seq})
 	if len(a.Samples) != 1 || a.Samples[0].Node != "n00" || a.Samples[0].Number != 2 {
 		t.Errorf("then the samples are %+v", a.Samples)
@@ -127,9 +127,9 @@ func TestSamplesAreForwarded(t *testing.T) {
 func TestFloodOfSamples(t *testing.T) {
 	f := watchedFleet(t)
 	a := f.watch(WatchRequest{})
-	f.clients["n01"].tells(1, 4)
+	f.clients["n01"].tellSample(1, 4)
 	for i := range uint64(500) {
-		f.clients["n00"].tells(i+1, control.MaxSampled)
+		f.clients["n00"].tellSample(i+1, control.MaxSampled)
 	}
 	a = f.watch(WatchRequest{After: a.Seq})
 	by, events := map[string]int{}, 0
@@ -158,7 +158,7 @@ func TestPairsOfWhoWatches(t *testing.T) {
 	}
 	whole := f.core.pairs[f.core.current[[2]string{"n00", "n01"}]]
 	if p.Trains() < leastTrains {
-		t.Errorf("%d trains of %d", p.Trains(), whole.live.Trains())
+		t.Errorf("%d trains of %d", p.Trains(), whole.liveTrains.Trains())
 	}
 	for k := range p.Kept() {
 		if age := whole.readB - k.B.Lo; k.B.Lo < whole.readB && age > 20*p.B.Nominal_hz {
@@ -175,10 +175,10 @@ func TestPairsOfWhoWatches(t *testing.T) {
 	}
 	status := PairStatus{From: "n01", Into: "n00", Reading_cycles: whole.readB, Lo_cycles: at.Lo,
 		Hi_cycles: at.Hi}
-	if truth, ok := f.holds(status); !ok {
+	if truth, ok := f.holdsTruth(status); !ok {
 		t.Errorf("%d is in %v, and %d in truth", whole.readB, at, truth)
 	}
-	why := f.refused(AskWatch, WatchRequest{Pairs: make([][2]string, MaxWatchedPairs+1)})
+	why := f.refusalText(AskWatch, WatchRequest{Pairs: make([][2]string, MaxWatchedPairs+1)})
 	if !strings.Contains(why, "513 pairs") {
 		t.Errorf("refused: %s", why)
 	}

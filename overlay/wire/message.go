@@ -327,8 +327,8 @@ func (w *writer) writeHeats(m overlay.Warm) bool {
 
 // writeWalk writes a walk. If the walk is of an unknown kind, or a text or list in it is too long,
 // it returns false, and its output must not be used.
-func (w *writer) writeWalk(writeWalk overlay.Walk) bool {
-	switch s := writeWalk.(type) {
+func (w *writer) writeWalk(walk overlay.Walk) bool {
+	switch s := walk.(type) {
 	case overlay.Seek:
 		w.byte(walkSeek)
 		w.seek(s)
