@@ -195,10 +195,10 @@ func (f *forkFinder) withBranches(chosen func(*nesting) bool) [][]bool {
 // groupNested splits actors that are nested in the same actor. Actors that tuples pass one after
 // another, or that call each other, are in one group. The first actor of a group is one that tuples
 // enter first.
-func (f *forkFinder) groupNested(inner []*actor) (groupNested [][]*actor) {
+func (f *forkFinder) groupNested(inner []*actor) (groups [][]*actor) {
 	for _, y := range inner {
 		joined := []*actor{y}
-		groupNested = slices.DeleteFunc(groupNested, func(group []*actor) bool {
+		groups = slices.DeleteFunc(groups, func(group []*actor) bool {
 			if !slices.ContainsFunc(group, func(w *actor) bool { return f.linked(y, w) }) {
 				return false
 			}
@@ -214,9 +214,9 @@ func (f *forkFinder) groupNested(inner []*actor) (groupNested [][]*actor) {
 			}
 			return cmp.Compare(a.name, b.name)
 		})
-		groupNested = append(groupNested, joined)
+		groups = append(groups, joined)
 	}
-	return groupNested
+	return groups
 }
 
 func (f *forkFinder) linked(x, y *actor) bool {

@@ -86,19 +86,19 @@ func (p *page) eventAt(row, rank int) passage {
 }
 
 // appendEvents appends all events of a row.
-func (p *page) appendEvents(row int, appendEvents []passage) []passage {
+func (p *page) appendEvents(row int, events []passage) []passage {
 	for rest := p.masks[row]; rest != 0; rest &= rest - 1 {
-		appendEvents = append(appendEvents, p.eventAt(row, bits.TrailingZeros64(rest)))
+		events = append(events, p.eventAt(row, bits.TrailingZeros64(rest)))
 	}
 	if p.repeats(row) {
 		i, _ := slices.BinarySearchFunc(p.again, row, func(r repeat, row int) int {
 			return cmp.Compare(r.row, row)
 		})
 		for ; i < len(p.again) && p.again[i].row == row; i++ {
-			appendEvents = append(appendEvents, p.again[i].passage)
+			events = append(events, p.again[i].passage)
 		}
 	}
-	return appendEvents
+	return events
 }
 
 func (p *page) repeats(row int) bool { return p.repeated[row/64]>>(row%64)&1 != 0 }

@@ -53,13 +53,13 @@ func (g *graph) addUnseen(mask uint64) uint64 {
 }
 
 // lastPoints returns the last points of a path.
-func (a *assembler) lastPoints(mask uint64) (lastPoints uint64) {
+func (a *assembler) lastPoints(mask uint64) (last uint64) {
 	for rest := mask &^ a.graph.asides; rest != 0; rest &= rest - 1 {
 		if r := bits.TrailingZeros64(rest); a.graph.ranksAfter[r]&mask == 0 {
-			lastPoints |= 1 << r
+			last |= 1 << r
 		}
 	}
-	return lastPoints
+	return last
 }
 
 // sampledEnds finds which tuples have their beginning and their end in the logs. These may be all

@@ -34,10 +34,10 @@ func (w *gatherer) measureOnce(id, mask uint64, path *[maxPoints]passage) {
 
 // measurePath measures the spans of one tuple. w.doubts has the ranks at which its events are in
 // doubt.
-func (w *gatherer) measurePath(id, mask uint64, measurePath *[maxPoints]passage) {
+func (w *gatherer) measurePath(id, mask uint64, events *[maxPoints]passage) {
 	in := w.doubts.all()
 	if f := &w.in.options.Filter; f.To_cycles != 0 &&
-		!w.beginsInTime(measurePath[bits.TrailingZeros64(mask)]) {
+		!w.beginsInTime(events[bits.TrailingZeros64(mask)]) {
 		return
 	}
 	p := w.planOf(mask)
@@ -50,19 +50,19 @@ func (w *gatherer) measurePath(id, mask uint64, measurePath *[maxPoints]passage)
 	if whole {
 		all = SurelyCritical
 	} else if p.ended || messy {
-		w.noteSpilled(mask, measurePath)
+		w.noteSpilled(mask, events)
 	}
 	if !p.allAlike() {
-		w.judged.judge(w.timer, p, measurePath, whole)
+		w.judged.judge(w.timer, p, events, whole)
 	}
 	root := w.rootOf(p, messy)
-	w.measureSpans(p, id, measurePath, all, root)
+	w.measureSpans(p, id, events, all, root)
 	if w.in.pauses != nil {
 		var ended *plannedSpan
 		if whole {
 			ended = root
 		}
-		w.pausesIn(p, measurePath, in, ended, all)
+		w.pausesIn(p, events, in, ended, all)
 	}
 	if w.takenMask != 0 {
 		w.countMissed(w.planOf(mask | w.takenMask))
@@ -70,13 +70,13 @@ func (w *gatherer) measurePath(id, mask uint64, measurePath *[maxPoints]passage)
 	parent, child := false, false
 	if w.lineage != nil {
 		parent, child = w.parents[id], w.children[id]
-		w.lineageOf(id, mask, measurePath, parent, child, in)
+		w.lineageOf(id, mask, events, parent, child, in)
 		for rest := mask; child && rest != 0; rest &= rest - 1 {
 			w.found.points[bits.TrailingZeros64(rest)].madeOfOthers++
 		}
 	}
-	w.endToEnd(p, id, measurePath, root, whole)
-	ended := w.countEndings(p, measurePath, parent, child)
+	w.endToEnd(p, id, events, root, whole)
+	ended := w.countEndings(p, events, parent, child)
 	switch {
 	case messy:
 		w.mayEnd(mask|w.takenMask, ended)
@@ -84,7 +84,7 @@ func (w *gatherer) measurePath(id, mask uint64, measurePath *[maxPoints]passage)
 		w.mayEnd(mask&^p.goesOn, 0)
 	}
 	if w.in.options.Events != nil {
-		w.tellEvents(id, mask&^w.strayed, ended, measurePath)
+		w.tellEvents(id, mask&^w.strayed, ended, events)
 	}
 }
 

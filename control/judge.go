@@ -14,14 +14,14 @@ const maxFrames = 8
 // readFrames reads the frames of a message after the frame with the peer's routing id, which the
 // caller has read. If the message is too long, readFrames returns its first frame and tooLong, so
 // that decode refuses the message.
-func (s *Server) readFrames() (readFrames [][]byte, properties map[string]string, err error) {
+func (s *Server) readFrames() (frames [][]byte, properties map[string]string, err error) {
 	// Only the frames after the routing id have properties.
 	frame, properties, err := s.router.RecvBytesWithMetadata(
 		zmq4.DONTWAIT, "User-Id", "Peer-Address", fdProperty)
 	bytes := 0
 	for ; err == nil; frame, err = s.router.RecvBytes(zmq4.DONTWAIT) {
-		if bytes += len(frame); bytes <= MaxMessageBytes && len(readFrames) < maxFrames {
-			readFrames = append(readFrames, frame)
+		if bytes += len(frame); bytes <= MaxMessageBytes && len(frames) < maxFrames {
+			frames = append(frames, frame)
 		}
 		var more bool
 		if more, err = s.router.GetRcvmore(); err != nil || !more {
@@ -29,10 +29,10 @@ func (s *Server) readFrames() (readFrames [][]byte, properties map[string]string
 		}
 	}
 	s.flows.noteDelivered(properties[fdProperty], bytes)
-	if bytes > MaxMessageBytes && len(readFrames) > 0 {
-		readFrames = [][]byte{readFrames[0], tooLong}
+	if bytes > MaxMessageBytes && len(frames) > 0 {
+		frames = [][]byte{frames[0], tooLong}
 	}
-	return readFrames, properties, err
+	return frames, properties, err
 }
 
 // If a message is too long, tooLong replaces all frames after its first one.

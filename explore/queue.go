@@ -62,10 +62,10 @@ type share struct {
 }
 
 // countAt counts the tuples that were between the span's two points at one moment.
-func (q *queueReader) countAt(countAt uint64) (lo, hi uint64, err error) {
+func (q *queueReader) countAt(at uint64) (lo, hi uint64, err error) {
 	var open []share // nodes whose share could be narrower, the largest last
 	take := func(level, k int) {
-		s, exact := q.shareOfItems(countAt, level, k)
+		s, exact := q.shareOfItems(at, level, k)
 		if exact {
 			lo, hi = lo+s.lo, hi+s.hi
 			return
@@ -94,9 +94,9 @@ func (q *queueReader) countAt(countAt uint64) (lo, hi uint64, err error) {
 			continue
 		case s.level == 0 && blocks > 0:
 			blocks--
-			s.lo, s.hi, err = q.countBlock(countAt, s.k)
+			s.lo, s.hi, err = q.countBlock(at, s.k)
 		default:
-			s, err = q.shareOfCounts(countAt, s.level, s.k)
+			s, err = q.shareOfCounts(at, s.level, s.k)
 		}
 		if err != nil {
 			return 0, 0, err

@@ -70,15 +70,15 @@ func tell(t *testing.T, dir *runs.Directory, o analysis.Options) *toldRows {
 
 // allDurations returns the durations of all kinds. It adds a row of kind end-to-end where the
 // analysis only sets Whole.
-func (w *toldRows) allDurations() (allDurations []analysis.DurationRow) {
+func (w *toldRows) allDurations() (all []analysis.DurationRow) {
 	for _, d := range w.durations {
-		allDurations = append(allDurations, d)
+		all = append(all, d)
 		if d.Whole && d.Kind != "end-to-end" {
 			d.Kind = "end-to-end"
-			allDurations = append(allDurations, d)
+			all = append(all, d)
 		}
 	}
-	return allDurations
+	return all
 }
 
 // nsOf is the middle of an interval of cycles in ns, rounded, in exact arithmetic.
