@@ -22,7 +22,7 @@ const crowdAdditions = 200_000
 
 // runAdditions does n loops of six simple operations that do not wait for each other.
 //
-// go:noinline
+//go:noinline
 func runAdditions(n uint64) uint64 {
 	var a, b, c, d, e, f uint64
 	for i := range n {
