@@ -149,7 +149,8 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 }
 
 // The agent removes excess runs in the order in which they were begun, even if the clock was set
-// back. First it removes runs whose order was not noted, in the order of the clock.
+// back. It first removes the runs for which no order was noted. It removes these in the order that
+// the clock shows.
 func TestOldRunsAreRemoved(t *testing.T) {
 	for name, offset := range map[string]int64{"the clock goes on": 1, "it stands": 0,
 		"it was set back": -1} {

@@ -14,8 +14,8 @@ var ErrNoCapture = errors.New("no capture")
 // blackbox/capture.
 type Capture interface {
 	Counts() CaptureCounts
-	// Flush moves what was seen until now into the ring. Records that are written after Flush can
-	// be understood without the earlier ones.
+	// Flush moves into the ring everything that the capture has seen until now. The records that
+	// follow can be understood without the earlier records.
 	Flush()
 	Close() error
 }

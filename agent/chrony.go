@@ -27,8 +27,8 @@ type ChronyStatus struct {
 	Error    string    `json:"error,omitempty"` // why chrony did not answer the last request
 }
 
-// claimsHeld is the number of claims that the agent gathers before it writes them to disk. An agent
-// that is killed loses these claims, and more if it could not write earlier ones. That is
+// claimsHeld is the number of claims that the agent gathers before it writes them to disk. A killed
+// agent loses up to this many claims. It loses more if it could not write earlier claims. That is
 // acceptable, because the claims are only a baseline for comparison.
 const claimsHeld = 10
 
@@ -102,7 +102,8 @@ func (p *chronyPoller) poll(ctx context.Context) {
 		return
 	}
 	if p.epoch() != p.writer.Header().Epoch {
-		// These readings are of another epoch than those in the file, so they do not belong there.
+		// These readings are of a different epoch than the readings in the file, so they do not
+		// belong in that file.
 		return
 	}
 	p.rows = append(p.rows, logstore.NTP{

@@ -21,7 +21,8 @@ import (
 
 const (
 	// In a run's directory, the folder collectedFolder has the logs that this node has collected,
-	// and gatheringFolder has those that it is fetching. Each has a folder for each node.
+	// and gatheringFolder has the logs that this node is still fetching. Both have one folder for
+	// each node.
 	collectedFolder = "collected"
 	gatheringFolder = "gathering"
 
@@ -51,7 +52,7 @@ type collector struct {
 }
 
 // handOver offers this node's logs of a closed run to collectors. If this node is a collector, it
-// begins to collect those of others.
+// also begins to collect the logs of other nodes.
 func (a *Agent) handOver(run string, names []string) {
 	link := a.link.Load()
 	if link == nil || len(names) == 0 {
@@ -123,8 +124,8 @@ func (c *collector) isQuiet(run string) bool {
 	return time.Since(c.last) > collectQuiet || c.run != run
 }
 
-// findWork looks for a node that offers logs, unless another goroutine has just found that there is
-// none. If it finds none, it waits a moment.
+// findWork looks for a node that offers logs. It does not look if another goroutine has just found
+// no such node. If there is no such node, findWork waits a moment.
 func (a *Agent) findWork(link *tscclient.Link, run string) (w tscclient.Work, ok bool, err error) {
 	a.collector.taking.Lock()
 	defer a.collector.taking.Unlock()
@@ -140,8 +141,8 @@ func (a *Agent) findWork(link *tscclient.Link, run string) (w tscclient.Work, ok
 	return w, ok, err
 }
 
-// collectFrom fetches the logs of one node. They count as collected only if the node says that this
-// is the collector that finished the work.
+// collectFrom fetches the logs of one node. The logs count as collected only if the node confirms
+// that this collector finished the work.
 func (a *Agent) collectFrom(link *tscclient.Link, run string, w tscclient.Work) {
 	of := filepath.Join(a.c.State, a.runPath(run))
 	dir := filepath.Join(of, gatheringFolder, w.Node)

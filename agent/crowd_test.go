@@ -205,9 +205,10 @@ func metricsOf(t *testing.T, agent *Local) map[string]float64 {
 	return figures
 }
 
-// An agent with little memory and few descriptors cannot drain all rings of a crowd at once. It
-// lives, answers, and says what it does not drain. It drains the rings of programs that come before
-// and after the crowd. When the crowd has died, the agent drains the crowd's rings.
+// An agent with little memory and few descriptors cannot drain all rings of a crowd at once. The
+// agent lives, answers, and says which rings it does not drain. It drains the rings of other
+// programs, which come before and after the crowd. When the crowd has died, the agent drains the
+// crowd's rings.
 func TestBarCrowdOfRings(t *testing.T) {
 	const limit_bytes, files = 1 << 30, 4096
 	rings, ringsOfOne, sparse, lasts, patience := 2000, 200, 1, 2*time.Second, 2*time.Minute

@@ -17,8 +17,8 @@ import (
 // searchElsewhere looks into other directories of rings, which this agent does not drain. The
 // programs with these rings run as another user, or were told to use another directory. logged has
 // the channels that logged to this agent in the run. owner returns the user who owns a directory.
-// The result has a text for each directory with rings of channels that logged nothing to this
-// agent.
+// The result has one text for each directory that contains rings of channels that logged nothing to
+// this agent.
 //
 // If any channel logged to this agent, the result names only directories of other users. This
 // user's programs may use other directories on purpose, for example for tests.
@@ -89,7 +89,7 @@ func hasAgent(dir string) bool {
 	return err == nil
 }
 
-// shortList names a few channels and the number of the others.
+// shortList names a few channels, and says how many others there are.
 func shortList(names []string) string {
 	const most = 3
 	if n := len(names) - most; n > 0 {

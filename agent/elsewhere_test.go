@@ -27,8 +27,8 @@ func makeRings(t *testing.T, parent, name string, files ...string) string {
 }
 
 // The agent names rings of other users in two cases: no channel at all logged to the agent, or no
-// channel of these rings did. Rings that another agent drains, and rings of the agent's own user,
-// are named only in the first case.
+// channel of these rings logged to it. Rings that another agent drains, and rings of the agent's
+// own user, are named only in the first case.
 func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	parent := t.TempDir()
 	own := makeRings(t, parent, "cloudprofiler-1")

@@ -16,7 +16,8 @@ import (
 // the old epoch for up to epochEvery.
 const (
 	epochEvery = 200 * time.Millisecond
-	// sleepLeast_ns is half of the step to which an epoch's name rounds the sleep time.
+	// sleepLeast_ns is half of a step. An epoch's name contains the sleep time, rounded to such
+	// steps.
 	sleepLeast_ns = 8_000_000
 )
 

@@ -28,8 +28,8 @@ import (
 )
 
 // blockedFor starts a program with policy block, and returns how long its calls took. After the
-// program has opened its channels, and before it logs, blockedFor calls whenOpen, in which the test
-// ends the draining. So nobody drains the rings during the calls.
+// program has opened its channels, and before it logs, blockedFor calls whenOpen. In whenOpen, the
+// test ends the draining, so nobody drains the rings during the calls.
 func blockedFor(t *testing.T, s *testScene, whenOpen func()) time.Duration {
 	t.Helper()
 	cmd, err := reexec.Command(s.Rings, "1000")
@@ -67,8 +67,8 @@ func blockedFor(t *testing.T, s *testScene, whenOpen func()) time.Duration {
 }
 
 // However an agent ends, a program with policy block waits for one second in total. The tests of
-// package ring use a simulated clock and check that it is exactly a second. Here a busy machine may
-// prolong a wait, so it is enough that one of several attempts is within the limit.
+// package ring use a simulated clock and check that the wait is exactly one second. Here a busy
+// machine may prolong a wait, so it is enough that one of several attempts is within the limit.
 func TestProgramsWaitASecondInAll(t *testing.T) {
 	const limit = 1900 * time.Millisecond // less than two waits take
 	drains := func(s *testScene) func() bool {

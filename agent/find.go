@@ -57,9 +57,9 @@ func (a *Agent) nodeFacts() []string {
 	return slices.Concat(a.c.Facts, slices.Compact(channels))
 }
 
-// HeatDropped and HeatRingFill are kinds of heat by which Hot finds nodes. HeatDropped counts the
-// events that programs dropped in the rings that they have open. HeatRingFill is how full the
-// fullest of these rings is, in percent.
+// HeatDropped and HeatRingFill are kinds of heat by which Hot finds nodes. Both consider only rings
+// that programs have open. HeatDropped counts the events that were dropped in these rings.
+// HeatRingFill is how full the fullest of these rings is, in percent.
 const (
 	HeatDropped  = "dropped"
 	HeatRingFill = "ring-fill"
@@ -74,8 +74,8 @@ type HotAnswer struct {
 	Nodes []HotNode `json:"nodes"`
 }
 
-// A HotNode is a node with its heat. Value is what the node itself says: nanoseconds of bound, a
-// number of dropped events, or percent of a ring.
+// A HotNode is a node with its heat. Value is the figure that the node itself reports: its bound in
+// nanoseconds, its number of dropped events, or how full its fullest ring is in percent.
 type HotNode struct {
 	Node  string `json:"node"`
 	Value uint64 `json:"value"`

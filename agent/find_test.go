@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// The agent lists first the facts that do not change, and then each channel that programs have
-// open, once. Without a server, it knows no other nodes.
+// First the agent lists the facts that do not change. Then it lists each channel that programs have
+// open, only once. Without a server, it knows no other nodes.
 func TestFacts(t *testing.T) {
 	c := testConfig(t)
 	c.Facts = []string{"role=worker"}

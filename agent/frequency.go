@@ -8,8 +8,9 @@ import (
 )
 
 // runFrequency is the frequency of the node's counter over a run. The measurement begins when the
-// run is opened. If the run was already open when this agent started, it begins at the agent's
-// start. It ends when the run is closed. The zero value means that there is no run.
+// run is opened. If the run was already open when this agent started, the measurement begins at the
+// agent's start. The measurement ends when the run is closed. The zero value means that there is no
+// run.
 type runFrequency struct {
 	run   string
 	epoch string

@@ -11,8 +11,8 @@ import (
 )
 
 // For each run, the agent measures the mean frequency of the counter, with a reading at the run's
-// begin and one at its end. Later queries get the same frequency. If the agent cannot measure it,
-// the run has none, and the agent reports why.
+// begin and one at its end. Later queries get the same frequency. If the agent cannot measure the
+// frequency, the run has no frequency, and the agent reports why.
 func TestFrequencyOverARun(t *testing.T) {
 	const second = 1_000_000_000
 	seen := host.Observation{Boot: "b", Clocksource: "tsc"}

@@ -111,7 +111,7 @@ type toldProcess struct {
 	lines     *bufio.Scanner
 }
 
-// startRole starts a process in a role. The process prints "open" once it has begun.
+// tell starts a process in a role. The process prints "open" once it has begun.
 func (s *testScene) tell(role string, args ...string) *toldProcess {
 	s.t.Helper()
 	cmd, err := reexec.Command(args...)

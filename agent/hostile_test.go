@@ -140,9 +140,9 @@ func (v *hostileProgram) open(name string) *handlers.Channel {
 	return c
 }
 
-// kindsOfHarm are the kinds of harm that hostile programs do, by description. Each function commits
-// one crime with the ring that has the given number. Hostile programs call the functions every few
-// milliseconds.
+// kindsOfHarm returns a function for each kind of harm that hostile programs do, by description.
+// Each function commits one crime with the ring that has the given number. Hostile programs call
+// the functions every few milliseconds.
 func (v *hostileProgram) kindsOfHarm() map[string]func(i int) {
 	all := make([]map[int]hostileRing, 8)
 	for k := range all {

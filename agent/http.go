@@ -23,8 +23,8 @@ import (
 // owner may connect, because the agent accepts orders at this socket.
 const SocketName = "agent.sock"
 
-// VersionHeader is the header of requests and answers that has the version of the orders and of the
-// status. A request or an answer without this header has version 1.
+// VersionHeader is the header with the version of the orders and of the status. Requests and
+// answers have this header. A request or an answer without it has version 1.
 const (
 	VersionHeader = "Cloudprofiler-Version"
 	ordersVersion = 1
@@ -61,7 +61,7 @@ type RunAnswer struct {
 	Missing   []string `json:"missing,omitempty"`
 }
 
-// listen serves the socket and, if one is configured, the address.
+// listen serves the socket. If an address is configured, it also serves that address.
 func (a *Agent) listen(ctx context.Context) error {
 	socket, made, err := a.openSocket()
 	if err != nil {

@@ -67,8 +67,8 @@ func findElsewhere(rings string) string {
 	return say
 }
 
-// OthersBeside returns the usual directories of rings of other users: those beside the directory
-// dir whose names begin as its name, up to the hyphen, and end with a user's number.
+// OthersBeside returns the usual directories of rings of other users. They are beside the directory
+// dir. Their names begin like the name of dir, up to the hyphen, and end with a user's number.
 func OthersBeside(dir string) (others []string) {
 	dir = filepath.Clean(dir)
 	base, _, found := strings.Cut(filepath.Base(dir), "-")
@@ -139,7 +139,7 @@ func (l *Local) Find(ctx context.Context, pattern string) (f FindAnswer, err err
 	return f, err
 }
 
-// Hot makes the agent look for the nodes that are worst by a kind of heat.
+// Hot makes the agent look for the nodes with the most heat of one kind.
 func (l *Local) Hot(ctx context.Context, by string) (h HotAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathHot, url.Values{"by": {by}}, &h)
 	return h, err

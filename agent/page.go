@@ -12,12 +12,12 @@ import (
 type markup string
 
 // page is an HTML page that is being written. It does not use html/template. With that package, the
-// linker would have to keep every exported method of the program, and these would be a fifth of the
-// agent's binary.
+// linker would have to keep every exported method of the program, and these methods would make up a
+// fifth of the agent's binary.
 type page struct{ b bytes.Buffer }
 
-// write writes markup, in which an escaped value replaces each %s. A %s must not be inside a tag, a
-// script or a style.
+// write writes markup. It replaces each %s in the markup with an escaped value. A %s must not be
+// inside a tag, a script or a style.
 func (p *page) write(m markup, values ...any) {
 	escaped := make([]any, len(values))
 	for i, v := range values {

@@ -160,8 +160,8 @@ func TestSocketAndPages(t *testing.T) {
 	}
 }
 
-// The agent stores what chrony claims in the run's baseline file, one block after another, even if
-// a second agent continues the file. The status shows the last claim.
+// The agent stores chrony's claims in the run's baseline file, one block after another. This holds
+// even if a second agent continues the file. The status shows the last claim.
 func TestClaimsAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "baselines", "n.ntp")
 	claim := ntp.Claim{

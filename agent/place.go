@@ -47,8 +47,8 @@ func (p *processPlaces) placeOf(pidNamespace uint64, processID int) string {
 	return describe(at)
 }
 
-// find returns the directory of a process, which may have another number in its namespace than
-// here.
+// find returns the directory of a process. The process may have a different number in its own
+// namespace than it has here.
 func (p *processPlaces) find(namespace uint64, id string) string {
 	inside := func(dir string) bool {
 		var st unix.Stat_t

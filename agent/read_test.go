@@ -14,8 +14,8 @@ type logContent struct {
 	events uint64
 	ids    map[int][]uint64 // by shard, in the order of the log
 	drops  map[logstore.Reason]uint64
-	// at has, for shard 0, the number of events that were dropped because the ring was full, by the
-	// row before which these events would have come.
+	// at has, for each row of shard 0, the number of events directly before this row that were
+	// dropped because the ring was full.
 	at map[uint64]uint64
 }
 
@@ -56,8 +56,9 @@ func read(segments []logstore.Segment) (logContent, error) {
 }
 
 // checkOne compares the log of a channel with what its only writer did. The ids count up from 0.
-// Ids may be missing only before a row at which the log reports drops, and exactly as many as it
-// reports. If the program was killed during a call, that call may have left one more event or drop.
+// Ids may be missing only before a row at which the log reports drops, and the number of missing
+// ids must equal the number of these drops. If the program was killed during a call, that call may
+// have left one more event or drop.
 func checkOne(said *testimony.Testimony, k logContent) error {
 	for reason, n := range k.drops {
 		if reason != logstore.RingFull {

@@ -238,9 +238,8 @@ func (a *Agent) missing() (all []string) {
 }
 
 // removeOld removes the oldest closed runs, or the oldest directories of times without a run, until
-// as many remain as the configuration says. The run that is being opened, or the present directory,
-// is one of those that remain. The server has already collected the old runs, or will never collect
-// them.
+// only the configured number is left. This number includes the run that is being opened, or the
+// present directory. The server has already collected the old runs, or will never collect them.
 //
 // Directories are removed in the order in which they were begun. Older agents did not note this
 // order. Their directories are removed first, in the order of the clock.
@@ -287,8 +286,9 @@ type File struct {
 	Bytes int64
 }
 
-// Files lists the files of a run. While the run is open, or while this node collects logs of
-// others, more is true: files may still grow, and new files may appear. The error wraps ErrNoRun.
+// Files lists the files of a run. While the run is open, or while this node collects logs of other
+// nodes, more is true. Then files may still grow, and new files may appear. The error wraps
+// ErrNoRun.
 func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	root, err := a.openRoot(run)
 	if err != nil {

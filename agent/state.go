@@ -23,8 +23,9 @@ type agentState struct {
 	Before []string `json:"before"`
 	Run    string   `json:"run"`   // the open run; "": none
 	Spans  int      `json:"spans"` // number of times without a run; each has a directory below logs
-	// Begun lists the existing directories to which agents wrote logs, in the order in which they
-	// were begun. The clock does not show this order, because somebody may set it back.
+	// Begun lists the existing directories to which agents wrote logs, in the order in which the
+	// agents began these directories. The clock does not show this order, because somebody may set
+	// the clock back.
 	Begun []string  `json:"begun,omitempty"`
 	Since time.Time `json:"since"`
 	Saw   uint64    `json:"table_generation"` // generation of the server's table in table.yaml
@@ -102,8 +103,8 @@ func (s agentState) write(dir string) error {
 	return plainfile.Replace(filepath.Join(dir, stateFile), append(text, '\n'))
 }
 
-// movedTo returns the state after the agent begins to write logs to another directory. The function
-// there reports whether a directory still exists.
+// movedTo returns the state after the agent begins to write logs to another directory. The
+// parameter there is a function that reports whether a directory still exists.
 func (s agentState) movedTo(logs string, there func(logs string) bool) agentState {
 	if logs == s.Logs {
 		return s

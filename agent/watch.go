@@ -53,8 +53,8 @@ func (a *Agent) Watch(m *control.Watch) {
 }
 
 // The method now returns the present order, its arrival and the limit of events in a Sample. Only
-// the goroutine that sends calls it. If more is false, the sending has ended, and this goroutine
-// must return.
+// the sending goroutine calls this method. If more is false, the sending has ended, and this
+// goroutine must return.
 func (w *watch) now(a *Agent) (order uint64, arrived time.Time, limit int, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,8 +193,8 @@ func channelsOf(rings []drain.SampledChannel, epoch string) []control.SampledCha
 	return channels
 }
 
-// keepsWhich says whether all, some or none of the events of a channel with this handler and policy
-// get into logs.
+// keepsWhich says how many events of a channel get into logs with this handler and policy: all,
+// some or none.
 func keepsWhich(kind channel.Kind, policy channel.Policy) string {
 	switch {
 	case policy == channel.Overwrite: // its events stay in the ring
@@ -207,8 +207,9 @@ func keepsWhich(kind channel.Kind, policy channel.Policy) string {
 	return control.KeepsNone
 }
 
-// adjust limits the events of a Sample. If there are too many, it leaves only those whose ids have
-// a greater depth. If there are few, the least depth in the next Sample is one less.
+// adjust limits the events of a Sample. If there are too many, only the events whose ids have a
+// greater depth stay in the Sample. If there are few, the least depth in the next Sample is one
+// less.
 func (s *sampleMaker) adjust(a *Agent, m *control.Sample, events, limit int) {
 	before := s.depth
 	if events < limit/3 && s.depth > 0 {

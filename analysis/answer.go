@@ -134,8 +134,8 @@ type Point struct {
 	Tuples     uint64 `json:"tuples"`     // tuples that passed the point
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
 	// Lost counts tuples that ended here although a later tuple of the same node reached a later
-	// point. If Undecided is not empty, the true numbers may be smaller than Lost and InFlight.
-	// Perhaps counts further tuples that may be lost or in flight.
+	// point. If Undecided is not empty, the true numbers may be smaller than Lost and InFlight. The
+	// field Perhaps counts further tuples that may be lost or in flight.
 	Lost uint64 `json:"lost"`
 	// Filtered counts tuples that end here as if a filter dropped them: about the same share of the
 	// tuples ends here all the time, and the share is one in twenty or more. A steady loss looks
@@ -144,13 +144,13 @@ type Point struct {
 	// InFlight counts tuples that ended here, and after which no tuple of the same node reached a
 	// later point.
 	InFlight uint64 `json:"in_flight"`
-	// Perhaps counts further tuples that may have ended here. Other tuples have the same ids, so it
-	// is not known which of them ended.
+	// Perhaps counts further tuples that may have ended here. Several tuples have the same id, so
+	// it is not known which of them ended.
 	Perhaps uint64 `json:"perhaps_ended,omitempty"`
 	// Appeared counts tuples that no earlier point saw, although this point is not a source.
 	Appeared uint64 `json:"appeared"`
-	// Disordered counts events whose id came late: a greater id of the same origin, made by the
-	// same instance on the same node, was logged before (RFC 4737).
+	// Disordered counts events whose id came late: a greater id of the same origin had already been
+	// logged (RFC 4737). The origin of an id is the node and the instance that made it.
 	Disordered uint64 `json:"disordered"`
 
 	Completeness Completeness `json:"completeness"`
@@ -182,7 +182,7 @@ type Channel struct {
 	Disordered  uint64 `json:"disordered"` // as in Point
 }
 
-// Span is a span: from one point to another.
+// Span describes the tuples that went from one point to another, and how long this took.
 type Span struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -223,8 +223,8 @@ type Span struct {
 	OverTime []BinDurations `json:"over_time"`
 }
 
-// NodePair has those durations of a span that begin on one given node and end on another, or on the
-// same.
+// NodePair has those durations of a span that begin on the node From and end on the node To. Both
+// may be the same node.
 type NodePair struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -329,8 +329,8 @@ type BinDurations struct {
 
 // RunLength is the time from the first tuple to the end of the run, as first-last channels show it.
 // A first-last channel logs its first and its last tuple. The first tuple is the earliest that any
-// of these channels saw. The end is the latest of the first poisons of these channels. If no
-// channel saw poison, the end is the last tuple.
+// of these channels saw. The end is the latest moment at which one of these channels saw its first
+// poison. If no channel saw poison, the end is the last tuple.
 type RunLength struct {
 	Interval
 	From    string `json:"from"` // channel and node
@@ -364,9 +364,9 @@ type TuplePath struct {
 	Made   bool     `json:"made,omitempty"` // made of other tuples, as the result of a window is
 	Total  Interval `json:"total"`
 	Passed []Passed `json:"passed"`
-	// Paused is how much of the time of the spans on the critical path lay in pauses of the JVMs at
-	// the ends of these spans. Pauses are the longest of these pauses, at most 100, in the order of
-	// time. Both are absent if no JVM logged pauses.
+	// Paused is how much of the time on the critical path lay in pauses. For each span, only pauses
+	// of the JVMs at its two ends count. Pauses are the longest of these pauses, at most 100, in
+	// the order of time. Both are absent if no JVM logged pauses.
 	Paused *Interval   `json:"paused,omitempty"`
 	Pauses []PathPause `json:"pauses,omitempty"`
 }
@@ -398,7 +398,7 @@ type Arrival struct {
 	From  int       `json:"from"` // index in Passed of the event where the span begins
 	Since *Interval `json:"since,omitempty"`
 	// Slack is set only if another span in After surely began later: the tuple then waited here for
-	// another branch. Slack is how much earlier this span began than the last one.
+	// another branch. Slack is how much earlier this span began than the span that began last.
 	Slack *Interval `json:"slack,omitempty"`
 }
 

@@ -19,7 +19,7 @@ func (a *assembler) spans(out *Answer) {
 		}
 	}
 	slices.SortFunc(keys, func(x, y spanKey) int {
-		// Spans that begin at another tuple, of which the tuple was made, come last.
+		// Some spans begin at one of the tuples of which the tuple was made. These spans come last.
 		return cmp.Or(cmp.Compare(max(x.kind, wholePath), max(y.kind, wholePath)),
 			cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.kind, y.kind))
 	})

@@ -121,8 +121,8 @@ func TestMoreTuplesDecideAChange(t *testing.T) {
 			}
 		}
 		// The advice rests on the difference that was found. Chance made that difference too large
-		// or too small, all the more if every ten durations are equal. Then 80 % of the changes are
-		// decided, with a standard deviation of 6 %.
+		// or too small. The error is larger if every ten durations are equal. In that case, 80 % of
+		// the changes are decided, with a standard deviation of 6 %.
 		least := tried * 9 / 10
 		if alike {
 			least = tried / 2

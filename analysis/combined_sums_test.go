@@ -305,8 +305,8 @@ func TestBarAnswersOfAnyJob(t *testing.T) {
 }
 
 // fixedJob returns the random source of a job. By default the jobs are always the same, but a seed
-// can be set to get other jobs. Only the full proof draws new jobs. It goes on until no answer
-// about 12,000 such jobs in a row says anything false.
+// can be set to get other jobs. Only the full proof draws new jobs. It goes on until the answers
+// about 12,000 such jobs in a row are all true.
 func fixedJob(t *testing.T, number int) *rand.Rand {
 	if os.Getenv(seed.Variable) != "" {
 		return seed.Random(t)

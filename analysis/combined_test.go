@@ -24,7 +24,7 @@ type truth struct {
 	asides map[string]bool // points that no path leads over
 }
 
-// pair has two events of a tuple, of which the first led to the second. direct is true if no other
+// pair has two events of a tuple. The first of them led to the second. direct is true if no other
 // event lies between the two.
 type pair struct {
 	from, to *simrun.Event
@@ -101,8 +101,8 @@ func (w *truth) orderAll() {
 }
 
 // criticalPath returns the events from where a tuple ended back to where it began. From each event
-// it goes to the latest of the events directly before. It is nil unless a branch of the tuple ended
-// at a last point: one that no other point follows.
+// it goes to the latest of the events directly before. The path is nil if no branch of the tuple
+// ended at a last point. No other point follows a last point.
 func (w *truth) criticalPath(u *simrun.Tuple) (path []*simrun.Event) {
 	var last *simrun.Event
 	for _, e := range u.Events {
@@ -135,8 +135,8 @@ func (w *truth) goesOn(e *simrun.Event) bool {
 	})
 }
 
-// addOrigins adds the events at which the oldest ancestors of a tuple began: tuples made of no
-// others.
+// addOrigins adds the first event of each of a tuple's oldest ancestors. These are ancestors that
+// were made of no other tuples.
 func addOrigins(u *simrun.Tuple, into map[*simrun.Event]bool) map[*simrun.Event]bool {
 	for _, p := range u.Parents {
 		if len(p.Parents) == 0 {
@@ -203,7 +203,7 @@ func (w *truth) checkPaths(a *wholeAnswer) {
 
 // repeatsAtPoint reports whether a row's id belongs to a tuple with several events at one point.
 // The analysis assumes that events are repeated before their id begins again, and that the logs
-// have the first of them. If a job breaks this assumption, such a row may be false.
+// have the first copy. If a job breaks this assumption, such a row may be false.
 func (w *truth) repeatsAtPoint(r *DurationRow) bool {
 	several := func(u *simrun.Tuple) bool {
 		points := map[string]bool{}

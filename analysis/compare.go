@@ -26,7 +26,7 @@ type Comparison struct {
 const (
 	Ours = "cloudprofiler"
 	// MinRTT is the paper's method. It fits a line through two exchanges, the anchors. Its bound is
-	// the sum of two terms: half of the larger round trip of the two, and how far the rates may
+	// the sum of two terms: half of the larger of the two round trips, and how far the rates may
 	// have wandered since the nearer anchor.
 	MinRTT = "minrtt"
 	// ReT is the method of return trips. Its bound for a tuple is half of the round trip of the
@@ -329,13 +329,12 @@ func (c *comparer) ntpMethod(a, b string) Method {
 	return m
 }
 
-// sharedClock describes the clock that chrony's claims on virtual nodes describe.
+// sharedClock says which clock chrony's claims are about on virtual nodes.
 const sharedClock = "REALTIME of the one machine that the virtual nodes are on. In truth " +
 	"it is the same for both; chrony does not see their own clocks"
 
-// holdClaims compares what the daemons of two virtual nodes state about their clocks with the
-// truth. Both daemons describe one clock, the clock of their machine, so any difference of their
-// offsets is an error.
+// holdClaims checks the claims of two virtual nodes' daemons against the truth. Both daemons
+// describe one clock, the clock of their machine, so any difference of their offsets is an error.
 func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 	if c.in.options.Truth == nil {
 		return
@@ -446,8 +445,8 @@ func (in *input) rateOf(node string) float64 {
 	return 1
 }
 
-// mostBound_cycles is the largest bound that is reported. Every reader of JSON represents it
-// exactly, and also the sum of two such bounds.
+// mostBound_cycles is the largest bound that is reported. Every reader of JSON represents exactly
+// this number and the sum of two such numbers.
 const mostBound_cycles = 1 << 52
 
 // scaleUp converts a number of cycles by a scale and rounds up. The factor 1+1e-12 covers the error

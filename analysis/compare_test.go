@@ -80,7 +80,7 @@ func TestComparesWithClaims(t *testing.T) {
 	if m := methodsOf(t, a)[NTP]; !strings.Contains(m.Absent, "not kept") {
 		t.Errorf("nothing was kept: %v", m)
 	}
-	// Each node claims from the middle of the run's time on.
+	// The daemon of each node makes its first claim in the middle of the run.
 	half := uint64(a.Bins.From_cycles) + a.Bins.Width_cycles*uint64(a.Bins.Count)/2
 	pairs, _ := dir.Relations()
 	for node, offset := range map[string]int64{"A": 1000, "B": -500} {
@@ -175,7 +175,7 @@ func TestClaimsGrowOld(t *testing.T) {
 	}
 }
 
-// trueReading is what one counter reads while another shows a reading.
+// trueReading is what one counter shows at the moment when another counter shows a given reading.
 func trueReading(t *testing.T, r *tscratio.Relation, reading uint64) uint64 {
 	t.Helper()
 	at, err := r.Translate(reading)

@@ -8,8 +8,8 @@ import (
 )
 
 // Kept says whether the logs have all tuples that passed a point, or all tuples that a set of
-// durations describes. The values below are in order: the first means that all are there, the last
-// that this is not known.
+// durations describes. The values below are in order: the first means that all are there, and the
+// last means that it is not known whether they are.
 type Kept string
 
 const (
@@ -30,8 +30,8 @@ func (c Completeness) Lacks() bool { return c.Kept != All && c.Kept != "" }
 
 var keptOrder = []Kept{All, Sampled, Lossy, Unknown}
 
-// combineWith returns the completeness of a set that has two parts: it is that of the worse part,
-// for the reasons of both.
+// combineWith returns the completeness of a set that has two parts. Kept is that of the worse part,
+// and Why has the reasons of both.
 func (c Completeness) combineWith(d Completeness) Completeness {
 	if slices.Index(keptOrder, d.Kept) > slices.Index(keptOrder, c.Kept) {
 		c.Kept = d.Kept
@@ -228,7 +228,7 @@ func (a *assembler) unseenBetween(from, to int) []string {
 }
 
 // gapsByRank returns, for each rank, the later ranks that a tuple may have reached from there past
-// an unseen point. These are the ranks for which past names a point between the two.
+// an unseen point. For these ranks, unseenBetween names a point between the two.
 func (a *assembler) gapsByRank() []uint64 {
 	all := make([]uint64, len(a.graph.order))
 	for from := range all {

@@ -74,7 +74,7 @@ func (c *criticalSums) addLongest(all []tscratio.Elapsed) {
 func (c *criticalSums) share(total, others *criticalSums) (s Share, known bool) {
 	lo, hi := c.lo.toFloat(), c.hi.toFloat()
 	if c.unplaced+total.unplaced+others.unplaced > 0 || hi < 0 || total.lo.toFloat() <= 0 {
-		// Some durations are not known, or are negative, which breaks an assumption.
+		// Some durations are not known, or some are negative because an assumption is broken.
 		return Share{}, false
 	}
 	lo = max(lo, 0)
@@ -108,7 +108,7 @@ func (t *timer) latestEvents(events []passage) (may uint64, surely bool) {
 }
 
 // judgedTuple says two things about each span of a tuple's plan: whether it is on the critical
-// path, and whether the tuple waited at its end for another branch.
+// path, and whether the tuple waited at the span's end for another branch.
 type judgedTuple struct {
 	critical   []Critical
 	waited     []bool

@@ -8,9 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// aSide makes a side: one span for each run. The medians of the runs vary around a value with a
-// standard deviation, and each has the same bound. Chance in the tuples of a run hardly moves its
-// median.
+// aSide makes a side: one span for each run. The medians of the runs vary around a given value,
+// with a given standard deviation. All medians have the same bound. Chance in the tuples of a run
+// hardly moves its median.
 func aSide(rng *rand.Rand, runs int, at, differ float64, bound int64) (spans []spanOf) {
 	for range runs {
 		middle := int64(at + differ*rng.NormFloat64())
@@ -54,7 +54,8 @@ func TestRepeatedRunsAreComparedBeyondChance(t *testing.T) {
 				found++
 			}
 		}
-		// The limit is one comparison in a hundred, which is 50, plus five standard deviations.
+		// One comparison in a hundred would be 50 comparisons. The limit is five standard
+		// deviations above that.
 		if wrong > 85 || found < comparisons*9/10 {
 			t.Errorf("%v runs: %d of %d comparisons of equals find a change, %d find the large one",
 				runs, wrong, comparisons, found)

@@ -136,8 +136,8 @@ func TestVerdictOnlyOfTheSameTuples(t *testing.T) {
 	}
 }
 
-// To know whether a tuple waited, the logs of all branches must have its events. To know where it
-// began and ended, the logs of all points before and after must have them.
+// It is known whether a tuple waited only if the logs of all branches have its events. It is known
+// where the tuple began and ended only if the logs of all points before and after have its events.
 func TestPointsThatDecideASet(t *testing.T) {
 	answer := func(kept ...Kept) *Answer {
 		a := &Answer{Run: "x", Spans: []Span{

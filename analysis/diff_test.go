@@ -156,7 +156,7 @@ func TestVerdictOfAChange(t *testing.T) {
 			t.Errorf("%s: %+v, want %s, noise %g", name, c, test.want, test.noise)
 		}
 	}
-	// Spans from the earliest and from the latest origin are two spans.
+	// A span from the earliest origin and a span from the latest origin are not the same span.
 	a := &Answer{Reference: exact}
 	for i, origin := range []string{"earliest", "latest"} {
 		at := int64(1000 * (i + 1))

@@ -55,8 +55,8 @@ func TestBackwardsAreTheSame(t *testing.T) {
 }
 
 func TestDisorderAsRFC4737(t *testing.T) {
-	// The ids other and other+1 have another origin than 1 to 6, and are in order. A copy has the
-	// same id as its original, and is late only if a greater id came before it.
+	// The ids other and other+1 are in order. They do not have the origin of the ids 1 to 6. A copy
+	// has the same id as its original, and is late only if a greater id came before it.
 	other := uint64(7) << originShift
 	a := analyze(t, write(t,
 		channelsOf([]uint64{1, 2, 3, 4, 5, 6},

@@ -9,7 +9,7 @@ import (
 )
 
 // A node that is suspended in the middle of a run is taken as two nodes. Each of the two uses only
-// its own relations. For what was logged between the two epochs, no durations are given.
+// its own relations. Events that were logged between the two epochs give no durations.
 func TestSuspendedNode(t *testing.T) {
 	// The tuples with the ids 100 to 119 are in a segment that belongs to neither epoch.
 	const tuples, slept, awake = 300, 100, 120

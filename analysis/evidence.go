@@ -16,8 +16,8 @@ type evidence struct {
 	// single, firsts and lasts count in which order tuples passed two points. single counts tuples
 	// with one event at each of the two. For tuples with more events, firsts has the order of the
 	// first events at both points, and lasts the order of the last events. The two orders may
-	// differ. An id that begins again is only in firsts: even if it has one event at each of two
-	// points, these two events may be of different tuples.
+	// differ. An id that begins again is counted only in firsts: even if it has one event at each
+	// of two points, these two events may be of different tuples.
 	single, firsts, lasts tally
 
 	beginAgain uint64 // ids that begin again
@@ -25,8 +25,9 @@ type evidence struct {
 	// its tuple passes. several has a mask of those points at which the tuple has more than one
 	// event.
 	passedMasks, several []uint64
-	// counts says how many events a tuple has at each point in its mask in several, in the order of
-	// the points. Those of tuple i begin at countsOf[i].
+	// For each point in a tuple's mask in several, counts has the number of the tuple's events
+	// there. The numbers of one tuple are in the order of the points. Those of tuple i begin at
+	// countsOf[i].
 	counts   []uint8
 	countsOf []int
 }
@@ -188,8 +189,8 @@ func (v votes) precedes(both uint64, a, b point) bool {
 	if m := v.middle + v.middleNot; m > 0 {
 		return v.middle*4 >= m*3
 	}
-	// The nodes are not related. A point where tuples leave an actor precedes a point where tuples
-	// arrive at another.
+	// The nodes are not related. A point where tuples leave one actor precedes a point where tuples
+	// arrive at another actor.
 	return pointOrder[a.name] >= pointOrder["end"] &&
 		slices.Contains([]int{pointOrder["recv"], pointOrder["start"]}, pointOrder[b.name])
 }
@@ -217,8 +218,8 @@ func (e *evidence) orderUnproven(p, q int, points []point) bool {
 	return e.nodesRelated(p, q)
 }
 
-// countAt is the number of events of the i-th tuple of passed at a point that the tuple passes. If
-// the events are in several logs, only those in one log are counted.
+// countAt is the number of events that tuple i of passedMasks has at a point. The tuple must pass
+// this point. If the events are in several logs, only those in one log are counted.
 func (e *evidence) countAt(i, p int) uint8 {
 	if e.several[i]>>p&1 == 0 {
 		return 1
@@ -238,8 +239,8 @@ func (e *evidence) manyEvents(p int) bool {
 }
 
 // manyEvents returns the ranks where many tuples have several events. Branches that no log shows
-// may arrive at these ranks. If paths cannot begin or go on at points without a place in the graph,
-// it returns no ranks.
+// may arrive at these ranks. manyEvents returns none if paths cannot begin or go on at points
+// without a place in the graph.
 func (g *graph) manyEvents(e *evidence) (mask uint64) {
 	for r, p := range g.order {
 		if g.openEnds && e.manyEvents(p) {
@@ -264,11 +265,11 @@ func (e *evidence) mayJoin(g *graph, rank int) bool {
 	return false
 }
 
-// mergingRanks returns the ranks where branches of a tuple arrive one by one (found). At such a
-// rank, at least half of the sample's tuples that have branches there have several events. At some
-// ranks, the sample does not tell whether branches arrive one by one (unknown): logs lack events,
-// or more ids begin again than there are tuples that show branches. thinned is the result of
-// input.thinnedRanks.
+// mergingRanks returns the ranks where branches of a tuple arrive one by one (found). Of the
+// sample's tuples that have branches at such a rank, at least half have several events there. At
+// some ranks, the sample does not tell whether branches arrive one by one (unknown): logs lack
+// events, or more ids begin again than there are tuples that show branches. thinned is the result
+// of input.thinnedRanks.
 func (e *evidence) mergingRanks(g *graph, thinned uint64) (found, unknown uint64) {
 	var passed, several [maxPoints]int
 	for i := range e.passedMasks {

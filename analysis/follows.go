@@ -5,8 +5,9 @@ import "slices"
 // Causes is what the graph says about which events cause others, in addition to the pairs that
 // Follows returns.
 type Causes struct {
-	// Near has the pairs of points that Follows lacks because a few tuples passed them in the other
-	// order. If a message leads from one to the other, these few show that a bound is broken.
+	// Near has pairs of points that nearly all tuples pass in one order. Follows lacks these pairs,
+	// because a few tuples passed them in the opposite order. If a message leads from one point to
+	// the other, these few tuples show that a bound is broken.
 	Near []NearEdge
 	// Renames has the actors that send each tuple on under another id, and log a link between the
 	// ids.

@@ -18,8 +18,8 @@ type gatherResult struct {
 	unorderedPoints uint64                   // two such points, as in plan
 	backs           []backwardsPair
 
-	// According to a link, a child is an id that was made of other ids. childless counts the
-	// children without an event in any log, and bornIDs counts the other children.
+	// A child is an id that was made of other ids, as a link says. childless counts the children
+	// without an event in any log, and bornIDs counts the other children.
 	childless, bornIDs uint64
 
 	overused uint64 // ids that occur too often to identify a tuple
@@ -37,8 +37,8 @@ type pointFound struct {
 	unfinished   uint64 // tuples counted in made that ended inside an actor
 
 	// guessedEnds counts tuples that may have ended here. Whether they did is not known, because
-	// other tuples have the same ids. Some of these tuples are also counted as ended in a field
-	// above. perhapsEnds counts the others.
+	// other tuples have the same ids. The fields above count some of the tuples in guessedEnds as
+	// ended. perhapsEnds counts the rest of them.
 	guessedEnds, perhapsEnds uint64
 	// spilled sums up the end-to-end times of tuples that begin here and whose events are in doubt.
 	spilled criticalSums

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// If two programs use the same ids, a finding names the ids, and the nodes or the logs of one node.
-// If one program sends an id again, a note says so.
+// If two programs use the same ids, a finding names the ids. It also names the two nodes or, if
+// both programs are on one node, the two logs. If one program sends an id again, a note says so.
 func TestIDsThatBeginTwice(t *testing.T) {
 	const ms = simrun.Hz / 1000
 	for name, test := range map[string]struct {

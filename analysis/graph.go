@@ -33,7 +33,7 @@ type graph struct {
 	merges uint64
 	// lonelyRanks has the ranks of points whose tuples were seen at no other point.
 	lonelyRanks uint64
-	// insideRanks has the ranks that another rank of the same actor follows.
+	// insideRanks has each rank after which another rank of the same actor comes.
 	insideRanks uint64
 	// asides has the ranks where an operator ends its work on a tuple that it has already sent on.
 	// The tuple's later events do not wait for the end of this work, so no path leads over an
@@ -283,9 +283,9 @@ func sortPoints(precedes [][]bool) (g *graph, circle []int) {
 	return g, circle
 }
 
-// nextPoint considers the points that are not taken. It returns the first of them that none of the
-// others precedes, or -1. If circles is given, it chooses only among the points in circles, and
-// returns the one that the fewest others precede.
+// nextPoint considers the points that are not taken. It returns the first of these points that no
+// other of these points precedes. If there is none, it returns -1. If circles is given, it chooses
+// only among the points in circles, and returns the one that the fewest others precede.
 func nextPoint(precedes [][]bool, taken, circles []bool) int {
 	best, least := -1, len(precedes)+1
 	for q := range precedes {
@@ -358,7 +358,7 @@ func (g *graph) directBefore(mask uint64, to int) uint64 {
 	all := mask & g.ranksBefore[to]
 	found := all
 	for rest := all; rest != 0; rest &= rest - 1 {
-		// From a rank that precedes one of these, tuples do not go directly to the given rank.
+		// A rank that precedes another rank in all is not directly before the given rank.
 		found &^= g.ranksBefore[bits.TrailingZeros64(rest)]
 	}
 	return found

@@ -12,7 +12,7 @@ import (
 // Three things decide which of two points comes first. If the bounds prove in which order tuples
 // passed the points, the bounds decide. Otherwise, the names of an actor's points decide. If the
 // names do not decide, the middles of the intervals do. Between nodes that are not related, a point
-// that leaves an actor comes before one that arrives at another.
+// where tuples leave one actor comes before a point where tuples arrive at another actor.
 func TestWhatPrecedes(t *testing.T) {
 	for _, test := range []struct {
 		p, q           string

@@ -145,8 +145,8 @@ func (in *input) checkTruth(p *spanPart, a, b int, elapsed []tscratio.Elapsed, x
 	}
 }
 
-// heldInAll sums up the comparisons of all durations in an answer with the truth. It adds a finding
-// if some intervals do not contain the truth.
+// heldInAll sums up, over all durations in an answer, how they compare with the truth. It adds a
+// finding if some intervals do not contain the truth.
 func (in *input) heldInAll(a *Answer) *Held {
 	if in.options.Truth == nil {
 		return nil

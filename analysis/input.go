@@ -112,8 +112,8 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	return in, in.chooseReference()
 }
 
-// noteMissing notes missing parts, each once. The run itself may contain notes from the time
-// when it was made. They do not prevent a new note about the same part, unless it says the same.
+// noteMissing notes missing parts, each once. The run itself may contain notes from the time when
+// it was made. Such a note prevents a new note only if the new one says exactly the same.
 func (in *input) noteMissing(missing ...runs.Missing) {
 	for _, m := range missing {
 		known := slices.Contains(in.missing[:in.recorded], m)

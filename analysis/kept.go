@@ -76,7 +76,7 @@ func enumerateNames(names []string) string {
 	return fmt.Sprintf("%s and %d others", strings.Join(names[:most-1], ", "), n-most+1)
 }
 
-// ofAll says how many of the run's events are in the logs. It collects what the logs of any point
+// ofAll says how many of the run's events are in the logs. It collects what the logs of all points
 // lack.
 func (in *input) ofAll(told []told) Completeness {
 	c := in.ofRun()

@@ -58,7 +58,7 @@ func (d *doubts) all() (in doubt) {
 }
 
 // The method withhold counts a withheld duration between two ranks, under the first reason that
-// there is.
+// applies.
 func (p *spanPart) withhold(d *doubts, from, to int) {
 	for why, of := range d {
 		if of.touchesSpan(from, to) {

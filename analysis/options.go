@@ -37,9 +37,10 @@ type Options struct {
 	// Workers is the number of cores to use; 0: all.
 	Workers int
 
-	// Slowest is the number of slowest tuples whose whole path is kept. The same number is kept of
-	// the slowest tuples that were made of others. 0 means 10, and a negative number means none. If
-	// other tuples were made of a slow tuple, only the slow tuple's path under its own id is kept.
+	// Slowest is the number of slowest tuples whose whole path is kept. In addition, the same
+	// number of paths is kept of the slowest tuples that were made of others. 0 means 10, and a
+	// negative number means none. If other tuples were made of a slow tuple, only the slow tuple's
+	// path under its own id is kept.
 	Slowest int
 
 	// Edges declare which points follow which, each as actor/point. They are added to the graph
@@ -271,7 +272,7 @@ func (f *Filter) unmatchedNames(nodes, channels []string) (missing []runs.Missin
 	return missing
 }
 
-// someOf lists names. If there are many, it lists only the first.
+// someOf lists names. If there are more than 12, it lists the first 12.
 func someOf(names []string) string {
 	const most = 12
 	switch {

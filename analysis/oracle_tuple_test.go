@@ -25,8 +25,8 @@ type oracleTuple struct {
 	mixed  bool // it may be several tuples, because the logs may lack where the others began
 }
 
-// isMessy reports whether some of the tuple's events may belong to another tuple, or some of
-// another tuple's events to this one.
+// isMessy reports whether events of this tuple may belong to another tuple, or events of another
+// tuple may belong to this one.
 func (u *oracleTuple) isMessy() bool { return len(u.taken)+len(u.late) > 0 || u.mixed }
 
 // inDoubt reports whether the events at two points may belong to two tuples.
@@ -46,8 +46,8 @@ func (o *oracle) directPoints(passed []string, q string) (all []string) {
 	return all
 }
 
-// mayBeLatest reports for each event whether it may be the latest of all. The result one is true if
-// exactly one event may be.
+// mayBeLatest reports for each event whether it may be the latest of all. The result named one is
+// true if exactly one event may be the latest.
 func (o *oracle) mayBeLatest(all []oracleEvent) (may []bool, one bool) {
 	n := 0
 	for _, a := range all {
@@ -198,8 +198,8 @@ func (o *oracle) mayLack(passed []string, p, q string) bool {
 	})
 }
 
-// mergingPoints returns the points at which at least half of the ids whose tuples branch have
-// several events. It also sets the field o.crowded.
+// mergingPoints looks at the ids whose tuples branch before or at a point. It returns the points at
+// which at least half of these ids have several events. It also sets the field o.crowded.
 func (o *oracle) mergingPoints(byID map[uint64][]oracleEvent) map[string]bool {
 	passed, several := map[string]int{}, map[string]int{}
 	all, more, again := map[string]int{}, map[string]int{}, 0

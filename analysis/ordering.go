@@ -38,7 +38,7 @@ func transitive(precedes [][]bool) [][]bool {
 	return precedes
 }
 
-// closedOver returns the order of n points that edges make.
+// closedOver returns the order of n points that follows from the edges.
 func closedOver(n int, edges [][2]int) [][]bool {
 	precedes := matrix(n)
 	for _, e := range edges {
@@ -200,9 +200,9 @@ func (in *input) entryPoints(actor string) (mask uint64) {
 	return mask
 }
 
-// setAside makes the point p an aside: p then precedes no point. Some points no longer precede p
-// either: a point still precedes p only if it is in the mask from, or if it precedes a point of
-// this mask that precedes p. Asides in the mask do not count.
+// setAside makes the point p an aside: p then precedes no point. Only two kinds of points still
+// precede p. The first are those points in the mask from that preceded p before. The second are
+// points that precede a point of the first kind. Asides in the mask do not count.
 func (o *ordering) setAside(p int, from uint64) {
 	o.asides |= 1 << p
 	keep := from &^ o.asides

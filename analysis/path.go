@@ -67,7 +67,7 @@ type Share struct {
 	Hi float64 `json:"hi"`
 }
 
-// Of says in words which tuples the order of the list Spans describes.
+// Of says in words which tuples decide the order of the list Spans.
 func (p *Path) Of() string {
 	made := ""
 	if len(p.MadeOf) > 0 {

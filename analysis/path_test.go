@@ -108,8 +108,8 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 			t.Errorf("by shares, %s: %s", name, diff)
 		}
 	}
-	// No order is proven if logs lack tuples. If medians give the order, none is proven either if
-	// durations are withheld.
+	// No order is proven if logs lack tuples. If durations are withheld, an order that medians give
+	// is not proven either.
 	apart := []Span{span(20, 29), span(10, 19)}
 	unproven := []RankedSpan{{Span: 0}, {Span: 1}}
 	all := func(*Span) bool { return true }

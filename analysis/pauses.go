@@ -13,8 +13,8 @@ import (
 // point of the program. The file FORMAT.md of sdk/java/cloudprofiler-javaagent has the format.
 const pausePoint = "jvm-pauses"
 
-// maxPauseEvents is the largest number of events of pauses that one log may have: they are kept in
-// memory. Later events are counted as unknown pauses.
+// maxPauseEvents is the largest number of events of pauses that are kept in memory for one log.
+// Events beyond that are counted as unknown pauses.
 const maxPauseEvents = 1 << 22
 
 // The parts of the id of a pause's event.
@@ -110,8 +110,8 @@ func (t *timer) placePauses(source int, of *told) jvm {
 	return j
 }
 
-// dropOverlapping counts a pause as absent if it surely overlaps an earlier one. A JVM pauses once
-// at a time, so one of the two is wrong.
+// dropOverlapping counts a pause as absent if it surely overlaps an earlier one. A JVM cannot be in
+// two pauses at once, so one of the two is wrong.
 func (j *jvm) dropOverlapping() {
 	pausedUntil := uint64(0)
 	kept := slices.DeleteFunc(j.pauses, func(p pause) bool {
@@ -237,9 +237,10 @@ func (l *span) mergePaused(m *span) {
 	}
 }
 
-// pausesIn notes how much of a tuple's spans lay in pauses of the JVMs at their two ends. The last
-// parameter is the tuple's whole path, or nil if that is not known. Of the whole path, only the
-// spans on the critical path are counted. Spans that have an end in doubt are left out.
+// pausesIn notes how much of a tuple's spans lay in pauses of the JVMs at their two ends. The
+// parameter root is the span of the tuple's whole path, or nil if that is not known. Of the whole
+// path, only the spans on the critical path are counted. Spans that have an end in doubt are left
+// out.
 func (w *gatherer) pausesIn(p *plan, path *[maxPoints]passage, in doubt, root *plannedSpan,
 	all Critical) {
 	var total tscratio.Elapsed

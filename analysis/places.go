@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// factPlaces is the name of the fact that says where the programs ran that logged on a node.
+// factPlaces is the name of a fact about a node. The fact says where the programs that logged there
+// ran.
 const factPlaces = "programs_ran_in"
 
 // maxPlaces is the number of places that the fact names.
 const maxPlaces = 20
 
-// nodeFacts returns what is known about a node. To what the node said about itself, it adds the
-// pods, containers and units in which programs logged there.
+// nodeFacts returns what is known about a node: what the node said about itself, and the pods,
+// containers and units in which programs logged there.
 func (in *input) nodeFacts(node int) map[string]string {
 	n := in.nodes[node]
 	var places []string

@@ -171,9 +171,8 @@ func (g *graph) mayNotLead(mask uint64, from, to int) bool {
 	return found
 }
 
-// hasRivals is about a planned span between two ranks. It reports whether tuples may come to the
-// span's end from a rival of its beginning: another rank, which surely does not precede the
-// beginning.
+// hasRivals reports whether tuples may come to the end of a planned span from a rival of the span's
+// beginning. A rival is another rank that surely does not precede the beginning.
 func (g *graph) hasRivals(mask uint64, from, to int) bool {
 	return g.openRanks != nil &&
 		mask&g.openRanks[to]&^(g.ranksBefore[from]|g.openRanks[from]|1<<from) != 0

@@ -17,8 +17,8 @@ type renamer struct {
 	in      *input
 	scratch *scratch
 	all     *scatteredLogs
-	// operators are the names of operators that log links. of has the number of each source's
-	// operator.
+	// operators are the names of operators that log links. operatorOf has the number of each
+	// source's operator.
 	operators  []string
 	operatorOf []int
 	// renames[i] says whether operator i makes exactly one tuple of each tuple.
@@ -276,7 +276,7 @@ func (r *renamer) passesTwice(ctx context.Context, began *store[renamedTuple]) (
 }
 
 // passedUnder returns the points that the renamed tuples passed, for each of their ids that lies in
-// a partition. It gets the ids of the partition that operators made.
+// a partition. The parameter rows has the ids in the partition that operators gave to tuples.
 func (r *renamer) passedUnder(p int, rows []renamedTuple) (map[uint64]*passedPoints, error) {
 	byID := map[uint64]*passedPoints{}
 	for _, row := range rows {

@@ -217,8 +217,8 @@ func (w *gatherer) chooseArrival(p *plan, r uint8, at *placedEvents) (e passage,
 
 // beginning is where one of the tuples that share an id began.
 type beginning struct {
-	// lo is the low end of the interval in which the tuple began. After lower was called, lo is the
-	// smallest low end of this and all later beginnings.
+	// lo is the low end of the interval in which the tuple began. After lowerEnds was called, lo is
+	// the smallest low end of this and all later beginnings.
 	lo   uint64
 	mask uint64
 }

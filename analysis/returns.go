@@ -64,7 +64,7 @@ var tripPoints = map[string]tripEvent{
 	"ret-echoed": tripEchoed,
 }
 
-// tripOf says which moment of a return trip the events of a channel are, by the channel's point.
+// tripOf says which moment of a return trip a channel logs. The channel's point decides this.
 func tripOf(point string) tripEvent {
 	if point == pausePoint {
 		return jvmPaused

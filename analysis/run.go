@@ -106,7 +106,7 @@ func (in *input) checkNotEmpty() error {
 	return nil
 }
 
-// tellBegin tells the options' Begin what the answer will rest on.
+// tellBegin calls Options.Begin, and tells it what the answer will rest on.
 func (in *input) tellBegin(bins Bins, of []told) error {
 	if in.options.Begin == nil {
 		return nil
@@ -175,7 +175,8 @@ func (in *input) resolveFilter() error {
 	return err
 }
 
-// referenceHeader is the header of any log of the reference node, even one that was not chosen.
+// referenceHeader is the header of a log of the reference node. If no log of this node was chosen,
+// another of its logs is used.
 func (in *input) referenceHeader() (logstore.Header, bool) {
 	for _, s := range in.sources {
 		if s.node == in.clocks.reference {

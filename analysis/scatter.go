@@ -304,7 +304,7 @@ func (a *axis) tallyBins(perBin []uint64, events []logstore.Event) (off uint64) 
 // originShift reduces an id to its origin: the node and instance that made the id.
 const originShift = 40
 
-// maxOrigins is the largest number of origins in one log whose order is checked.
+// maxOrigins is the largest number of origins in one log for which the order of ids is checked.
 const maxOrigins = 4096
 
 // orderCheck checks whether ids are logged in the order in which they were made. As RFC 4737

@@ -70,7 +70,8 @@ func (r Reference) toNs(i Interval) (lo, hi float64) {
 }
 
 // Nanoseconds turns cycles of a reference into whole ns, rounded outward, with the uncertainty of
-// the reference's frequency. It is for millions of values, and contains what Seconds computes.
+// the reference's frequency. It is used where there are millions of values. The interval that it
+// gives contains the one that Seconds computes.
 type Nanoseconds struct{ lo_mhz, hi_mhz uint64 } // 0: the frequency is not known
 
 // Nanoseconds returns the conversion of the reference's cycles to ns.

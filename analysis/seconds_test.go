@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// shownSeconds is an interval of cycles, and how text and page print it.
+// shownSeconds is an interval of cycles, and how the text output and the report page print it.
 type shownSeconds struct {
 	Lo_hz   float64 `json:"lo_hz"`
 	Hi_hz   float64 `json:"hi_hz"`

@@ -287,9 +287,9 @@ func (b *binnedDurations) countLo(v int64) {
 	b.negativeEnds[coarseBucket(^v)]++
 }
 
-// countBoth counts durations twice: in this histogram, and in the buckets of a distribution, whose
-// method noteDurations was already called with the same durations. Doing both at once saves most of
-// the work of one.
+// countBoth counts durations in two places: in this histogram, and in the buckets of a
+// distribution. The distribution's method noteDurations must have been called with the same
+// durations. Counting in both places at once takes little longer than counting in one.
 func (b *binnedDurations) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
 	b.n += uint64(len(elapsed))
 	los, his := &d.lo.positive, &d.hi.positive

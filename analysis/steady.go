@@ -50,9 +50,9 @@ func (f *flow) add(g flow) { f.passed, f.ended = f.passed+g.passed, f.ended+g.en
 
 func (f *flow) share() float64 { return float64(f.ended) / float64(max(f.passed, f.ended, 1)) }
 
-// groupBins merges neighbouring bins into at most mostGroups groups, each with at least an equal
-// share of the tuples. It does not look at how many tuples ended. So the choice of groups makes the
-// share of ended tuples seem neither steadier nor less steady.
+// groupBins merges neighbouring bins into at most mostGroups groups. Each group has at least one
+// part in mostGroups of all tuples. It does not look at how many tuples ended. So the choice of
+// groups makes the share of ended tuples seem neither steadier nor less steady.
 func groupBins(bins []flow) (groups []flow) {
 	var all, group flow
 	for _, b := range bins {

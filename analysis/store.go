@@ -113,8 +113,8 @@ type chunk[T any] struct {
 	sources    []stint
 }
 
-// stint says from which source the rows of a chunk are: those from the row with the index from on,
-// up to the next stint.
+// stint says from which source some rows of a chunk are. These rows begin at the index from, and
+// end where the next stint begins.
 type stint struct {
 	from   int32
 	source int32
@@ -250,7 +250,7 @@ func (a *appender[T]) add(id uint64, source int32, row T) {
 	c.rows = append(c.rows, row)
 }
 
-// addAll adds rows. The ids of all of them must be on the same page, so that they belong into the
+// addAll adds rows. The ids of all of them must be on the same page, so that they belong to the
 // same partition.
 func (a *appender[T]) addAll(page uint64, source int32, rows []T) {
 	p := a.store.partition(page << pageBits)

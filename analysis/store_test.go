@@ -95,8 +95,8 @@ func TestStore(t *testing.T) {
 }
 
 // The partitions that workers gather at one time take at most a quarter of the memory. The only
-// exception is a run that would need more than 2^14 partitions. With more of them, the chunks that
-// are being filled would take the memory.
+// exception is a run that would need more than 2^14 partitions. With more partitions, the chunks
+// that are being filled would use up the memory.
 func TestPartitionsFitIntoMemory(t *testing.T) {
 	rng := seed.Random(t)
 	for range 10_000 {

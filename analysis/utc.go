@@ -13,8 +13,8 @@ import (
 type Clock struct {
 	Reference Reference
 
-	// The reference's counter read Counter at some moment between UTCLo_ns and UTCHi_ns. These are
-	// in ns since 1970 by the reference's clock.
+	// The reference's counter showed the reading Counter at some moment between UTCLo_ns and
+	// UTCHi_ns. These two times are in ns since 1970 by the reference's clock.
 	Counter            uint64
 	UTCLo_ns, UTCHi_ns int64
 
@@ -115,7 +115,7 @@ func shiftReading(c uint64, d float64) uint64 {
 	return c + uint64(d)
 }
 
-// Means describes what the times of the clock mean.
+// Means says in words which clock shows these times, or that the time of day is not known.
 func (c *Clock) Means() string {
 	if !c.Known {
 		return "the time of day is not known: times count from when the run began"

@@ -154,8 +154,9 @@ func (w *gatherer) settlePart(l *span, p *spanPart, on bool) {
 	f.clear()
 }
 
-// freshFor returns the pairs that wait to be computed, either for spans on the critical path (on)
-// or for other spans.
+// freshFor returns the pairs of readings whose durations are still to be computed. If on is true,
+// these are pairs of tuples that surely have the span on their critical path, otherwise pairs of
+// the other tuples.
 func (p *spanPart) freshFor(on bool) *readingPairs {
 	f := &p.pendingPairs[number(on)]
 	if *f == nil {

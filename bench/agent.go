@@ -310,8 +310,8 @@ func noProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 	return nil, nil
 }
 
-// countLost reads all logs and counts missing events: each channel logged the ids 0, 1, 2 and so
-// on.
+// countLost reads all logs and counts missing events. It knows which ids must be in a log, because
+// each channel logged the ids 0, 1, 2 and so on.
 func countLost(ctx context.Context, dir string,
 	logged map[string]uint64) (n uint64, bytes int64, err error) {
 	segments, err := logstore.Segments(dir)
@@ -435,8 +435,8 @@ func threadsTime(pid int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// AgentProcess runs an agent that drains rings, with its state in the directory state, until its
-// input ends. Agent starts this process.
+// AgentProcess runs an agent until the input ends. The agent drains rings, and has its state in the
+// directory state. Agent starts this process.
 func AgentProcess(rings, state string, in io.Reader, out io.Writer) error {
 	agent.LimitMemory()
 	a, err := agent.Start(agent.Config{

@@ -27,8 +27,8 @@ type CaptureOptions struct {
 	Progress func(row string)
 }
 
-// CaptureRow says what a capture costs, or what it found. A figure that was measured in pairs of
-// turns, without and with a capture, is the median over the pairs.
+// CaptureRow says what a capture costs, or what it found. Some figures were measured in pairs of
+// turns, one turn without a capture and one with it. Such a figure is the median over the pairs.
 type CaptureRow struct {
 	Name   string
 	Absent string // why the row was not measured; "": it was
@@ -41,9 +41,9 @@ type CaptureRow struct {
 	Changes []float64
 
 	// Only the rows about a server have these fields, with one value for each pair. Cores is the
-	// processor time that the capture adds, as a number of cores. Work is computed from operations
-	// per second of processor time: it is the share of these operations that the capture costs. It
-	// depends less than throughput on what else the machine does.
+	// processor time that the capture adds, as a number of cores. Work is the share by which the
+	// capture lowers the number of operations per second of processor time. Work depends less than
+	// throughput on what else the machine does.
 	Cores, Work []float64
 
 	AgentCores float64 // cores that the capture and its drainer used
@@ -270,11 +270,12 @@ type talkReport struct {
 	Calls uint64
 	Busy  time.Duration // processor time of the talking process
 	Took  time.Duration
-	// Call_ns is the processor time of a call, after the orders "ping-pong" and "flood". It is the
-	// median over many groups of calls. A group takes so little time that most groups are not
+	// Call_ns is set after the orders "ping-pong" and "flood". It is the processor time of a call:
+	// the median over many groups of calls. A group takes so little time that most groups are not
 	// interrupted.
 	Call_ns float64
-	// Streams has an element for each direction of each connection, after the order "converse".
+	// Streams is set after the order "converse". It has an element for each direction of each
+	// connection.
 	Streams []talkStream
 }
 

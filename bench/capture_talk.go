@@ -53,8 +53,8 @@ func (t *talkerProcess) close() {
 	t.cmd.Wait()
 }
 
-// CaptureProcess exchanges messages as its input orders, until the input ends. Capture starts a
-// process that calls it.
+// CaptureProcess reads orders from its input until the input ends, and exchanges messages as the
+// orders say. Capture starts a process that calls it.
 func CaptureProcess(in io.Reader, out io.Writer) error {
 	orders, reports := json.NewDecoder(in), json.NewEncoder(out)
 	for {

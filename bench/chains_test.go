@@ -33,8 +33,8 @@ var goCalls = []struct{ row, symbol, jumps string }{
 }
 
 // TestBarChains uses llvm-mca to compute, for microarchitectures that are not at hand, the cost of
-// a log call before and after it reads the counter. No figure may be above the one in
-// docs/performance-cpus.md, where a figure is "before + after, uops".
+// a log call before and after it reads the counter. No figure may be above the same figure in
+// docs/performance-cpus.md. There, a cell of the table contains "before + after, uops".
 //
 // The reading of the counter overlaps with no other instruction. So there are two times, in cycles.
 // "before" is the time from the call's first instruction until all instructions before the reading

@@ -8,8 +8,8 @@ import (
 // Two cores may share their execution units, and the hypervisor may run another machine on the
 // second core. Then most instructions take up to twice as long. But a reading of the counter hardly
 // takes longer, because it waits for earlier instructions anyway. The kernel does not notice the
-// slowdown. Additions that do not wait for each other show it: they take about 1.8 times as long
-// while the second core works.
+// slowdown. Additions that do not wait for each other show the slowdown: they take about 1.8 times
+// as long while the second core works.
 
 // crowdedBy decides which turns are used: those in which additions take at most crowdedBy times as
 // long as in the quietest turns. The time of the additions is divided by the time of one reading of
@@ -49,8 +49,8 @@ type turn struct {
 }
 
 // quietestTime returns how long additions take in the quietest turns. It ignores the twentieth of
-// the turns in which they take the least time, because an interruption of the base makes a few
-// turns look quieter than they are.
+// the turns that look quietest, because an interruption of the base makes a few turns look quieter
+// than they are.
 func quietestTime(all []turn) float64 {
 	if len(all) == 0 {
 		return 0

@@ -51,8 +51,8 @@ type JavaRow struct {
 // javaCalls are the orders for the programs Bench and RecordCost.
 var javaCalls = [][]string{{"log", "off", "unsampled"}, {"flink", "flink-sampled", "storm"}}
 
-// Java measures log calls of the Java SDK, and the agent, in each Java that is here. The programs
-// take turns on one core with log calls in C. In a turn, each call of Java is between two
+// Java measures log calls of the Java SDK, and the agent, in each Java of this machine. The
+// programs take turns on one core with log calls in C. In a turn, each call of Java is between two
 // measurements of C. Before that, each JVM is started with the agent and without it, on all cores.
 func Java(ctx context.Context, o JavaOptions) (JavaResult, error) {
 	dir, err := os.MkdirTemp("", "cloudprofiler-bench")
@@ -226,7 +226,7 @@ func (p *turnTaker) take(order string) (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(p.answers.Text()), 64)
 }
 
-// end ends the program, which reads the end of its orders.
+// end closes the program's orders, and the program ends when it reads their end.
 func (p *turnTaker) end() {
 	p.orders.Close()
 	if p.cmd.Wait() != nil {

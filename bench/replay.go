@@ -17,7 +17,7 @@ type ClockSetting struct {
 	Rate_hz   float64 `json:"rate_hz"`  // α: messages that each process sends in a second
 }
 
-// ClockSize says what the stamps of a system hold.
+// ClockSize says what the stamps of a system contain, and how large they are.
 type ClockSize struct {
 	ClockSetting
 	Events   int     `json:"events"`

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// The search that users have must find, in real time, the limits of servers whose limits are known.
+// TestBarSearch runs the search that users run. The search must find, in real time, the limits of
+// servers whose limits are known.
 func TestBarSearch(t *testing.T) {
 	size := proof.Begin(t)
 	for _, text := range []string{"bucket:100000", "bucket:100000,stall:50ms/1s"} {

@@ -50,9 +50,9 @@ type StoreRow struct {
 	BytesPerEvent float64
 	EntropyBytes  float64 // entropy of an event
 
-	// Encode, Decode and Hurried are in GB of records, of 16 bytes each, in a second of processor
-	// time. They have one value for each repetition. Hurried is the speed of encoding blocks that
-	// are packed and not compressed.
+	// Encode, Decode and Hurried are speeds in GB of records per second of processor time. A record
+	// has 16 bytes. They have one value for each repetition. Hurried is the speed of encoding
+	// blocks that are packed and not compressed.
 	Encode, Decode, Hurried []float64
 	HurriedBytesPerEvent    float64
 }

@@ -12,7 +12,7 @@ type Decoder struct {
 	Bad uint64
 
 	first Event // the first half of a record; its id is 0 if there is none
-	// The following fields describe the description that is not complete yet: its kind, thread and
+	// The following fields belong to the description that is not complete yet: its kind, thread and
 	// connection, as in the header of part 0, and its bytes so far.
 	of    uint64
 	bytes []byte

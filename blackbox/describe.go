@@ -69,8 +69,9 @@ type Place struct {
 	Unit      string // the unit of systemd, such as "nginx.service"
 }
 
-// A description of the kind Told belongs to no connection. In the field for the connection's number
-// it has a number that says what it describes. aboutPlace stands for a Place.
+// A description of the kind Told belongs to no connection. Where other descriptions have the number
+// of a connection, this kind has a number that says what is described. The number aboutPlace stands
+// for a Place.
 const aboutPlace = 1
 
 // MaxText is the largest number of bytes of a text in a Place.

@@ -102,8 +102,8 @@ type Message struct {
 
 	// Position is the position of the message's first byte in its direction of the TCP stream. Both
 	// ends of the connection give a byte the same position, because both count from the sequence
-	// number that TCP chose for the first byte, modulo MaxPosition+1. It is 0 if the message is not
-	// part of a stream.
+	// number that TCP chose for the first byte, modulo MaxPosition+1. Position is 0 if the message
+	// is not part of a stream.
 	Position uint64
 	Bytes    uint32 // 1 to MaxBytes
 

@@ -81,7 +81,7 @@ func bytesOf(events ...Event) (b []byte) {
 	return b
 }
 
-// In each example every field has a value of its own.
+// In most examples, all numbers are different, so that a mix-up of fields is noticed.
 var (
 	exampleSent = Message{
 		Kind: Sent, Began_cycles: 0x1112131415161718, Ended_cycles: 0x2122232425262728,

@@ -50,7 +50,7 @@ func TestPlaceOf(t *testing.T) {
 	}
 }
 
-// A process in no group of version 2 is in the longest of its other groups.
+// If a process is in no group of version 2, GroupOf returns the longest path of its other groups.
 func TestGroupOf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cgroup")
 	text := "4:memory:/docker/" + someID + "\n1:name=systemd:/x\nbad\n0::/\n"

@@ -88,8 +88,7 @@ func (n Name) String() string {
 	return n.Actor + "/" + n.Point
 }
 
-// FileStem returns the name in a form for file names: it has '~', which no name contains, instead
-// of '/'.
+// FileStem returns the name in a form for file names: '~' replaces '/'. No name contains '~'.
 func (n Name) FileStem() string { return strings.Replace(n.String(), "/", "~", 1) }
 
 // ParseFileStem parses a text that FileStem returned.

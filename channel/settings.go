@@ -33,8 +33,8 @@ type Settings struct {
 	A, B uint64
 }
 
-// These are the default and the shortest period of the handler counter. The drainer reads the
-// counts of all counting channels with the same period at nearly one instant.
+// These are the default and the shortest period of the handler counter. If counting channels have
+// the same period, the drainer reads all of their counts at nearly the same instant.
 const (
 	DefaultPeriod_ns = uint64(time.Second)
 	MinPeriod_ns     = uint64(time.Millisecond)

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// These limits restrict the content of a message, so that one peer cannot cost another peer too
-// much.
+// These limits restrict the content of a message, so that one peer cannot use too much of another
+// peer's time and memory.
 const (
 	MaxMessageBytes = 4 << 20 // bytes of all frames of a message together
 	MaxChunkBytes   = 1 << 20

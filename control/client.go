@@ -18,8 +18,8 @@ var (
 	// the server's address, or the program there has another key.
 	ErrUnreachable = errors.New("server cannot be reached")
 
-	// ErrLost is returned by a Call if the connection that took the request ended before the client
-	// had the answer. It is not known whether the server did what was requested. The client
+	// ErrLost is returned by a Call if the request was sent, but its connection ended before the
+	// client had the answer. It is not known whether the server did what was requested. The client
 	// connects again by itself, so a request that may be repeated can be sent again at once.
 	ErrLost = errors.New("connection ended before the answer came: whether the server did it is " +
 		"not known")
@@ -232,7 +232,7 @@ func (l *Client) Send(ctx context.Context, request uint64, m Message) error {
 const CallLimit = 10 * time.Second
 
 // Call sends a request and waits for its answer. A Refusal is returned as a *RefusedError. If the
-// connection ends after it took the request, the error wraps ErrLost. If the context has no
+// connection ends after the request was sent, the error wraps ErrLost. If the context has no
 // deadline, Call waits for CallLimit.
 func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 	if _, ok := ctx.Deadline(); !ok {

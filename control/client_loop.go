@@ -8,9 +8,9 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// stuckLimit is how long messages wait for a connection before the client opens a new socket. A
-// socket whose handshake was refused never connects again, although the server may accept the key
-// later.
+// stuckLimit is how long messages wait for a connection before the client opens a new socket. The
+// client needs a new socket because a socket whose handshake was refused never connects again. The
+// server may accept the client's key later.
 const stuckLimit = time.Second
 
 // lostPause is how long the client sends nothing after the end of a connection. For a moment, the
@@ -18,7 +18,7 @@ const stuckLimit = time.Second
 // shorter than the time that the dealer waits before it connects again.
 const lostPause = 50 * time.Millisecond
 
-// A sending is the state of a client's messages on their way out. Only run's goroutine uses it.
+// sendingState is the state of the messages that a client is sending. Only run's goroutine uses it.
 type sendingState struct {
 	dealer  int            // the dealer's number in the poller
 	waiting []outgoingItem // messages that the dealer does not accept yet
@@ -96,9 +96,9 @@ func (l *Client) readEvent(s *sendingState) {
 	}
 }
 
-// isStuck reports whether the dealer has accepted no message for stuckLimit, although some wait.
-// The parameter before is the number of messages that waited before the dealer was last offered
-// them.
+// isStuck reports whether messages wait, and the dealer has accepted none of them for stuckLimit.
+// The parameter before is the number of messages that waited before run last tried to pass them to
+// the dealer.
 func (s *sendingState) isStuck(before int) bool {
 	switch {
 	case len(s.waiting) == 0 || len(s.waiting) < before:
@@ -112,9 +112,9 @@ func (s *sendingState) isStuck(before int) bool {
 	return false
 }
 
-// reconnect replaces the dealer and its monitor. The new dealer expects the next of the keys that
-// the server may have. But if a server that has the present key has refused this client's own key,
-// the new dealer expects the present key again.
+// reconnect replaces the dealer and its monitor. If the server may have several keys, the new
+// dealer expects the next of them. But if a server that has the present key has refused this
+// client's own key, the new dealer expects the present key again.
 func (l *Client) reconnect(s *sendingState) {
 	if !s.known {
 		l.turn++

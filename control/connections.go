@@ -41,7 +41,7 @@ func (s *Server) noteConnection(peer Peer, public, fd string) {
 
 // mayEnd records whether a peer may end its connection. A peer may do so if it said farewell, or if
 // it is a command that asked a question. If the connection of any other peer ends, the server
-// counts and logs that. So a command that registers as a node may no longer end its connection.
+// counts and logs that. If a command registers as a node, it may no longer end its connection.
 func (s *Server) mayEnd(peer Peer, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *Server) revoke(key Key) {
 	s.revoked = append(s.revoked, Incoming{Key: key, Revoked: true})
 }
 
-// cutPeer ends a peer's connection. ZeroMQ has no function for this, so cut shuts down the TCP
+// cutPeer ends a peer's connection. ZeroMQ has no function for this, so cutPeer shuts down the TCP
 // socket. ZeroMQ then acts as if the peer had closed the connection. If the peer connects again, it
 // must prove its key.
 func (s *Server) cutPeer(peer Peer) {
@@ -95,7 +95,8 @@ func (s *Server) cutPeer(peer Peer) {
 	delete(s.connections, peer)
 	delete(s.registered, peer)
 	delete(s.peers, c.fd)
-	// By now the descriptor may belong to another connection's socket. That one must stay open.
+	// By now the descriptor may belong to the socket of another connection. That other connection
+	// must stay open.
 	if remote, ok := remoteOf(c.fd); ok && remote == c.remote {
 		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
 	}

@@ -186,7 +186,7 @@ func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 			t.Errorf("step %d: revoked %d times, want %d", i, revoked, step.want)
 		}
 	}
-	// If revoke cannot queue a revocation, the next look tries again.
+	// If revoke cannot queue a revocation, zap tries again when it next looks at the list.
 	listed, busy = []Key{a}, true
 	for i := range 4 {
 		now = now.Add(listEvery)

@@ -84,7 +84,7 @@ func (f *flows) noteDelivered(fd string, bytes int) {
 
 // noteDrained records that ZeroMQ has delivered all complete messages. If a complete message came
 // over a connection since the previous call, the connection's count begins again: all bytes that
-// have arrived on it so far are taken as delivered.
+// have arrived on it so far count as delivered.
 func (f *flows) noteDrained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +173,7 @@ func (f *flows) cutExcessive() {
 }
 
 // examineFlow notes how many bytes of unfinished messages a connection has. If the descriptor no
-// longer belongs to one, examineFlow forgets it.
+// longer belongs to a connection of the server, examineFlow forgets the descriptor.
 func (f *flows) examineFlow(fd int) {
 	flow := f.open[fd]
 	if flow == nil {

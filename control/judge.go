@@ -11,9 +11,9 @@ import (
 // have at most three frames. Later versions may have more.
 const maxFrames = 8
 
-// readFrames reads the frames of a message after the frame with the peer's routing id, which the
-// caller has read. If the message is too long, readFrames returns its first frame and tooLong, so
-// that decode refuses the message.
+// readFrames reads the frames of a message that follow the frame with the peer's routing id. The
+// caller has read that frame. If the message is too long, readFrames returns its first frame and
+// tooLong, so that decode refuses the message.
 func (s *Server) readFrames() (frames [][]byte, properties map[string]string, err error) {
 	// Only the frames after the routing id have properties.
 	frame, properties, err := s.router.RecvBytesWithMetadata(
@@ -38,7 +38,8 @@ func (s *Server) readFrames() (frames [][]byte, properties map[string]string, er
 // If a message is too long, tooLong replaces all frames after its first one.
 var tooLong = make([]byte, MaxMessageBytes+1)
 
-// maxSmall is the largest length of a message, except for the kinds for which large returns true.
+// maxSmall is the largest length of a message, except for the kinds for which mayBeLarge returns
+// true.
 const maxSmall = 2 * MaxFactsBytes
 
 // mayBeLarge reports whether messages of this kind may be longer than maxSmall.
@@ -50,7 +51,7 @@ func mayBeLarge(k Kind) bool {
 	return false
 }
 
-// sender is where a message comes from, and what the sender may do.
+// sender says where a message comes from, and what its sender may do.
 type sender struct {
 	peer       Peer
 	key        Key
@@ -121,7 +122,8 @@ func (s *Server) judgeMessage(g *gate, peer Peer, frames [][]byte, properties ma
 	}
 }
 
-// isForReceive reports whether a message is for Receive. If it is not, passes has answered it.
+// isForReceive reports whether a message is for Receive. If it is not, isForReceive has dealt with
+// the message.
 func (s *Server) isForReceive(g *gate, from sender, request uint64, m Message) bool {
 	switch m := m.(type) {
 	case *Hello:
@@ -148,8 +150,8 @@ func (s *Server) isForReceive(g *gate, from sender, request uint64, m Message) b
 			s.mayEnd(from.peer, true)
 		}
 	case *Leave, *Refusal:
-		// An unregistered peer has nothing to leave, and has asked for nothing that could be
-		// refused. It gets no answer, because nobody answers a Leave or a Refusal.
+		// An unregistered peer has nothing to leave, and the server has asked it for nothing that
+		// it could refuse. The peer gets no answer, because nobody answers a Leave or a Refusal.
 		if !from.registered {
 			s.refused.add(ReasonUnregistered, "message refused", "peer", from.peer,
 				"kind", m.Kind())

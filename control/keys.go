@@ -207,9 +207,9 @@ func readKeys(path string) ([]Key, error) {
 	return keys, nil
 }
 
-// isPrivate reports whether only the reader and root may read a file. If root owns the file, its
-// group may read it, too: otherwise only root could read it. Secrets that Kubernetes mounts are
-// such files.
+// isPrivate reports whether only the reader and root may read a file. If root owns the file and the
+// reader is not root, the file's group may read it, too. Otherwise the reader could not read it.
+// Kubernetes mounts secrets as such files.
 func isPrivate(mode fs.FileMode, owner, reader int) bool {
 	return mode.Perm()&0o077 == 0 || owner == 0 && reader != 0 && mode.Perm()&0o037 == 0
 }
@@ -309,7 +309,7 @@ func stampOf(info fs.FileInfo, now time.Time) (stamp, bool) {
 // another time.
 const settledFile = 2 * time.Second
 
-// readKey returns the key in a file, which it reads only if the file may have changed.
+// readKey returns the key in a file. It reads the file only if the file may have changed.
 func (d *keyDirectory) readKey(path string) (Key, error) {
 	info, err := os.Stat(path)
 	if err != nil {

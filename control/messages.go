@@ -118,8 +118,8 @@ type LoadRequest struct {
 	Over_ns int64 `json:"over_ns"`
 }
 
-// Load is a node's load during Over_ns. As far as the node can measure it, the load of its own
-// probes and of its messages to the server is left out.
+// Load is a node's load during Over_ns. It leaves out the load that the node's own probes and its
+// messages to the server cause, as far as the node can measure that load.
 type Load struct {
 	Over_ns       int64    `json:"over_ns"`
 	Busy_ppm      int64    `json:"busy_ppm"` // busy part of the time of all cores; −1: unknown
@@ -173,7 +173,7 @@ type Probing struct {
 }
 
 // Graph makes a node join the graph of a large fleet, or tells it newer keys and contacts. The node
-// answers with a Done. It stays in the graph while the server is away.
+// answers with a Done. The node stays in the graph while the server is away.
 type Graph struct {
 	Degree    int      `json:"degree"` // how many nodes each node probes, and how many probe it
 	Issuers   [][]byte `json:"issuers"`
@@ -182,7 +182,7 @@ type Graph struct {
 }
 
 // Neighbours tells the server which nodes a node probes along the edges of the graph, and to which
-// addresses its machine has connections. The server does not answer it.
+// addresses its machine has connections. The server does not answer this message.
 type Neighbours struct {
 	Names     []string `json:"names"`
 	Connected []string `json:"connected,omitempty"`
@@ -325,8 +325,8 @@ type Answer struct {
 	Result json.RawMessage `json:"-"`
 }
 
-// ProbeSecrets gives a node the secrets whose probe keys it accepts from now on. The answer is a
-// Done.
+// ProbeSecrets gives a node a list of secrets. From now on, the node accepts probe keys that are
+// derived from these secrets. The answer is a Done.
 type ProbeSecrets struct {
 	Secrets []ProbeSecret `json:"secrets"`
 }

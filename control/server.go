@@ -191,8 +191,8 @@ func (s *Server) Address() string { return s.address }
 // Refused returns the number of refusals for each reason.
 func (s *Server) Refused() map[Reason]uint64 { return s.refused.all() }
 
-// Receive waits for the next message that the link did not refuse. A Register that Receive returns
-// has answered its challenge. Its peer is then registered until Forget.
+// Receive waits for the next message that the link did not refuse. If Receive returns a Register,
+// the Register has answered its challenge, and its peer is registered until Forget is called.
 func (s *Server) Receive(ctx context.Context) (Incoming, error) {
 	taken := func(in Incoming) (Incoming, error) {
 		s.queued.Add(-in.bytes)
@@ -234,7 +234,7 @@ func (s *Server) Forget(p Peer) {
 	delete(s.registered, p)
 }
 
-// Admit registers a peer, until Forget, although it has sent no Register.
+// Admit registers a peer that has sent no Register. The peer is registered until Forget is called.
 func (s *Server) Admit(p Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

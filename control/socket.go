@@ -72,7 +72,7 @@ func setCommon(s *zmq4.Socket, address string) error {
 		s.SetSndhwm(sendQueue),
 		// If ZeroMQ's queue of received messages is full, ZeroMQ waits for the program to read. If
 		// the peer goes away during this wait, ZeroMQ aborts the whole process. So the queue has no
-		// limit, and flows limits its memory instead.
+		// limit. Instead, flows limits the memory of the queue.
 		s.SetRcvhwm(0),
 		s.SetIpv6(strings.HasPrefix(address, "[")),
 	)
@@ -140,7 +140,7 @@ func newLoop(ctx *zmq4.Context) (l *loop, err error) {
 }
 
 // putMessage queues a message and wakes the loop's goroutine. If the loop is closed or the queue is
-// full, put returns false.
+// full, putMessage returns false.
 func (l *loop) putMessage(o outgoingItem) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,8 @@ type Watch struct {
 }
 
 // Sample is what a node's channels logged since the node's previous Sample: exact counts, and a
-// sample of the events. All nodes sample the same tuples, because a hash of the id decides
-// (channel.SampleDepth).
+// sample of the events. All nodes sample the same tuples, because a hash of a tuple's id decides
+// whether the tuple is sampled (channel.SampleDepth).
 type Sample struct {
 	Stream string `json:"stream"`        // random; a new one whenever the node begins to send
 	Number uint64 `json:"number,string"` // counted from 1 in each stream; a gap is a lost Sample

@@ -96,7 +96,7 @@ func (q question) replyRun(code control.Code, err error) {
 }
 
 // decodeArgument decodes the question's argument, and passes it to the function answer. If the
-// argument has another type, decodeArgument refuses the question.
+// argument does not have the type T, decodeArgument refuses the question.
 func decodeArgument[T any](q question, answer func(T)) {
 	var v T
 	if len(q.ask.Argument) > 0 {

@@ -24,9 +24,9 @@ type PairRequest struct {
 type PairAnswer struct {
 	At   time.Time  `json:"at"` // when the answer's relations were copied from the server's data
 	Pair PairStatus `json:"pair"`
-	// Ago_ns is about how long before the question the counter of the node From showed
-	// Pair.Reading_cycles. It is 0 if the relations can translate readings from the moment of the
-	// question.
+	// Ago_ns is the approximate time that passed from the moment when the counter of the node From
+	// showed Pair.Reading_cycles to the question. It is 0 if the relations can translate readings
+	// from the moment of the question.
 	Ago_ns int64 `json:"ago_ns"`
 	// NewestBound_ns is the bound (half of the interval's width) at the time of the newest train of
 	// the node From. This train was reported NewestAge_ns before the question. Since then, the
@@ -50,10 +50,10 @@ type Hop struct {
 	Why      string  `json:"why,omitempty"`      // as in PairAnswer
 }
 
-// An answer about one pair rests on the last evaluation of the fleet. The fleet is evaluated again
-// when the age of the last evaluation is more than evaluateAfter times the time that this
-// evaluation took. So questions about pairs keep one core busy at most for a fixed part of the
-// time. An asker waits only for an evaluation that is overdue.
+// An answer about one pair rests on the last evaluation of the fleet. If an evaluation took a
+// second, it is used for evaluateAfter seconds. The next question after that makes the server
+// evaluate the fleet again. So questions about pairs take at most a fixed part of the time of one
+// core. An asker waits only for an evaluation that is overdue.
 const (
 	evaluateAfter = 20
 	youngEnough   = time.Second
@@ -77,8 +77,8 @@ func (q question) pair(r PairRequest) {
 	q.pairOf(m, r)
 }
 
-// renewAge returns the age of the matrix from which a question makes the server evaluate the fleet
-// again.
+// renewAge returns the age that the matrix may reach. If the matrix is older, a question makes the
+// server evaluate the fleet again.
 func (m *Matrix) renewAge() time.Duration {
 	return max(youngEnough, evaluateAfter*m.evaluationTime)
 }
@@ -215,7 +215,7 @@ func (m *Matrix) measuredPair(from, into string) *PairStatus {
 }
 
 // relate relates two nodes at the time of the question, by all paths between them. If the relations
-// do not reach that far, it relates them at the newest train of the node From.
+// do not cover that time, it relates the nodes at the newest train of the node From.
 func (m *Matrix) relate(a *PairAnswer, r PairRequest, now time.Time) error {
 	if m.closure == nil {
 		return tscratio.ErrNoPath
@@ -270,10 +270,10 @@ func (m *Matrix) sample() {
 	slices.Sort(m.SampledBounds_ns)
 }
 
-// RoundTrip says how long packets of a pair are on the network, in both directions together. A
-// train counts with its fastest exchange, without the time that the other node took to answer. Both
-// values are upper limits. They are in nanoseconds, computed with the nominal rates of the
-// counters.
+// RoundTrip says how long packets of a pair are on the network, in both directions together. The
+// round trip of a train is that of its fastest exchange, without the time that the other node took
+// to answer. Both values are upper limits. They are in nanoseconds, computed with the nominal rates
+// of the counters.
 type RoundTrip struct {
 	Least_ns float64 `json:"least_ns"` // round trip of the fastest train
 	Most_ns  float64 `json:"most_ns"`  // nine of ten trains have a smaller round trip

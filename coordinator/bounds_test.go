@@ -133,9 +133,10 @@ func (f *fleet) waitSettled() {
 	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
 }
 
-// If nodes join, others give up edges to make room. The relations of these edges are used as long
-// as they say something about the present, and no bound that rests on them is false. Ten minutes
-// later they are forgotten, but a run has all their trains.
+// If nodes join, other nodes give up edges to make room. The server uses the relations of these
+// edges as long as the relations say something about the present. No bound that rests on the
+// relations is false. Ten minutes later the server forgets the relations, but a run has all trains
+// of these edges.
 func TestAnswersFromEdgesGivenUp(t *testing.T) {
 	f := largeFleet(t, 12)
 	f.waitSettled()
@@ -159,7 +160,8 @@ func TestAnswersFromEdgesGivenUp(t *testing.T) {
 		t.Errorf("only the edges %v were given up", givenUp)
 	}
 	f.askAll(nil)
-	// Over third nodes, a bound may be narrower. Without them it must rest on the edge itself.
+	// Paths over third nodes may make a bound narrower. Without third nodes, the bound must rest on
+	// the edge itself.
 	f.core.config.ThirdNodes = tscratio.ThirdNone
 	f.core.evaluated.Store(nil)
 	for _, p := range givenUp {

@@ -65,8 +65,8 @@ func closureBar(t *testing.T) (ratios []float64) {
 }
 
 // A liar is a node whose stamps are wrong, but look plausible to each peer. By default, only the
-// liar's own bounds are then false, even if it tells each peer another lie. The server names the
-// liar if the lie is larger than the bounds of the paths over other nodes. But suppose that the
+// liar's own bounds are then false, even if it tells each peer a different lie. The server names
+// the liar if the lie is larger than the bounds of the paths over other nodes. But suppose that the
 // server is told to believe any single third node. Then a smaller lie can make the bound of two
 // honest nodes false, if their direct link is bad.
 func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {

@@ -191,8 +191,8 @@ func (c *core) askInTurn(k *collection, m control.Message, what string,
 	})
 }
 
-// inTurn calls the function work as soon as fewer than maxFetching others run. When work has
-// finished, it must call its argument, the function over.
+// inTurn calls the function work as soon as fewer than maxFetching other such functions run. When
+// work has finished, it must call the function over, which it gets as its argument.
 func (r *run) inTurn(work func(over func())) {
 	r.waitingTurns = append(r.waitingTurns, work)
 	r.nextTurn()

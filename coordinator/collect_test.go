@@ -83,8 +83,8 @@ func openedFleet(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	return f, f.clients["n00"], size
 }
 
-// collectingFleet makes the fleet of opened, stops its run, and returns the fleet in the middle of
-// the collection: n00 has sent three quarters of its bytes.
+// collectingFleet makes a fleet with openedFleet, stops its run, and returns the fleet in the
+// middle of the collection: n00 has sent three quarters of its bytes.
 func collectingFleet(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
 	f, of, size = openedFleet(t)

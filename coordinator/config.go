@@ -52,8 +52,8 @@ type SweepOptions struct {
 	UserStamps bool
 	Spin       time.Duration
 
-	// Width is the number of pairs measured at once. If it is 0, as many pairs as possible are
-	// measured, such that each node has one core of its machine for itself.
+	// Width is the number of pairs measured at once. If it is 0, the sweep measures as many pairs
+	// at once as it can while each node has one core of its machine for itself.
 	Width int
 
 	Quiet Quiet
@@ -142,8 +142,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// train returns the options as a minrtt.Config. Its Validate method finds options that nodes would
-// refuse, before the server orders any train.
+// train returns the options as a minrtt.Config. The Validate method of the result finds options
+// that nodes would refuse, before the server orders any train.
 func (o SweepOptions) train() minrtt.Config {
 	return minrtt.Config{Exchanges: o.Exchanges, Timeout: o.Timeout, Attempts: o.Attempts}
 }

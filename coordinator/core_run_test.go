@@ -84,9 +84,9 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	all := 0
 	for _, p := range pairs {
 		all += p.Trains()
-		// Each of two sweeps gives a pair four trains. In the other 30 s of the open run, the 12
-		// directions share 2,000 exchanges a second. The test requires fewer trains than that,
-		// because nodes run no trains while they look for the restarted server.
+		// A pair gets four trains in each of two sweeps. In the other 30 s of the open run, the 12
+		// directions share 2,000 exchanges a second. The test requires fewer trains than this would
+		// give, because nodes run no trains while they look for the restarted server.
 		if p.Trains() < 300*f.config.Budget/2000 {
 			t.Errorf("%s with %s has %d trains", p.A.Name, p.B.Name, p.Trains())
 		}
@@ -179,7 +179,7 @@ func TestTableIsCheckedBeforeItIsServed(t *testing.T) {
 	}
 }
 
-// A new handler table reaches every node that uses tables within the time that packets take. The
+// Within the time that packets take, a new handler table reaches every node that uses tables. The
 // matrix names nodes that do not use the table yet. The open run records when the server began to
 // serve the table, and which table was served before.
 func TestTableReachesEveryNodeAtOnce(t *testing.T) {

@@ -139,8 +139,8 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 }
 
 // While the server itself is busy for a long time, it handles no messages. Afterwards it must not
-// think that the nodes were silent, and must declare no node dead. Soon it must notice the nodes
-// that are really gone.
+// think that the nodes were silent, and must declare no node dead. But it must soon notice the
+// nodes that are really gone.
 func TestTheServersOwnWorkIsNotSilence(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)

@@ -52,8 +52,8 @@ type fakeClient struct {
 	lie            func(peer string) (off, shorter int64)
 	overRun        *control.Frequency // sent when a run is closed
 
-	// slowAnswer delays the answers about files and tables. If the field instead is not nil, the
-	// client sends what this function returns in place of each such answer.
+	// slowAnswer delays the answers about files and tables. The function in the field instead, if
+	// it is not nil, returns the message that the client sends in place of each such answer.
 	slowAnswer time.Duration
 	instead    func(answer control.Message) control.Message
 }

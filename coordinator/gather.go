@@ -10,11 +10,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// In a large fleet, collectors fetch the logs of the other nodes, which then need not wait for the
-// server. Collectors are nodes of the fleet, which the configuration names. When a run is closed,
-// each other node offers its logs, and a collector fetches them (package agent). Then the server
-// fetches the logs from the collectors. If no collector has the logs of a node, the server fetches
-// them from the node itself. So a collector that dies costs only time.
+// In a large fleet, collectors fetch the logs of the other nodes, so these nodes need not wait for
+// the server. The configuration names the nodes of the fleet that are collectors. When a run is
+// closed, each other node offers its logs, and a collector fetches them (package agent). Then the
+// server fetches the logs from the collectors. If no collector has the logs of a node, the server
+// fetches them from the node itself. So a collector that dies costs only time.
 
 // collectedPath is where a collector keeps the files of other nodes, each in a folder of its own.
 const collectedPath = "collected/"
@@ -22,7 +22,8 @@ const collectedPath = "collected/"
 const (
 	gatherEvery = 500 * time.Millisecond // how often collectors are asked what they have
 
-	// gatherPatience is how long the server waits if no collector finishes any node's logs.
+	// gatherPatience is how long the server waits if no collector finishes fetching any node's
+	// logs.
 	gatherPatience = 10 * time.Minute
 )
 
@@ -51,7 +52,8 @@ func (c *core) collectors() []string {
 	return c.config.Collectors
 }
 
-// gather waits until collectors have the logs of all nodes or find no more, and then collects.
+// gather waits until collectors have the logs of all nodes, or can find no more logs. Then the
+// server collects the logs.
 func (c *core) gather() {
 	r := c.run
 	r.heldLogs = map[string]gatheredLogs{}
@@ -188,7 +190,7 @@ func (k *collection) remotePath(file string) string {
 }
 
 // withoutCollector fetches the rest of a node's files from the node itself. It returns false if the
-// files already came from the node.
+// files already came from the node itself.
 func (c *core) withoutCollector(k *collection, why error) bool {
 	if k.from == "" {
 		return false

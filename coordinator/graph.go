@@ -28,8 +28,9 @@ const (
 	lonelyAgain = 5 * time.Second
 
 	// maxTalks is the largest number of nodes that a node probes because it is connected to them,
-	// or because it shared tuples with them in earlier runs. These nodes and its neighbours share
-	// its trains. With more nodes, each of them would get too few trains.
+	// or because it shared tuples with them in earlier runs. The node divides its trains among
+	// these nodes and its neighbours. If there were more of these nodes, each would get too few
+	// trains.
 	maxTalks = 8
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// TestPrivilegedLargeFleet opens a run of real processes in namespaces that probe along a graph. It
-// kills the server and a client, and relates all pairs from the run's files.
+// TestPrivilegedLargeFleet opens a run of real processes, which run in namespaces and probe along a
+// graph. It kills the server and a client. Then it uses the run's files to relate all pairs.
 func TestPrivilegedLargeFleet(t *testing.T) {
 	privileged.Need(t)
 	r := seed.Random(t)
@@ -84,8 +84,8 @@ func (f *realFleet) waitConnected(dead string) {
 	})
 }
 
-// haveDegrees reports whether each node has pairs with at least the given number of other nodes,
-// except one node (but), which must have none.
+// haveDegrees reports whether each node except one (but) has pairs with at least the given number
+// of other nodes. The excepted node must have no pair.
 func (f *realFleet) haveDegrees(least int, but string) bool {
 	f.t.Helper()
 	var m Matrix
@@ -102,8 +102,8 @@ func (f *realFleet) haveDegrees(least int, but string) bool {
 	}) && with[but] == 0
 }
 
-// wantRelated relates random pairs of nodes from a run's files, by way of any number of third
-// nodes, and compares the bounds with the truth.
+// wantRelated uses a run's files to relate random pairs of nodes, by way of any number of third
+// nodes. It compares the bounds with the truth.
 func (f *realFleet) wantRelated(r *rand.Rand, dir *runs.Directory, begun, ended uint64) {
 	f.t.Helper()
 	pairs, missing := dir.Relations()

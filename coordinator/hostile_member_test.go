@@ -128,8 +128,8 @@ func (h *hostileClient) run() error {
 	}
 }
 
-// lieSlowly tells lies for a second, slowly. Without such pauses the member would soon use up its
-// share, and the server would refuse all other deeds.
+// lieSlowly tells lies for a second, with pauses. Without these pauses the member would soon use up
+// its share, and the server would refuse all other deeds.
 func (h *hostileClient) lieSlowly() {
 	h.during(time.Second, func() { h.lies(); time.Sleep(50 * time.Millisecond) })
 }

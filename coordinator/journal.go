@@ -44,7 +44,7 @@ type notedNode struct {
 	Reports    uint64           `json:"reports,string"`
 }
 
-// notedHeard is the form in which the part of a node that changes all the time is written to disk.
+// notedHeard is the form in which the server writes to disk what changes all the time about a node.
 type notedHeard struct {
 	Name    string    `json:"name"`
 	Heard   time.Time `json:"heard"`
@@ -156,8 +156,8 @@ func (c *core) save() error {
 }
 
 // The server writes a new journal when the present one has at least minJournal bytes, and is at
-// least longJournal times as long as when it was new. So in the long run, rewriting costs at most a
-// fixed part of what appending costs.
+// least longJournal times as long as when it was new. So in the long run, the time for rewriting
+// stays in a fixed proportion to the time for appending.
 const (
 	minJournal  = 4 << 20
 	longJournal = 3

@@ -152,8 +152,9 @@ type fleetCopy struct {
 // much, and hardly narrow the bound in the middle of the newest train.
 const largeTrains = 8
 
-// largeExact is a number of newest trains. For readings from the time of these trains, the
-// relations of a large fleet are computed exactly. Nobody asks a server about earlier readings.
+// largeExact is how many of a pair's newest trains have exact relations. For readings from the time
+// of these trains, the relations of a large fleet are computed exactly. Nobody asks a server about
+// earlier readings.
 const largeExact = 2
 
 // evaluation is what the server has computed for a pair: its relation and its bound.
@@ -299,8 +300,8 @@ func (s *fleetCopy) evaluate() *Matrix {
 // little of the machine to others.
 const maxEvaluators = 4
 
-// evaluatePairs evaluates the pairs, several at a time. A loaded machine then gives the server more
-// of its time.
+// evaluatePairs evaluates several pairs at a time, so that a loaded machine gives the server more
+// processor time.
 func (s *fleetCopy) evaluatePairs() {
 	var next atomic.Int64
 	var all sync.WaitGroup

@@ -311,10 +311,10 @@ func (c *core) wasBusy(d time.Duration) {
 	}
 }
 
-// nodesByName returns the nodes by name. The fixed order makes tests repeatable.
+// nodesByName returns all nodes, sorted by name. The fixed order makes tests repeatable.
 func (c *core) nodesByName() []*node { return c.wantedNodes(func(*node) bool { return true }) }
 
-// wantedNodes returns the nodes that are wanted, by name.
+// wantedNodes returns the nodes for which want returns true, sorted by name.
 func (c *core) wantedNodes(want func(*node) bool) (all []*node) {
 	for _, n := range c.nodes {
 		if want(n) {

@@ -18,7 +18,8 @@ func sortedPairs[V any](m map[[2]string]V) [][2]string {
 	return keys
 }
 
-// sortedPairs returns the keys of the pairs that are wanted, or of all if want is nil.
+// sortedPairs returns the sorted keys of the pairs for which want returns true, or of all pairs if
+// want is nil.
 func (c *core) sortedPairs(want func(*pair) bool) []pairKey {
 	keys := make([]pairKey, 0, len(c.pairs))
 	for k, p := range c.pairs {

@@ -14,7 +14,7 @@ import (
 
 // pairKey identifies two counters by their nodes' names, sorted, and their epochs. The counters'
 // other properties are no part of the key, because each process measures them again. The method
-// widen combines these measurements.
+// widenCounters combines these measurements.
 type pairKey struct{ a, b, epochA, epochB string }
 
 // A pair is what was measured between two counters.
@@ -41,7 +41,7 @@ type pair struct {
 }
 
 // maxLiveBytes is the greatest length, in Encode's format, of the trains that the method dropOld
-// leaves of a pair. Until shorten drops trains, they may be up to one and a half times as long,
+// leaves of a pair. Until dropOld drops trains, they may be up to one and a half times as long,
 // plus one report.
 const maxLiveBytes = 16 << 10
 
@@ -73,8 +73,8 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 }
 
 // widenCounters gives each of the given nodes a single description of its counter in its present
-// epoch. It has the largest quantum and the largest core slack of all descriptions so far. All
-// pairs then use this description, also for earlier trains.
+// epoch. This description has the largest quantum and the largest core slack of all descriptions so
+// far. All pairs then use this description, also for earlier trains.
 func (c *core) widenCounters(nodes ...*node) {
 	type counter struct{ name, epoch string }
 	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
@@ -116,7 +116,7 @@ func (c *core) forgetPair(key pairKey) {
 }
 
 // keptGivenUp is how long the server keeps a pair whose nodes do not measure each other any more.
-// In a large fleet, nodes replace neighbours that die, so there are ever more such pairs.
+// In a large fleet, nodes replace neighbours that die, so the number of such pairs keeps growing.
 const keptGivenUp = 10 * time.Minute
 
 // forgetGivenUp forgets, in a large fleet, pairs that were given up long ago. It does this once a
@@ -226,10 +226,10 @@ func (c *core) processTrains(n *node, request uint64, m *control.Trains) {
 	}
 }
 
-// dropTrains drops all trains that the server keeps of a pair. The core calls it when a node finds
-// that it does not really share the clock that it is said to share with the other node. All trains
-// are dropped because nobody knows which constraints rest on this clock. If the pair belongs to a
-// run, the run notes why the pair's relation may be false.
+// dropTrains drops all trains that the server keeps of a pair. The core calls it when one node of
+// the pair finds that the two nodes do not really share a clock that they seemed to share. All
+// trains are dropped because nobody knows which constraints rest on this clock. If the pair belongs
+// to a run, the run notes why the pair's relation may be false.
 func (c *core) dropTrains(p *pair, what string) {
 	c.log.Warn("a shared clock contradicts packets", "a", p.key.a, "b", p.key.b, "what", what)
 	p.complaint, p.complaintAt = what, c.now()

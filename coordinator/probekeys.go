@@ -14,8 +14,8 @@ import (
 // probing this node become invalid.
 
 const (
-	// secretLife is the time after which a node gets a new secret. The previous secret stays valid
-	// for as long again, so a key is valid for at most twice this time.
+	// secretLife is the time after which a node gets a new secret. The previous secret then stays
+	// valid for the same time once more, so a key is valid for at most twice this time.
 	secretLife = 10 * time.Minute
 
 	// settleKeys is how long the server waits, after a node has accepted a new secret, before it
@@ -158,8 +158,8 @@ func (c *core) stepKeys() {
 	}
 }
 
-// nextKeys passes each moment at which stepKeys has something to do to its argument, in one call
-// for each.
+// nextKeys calls the function note once for each moment at which stepKeys will have something to
+// do.
 func (c *core) nextKeys(note func(time.Time)) {
 	note(c.secretsRenewed.Add(secretLife))
 	note(c.rekeyAt)

@@ -14,7 +14,7 @@ import (
 type fakeAnswerer struct {
 	f       *fleet
 	secrets map[uint64]minrtt.Secret
-	// when each secret that the newest list lacks becomes invalid
+	// for each secret that the newest list lacks: when the secret becomes invalid
 	ends        map[uint64]time.Duration
 	secretCount int // number of different secrets that it got
 }

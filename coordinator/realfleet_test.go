@@ -287,8 +287,8 @@ func (f *realFleet) waitUntil(what string, holds func() bool) {
 	}
 }
 
-// sweep asks for a sweep over all pairs. After the given time it calls the function fault, unless
-// that is nil. If fault returns true, it has restarted the server, and sweep returns nil.
+// sweep asks for a sweep over all pairs. If the function fault is not nil, sweep calls it after the
+// given time. If fault returns true, fault has restarted the server, and sweep returns nil.
 func (f *realFleet) sweep(after time.Duration, fault func() bool) *SweepStatus {
 	f.t.Helper()
 	var s *SweepStatus

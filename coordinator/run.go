@@ -46,7 +46,7 @@ type run struct {
 	fetching     int                 // nodes whose turn it is; at most maxFetching
 	waitingTurns []func(over func()) // what waits for a turn
 
-	// While completing is true, another goroutine makes the run's relations, and only that
+	// While isCompleting is true, another goroutine makes the run's relations, and only that
 	// goroutine may use draft. Meanwhile, status has the run's state.
 	isCompleting bool
 	status       *RunStatus
@@ -78,7 +78,7 @@ type RunStatus struct {
 	// Again is true if the run was complete before, and is only collected once more. Then Pairs and
 	// Trains are 0.
 	Again bool `json:"again,omitempty"`
-	// Collectors counts, by collector, the nodes whose logs it fetched for the server.
+	// Collectors says, for each collector, for how many nodes it fetched the logs.
 	Collectors map[string]int `json:"collectors,omitempty"`
 	// NoLogs has the nodes on which no program logged anything.
 	NoLogs []string `json:"no_logs,omitempty"`
@@ -301,8 +301,8 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 	})
 }
 
-// joinRun brings a node that joins or returns into the present run. Depending on the phase, it
-// tells the node to open or close the run, or continues to collect the node's files.
+// joinRun makes a node take part in the present run when the node joins or returns. Depending on
+// the phase, it tells the node to open or close the run, or continues to collect the node's files.
 func (c *core) joinRun(n *node) {
 	c.closeEnded(n)
 	r := c.run
@@ -345,8 +345,9 @@ func (c *core) targetsChanged() {
 	c.order(c.nodesByName())
 }
 
-// nodeChanged does what targetsChanged does, after one node came, changed or went. In a large fleet
-// this concerns only that node, and the nodes whose machines have connections to its machine.
+// nodeChanged does what targetsChanged does, after one node came, changed or went. In a large
+// fleet, nodeChanged sends orders only to that node, and to the nodes whose machines have
+// connections to the node's machine.
 func (c *core) nodeChanged(n *node) {
 	open := c.run != nil && c.run.phase == PhaseOpen
 	if !open || !c.anchoring || !c.moreThan(c.config.AllPairs, (*node).canBeProbed) {
@@ -369,8 +370,8 @@ func (c *core) orderSome(nodes []*node) {
 }
 
 // order tells nodes which nodes to probe. In a large fleet, a node probes its neighbours in the
-// graph, which it knows without the server. So it is told only the nodes with which it may exchange
-// tuples.
+// graph, which it knows without the server. So the server tells it only the other nodes that it
+// must probe: those with which it may exchange tuples.
 func (c *core) order(nodes []*node) {
 	large := c.isLarge()
 	var probing []*node // at least as many as count

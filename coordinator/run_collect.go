@@ -180,8 +180,8 @@ func (c *core) endRun() {
 }
 
 // endOf returns an interval of UTC for the end of a run that ends now. If the clock was set back
-// during the run, the interval could lie before that of the run's beginning. So its Hi_ns is never
-// lower than the Hi_ns of the beginning.
+// during the run, the interval could lie before the interval of the run's beginning. So its Hi_ns
+// is never lower than the Hi_ns of the beginning.
 func endOf(begun runs.UTC, now time.Time) runs.UTC {
 	end := runs.UTCOf(now, utcSlack)
 	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)
@@ -237,7 +237,7 @@ func (r *run) noteSilent(k *collection, files []control.File) {
 }
 
 // noLogs returns the nodes on which no program logged anything. If anything of a node is missing,
-// its logs may be missing, too, so it is not among them.
+// its logs may be missing, too. So noLogs leaves out this node.
 func (r *run) noLogs() (names []string) {
 	if len(r.missing) >= maxMissing {
 		return nil // the list of what is missing is full, and may lack any node
@@ -283,8 +283,8 @@ func (r *run) lacks(part, reason string) {
 	}
 }
 
-// maxEpochs limits the epochs of a node in one run, because each epoch costs a relation with every
-// other node. No real machine is suspended that often.
+// maxEpochs limits the epochs of a node in one run, because each epoch needs its own relation with
+// every other node. No real machine is suspended that often.
 const maxEpochs = 64
 
 // addNode adds the node's present description to the run. It reports whether the node's epoch is

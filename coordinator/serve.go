@@ -127,7 +127,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // These limit how many messages wait for the core while it is busy, as when it writes to disk.
-// Meanwhile the server goes on to answer questions that do not need the core.
+// Meanwhile the server still answers questions that do not need the core.
 const (
 	backlogMessages = 4096
 	backlogBytes    = 16 << 20
@@ -212,9 +212,9 @@ func (s *Server) Matrix(age time.Duration) *Matrix {
 	}
 }
 
-// Virtual is a server without a clock and a network, for simulations. It decides what a Server
-// decides. Its caller passes messages to Handle, and calls Tick when it is due. Only one goroutine
-// may use it. Equal calls at equal times give equal decisions.
+// Virtual is a server without a clock and a network, for simulations. It makes the same decisions
+// as a Server. Its caller passes messages to Handle, and calls Tick when Tick is due. Only one
+// goroutine may use it. Equal calls at equal times give equal decisions.
 type Virtual struct{ core *core }
 
 // NewVirtual returns a server that gets its time from the function now, and its random choices from

@@ -20,8 +20,8 @@ const (
 	// a node's trains use a hundredth of what the node may use.
 	shareOf = 10
 
-	// shareMost is the most time that a node may use at once. A node needs this much time when it
-	// reports everything that it measured in an hour without the server.
+	// shareMost is the most time that a node may use at once. A node uses this much time of the
+	// server when it reports everything that it measured while the server was away for an hour.
 	shareMost = 20 * time.Second
 
 	// messageTakes is the least time that the server charges for a message. It covers the link's

@@ -23,8 +23,8 @@ type SnapshotResult struct {
 }
 
 // snapshotEvery is the shortest interval at which one node may make the whole fleet dump its flight
-// recorders. The server merges all requests of the node within the interval into one, and carries
-// this one out when the interval is over.
+// recorders. The server merges all requests that the node makes within the interval. It carries out
+// the merged request when the interval is over.
 const snapshotEvery = time.Second
 
 // wantSnapshot makes all other nodes dump their flight recorders, because a program of one node

@@ -79,8 +79,9 @@ type NoisyNode struct {
 	What string `json:"what"`
 }
 
-// startSweep begins a sweep over all nodes that can be measured. If another sweep is under way, it
-// only returns an error. When the sweep has ended, it calls the function ended, which may be nil.
+// startSweep begins a sweep over all nodes that can be measured. If another sweep is under way,
+// startSweep only returns an error. When the new sweep has ended, the core calls the function
+// ended, which may be nil.
 func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) error {
 	if err := o.Validate(); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// WatchRequest asks what the nodes' channels log at present. A client that watches sends one
-// several times a second.
+// WatchRequest asks what the nodes' channels log at present. A client that watches sends several
+// such requests a second.
 type WatchRequest struct {
 	After uint64      `json:"after,string"`    // Seq of the previous answer; 0: first request
 	Pairs [][2]string `json:"pairs,omitempty"` // the nodes of each pair whose trains to send
@@ -208,5 +208,5 @@ func (c *core) watchedPair(names [2]string) []byte {
 }
 
 // leastTrains is the number of recent trains that is enough for an answer. If a pair has fewer
-// recent ones, the answer has all its trains.
+// recent trains, the answer has all trains of the pair.
 const leastTrains = 8

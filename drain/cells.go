@@ -195,9 +195,9 @@ func (p *sampler) stopSampling(s *source) {
 	s.sampling = nil
 }
 
-// sweepTries is how many times takeDueSamples reads the counts. It uses the quickest of these
-// attempts: if the thread loses its core during an attempt, the attempt takes long, and it is
-// uncertain at which moment the counts were true.
+// sweepTries is how many times takeDueSamples reads the counts. takeDueSamples uses the quickest
+// attempt. If the thread loses its core during an attempt, the attempt takes long, and nobody knows
+// at which moment the counts were true.
 const sweepTries = 3
 
 // takeDueSamples takes the samples that are due, and returns the time when the next samples are

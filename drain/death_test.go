@@ -135,7 +135,7 @@ func (s *story) checkLogs() error {
 	// calls is in the log, or is counted as dropped at its place.
 	for _, name := range []string{"one/x", "links/x", "recorder/x"} {
 		k := logs[name]
-		// gaps has the number of dropped events, by the row before which they would have come.
+		// gaps has, for each row, the number of events that were dropped directly before this row.
 		gaps := map[uint64]uint64{}
 		for _, d := range k.drops[0] {
 			gaps[d.At] += d.Count

@@ -10,8 +10,8 @@
 // and everything in its ring is safe in the log, the drainer removes the ring.
 //
 // The log alone determines where draining continues. The drainer first writes a block, and then
-// moves the ring's head. If it dies in between, the next drainer finds the block in the log and
-// continues after it. No other state is stored.
+// moves the ring's head. If the drainer dies in between, the next drainer finds the block in the
+// log and continues after the block. No other state is stored.
 //
 // # Cost
 //

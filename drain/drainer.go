@@ -153,7 +153,8 @@ func (d *Drainer) SetTable(t *handlertable.Table) error {
 	return nil
 }
 
-// scan reads the directory if it may have changed, and the table's file from time to time.
+// scan reads the directory if the directory may have changed. From time to time, it also reads the
+// table's file.
 func (d *Drainer) scan(now time.Duration) {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()

@@ -10,13 +10,13 @@ import (
 // rows of a block from the ring, and then looks up the present epoch. If this is still the log's
 // epoch, the rows were logged in that epoch.
 //
-// If the epoch is new, nobody knows in which of the two epochs the rows of the block, and all other
-// rows that are now in the ring, were logged. All of these rows go to a segment with an epoch that
-// is named after both epochs. There is no relation for such an epoch. After these rows, the log
-// continues in the new epoch.
+// If the epoch is new, nobody knows in which of the two epochs certain rows were logged: the rows
+// of the block, and all other rows that are now in the ring. All of these rows go to a segment with
+// an epoch that is named after both epochs. There is no relation for such an epoch. After these
+// rows, the log continues in the new epoch.
 //
-// If a ring has no log yet, the drainer assumes that its content was logged in the epoch in which
-// it finds the ring.
+// If the drainer finds a ring that has no log yet, it assumes that the ring's content was logged in
+// the epoch of that moment.
 
 // betweenEpochs returns the name of the epoch for rows that were logged in one of two epochs, or
 // between them.
@@ -55,8 +55,8 @@ func (s *source) shardTails() ([]uint64, error) {
 	return tails, nil
 }
 
-// holdEpoch makes sure that the rows that the drainer read before the call go to a segment with the
-// right epoch.
+// holdEpoch makes sure that rows go to a segment with the right epoch. These are the rows that the
+// drainer read before the call.
 func (s *source) holdEpoch() error {
 	now := s.d.o.epochNow(s.header)
 	if now == s.epoch {

@@ -43,8 +43,8 @@ func idsByEpoch(t *testing.T, dir string) map[uint64]string {
 }
 
 // If a segment names one epoch, all its rows were logged in that epoch, no matter when the epoch
-// changes or the drainer dies. If it names two epochs, its rows were logged in one of them or
-// between them.
+// changes or the drainer dies. If a segment names two epochs, its rows were logged in one of these
+// epochs or between them.
 func TestSegmentsAreOfOneEpoch(t *testing.T) {
 	rng := seed.Random(t)
 	for round := range 12 {

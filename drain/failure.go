@@ -6,7 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// errorKind is the kind of an error. It decides what the drainer does with the ring.
+// errorKind is a class of errors. The class of an error decides what the drainer does with the
+// ring.
 type errorKind int
 
 const (
@@ -21,9 +22,9 @@ type logFailure struct{ error }
 
 func (f logFailure) Unwrap() error { return f.error }
 
-// causeOf returns the cause of an error. The cause of an unknown error is temporaryError, so that
-// the drainer tries again. The drainer must not set a healthy ring aside because the system lacks
-// something for a moment.
+// causeOf returns the class of an error. An unknown error is a temporaryError, so that the drainer
+// tries again. The drainer must not set a healthy ring aside because the system lacks something for
+// a moment.
 func causeOf(err error) errorKind {
 	var failure logFailure
 	switch {

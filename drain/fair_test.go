@@ -12,8 +12,8 @@ import (
 )
 
 // reserveRecords makes a ring of a dead program. The program reserved at least n records, and wrote
-// those of them that the function written chooses. The results are the number of reserved records
-// and the number of written records.
+// only those records for which the function written returns true. The results are the number of
+// reserved records and the number of written records.
 func reserveRecords(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserved,
 	whole uint64) {
 	t.Helper()

@@ -378,7 +378,7 @@ func TestLogFileRemovedUnderTheDrainer(t *testing.T) {
 	}
 }
 
-// fullDisk is a file system that has room for only a given number of bytes more.
+// fullDisk is a file system that has room for only a given number of further bytes.
 type fullDisk struct {
 	logstore.FileSystem
 	space int

@@ -114,8 +114,8 @@ func TestARingThatComesBack(t *testing.T) {
 	wantIDs(t, k.events[0], 100)
 }
 
-// Whatever rings somebody puts back and whichever drainer runs, a log directory that is no longer
-// in use does not change.
+// A log directory that is no longer in use does not change, whatever rings somebody puts back and
+// whichever drainer runs.
 func TestADirectoryThatWasLeftStaysAsItIs(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		r := newRig(t, Options{})
@@ -168,8 +168,8 @@ func contents(t *testing.T, dir string) map[string][]byte {
 }
 
 // A ring that was there before the drainer started may have a log already. A ring that came later
-// must not have one: if it has, the drainer sets it aside. The same is true of rings that the
-// drainer leaves undrained at first, however long and for whatever reason.
+// must not have a log. If it has one, the drainer sets the ring aside. The same is true if the
+// drainer at first leaves a ring undrained, for any time and for any reason.
 func TestARingThatWasLeftAlone(t *testing.T) {
 	for name, limit := range map[string]struct {
 		o    Options

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 // sharedWriters is the number of goroutines that log on the shared channel. countingWriters is the
-// number of those that count on another shared channel.
+// number of goroutines that count on a second shared channel.
 const sharedWriters, countingWriters = 4, 2
 
 // programRings is the number of rings of beProgram.

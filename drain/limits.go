@@ -35,8 +35,8 @@ type storageLimits struct {
 // that writes a gigabyte per second writes a fifth of a gigabyte.
 const limitTick = 200 * time.Millisecond
 
-// limitQuiet is the shortest time between two reports of a limit, because a file system near its
-// limit may cross it again and again.
+// limitQuiet is the shortest time between two reports of a limit, because the free space of a file
+// system may cross a limit again and again.
 const limitQuiet = 5 * time.Second
 
 // useDirectory makes dir the directory of the logs, and counts the bytes that are in it already.

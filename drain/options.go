@@ -85,7 +85,7 @@ type Options struct {
 	// system's.
 	FileSystem logstore.FileSystem
 
-	// Notify is called once for each ring that the drainer sets aside, each log that it cannot
+	// The drainer calls Notify once for each ring that it sets aside, each log that it cannot
 	// write, and each table that it cannot use. Several goroutines call Notify, and it must not
 	// call the Drainer. Stats reports the same errors.
 	Notify func(error)

@@ -35,7 +35,7 @@ type process struct {
 // These two ids are for rings whose process is not known. A ring with the id unknownProcess names a
 // process that does not have the ring open. A ring with the id hasEnded names a process that had
 // already ended when the drainer checked. In a namespace, all rings with the id hasEnded are
-// counted together, because nobody can find out which of the ended processes had which ring. This
+// counted together, because nobody can find out to which ended process each ring belonged. This
 // does little harm, because these rings will be drained soon.
 const (
 	unknownProcess = 0
@@ -112,7 +112,7 @@ func (d *Drainer) admitRing(of process, bytes int64) error {
 // drainer makes such a check if the process seems to have too many rings.
 const vouchEvery = time.Second
 
-// admitNew does the same as admit, for a ring that the drainer has not seen before.
+// admitNew does the same as admitRing, for a ring that the drainer has not seen before.
 //
 // A hostile program could name another process in its rings, to use up the other process's
 // allowance. Or it could name a new process in each ring, to get more rings than one process may

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program with rings that name another process uses up its own allowance, and not that of the
-// other process.
+// If a program's rings name another process, the program uses up its own allowance, and not the
+// other process's allowance.
 func TestRingsOfAnothersProcessID(t *testing.T) {
 	s := newScene(t)
 	liar, honest := s.StartProgram(), s.StartProgram()

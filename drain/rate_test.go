@@ -120,8 +120,8 @@ func TestRateBoundsTheLog(t *testing.T) {
 	}
 }
 
-// If a limit on disk space is reached, all rows are counted as not stored because of that limit,
-// and none as above the rate.
+// If a limit on disk space is reached, the log counts all rows as not stored because of that limit.
+// It counts none of them as above the rate.
 func TestLimitBeforeRate(t *testing.T) {
 	r := newRig(t, Options{MaxBytes: 1, Table: tableOf(t, "channel: '*', handler: id, rate: 1")})
 	c := r.open("a/x", handlers.Options{Handler: "buffered"})

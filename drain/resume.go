@@ -68,8 +68,9 @@ func (s *source) readSegment(f *logstore.File) error {
 	return nil
 }
 
-// syncWithLog finds out how much of the ring is in the log, and releases that in the ring. If the
-// ring has released rows that the log lacks, syncWithLog notes in the log that they are missing.
+// syncWithLog finds out which part of the ring's content is already in the log, and releases this
+// part in the ring. If the ring has released rows that the log lacks, syncWithLog notes in the log
+// that they are missing.
 func (s *source) syncWithLog(w *worker) error {
 	for i := range s.places {
 		p := &s.places[i]

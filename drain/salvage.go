@@ -21,8 +21,8 @@ type Salvaged struct {
 // Salvage moves the content of some rings of dead programs into logs in Options.Logs, and removes
 // the rings. A Drainer does the same continuously for a whole directory.
 //
-// If Options.Logs has a log of the ring, Salvage continues that log, and otherwise begins one.
-// Rows that a drainer took from the ring earlier are then reported as missing. Salvage does not
+// If Options.Logs has a log of the ring, Salvage continues that log. If not, Salvage begins a log,
+// which reports the rows that a drainer took from the ring earlier as missing. Salvage does not
 // change rings of living programs, and their Err is ErrAlive. The error wraps ring.ErrLocked if
 // another process drains the directory.
 func Salvage(dir string, paths []string, o Options) ([]Salvaged, error) {

@@ -40,8 +40,8 @@ const (
 	sampleGone = 256
 )
 
-// sampleState is the state of the drainer's sampling. While sampling is off, it costs one atomic
-// load for each block of records.
+// sampleState is the state of the drainer's sampling. While sampling is off, a drainer only makes
+// one atomic load for each block of records.
 type sampleState struct {
 	from atomic.Int64 // 1 + the least depth of a sampled id (see SampleFrom); 0: off
 	room atomic.Int64
@@ -147,8 +147,8 @@ func (s *source) takeSample(w *worker, rows int) {
 	}
 }
 
-// noteClear notes the latest moment for which this is true: the drainer has taken all records that
-// were logged before the moment.
+// noteClear notes a moment, as late as possible. The drainer has taken all records that were logged
+// before this moment.
 func (s *source) noteClear() {
 	clear := s.places[0].clear
 	for i := range s.places {

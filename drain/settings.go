@@ -13,7 +13,8 @@ import (
 // a handler that it cannot have.
 var ErrRefused = errors.New("channel cannot take the handler")
 
-// setSettings sets the settings of the handler table in the ring, once for each table.
+// setSettings writes into the ring the settings that the handler table gives it. It does so once
+// for each table.
 func (s *source) setSettings() error {
 	table := s.d.table.Load()
 	if table == nil || table == s.table {

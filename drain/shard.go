@@ -42,7 +42,7 @@ type shardPlace struct {
 // noPlace is a place after all records.
 const noPlace = 1<<64 - 1
 
-// drainShard does everything for one shard that the phase requires.
+// drainShard does for one shard everything that the phase requires.
 func (s *source) drainShard(w *worker, i int, now phase) error {
 	p := &s.places[i]
 	state, err := s.ring.State(i)
@@ -245,7 +245,7 @@ func (s *source) makeBlock(w *worker, i, n int) logstore.Block {
 }
 
 // takeHole deals with a hole at the head: records that a dead program reserved but never wrote. It
-// notes in the log that they are missing. It takes a large hole in several parts.
+// notes in the log that these records are missing. It deals with a large hole in several parts.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
 	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, min(holeRecords, 4*s.batchSize()))

@@ -241,7 +241,7 @@ func (s *source) count(change func(*RingStats)) {
 	s.mu.Unlock()
 }
 
-// lookAtRing does everything for the ring that the phase requires. It reports whether the source
+// lookAtRing does for the ring everything that the phase requires. It reports whether the source
 // has ended.
 func (s *source) lookAtRing(w *worker, asked phase) (done bool) {
 	if w.now < s.retryAt && asked == programLives {

@@ -63,7 +63,7 @@ func newWorker(d *Drainer) *worker {
 	return w
 }
 
-// firstLinks returns the first pairs of records in the buffer.
+// firstLinks returns the first n pairs of records in the buffer, as links.
 func (w *worker) firstLinks(n int) []logstore.Link {
 	w.pairs = slices.Grow(w.pairs[:0], n)[:n]
 	for i := range w.pairs {

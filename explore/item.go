@@ -72,8 +72,8 @@ func appendItem(to []byte, i, before *item) []byte {
 	return binary.AppendUvarint(to, flags)
 }
 
-// readItem reads the next item of a block. It replaces the previous item, from which the next one
-// is a difference.
+// readItem reads the next item of a block. The next item is encoded as its difference from the
+// previous item, which i has before the call. Afterwards i is the next item.
 func readItem(r *reader, i *item) {
 	i.track += uint32(r.number())
 	i.mid += r.number()

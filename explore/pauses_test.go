@@ -14,9 +14,9 @@ import (
 // truePause is a pause in true cycles.
 type truePause struct{ begin, end uint64 }
 
-// pausingJob is a job with three JVMs: a source on node A, which is no JVM, two workers on B, each
-// a JVM, and a sink on C, which is the third JVM. pauses contains the pauses of each JVM. passed
-// contains the moments at which each tuple passed the stages.
+// pausingJob is a job with three JVMs: two workers on node B, and a sink on node C. Its source is
+// on node A and is no JVM. pauses contains the pauses of each JVM. passed contains the moments at
+// which each tuple passed the stages.
 type pausingJob struct {
 	nodes  []simrun.Node
 	pauses [3][]truePause

@@ -53,8 +53,8 @@ func Prepare(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	return openIndex(dir)
 }
 
-// openIfFitting opens the index if its fingerprint is the wanted one. If it is not, fitting says
-// why the index must be made.
+// openIfFitting opens the index if its fingerprint is the wanted one. If it is not, why is
+// the reason for which an index must be made.
 func openIfFitting(dir *runs.Directory, want string) (index *Index, why string, err error) {
 	index, err = openIndex(dir)
 	switch {

@@ -14,8 +14,8 @@ import (
 type Clock interface {
 	// Now reads the counter.
 	Now() uint64
-	// Wait waits until the counter has reached a value. If the wait is long, it may return before
-	// that.
+	// Wait waits until the counter has reached a value. In a long wait, Wait may return before the
+	// counter has reached the value.
 	Wait(value uint64)
 	// Frequency_hz is the number of steps that the counter makes in a second.
 	Frequency_hz() float64

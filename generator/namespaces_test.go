@@ -54,8 +54,8 @@ func betweenNamespaces(
 	return cut, sender, sent, received
 }
 
-// A link that goes away and comes back costs time but no tuple. While the link is away, both ends
-// report that.
+// If a link goes away and comes back, the run takes longer, but no tuple is lost. While the link is
+// away, both ends report that.
 func TestPrivilegedLinkCutAndHealed(t *testing.T) {
 	senderSays, receiverSays := newNoticed(), newNoticed()
 	cut, _, sent, received := betweenNamespaces(t, PushOptions{HighWater: 10},
@@ -74,7 +74,7 @@ func TestPrivilegedLinkCutAndHealed(t *testing.T) {
 	t.Logf("%v, %v, %v", blocked, silent, again)
 }
 
-// If a link stays away, both ends end, and each reports its counts and marks.
+// If a link stays away, the sender and the receiver end, and each reports its counts and marks.
 func TestPrivilegedLinkStaysAway(t *testing.T) {
 	cut, _, sent, received := betweenNamespaces(t,
 		PushOptions{HighWater: 10, Patience: time.Second},

@@ -183,8 +183,8 @@ func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 	return (end - begin).Seconds() / (span.Seconds() * 2 / 3)
 }
 
-// A stall lasts at least shortestStall, and at least stallTuples are due in that time. If fewer are
-// due, it proves nothing that none comes out.
+// A stall lasts at least shortestStall, and at least stallTuples are due in that time. If fewer
+// tuples are due in a time, it proves nothing that no tuple comes out in that time.
 const (
 	shortestStall = 5 * time.Millisecond
 	stallTuples   = 10

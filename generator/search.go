@@ -112,8 +112,8 @@ type SearchResult struct {
 	Ceiling   float64  `json:"ceiling"`    // the rate at which the generator can send into nothing
 	Confirmed int      `json:"confirmed"`  // how many times in a row the rate was confirmed
 	Wanted    int      `json:"wanted"`     // SearchOptions.Confirm
-	// Attempts is the number of rates that the search began to confirm. All but the last of them
-	// failed a trial.
+	// Attempts is the number of rates that the search began to confirm. Each of these rates except
+	// the last one failed a trial.
 	Attempts int `json:"confirm_attempts"`
 	// SureShare is a share of trials, from 0 to 1. With 95 % confidence, at least this share of all
 	// trials at the sustained rate would succeed.
@@ -242,8 +242,8 @@ func (s *Search) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// curveShares are the shares of the found rate at which short trials follow the search. The search
-// itself climbs so fast that it shows little about how latency grows with load.
+// curveShares are shares of the found rate. After the search, short trials at these rates follow.
+// The search itself climbs so fast that it shows little about how latency grows with load.
 var curveShares = []float64{0.9, 0.8, 0.65, 0.5, 0.35, 0.2}
 
 // quickTrial is the length of a trial that decides nothing by itself.
@@ -265,8 +265,8 @@ const bracketFactor = 4
 // trials decide which rate is sustained.
 const quickGrowth = 0.05
 
-// narrowBracket looks for the engine's limit up to the rate top. topBy says what limits the rate to
-// top.
+// narrowBracket looks for the engine's limit up to the rate top. The parameter topBy says why no
+// rate above top is tried.
 func (s *Search) narrowBracket(ctx context.Context, top float64, topBy string) error {
 	b := bracket{hi: math.Inf(1), by: topBy}
 	for rate := min(s.o.Start, top); math.IsInf(b.hi, 1) || b.lo == 0; {
@@ -310,8 +310,8 @@ func (s *Search) narrowBracket(ctx context.Context, top float64, topBy string) e
 		confirmed = 0
 		b.learnResult(rate, v)
 		if b.lo == 0 {
-			// Every rate that was sustained in a short trial was not sustained in a long one. So
-			// the search continues below the lowest rate that failed.
+			// Each rate that was sustained in a short trial has failed in a long trial. So the
+			// search continues below the lowest rate that failed.
 			b.lo = b.hi / (1 + 4*s.o.Resolution)
 			for b.lo > 0 {
 				v, err := s.runTrial(ctx, "bisect", b.lo, s.o.WarmUp, s.o.Trial, s.o.Growth)

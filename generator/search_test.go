@@ -359,7 +359,7 @@ func TestTrialCountsLatencyFromDue(t *testing.T) {
 	}
 	defer s.close()
 	o, err := s.tryRate(t.Context(), 2000, 0, 100*time.Millisecond)
-	// Half of the tuples were due in the first 50 ms, and none came out in the first 60.
+	// Half of the tuples were due in the first 50 ms, and no tuple came out in the first 60 ms.
 	if most := time.Duration(o.Latency.ValueAtQuantile(55)); most < 9*time.Millisecond {
 		t.Errorf("45 of 100 tuples came out within %s, but half of them were refused for longer",
 			most)

@@ -134,9 +134,9 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s limits how far one pause lets the variable allowed advance (see followSchedule). A
-// thread that did not run for a second has to send the tuples of a second, and must not send all of
-// them to the engine at once.
+// maxCredit_s limits how far one pause can advance the variable with the name allowed (see
+// followSchedule). A thread that did not run for a second has to send the tuples of a second, and
+// must not send all of them to the engine at once.
 const maxCredit_s = 1e-3
 
 // followSchedule sends each tuple when it is due.
@@ -252,8 +252,8 @@ func (t *sendThread) skipTuple() {
 
 // ahead_s and maxAhead limit which tuples a pacer gets in one call: only tuples that are due within
 // ahead_s, and at most maxAhead of them. It takes 0.1 to 0.2 µs to make one message and to count
-// its lateness. maxAhead is so small that this takes less time for maxAhead messages than a tuple
-// may be late.
+// its lateness. maxAhead is so small that maxAhead messages take less time than a tuple may be
+// late.
 const (
 	ahead_s  = 500e-6
 	maxAhead = 16
@@ -306,8 +306,8 @@ func (t *sendThread) paceTuples(
 }
 
 // learnCause finds out from a pacer's note why the thread is behind, or that it is no longer
-// behind. If the pacer had to wait for the tuple's time, and the tuple was not late, then no pause
-// before that matters.
+// behind. If the pacer had to wait for the tuple's time, and the tuple was not late, then earlier
+// pauses do not matter.
 func (t *sendThread) learnCause(n pacingNote, late bool) {
 	if n.before&waitedBit != 0 {
 		t.cause = nil

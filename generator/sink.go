@@ -13,8 +13,8 @@ type Sink interface {
 	Close(End) error
 }
 
-// A RoomWaiter is a Sink that can wait until it takes tuples again. The sender polls a sink that is
-// no RoomWaiter, which costs processor time.
+// A RoomWaiter is a Sink that can wait until it takes tuples again. If a sink is no RoomWaiter, the
+// sender polls the sink, and polling takes processor time.
 type RoomWaiter interface {
 	// WaitRoom returns as soon as the sink may take tuples again, but at the latest after atMost.
 	WaitRoom(atMost time.Duration)

@@ -115,7 +115,7 @@ func (q *spsc[T]) close() {
 	q.empty.wake()
 }
 
-// A sleeper lets one side of a queue wait for the other side. The waiting side looks a few times
+// A sleeper lets one side of a queue wait for the other side. The waiting side checks a few times
 // whether it must still wait, and then sleeps until the other side sends to the channel bell.
 type sleeper struct {
 	asleep atomic.Bool

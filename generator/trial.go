@@ -17,9 +17,9 @@ const (
 	// a trial shows nothing about the engine.
 	generatorRetries = 2
 	// busyRetries is how often a rate is tried again if it failed while this machine was so busy
-	// that it sent tuples late: the engine may have been delayed, too. Trials that confirm a rate
-	// are not repeated: if failures had a second chance and successes did not, rates would be
-	// confirmed too easily.
+	// that the generator sent tuples late. Then the engine may have been delayed, too. Trials that
+	// confirm a rate are not repeated: if failures had a second chance and successes did not, rates
+	// would be confirmed too easily.
 	busyRetries = 1
 )
 

@@ -199,7 +199,8 @@ func startBetween(
 	return sender, sent, received
 }
 
-// A network that is cut and healed costs time but no tuple. Both ends report the cut at once.
+// If a network is cut and healed, the run takes longer, but no tuple is lost. Both ends report the
+// cut at once.
 func TestNetworkCutAndHealed(t *testing.T) {
 	senderSays, receiverSays := newNoticed(), newNoticed()
 	w, sender, sent, received := overWire(t, PushOptions{HighWater: 10},
@@ -221,8 +222,8 @@ func TestNetworkCutAndHealed(t *testing.T) {
 	t.Logf("%v, %v, %v", blocked, silent, again)
 }
 
-// wantHealed checks that a cut that was healed lost none of 40,000 tuples, and that the sender
-// counted the time that the cut took.
+// wantHealed checks two things after a cut was healed: none of 40,000 tuples is lost, and the
+// sender has counted the duration of the cut.
 func wantHealed(t *testing.T, s SenderResult, err error, r ReceiverResult) {
 	t.Helper()
 	if err != nil || s.Sent != 40_000 || s.Skipped+s.Unsent > 0 || !r.Whole() ||

@@ -118,7 +118,7 @@ typedef struct {
 } cp_paced;
 
 // If the reading in cp_pacing is older than cp_cpu_age_ns, cp_pace reads anew. If the thread had
-// slept since that reading, cp_ran would take the sleep for a time in which other threads had the
+// slept since that reading, cp_ran would count the sleep as time in which other threads had the
 // processor. But a thread that sleeps between two calls sleeps longer than cp_cpu_age_ns, so
 // cp_pace then reads anew.
 static const double cp_cpu_age_ns = 50e3;

@@ -57,9 +57,9 @@ var byKind = [...]handler{
 	channel.Link:       linkHandler,
 }
 
-// adopt adopts the settings that the switching word points to, notes in the ring's journal from
-// which record on they apply, and returns them. If the channel cannot take the settings, it adopts
-// the null handler and sets a flag.
+// adopt adopts the settings that the switching word points to, and returns them. It notes in the
+// ring's journal from which record on these settings apply. If the channel cannot take the
+// settings, it adopts the null handler and sets a flag.
 func (c *Channel) adopt() *adoptedSettings {
 	c.changes.Lock()
 	defer c.changes.Unlock()
@@ -105,8 +105,8 @@ func (c *Channel) holdSettings(settings channel.Settings, word ring.Word) *adopt
 	return &next
 }
 
-// admit returns an error if the channel cannot take the settings. It checks them completely,
-// because other processes can write to the memory from which they come.
+// admit returns an error if the channel cannot take the settings. It checks the settings
+// completely, because they come from memory to which other processes can write.
 func (c *Channel) admit(settings channel.Settings) error {
 	if err := settings.Validate(); err != nil {
 		return err

@@ -108,8 +108,9 @@ type Channel struct {
 	// If there are many writers, none of them writes to this cache line, either.
 	counter *uint64         // the counting handler's cell
 	cell    *ring.FirstLast // the first-last handler's cell
-	// With many writers, each processor of the Go runtime whose number is below this field has the
-	// shard of the same number to itself. If this field is 0, all processors share the shards.
+	// With many writers, each processor of the Go runtime with a number below this field has a
+	// shard to itself: the shard with the same number. If this field is 0, all processors share the
+	// shards.
 	processors  uint32
 	shardMask   uint64  // the number of shards - 1
 	otherWindow window  // where one writer's records go if plainWindow is empty

@@ -126,7 +126,8 @@ func TestChannelBeginsAtACacheLine(t *testing.T) {
 }
 
 // scribble writes settings and a switching word into a ring without any check. It writes the word
-// to both places, that of one writer and that of many: only one of them is in use.
+// to two places: the place for one writer, and the place for many writers. Only one of these places
+// is in use.
 func scribble(path string, word ring.Word, slot int, s channel.Settings) error {
 	const one, many, slots, slotBytes = 4096 + 48, 1024, 1024 + 64, 32
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

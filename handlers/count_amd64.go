@@ -33,8 +33,8 @@ const sharedPlace = 1
 // goroutineAddress returns the address at which the runtime keeps this goroutine.
 func goroutineAddress() uintptr
 
-// countMany counts the first event at a place of the table, which has no cells yet. The assembly
-// counts all later events.
+// countMany counts the first event at a place of the table. The place has no cells yet. The
+// assembly counts all later events.
 func (c *Channel) countMany() {
 	self := goroutineAddress()
 	place := &c.counts.places[uint32(self)*countHash>>(32-countBits)]
@@ -44,7 +44,8 @@ func (c *Channel) countMany() {
 	atomic.AddUint64(place.sharedCell, 1)
 }
 
-// giveCell gives a goroutine that is the first at its place a cell of its own, if one is left.
+// giveCell gives a cell to the first goroutine at a place. This cell belongs to the goroutine alone
+// if such a cell is left. Otherwise it is a shared cell.
 func (c *Channel) giveCell(place *countPlace, to uintptr) {
 	c.changes.Lock()
 	defer c.changes.Unlock()

@@ -71,7 +71,7 @@ func TestSharedCountsAreLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	// Log in another goroutine, which takes the only cell that one goroutine can have alone.
+	// Log in another goroutine. It takes the only cell that a goroutine can have to itself.
 	s.runOrder(order{Do: "aside"})
 	// The first event of a goroutine is counted in Go, the others in assembly.
 	for _, way := range []string{"log", "log", "go"} {

@@ -93,8 +93,8 @@ func (d *drain) release(i int) error {
 		journalBefore+uint64(len(journal)))
 }
 
-// finishDrain takes the remaining records of a ring that its owner closed or left when it died. It
-// also counts all dropped events.
+// finishDrain takes the remaining records of a ring whose owner has closed it or has died. It also
+// counts all dropped events.
 func (d *drain) finishDrain() error {
 	for moved := true; moved; {
 		var err error

@@ -155,7 +155,7 @@ func TestOpenIDsRefuses(t *testing.T) {
 }
 
 // While the file of an instance cannot be written, calls of Next fail. Calls of many goroutines
-// make no id twice, even when the file fails between them.
+// make no id twice, even if the file fails between two calls.
 func TestIDsWhileTheFileCannotBeWritten(t *testing.T) {
 	ids := openIDs(t, t.TempDir(), 3)
 	file := ids.file

@@ -20,8 +20,8 @@ import (
 
 func init() { programs["load"] = loadProgram }
 
-// The load program's writers log at full speed. Each writer counts those of its calls that have
-// returned. The count is in a mapped file, which outlives the program.
+// The load program's writers log at full speed. Each writer counts its calls that have returned.
+// The count is in a mapped file, which outlives the program.
 const (
 	loadDirectory = "LOAD_DIRECTORY"
 	loadPolicy    = "LOAD_POLICY"

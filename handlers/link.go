@@ -2,10 +2,10 @@ package handlers
 
 import "github.com/cloudprofiler/cloudprofiler/channel"
 
-// linkHandler keeps pairs of ids, so that the analysis can follow tuples through an operator that
-// makes one tuple from many, or many from one. A pair is two records with the same stamp: the
-// parent's record has an even sequence number, and the child's record has the next one. Single
-// records would break this order, so a link channel accepts only the handlers link and null.
+// linkHandler keeps pairs of ids. With them the analysis can follow tuples through an operator that
+// makes one tuple from many tuples, or many tuples from one. A pair is two records with the same
+// stamp: the parent's record has an even sequence number, and the child's record has the next one.
+// Single records would break this order, so a link channel accepts only the handlers link and null.
 var linkHandler = handler{
 	prepare: func(channel.Settings, bool) adoptedSettings { return adoptedSettings{mode: modeGo} },
 	log:     func(c *Channel, _ *adoptedSettings, _ uint64) { c.flagMisuse() },

@@ -57,7 +57,7 @@ func (c *Channel) currentSettings() *adoptedSettings {
 }
 
 // recordEvent writes an event into the ring. If the ring is full, the policy determines whether
-// record waits or drops the event.
+// recordEvent waits or drops the event.
 func (c *Channel) recordEvent(id uint64) {
 	var ids [2]uint64
 	ids[0] = id

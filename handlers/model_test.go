@@ -83,8 +83,8 @@ func (m *model) nextEffect(c call) effect {
 	return e
 }
 
-// applyEffect writes into the model what a call did. The test calls it after m.holds has accepted
-// the call's effect.
+// applyEffect writes into the model what a call did. The test calls applyEffect after m.checkView
+// has accepted the call's effect.
 func (m *model) applyEffect(e effect, v *view) {
 	if e.adopts != nil {
 		m.settings, m.applied, m.calls = *e.adopts, nil, 0

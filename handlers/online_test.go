@@ -9,7 +9,7 @@ import (
 )
 
 // A broken agent may write anything while a program logs. The program does not fault: it sets a
-// flag and discards events. Good settings make it keep events again.
+// flag and discards events. With good settings the program keeps events again.
 func TestBadSettingsOnline(t *testing.T) {
 	tests := map[string]struct {
 		opened   string // the handler when the channel was opened; "": id

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// While the drainer changes settings and one writer logs, the journal says exactly from which
-// record on each settings apply.
+// While the drainer changes settings and one writer logs, the journal says for all settings exactly
+// from which record on they apply.
 func TestSwitchingUnderLoad(t *testing.T) {
 	draw := seed.Random(t)
 	kinds := []channel.Settings{

@@ -19,8 +19,8 @@ const bracketTries = 16
 
 // Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter. It returns the narrowest
 // of several tries. If the thread is not pinned to a core, the two readings of the counter may come
-// from different cores, whose counters may disagree by the core slack. In the narrowest try this is
-// rare.
+// from different cores, whose counters may disagree by the core slack. But the narrowest try is
+// seldom one in which the thread moved to another core.
 func (c Clocks) Bracket() (Bracket, error) {
 	var narrowest Bracket
 	for try := range bracketTries {
@@ -39,8 +39,8 @@ func (c Clocks) Bracket() (Bracket, error) {
 
 // Slept_ns returns how long the machine has slept since it was booted. The result is wrong by at
 // most the time that the call takes: some hundred nanoseconds, or more if the thread is
-// interrupted. Slept_ns is for programs that must check often and need to know less than a Watch
-// finds out.
+// interrupted. Slept_ns is for programs that must check often, and that do not need all that a
+// Watch finds out.
 func (c Clocks) Slept_ns() (int64, error) {
 	awake_ns, err := c.Monotonic_ns()
 	if err != nil {

@@ -16,11 +16,11 @@ type clocksource struct {
 }
 
 // clocksources lists the clocksources whose properties are known. The rates come from the source of
-// Linux (drivers/clocksource, arch/x86/kernel). Each step_ns includes 1 ns, to which the kernel
-// rounds down.
+// Linux (drivers/clocksource, arch/x86/kernel). Each step_ns includes 1 ns, because the kernel
+// rounds down to a nanosecond.
 var clocksources = map[string]clocksource{
-	// With these, the kernel reads the counter itself. step_ns does not include the step in which
-	// the counter moves, because the quantum (type Quantum) covers that step.
+	// With these clocksources, the kernel reads the counter itself. step_ns does not include the
+	// step in which the counter moves, because the quantum (type Quantum) covers that step.
 	"tsc":              {1, true},
 	"arch_sys_counter": {1, true},
 
@@ -43,7 +43,7 @@ var clocksources = map[string]clocksource{
 // clocks at least at every tick, so they stand still for at most this time.
 const coarsestStep_ns = 10_000_001
 
-// ClockStep_ns returns how much later the true time may be than the kernel's clocks show. known
+// ClockStep_ns returns the most by which the kernel's clocks may be behind the true time. known
 // says whether the clocksource is known. For an unknown clocksource, step_ns is coarsestStep_ns.
 func ClockStep_ns(name string) (step_ns int64, known bool) {
 	if c, ok := clocksources[name]; ok {
@@ -55,12 +55,12 @@ func ClockStep_ns(name string) (step_ns int64, known bool) {
 // FromCounter reports whether a kernel with this clocksource computes its clocks from the counter.
 func FromCounter(name string) bool { return clocksources[name].counter }
 
-// StampStep returns a function that returns how much later than a kernel's stamp the true time may
-// be. If the kernel's stamps prove nothing, the returned function returns an error that explains
-// why. The returned function examines the machine in each call, because somebody may choose another
-// clocksource or bring cores online while programs run. Any core that is online may handle a
-// network interrupt and take the stamp. So the argument proven, which is Slack.Cores, must contain
-// all these cores.
+// StampStep returns a function. That function returns the most by which a kernel's stamp may be
+// earlier than the true time. If the kernel's stamps prove nothing, the returned function returns
+// an error that explains why. The returned function examines the machine in each call, because
+// somebody may choose another clocksource or bring cores online while programs run. Any core that
+// is online may handle a network interrupt and take the stamp. So the argument proven, which is
+// Slack.Cores, must contain all these cores.
 func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 	release, _ := readText(root, "proc/sys/kernel/osrelease")
 	never := checkRelease(release)
@@ -128,10 +128,10 @@ type noStamps struct{ why, remedy string }
 
 func (n *noStamps) Error() string { return "use kernel stamps: " + n.why + ": " + n.remedy }
 
-// checkRelease refuses kernels before 4.19. If the frequency of the clock is changed, they show the
-// new frequency in adjtimex at once, but apply it only at the next tick. Since 4.19, Linux applies
-// the new frequency at once, too ("timekeeping: Update multiplier when NTP frequency is set
-// directly").
+// checkRelease refuses kernels before 4.19. If the frequency of the clock is changed, such a kernel
+// shows the new frequency in adjtimex at once, but applies it only at the next tick. Since 4.19,
+// Linux applies the new frequency at once, too ("timekeeping: Update multiplier when NTP frequency
+// is set directly").
 func checkRelease(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {

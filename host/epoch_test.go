@@ -14,7 +14,7 @@ import (
 )
 
 // node is a simulated machine. Its counter runs at 2.6 GHz. Its time passes only when a clock is
-// read or wait is called.
+// read or the function wait is called.
 type node struct {
 	now_ns  int64 // time awake since boot
 	slept   int64

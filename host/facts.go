@@ -45,11 +45,11 @@ type Facts struct {
 	ClaimsFreq_hz uint64 `json:"claims_freq_hz,omitempty"` // claimed, not measured
 
 	// SharedClock says which clock the node is said to share with others, and who says so. It is
-	// empty if there is none. ReadFacts does not set it.
+	// empty if there is no such clock. ReadFacts does not set it.
 	SharedClock string `json:"shared_clock,omitempty"`
 
 	// HardwareStamps says which network interface stamps probes, and what an operator says about
-	// its stamps. It is empty if none does. ReadFacts does not set it.
+	// its stamps. It is empty if no interface stamps probes. ReadFacts does not set it.
 	HardwareStamps string `json:"hardware_stamps,omitempty"`
 
 	Features asm.Features `json:"-"`
@@ -136,8 +136,8 @@ func hasDriver(root fs.FS, driver string) bool {
 	return false
 }
 
-// hashMachineID follows machine-id(5), by which the id is confidential, but a keyed hash of it may
-// be shown.
+// hashMachineID returns a keyed hash of the machine's id. By machine-id(5), the id itself is
+// confidential, but such a hash may be shown.
 func hashMachineID(id string) string {
 	if id == "" || id == "uninitialized" {
 		return ""

@@ -56,8 +56,8 @@ func magnitude(v int64) uint64 {
 	return uint64(v)
 }
 
-// addOutward adds two upper limits. If the sum does not fit in an int64, it returns the nearest
-// int64, or MaxInt64 if a limit is unknown.
+// addOutward adds two upper limits. If a limit is unknown, the result is MaxInt64. If the sum does
+// not fit in an int64, the result is the nearest int64.
 func addOutward(a, b int64) int64 {
 	if a == math.MaxInt64 || b == math.MaxInt64 {
 		return math.MaxInt64

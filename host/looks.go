@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// joinedInterval uses only looks (see the type) that are less than about muchWider times as wide
-// as the narrowest look. A wider look says little about the offset, because one of the two cores
-// did not run for a part of the exchange.
+// joinedInterval uses only looks (see type lookList) that are less than about muchWider times as
+// wide as the narrowest look. A wider look says little about the offset, because one of the two
+// cores did not run for a part of the exchange.
 const muchWider = 4
 
 // lookList contains the measurements of the offset between two cores' counters, in the order in
@@ -15,10 +15,10 @@ const muchWider = 4
 // the cores gave.
 //
 // Looks are joined, never intersected. On a busy host, a hypervisor moves virtual cores to other
-// physical cores every few milliseconds. Each move makes another placement. The counters of
-// physical cores may disagree: between placements, the offset of one pair of virtual cores was seen
-// to differ by 150 cycles. So an intersection of looks from several placements could be wrong for
-// all of them.
+// physical cores every few milliseconds. A placement says on which physical core each virtual core
+// runs, so each move makes a new one. The counters of physical cores may disagree: between
+// placements, the offset of one pair of virtual cores was seen to differ by 150 cycles. So an
+// intersection of looks from several placements could be wrong for all of them.
 type lookList []Cycles
 
 // joinedInterval returns an interval that contains the offset of every placement that was measured.
@@ -58,7 +58,7 @@ func (l lookList) hasMoved() bool {
 
 // keepsMoving reports whether the offset keeps reaching new values. The result is true if some look
 // in the last quarter contradicts every look in the first half. If a hypervisor only moves the
-// cores, they return to earlier offsets.
+// cores, the offset returns to earlier values.
 func (l lookList) keepsMoving() bool {
 	before := l[:(len(l)+1)/2]
 	return slices.ContainsFunc(l[max(len(l)*3/4, len(before)):], func(late Cycles) bool {

@@ -52,8 +52,8 @@ func OnCore(core int, f func()) error {
 				"measure again", core)
 			return
 		}
-		// If this is the process's first thread, it does not end, and the system shows its affinity
-		// as that of the process. So put the affinity back.
+		// If this is the process's first thread, the thread does not end, and the system shows the
+		// thread's affinity as that of the process. So put the affinity back.
 		err := unix.SchedSetaffinity(0, &before)
 		if err != nil {
 			err = fmt.Errorf("put affinity back after core %d: %w", core, err)
@@ -72,9 +72,9 @@ type sharedLine struct {
 }
 
 // handOver gives the number n to the other core. Just before that it reads the counter, and it
-// returns this reading. It first stores to the field fetched, which brings the cache line to this
-// core. Otherwise the line would be fetched after the reading, and the time for that would widen
-// the result.
+// returns this reading. It first stores to l.fetched, which brings the cache line to this core.
+// Otherwise the line would be fetched after the reading, and the time for that would widen the
+// result.
 func (l *sharedLine) handOver(n uint64) (sent uint64) {
 	l.fetched.Store(n)
 	sent = counterBefore()
@@ -132,7 +132,7 @@ type stamps struct{ sent, received uint64 }
 
 // pingPong passes a number back and forth between two pinned threads. It ends after the given
 // number of rounds, or when the time limit (patience) is over. It returns the two hand-overs that
-// narrowest chooses.
+// narrowestPair chooses.
 func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
 	// Both goroutines wait in loops, so they need two threads. In a container with a CPU quota, Go
 	// may use only one thread.

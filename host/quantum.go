@@ -139,7 +139,8 @@ func quantumOf(values []uint64) (Quantum, error) {
 	q.Different = len(distinct)
 
 	// The largest divisor of any block is the safe choice. If all steps are equal, only a live
-	// migration between two readings can make a divisor too small, and only that of one block.
+	// migration between two readings can make a divisor too small, and only the divisor of one
+	// block.
 	q.Step_cycles = rich
 	if rich == 0 { // no block has enough distinct differences: use all together
 		for _, d := range distinct {

@@ -9,7 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// steppedCounter advances by cost cycles at each reading, and shows its last full step.
+// steppedCounter is a counter that shows only full steps. At each reading it advances by the number
+// of cycles that its function cost returns.
 type steppedCounter struct {
 	ideal float64
 	step  float64

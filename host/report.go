@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Verdict says whether one property of a node is fit for measuring. A larger number is more
-// serious.
+// Verdict says whether a node, judged by one of its properties, is fit for measuring. A larger
+// number is more serious.
 type Verdict int
 
 const (
@@ -179,7 +179,8 @@ func Examine(o Options) Report {
 		quantum.Step_cycles = 1
 	}
 
-	// The watch begins before the slack is measured. So it knows the counter's rate afterwards.
+	// The watch begins before the slack is measured, because the watch needs time to find the
+	// counter's rate.
 	observer := Observer{Root: o.Root, Clocks: o.Clocks}
 	if o.Listen != nil {
 		if events, err := o.Listen(); err == nil {
@@ -230,8 +231,8 @@ func Examine(o Options) Report {
 }
 
 // usableCores returns the cores that this process may use: all online cores, except those that its
-// control group excludes. The process may now be pinned to fewer cores, but it may use the others,
-// too.
+// control group excludes. If the process is pinned to fewer cores at the moment, the result
+// includes the others, too.
 func (o Options) usableCores(c Cores) []int {
 	if len(c.Online) == 0 {
 		allowed, _ := AllowedCores() // on an error, a finding reports the failure

@@ -39,8 +39,8 @@ type SlackOptions struct {
 	Budget time.Duration
 
 	// Exchange passes messages between two cores back and forth, and returns one hand-over in each
-	// direction. Between these two, no hypervisor moved either core. If Exchange is nil, pingPong
-	// is used: two threads that are pinned to the cores.
+	// direction. Between these two hand-overs, no hypervisor moved either core. If Exchange is nil,
+	// pingPong is used: two threads that are pinned to the cores.
 	Exchange func(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error)
 	Now      func() time.Time
 }
@@ -64,9 +64,10 @@ type Slack struct {
 	Handovers int  `json:"handovers"`
 }
 
-// mostSlack_cycles is the largest slack that package tscratio accepts. So many cycles take some 200
-// µs at 5 GHz, and longer on slower counters. The counters of real cores disagree by far less. If a
-// measured slack is larger, one of the two cores did not run during the hand-overs.
+// mostSlack_cycles is the largest slack that package tscratio accepts. A counter of 5 GHz takes
+// about 200 µs for this number of cycles, and a slower counter takes longer. The counters of real
+// cores disagree by far less. If a measured slack is larger, one of the two cores did not run
+// during the hand-overs.
 const mostSlack_cycles = 1 << 20
 
 // Known reports whether the slack is good enough to use the node's readings: every requested core
@@ -82,9 +83,9 @@ const exchangeRounds = 2000
 // measuring ends.
 const patienceLooks = 256
 
-// mostBudgets limits how many budgets a measurement may use. A measurement needs more than one on a
-// busy machine, where two virtual cores seldom run at the same time. MeasureSlack does not give up
-// earlier, because a node with a core that was not measured cannot be used.
+// mostBudgets limits how many budgets a measurement may use. A measurement needs more than one
+// budget on a busy machine, where two virtual cores seldom run at the same time. MeasureSlack does
+// not give up earlier, because a node with a core that was not measured cannot be used.
 const mostBudgets = 10
 
 // MeasureSlack passes messages between cores until the budget is used up or nothing changes any
@@ -158,7 +159,7 @@ func (m *slackMeter) lookAtAll() error {
 }
 
 // lookAtWorst measures the worst pair until nothing changes. Every fourth measurement is of another
-// pair, because only a new measurement of a core shows that it drifts.
+// pair, because only a new measurement of a core shows that the core's counter drifts.
 func (m *slackMeter) lookAtWorst() error {
 	worst, between, _ := m.worstPair()
 	for idle := 0; idle < patienceLooks && worst[0] != worst[1] && !m.isLate(); idle++ {
@@ -200,9 +201,9 @@ func (m *slackMeter) lookUntilKnown() error {
 
 func (m *slackMeter) isLate() bool { return !m.Now().Before(m.deadline) }
 
-// exchangeBudget returns the part of the budget that one exchange may use. A core may not run at
-// all, because its hypervisor halted it or a real-time task occupies it. Such a core must not use
-// up the time of the other cores.
+// exchangeBudget returns the part of the budget that one exchange may use. It may happen that a
+// core does not run at all, because its hypervisor halted it or a real-time task occupies it. Such
+// a core must not use up the time of the other cores.
 func (m *slackMeter) exchangeBudget() time.Duration {
 	return m.Budget / time.Duration(max(1, len(m.cores)-1))
 }

@@ -243,8 +243,8 @@ func TestSlackWhereNotAllIsKnown(t *testing.T) {
 }
 
 // On a busy machine, it may happen that no hand-over completes within the budget, or that one core
-// does not run for a long time during every hand-over. MeasureSlack must accept neither as a
-// result.
+// does not run for a long time during every hand-over. In both cases, MeasureSlack must go on
+// measuring.
 func TestSlackOfABusyMachine(t *testing.T) {
 	for name, early := range map[string]func(*simulatedCores) (forth, back Handover){
 		"nothing completes": func(*simulatedCores) (forth, back Handover) { return },
@@ -328,7 +328,8 @@ func TestCoresThatDriftApartAreUnfit(t *testing.T) {
 }
 
 // A hypervisor moves virtual cores to physical cores whose counters disagree. The slack includes
-// the offsets of every placement that was measured. (An intersection of the looks would not.)
+// the offsets of every placement that was measured. (An intersection of the looks would leave out
+// some of these offsets.)
 func TestSlackCoversEachPlacement(t *testing.T) {
 	r := seed.Random(t)
 	for range 50 {

@@ -13,8 +13,8 @@ const (
 	// MaxRows is the largest number of rows in a block.
 	MaxRows = 1 << 16
 
-	// BlockOverhead is the largest number of bytes by which a block may be longer than its
-	// uncompressed rows, which take 8 bytes for each word.
+	// BlockOverhead says by how many bytes a block may be longer than its uncompressed rows.
+	// Uncompressed rows take 8 bytes for each word.
 	BlockOverhead = blockHeaderSize
 
 	// maxShard is the highest shard number.

@@ -41,7 +41,7 @@ func TestSizeStaysNearEntropy(t *testing.T) {
 			blocks := 16
 			if strings.HasPrefix(name, "loop/") {
 				// No formula gives the entropy of these records, so the test estimates it from the
-				// records themselves. The requirement is about ten million records.
+				// records themselves. The requirement applies to at least ten million records.
 				blocks = 153 // blocks of 65,536 records: more than ten million records
 				if testing.Short() || seed.Share() > 1 {
 					blocks = 16

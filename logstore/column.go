@@ -295,8 +295,8 @@ func framePhase(values []uint64) int {
 }
 
 // The method frames splits values into frames. If phase is not 0, the first frame has phase values.
-// It returns the smallest value of each frame, and the distance of each value from its frame's
-// smallest value.
+// The method returns the smallest value of each frame, and the distance of each value from its
+// frame's smallest value.
 func (e *columnEncoder) frames(values []uint64, phase int) (bases, rest []uint64) {
 	e.numbers = slices.Grow(e.numbers[:0], len(values))[:len(values)]
 	rest = e.numbers

@@ -321,8 +321,8 @@ func TestCorruption(t *testing.T) {
 					return
 				}
 				diffRows(t, rows, survivingRows(t, blocks, c.lost...))
-				// A File is read by its index, and a resumed file by its headers. So both notice
-				// less damage than a reader that reads everything.
+				// A File finds blocks by the index, and Resume finds blocks by their headers. So
+				// both notice less damage than a reader that reads everything.
 				if c.why != nil && name != "file" && name != "resume" {
 					isWhy := func(err error) bool { return errors.Is(err, c.why) }
 					if !slices.ContainsFunc(damage, isWhy) {

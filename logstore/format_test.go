@@ -133,7 +133,7 @@ func hexBytes(s string) string {
 		regexp.MustCompile("..").ReplaceAllString(hex.EncodeToString([]byte(s)), "$0 ")))
 }
 
-// formatTable finds the tables in a text whose first two columns have the heads "number" and name
+// formatTable looks in a text for tables whose first two columns have the heads "number" and name
 // (an argument). It returns the cells of one column, by the number in the same row.
 func formatTable(text, name string, column int) map[int]string {
 	got := map[int]string{}

@@ -32,8 +32,8 @@ type Event struct{ Counter, ID uint64 }
 // Link says that tuple Child was made from tuple Parent.
 type Link struct{ Parent, Child uint64 }
 
-// Sample says how many events a counting channel had counted since its ring was opened, and what
-// the CPU's counter was at that moment.
+// Sample is the state of a counting channel at one moment: how many events the channel had counted
+// since its ring was opened, and what the CPU's counter was.
 type Sample struct{ Counter, Count uint64 }
 
 // FirstLast has the first and the last event of a first-last channel up to one moment. Each row
@@ -59,8 +59,8 @@ type Transition struct {
 	Skipped    uint64 // number of changes directly before this one that were not recorded
 }
 
-// Settings returns the handler and its parameters. They come from a file, so the caller must
-// validate them.
+// Settings returns the handler and its parameters. The handler and the parameters come from a file,
+// so the caller must validate them.
 func (t Transition) Settings() channel.Settings {
 	return channel.Settings{Kind: channel.Kind(min(t.Handler, math.MaxUint8)), A: t.A, B: t.B}
 }
@@ -107,8 +107,8 @@ func (r Reason) String() string {
 func (r Reason) InSequence() bool { return r != RingFull }
 
 // ReturnTrip describes a tuple's way to its end, and the way of the acknowledgement back. Sent is
-// the reading of this node's counter when the tuple left, and Acknowledged the reading when the
-// acknowledgement arrived.
+// the reading of this node's counter when the tuple left. Acknowledged is the reading of this
+// counter when the acknowledgement arrived.
 type ReturnTrip struct{ ID, Sent, Acknowledged uint64 }
 
 // NTP is what an NTP daemon claimed. The claim was made between two readings of the counter.

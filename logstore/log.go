@@ -25,8 +25,8 @@ type Log struct {
 	removed int
 }
 
-// OpenLog begins the log of a ring. If the log already has segments, OpenLog continues it at the
-// end of the last one, in that segment's epoch. The Log itself sets Segment, Part, Previous,
+// OpenLog begins the log of a ring. If the log already has segments, OpenLog continues at the end
+// of the last segment, in the epoch of that segment. The Log itself sets Segment, Part, Previous,
 // Rewritten and Continues in headers. A limit of 0 means SegmentLimit, and a nil file system means
 // the operating system's.
 func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {

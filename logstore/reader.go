@@ -38,8 +38,8 @@ type Reader struct {
 }
 
 // NewReader reads the header of a log. Next reads the blocks. The name appears in errors. Errors
-// wrap ErrNotLog, ErrVersion, ErrFormat, ErrHeader or an error that from returned. Salvage can read
-// even a log without a readable header.
+// wrap ErrNotLog, ErrVersion, ErrFormat, ErrHeader or an error of the underlying reader. Salvage
+// can read even a log without a readable header.
 func NewReader(from io.Reader, name string) (*Reader, error) {
 	r := newReader(from, name)
 	if err := r.readHeader(); err != nil {

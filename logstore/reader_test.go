@@ -288,8 +288,8 @@ func TestRowsBeforeTheSegmentAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// If one bit of any byte is flipped, all readers return the rows of the other blocks, and nothing
-// that was not written.
+// If one bit of any byte is flipped, all readers return the rows of the other blocks. They return
+// no row that was never written.
 func TestAnyFlippedBit(t *testing.T) {
 	blocks := sampleBlocks()
 	whole := writeLog(t, sampleHeader(t), blocks, true)

@@ -377,9 +377,9 @@ func (w *Writer) appendOldIndex(e *encoder, b []byte) ([]byte, uint64) {
 // Seal calls SealAs for a file with which the log ends.
 func (w *Writer) Seal() error { return w.SealAs(Ended) }
 
-// SealAs writes the index and an end, and closes the file. The end says what follows the file; in a
-// file of version 1 it cannot. After an error the file is unchanged and open, and the caller may
-// call SealAs or Append again.
+// SealAs writes the index and an end, and closes the file. The end says what follows the file. In a
+// file of version 1, the end cannot say that. After an error the file is unchanged and open, and
+// the caller may call SealAs or Append again.
 func (w *Writer) SealAs(then End) error {
 	if w.sealed {
 		return fmt.Errorf("seal log %q: %w", w.path, ErrSealed)

@@ -136,8 +136,9 @@ func (a *Answerer) answerPacket(rx Received) {
 	p.previous, p.answered = s.previous, s.answered
 	a.out = s.codec.append(a.out[:0], p)
 
-	// The answer to a close belongs to no exchange, so its own stamp is not remembered: if this
-	// answer gets lost, the answer to the next close must carry the same stamp as this one.
+	// The answer to a close belongs to no exchange, so this answer's own transmit stamp is not
+	// remembered. If this answer gets lost, the answer to the next close must carry the same
+	// earlier stamp once more.
 	isExchange := !p.kind.closesTrain()
 	if isExchange {
 		s.previous = noSequence

@@ -26,14 +26,15 @@ type Clock struct {
 	Realtime func() int64
 
 	// Bracket reads the counter, Realtime's clock and the counter again. It takes less time than
-	// separate calls of Counter, Realtime and Counter. Its result is used only if its readings of
-	// the counter lie between calls of Counter before and after it. If Bracket is nil, separate
-	// calls are made.
+	// separate calls of Counter, Realtime and Counter. The result is used only if both counter
+	// readings in the result lie between a reading by Counter just before the call of Bracket and a
+	// reading by Counter just after. If Bracket is nil, separate calls are made.
 	Bracket func() (before_cycles uint64, realtime_ns int64, after_cycles uint64)
 
 	// RealtimeStep returns the most by which the clock's exact value may exceed its reading. For a
-	// clock that is rounded down to whole ns, this is 1. It is called at the beginning and at the
-	// end of a train. If a call fails, or if the two results differ, kernel stamps are not used.
+	// clock that is rounded down to whole ns, this is 1. RealtimeStep is called at the beginning
+	// and at the end of a train. If a call fails, or if the two results differ, kernel stamps are
+	// not used.
 	RealtimeStep func() (step_ns uint32, err error)
 
 	// Discipline returns how the clock is being steered.
@@ -56,15 +57,16 @@ type Clock struct {
 }
 
 // SystemClock returns the machine's clocks, with the given counter. What realtimeStep must return
-// depends on the kernel, its clocksource and the machine's cores. Package host provides this
-// function.
+// depends on the kernel, its clocksource and the machine's cores. The function host.StampStep
+// returns a suitable realtimeStep.
 func SystemClock(
 	counter func() uint64, notice *StepNotice, realtimeStep func() (step_ns uint32, err error),
 ) Clock {
 	return Clock{
 		Counter: counter,
 		// time.Now makes no system call, unlike ClockGettime of x/sys. But it reads two clocks, so
-		// a bracket made with time.Now takes about 60 ns. One by systemBracket takes only 30 ns.
+		// a bracket made with time.Now takes about 60 ns. A bracket made by systemBracket takes
+		// only 30 ns.
 		Realtime:     func() int64 { return time.Now().UnixNano() },
 		Bracket:      systemBracket(),
 		RealtimeStep: realtimeStep,
@@ -129,10 +131,10 @@ const (
 	adjust_ppb = 500_000
 
 	// anything_ppb is the most by which the rate can move from its mean in any case. The causes are
-	// tick (± 10 %), frequency (± 500 ppm), adjtime, and a phase-locked loop, which corrects in
-	// each second a quarter of at most half a second. The rate is then between 0.77 and 1.23 times
-	// the nominal rate. So the counter's cycles per ns of the clock are between 0.81 and 1.30 times
-	// their nominal number.
+	// the tick (± 10 %), the frequency (± 500 ppm), adjtime, and a phase-locked loop. In each
+	// second this loop corrects a quarter of the clock's offset, which is at most half a second.
+	// The rate is then between 0.77 and 1.23 times the nominal rate. So the counter's cycles per ns
+	// of the clock are between 0.81 and 1.30 times their nominal number.
 	anything_ppb = 300_000_000
 )
 
@@ -144,8 +146,8 @@ func possibleWander(before, after Discipline, opening_ns, closing_ns int64) uint
 		return anything_ppb
 	}
 	ppb := uint64(steady_ppb)
-	// Each second the loop corrects a share of the remaining offset. The factor 2 allows for a
-	// share that becomes smaller.
+	// Each second the loop corrects a share of the remaining offset. The factor 2 is there because
+	// the share may become smaller.
 	if offset := max(magnitude(before.Offset_ns), magnitude(after.Offset_ns)); offset != 0 {
 		constant := min(before.TimeConstant, after.TimeConstant)
 		ppb += 1 + 2*offset>>(2+min(max(constant, 0), 10))

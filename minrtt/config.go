@@ -10,17 +10,17 @@ type Config struct {
 	// Key authenticates packets. It must be derived from a secret that the answerer accepts.
 	Key Key
 
-	// Exchanges is the number of exchanges in a train. It does not count the first one, which warms
-	// up.
+	// Exchanges is the number of exchanges in a train. The first exchange, which warms up, is not
+	// included in this number.
 	Exchanges int
 
 	// Timeout is how long to wait for an answer.
 	Timeout time.Duration
 
-	// Slack_cycles is the most by which two readings of one node may be in the wrong order. For
-	// each of the two nodes, this is the sum of the node's core slack and quantum. Give the larger
-	// one of the two sums. If stamps contradict each other by more than this, the prober refuses
-	// them as impossible.
+	// Slack_cycles is the most by which a later reading of one node may be smaller than an earlier
+	// reading of the same node. For each of the two nodes, this is the sum of the node's core slack
+	// and quantum. Give the larger one of the two sums. If stamps contradict each other by more
+	// than this, the prober refuses them as impossible.
 	Slack_cycles uint64
 
 	// Attempts is the number of successive missing answers after which the prober gives up a train.

@@ -25,8 +25,8 @@ func (e *fakeEnd) stampInHardware(r *rand.Rand, clock simulatedClock, most time.
 	e.arrive = e.leave
 	return &HardwareClock{
 		// The rate may be at one end of its swing while the mean rate of the train is at the other
-		// end, so the wander is up to twice the swing. Wander_ppb is about the inverse of the rate,
-		// so the wander is also divided by the lowest rate.
+		// end, so the wander is up to twice the swing. Wander_ppb limits the changes of the inverse
+		// of the rate, so the wander is also divided by the lowest rate.
 		Wander_ppb: uint32(math.Ceil(2.1 * clock.swing / (1 - clock.swing) * 1e9)),
 		Error_ns:   uint32(math.Ceil((float64(error_ns)+clock.step_ns)/clock.rate + 1)),
 		Read: func() (before_ns, clock_ns, after_ns int64, ok bool) {

@@ -76,7 +76,7 @@ func TestKernelStamps(t *testing.T) {
 }
 
 // If the kernel's stamps of one kind are missing, user stamps replace only the stamps of this kind.
-// Their source says why.
+// The source of these user stamps says why.
 func TestKernelStampsFallBack(t *testing.T) {
 	broken := errors.New("adjtimex is forbidden")
 	for _, tc := range []struct {
@@ -250,7 +250,7 @@ func TestKernelStampComesWithTheSecondClose(t *testing.T) {
 	}
 }
 
-// atProbe calls the function run once, when the probe with the given sequence number leaves.
+// atProbe calls the given function once, when the probe with the given sequence number leaves.
 func (f *fakePair) atProbe(t *testing.T, sequence uint32, run func()) {
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
 		if from == f.prober && newPacket(t, b).sequence == sequence {

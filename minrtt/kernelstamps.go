@@ -19,8 +19,8 @@ func (u *UDP) askForStamps(hardware int) {
 	}
 	const tx, rx = unix.SOF_TIMESTAMPING_TX_SOFTWARE, unix.SOF_TIMESTAMPING_RX_SOFTWARE
 	// Without OPT_TX_SWHW, a packet that the hardware stamps gets no stamp of the kernel. OPT_CMSG
-	// makes the kernel say by which interface a packet left. A kernel that refuses any of this is
-	// asked for its own stamps alone.
+	// makes the kernel say by which interface a packet left. If a kernel refuses any of these
+	// options, it is asked only for its own stamps.
 	const both = unix.SOF_TIMESTAMPING_TX_HARDWARE | unix.SOF_TIMESTAMPING_RX_HARDWARE |
 		unix.SOF_TIMESTAMPING_RAW_HARDWARE | unix.SOF_TIMESTAMPING_OPT_TX_SWHW |
 		unix.SOF_TIMESTAMPING_OPT_CMSG
@@ -77,9 +77,8 @@ func (u *UDP) SentStamps(found func(packet []byte, at Stamps)) {
 	}
 }
 
-// findStamps returns the stamps in the control data. Those of hardware count only if the kernel
-// says that the packet passed the given interface, because each interface may have a clock of its
-// own.
+// findStamps returns the stamps in the control data. Hardware stamps count only if the kernel says
+// that the packet passed the given interface, because each interface may have a clock of its own.
 func (m *messageMemory) findStamps(hardware int) (at Stamps) {
 	passed := 0
 	control := m.control[:min(int(m.header.Controllen), len(m.control))]

@@ -18,9 +18,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Two processes in two network namespaces exchange trains over a pair of virtual interfaces. They
-// read one counter, so the true relation is known, and no exchange may contradict it. The test's
-// log (-v) shows how narrow the bounds are.
+// Two processes in two network namespaces exchange trains over a pair of virtual interfaces. Both
+// processes read one counter, so the true relation is known, and no exchange may contradict it. The
+// test's log (-v) shows how narrow the bounds are.
 func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 	privileged.Need(t)
 	pair, err := netns.NewPair()
@@ -104,9 +104,9 @@ func trainsBetween(
 	return all
 }
 
-// logWidths logs how well the trains determine the offset between the two counters: half the width
-// of the interval that they prove for it. It compares every exchange with the true offset, which is
-// 0, except that two cores of one machine may differ by slack_cycles.
+// logWidths logs how well the trains determine the offset between the two counters. It logs half
+// the width of the interval that the trains prove for this offset. It compares every exchange with
+// the true offset, which is 0, except that two cores of one machine may differ by slack_cycles.
 func logWidths(t *testing.T, name string, trains []Train, stamps func(Train) []tscratio.Exchange) {
 	t.Helper()
 	const slack_cycles = 500

@@ -43,7 +43,7 @@ const (
 	kindClose packetKind = 3 // fetches the last transmit stamp, and the answerer's clock report
 
 	// kindCloseShared also fetches the answerer's report about a shared clock. It is sent only to
-	// an answerer that said, in its answer to an open, that it reads one.
+	// an answerer whose answer to an open said that the answerer reads a shared clock.
 	kindCloseShared packetKind = 4
 
 	answerBit packetKind = 0x80
@@ -99,8 +99,8 @@ type keyID struct {
 	prober uint64
 }
 
-// body is the content of an answer. A probe's body is zero, and only gives the probe the length of
-// its answer.
+// body is the content of an answer. A probe's body contains only zeros. It makes the probe as long
+// as the answer.
 type body struct {
 	received stamp // receive stamp of the probe that this packet answers
 

@@ -103,7 +103,7 @@ func (c *realtimeRelation) countsAt(stamp_ns int64) (tscratio.Interval, bool) {
 }
 
 // countsWithin returns what the counter showed when the clock's exact value was in [stamp, stamp +
-// step]. It reports false as counts does.
+// step]. It reports false in the same cases as countsAt.
 func (c *realtimeRelation) countsWithin(stamp_ns int64, step float64) (tscratio.Interval, bool) {
 	x, ok := distanceWithin(uint64(stamp_ns), uint64(c.origin.realtime_ns))
 	if !ok || x < c.first_ns || x > c.last_ns {

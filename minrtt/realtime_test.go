@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// trueClock is the true clock. It maps the clock's exact reading, in ns, to counter cycles. Its
-// slope stays within wander of its mean.
+// trueClock is the truth about a simulated clock: it maps the clock's exact reading, in ns, to
+// counter cycles. Its slope stays within wander of its mean.
 type trueClock struct {
 	rate   float64 // in cycles per ns
 	wander float64
@@ -115,8 +115,9 @@ func TestRealtimeIsTight(t *testing.T) {
 	}
 }
 
-// If there are several brackets at one end, each of them narrows the interval. For example, one
-// bracket may be wide before the clock's reading, and another after it.
+// If there are several brackets at one end, each of them narrows the interval. For example, much
+// time may pass before the clock's reading in one bracket, and after the clock's reading in another
+// bracket.
 func TestRealtimeIntersectsBrackets(t *testing.T) {
 	r := clockReport{status: clockRelated, openingLength: 2, closingLength: 2, step_ns: 1}
 	r.opening = [maxBrackets]bracket{{990, 1000, 1001}, {2000 - 1, 2000, 2000 + 10}}

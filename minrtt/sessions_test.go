@@ -21,8 +21,8 @@ func (f *fakePair) injectPacket(b []byte, from netip.AddrPort) int {
 	return len(f.answerer.sent) - before
 }
 
-// runInterrupted runs a train, and calls the function do before the train's third probe leaves. The
-// train must still succeed, with all exchanges.
+// runInterrupted runs a train. Before the train's third probe leaves, it calls the given function.
+// The train must still succeed, with all exchanges.
 func (f *fakePair) runInterrupted(t *testing.T, do func()) {
 	t.Helper()
 	n := 0

@@ -7,8 +7,8 @@ import (
 )
 
 // SharedClock is a clock that this node can read, and that other nodes can read, too, such as the
-// clock of the host on which several virtual machines run. What both nodes read on it is a further
-// constraint: if both saw the same value, they saw it at the same moment.
+// clock of the host on which several virtual machines run. The two nodes' readings of this clock
+// are a further constraint: if both nodes saw the same value, they saw it at the same moment.
 //
 // A train cannot prove the assumptions behind this constraint. So a node uses a shared clock only
 // if an operator says the following about it:

@@ -42,8 +42,8 @@ func (e *fakeEnd) addSharedClock(r *rand.Rand, name string, wander float64, step
 	}
 }
 
-// checkMeetings fails the test if a meeting did not happen: if the times at which the nodes'
-// counters showed the two intervals have no moment in common.
+// checkMeetings fails the test if a meeting did not happen. In a meeting, there is a moment at
+// which each node's counter is within its interval.
 func (f *fakePair) checkMeetings(t *testing.T, ms []Meeting) {
 	t.Helper()
 	for i, m := range ms {
@@ -144,8 +144,8 @@ func TestMeetingsAreNarrow(t *testing.T) {
 	f.checkMeetings(t, tr.Meetings)
 }
 
-// There are no meetings if one node reads no shared clock, or one of another name, if the clock
-// cannot be read, or if it shows what one clock cannot show.
+// There are no meetings if one node reads no shared clock, if the two nodes read clocks of
+// different names, if the clock cannot be read, or if no single clock can show what the nodes read.
 func TestNoMeetings(t *testing.T) {
 	r := seed.Random(t)
 	clock := func(at time.Duration) int64 { return int64(at) }

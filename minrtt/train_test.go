@@ -326,7 +326,7 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 	}
 }
 
-// changeAnswers lets the function lie change every answer, and computes the answer's code again.
+// changeAnswers changes every answer by the given function, and computes the answer's code again.
 func (f *fakePair) changeAnswers(t *testing.T, lie func(p *packet)) {
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
 		if from == f.answerer {

@@ -18,7 +18,7 @@ type Transport interface {
 	// packet can arrive any more. It returns another error if a packet or a wait failed.
 	Receive(b []byte, until time.Time) (Received, error)
 
-	// SentStamps calls the function found for each transmit stamp that the kernel has delivered
+	// SentStamps passes to the function found each transmit stamp that the kernel has delivered
 	// since the last call. It does not wait. The end of the slice is the packet that was sent;
 	// headers that the kernel added precede it. The slice is valid only during the call, and found
 	// must not use the Transport. A packet may have two stamps, one of the kernel and one of the

@@ -30,9 +30,9 @@ type UDPConfig struct {
 	// UserStampsOnly switches kernel stamps off.
 	UserStampsOnly bool
 
-	// HardwareInterface is the index of the network interface whose stamps are asked for, too. 0
-	// means none. The interface must have been told to stamp. Stamps of other interfaces are not
-	// used.
+	// HardwareInterface is the index of the network interface whose own stamps are requested in
+	// addition to the kernel's. 0 means none. The interface must have been told to stamp. Stamps of
+	// other interfaces are not used.
 	HardwareInterface int
 }
 
@@ -53,7 +53,7 @@ type UDP struct {
 	fd          int
 	closed      atomic.Bool
 	interrupted atomic.Uint64 // number of receives that a signal ended
-	// A goroutine holds the lock use during its system calls on fd, so that Close does not close fd
+	// A goroutine holds this mutex during its system calls on fd, so that Close does not close fd
 	// meanwhile.
 	use sync.Mutex
 
@@ -253,8 +253,8 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 	}
 	address, length := unsafe.Pointer(&u.to), uintptr(u.toLength)
 	if u.connected {
-		// A connected socket knows its route. With an address, the kernel would look the route up
-		// again.
+		// A connected socket knows its route. If the call passed an address, the kernel would look
+		// up the route again.
 		address, length = nil, 0
 	}
 	for {

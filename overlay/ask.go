@@ -13,8 +13,9 @@ type request struct {
 }
 
 // A step is what a node does once one of its requests was answered, or got no answer to its last
-// try. The method proceed does it. Its parameter ok is true if the answer was yes, and false if the
-// answer was no or if none came. A step is data, so that a node's state can be stored.
+// try. The method proceed takes the step. Its parameter ok is true if the answer was yes. It is
+// false if the answer was no, or if no answer came. A step is data, so that a node's state can be
+// stored.
 type step interface{ proceed(n *Node, ok bool) }
 
 // answeredRequest is a request that a node remembers. If the request comes again, it gets the same

@@ -6,8 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// TestRecentRemembers compares what a node remembers with a plain list of its requests: the last
-// MaxRecent requests of the last RecentLife must be there. Older requests may be forgotten.
+// TestRecentRemembers compares what a node remembers with a plain list of its requests: the node
+// must remember the last MaxRecent requests of the last RecentLife. Older requests may be
+// forgotten.
 func TestRecentRemembers(t *testing.T) {
 	r := seed.Random(t)
 	var kept recentRequests

@@ -26,8 +26,8 @@ type Hint struct {
 }
 
 // SetFacts sets what the node says about itself. Other nodes hear of new facts within
-// AdvertisePeriod. If the node no longer says a fact, they forget the fact within HintLife. A node
-// without facts sends no hints of its own.
+// AdvertisePeriod. If the node no longer says a fact, other nodes forget the fact within HintLife.
+// A node without facts sends no hints of its own.
 func (n *Node) SetFacts(facts ...Fact) error {
 	if !validFacts(facts) {
 		return fmt.Errorf("set facts of node %q: %q: need at most %d of 1 to %d bytes", n.self,
@@ -146,9 +146,10 @@ type Result struct {
 	Fact    Fact // the fact that matches, as the node itself said
 	Visited int  // visits to nodes
 	// If no node was found, Missed is the probability that a node has the fact and was missed. This
-	// probability is an estimate. It is computed from how often the walks met hints of the
-	// searching node, and of those of its neighbours that have facts. It assumes that the nodes on
-	// the way are honest. If the searching node knows no node with facts, Missed is 1.
+	// probability is an estimate. It is computed from how often the walks met hints about certain
+	// nodes: the searching node, and its neighbours, as far as they have facts. The estimate
+	// assumes that the nodes on the way are honest. If the searching node knows no node with facts,
+	// Missed is 1.
 	Missed float64
 }
 

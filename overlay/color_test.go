@@ -134,8 +134,8 @@ func TestSearchAmongFewNodes(t *testing.T) {
 	})
 }
 
-// On average, missed returns a probability that is not below the true one, and at most 1.6 times as
-// large.
+// On average, missedChance returns a probability that is not below the true one, and is at most 1.6
+// times as large.
 func TestMissed(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	const known, draws = 8, 20_000

@@ -32,8 +32,8 @@ func (n *Node) beginDeal(s Seek) bool {
 	return n.joinNodes(s)
 }
 
-// takeFrom gives the origin an edge to this node. Afterwards the origin lacks one outgoing edge
-// less, and this node one incoming edge less.
+// takeFrom gives the origin an edge to this node. This uses up a free outgoing end of the origin
+// and a free incoming end of this node.
 func (n *Node) takeFrom(s Seek) {
 	n.addIn(s.Origin)
 	id := n.random.Uint64()
@@ -49,8 +49,8 @@ func (t afterTake) proceed(n *Node, ok bool) {
 	}
 }
 
-// linkTo gives this node an edge to the origin. Afterwards this node lacks one outgoing edge less,
-// and the origin one incoming edge less.
+// linkTo gives this node an edge to the origin. This uses up a free outgoing end of this node and a
+// free incoming end of the origin.
 func (n *Node) linkTo(s Seek) {
 	n.offers++
 	n.offerEdge(s.Origin, s.ID, afterLink{s})
@@ -81,7 +81,7 @@ func (n *Node) offerEdge(to Name, walk uint64, then step) {
 
 // spareEdge returns an edge of this node that a deal can use, or nil if there is none. The deal
 // gives the walk's origin an edge to the node where the spare edge leads now, and redirects the
-// spare edge to the node that the parameter in names.
+// spare edge to the node whose name is the parameter in.
 func (n *Node) spareEdge(origin Name, outs []Name, in Name) *outEdge {
 	if in == n.self || n.out(in) != nil {
 		return nil
@@ -125,7 +125,8 @@ func (n *Node) tradeEdges(s Seek) bool {
 }
 
 // afterGrant is what this node does once a Grant that it sent was answered. If the answer is yes,
-// it hands the granted edge over to the node that accepted it. If not, it keeps the edge.
+// this node hands the granted edge over to the node that accepted the Grant. If not, this node
+// keeps the edge.
 type afterGrant struct {
 	o    *outEdge
 	to   Name
@@ -162,7 +163,7 @@ func (n *Node) joinNodes(s Seek) bool {
 	return false
 }
 
-// joinIn is join for the case that the node in the note lacks an in.
+// joinIn is the part of joinNodes for the case that the node in the note lacks an in.
 func (n *Node) joinIn(s Seek, w wantNote) bool {
 	o := n.spareEdge(s.Origin, s.Outs, w.who)
 	if o == nil {
@@ -203,7 +204,7 @@ func (j joiningIn) proceed(n *Node, ok bool) {
 		afterGrant{o: j.o, to: j.s.Origin, with: j.who})
 }
 
-// joinOut is join for the case that the node in the note lacks an out.
+// joinOut is the part of joinNodes for the case that the node in the note lacks an out.
 func (n *Node) joinOut(s Seek, w wantNote) bool {
 	o := n.spareEdge(w.who, w.outs, s.Origin)
 	if o == nil {

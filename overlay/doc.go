@@ -68,8 +68,8 @@
 //
 // Three kinds of harm are not prevented. A node that says that it is very hot attracts climbs,
 // which may then miss other hot nodes. But the answers of these climbs name this node. A node that
-// accepts more incoming edges than the degree, at most one from each other node, attracts walks. In
-// honest nodes, the same number of incoming edges then stay free. A node that takes items and does
-// not work on them delays an item by one lease each time that it takes it; [Config].MayTake says
-// which nodes may take items.
+// accepts more incoming edges than the degree, at most one from each other node, attracts walks.
+// For each of its edges beyond the degree, one incoming end of an honest node then stays free. A
+// node that takes items and does not work on them delays an item by one lease each time that it
+// takes the item; [Config].MayTake says which nodes may take items.
 package overlay

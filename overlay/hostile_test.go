@@ -19,7 +19,7 @@ type lie struct {
 }
 
 // mayLie reports whether a liar may send another lie. Without this limit, a liar would lie without
-// end, because each answer of a victim makes it lie again.
+// end, because each answer of a victim makes the liar lie again.
 func (m *member) mayLie() bool {
 	if m.fleet.now >= m.second+time.Second {
 		m.second, m.lied = m.fleet.now, 0
@@ -121,7 +121,7 @@ var lies = []lie{
 // maxRate is the largest number of messages a second that hostile nodes can make an honest node
 // send. An honest node accepts WalksPerSecond walks from each neighbour, and as many from all
 // strangers together. For each accepted walk it sends two messages: the walk and an answer. It may
-// drop as many walks again, and it answers each of these. It also sends pings.
+// drop the same number of further walks, and it answers each of these, too. It also sends pings.
 const maxRate = 4*WalksPerSecond*8 + 10
 
 // Six of 120 nodes are hostile, and a third of the others die. The honest nodes that are left must

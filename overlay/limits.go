@@ -65,7 +65,7 @@ const (
 	// WalkSteps is the number of random steps of a walk. Even in a fleet of a million nodes, the
 	// place of a walk after these steps is nearly independent of the place where it began. With
 	// degree 7, the probabilities of the n possible places have a relative variance of n/7^h after
-	// h steps. It is 0.002 after 10.3 steps for n = 10⁶, and after 8 steps for n = 10⁴.
+	// h steps. This variance is 0.002 after 10.3 steps for n = 10⁶, and after 8 steps for n = 10⁴.
 	WalkSteps = 10
 	// MaxMix and MaxScan are the largest numbers of steps that a node accepts in a walk. With more
 	// steps, one message could cause many others. WalkSteps may grow to MaxMix without a new
@@ -86,8 +86,8 @@ const (
 	MaxAsked = 512
 	// A node remembers requests, so that it does not obey a repeated request twice. MaxRecent is
 	// the largest number of requests that it remembers. At the rate at which a node accepts walks,
-	// so many requests arrive in two seconds. RecentLife is how long a node remembers a request:
-	// twice the time during which its sender repeats the request.
+	// this number of requests arrives in two seconds. RecentLife is how long a node remembers a
+	// request: twice the time during which its sender repeats the request.
 	MaxRecent  = 256
 	RecentLife = 2 * AskRetry * AskTries
 	// MaxWants is the largest number of notes that a node keeps about edges that other nodes lack.
@@ -113,9 +113,10 @@ const (
 	// flood. The factor protects honest nodes that pass on the walks of a flood: such a node sends
 	// at most about twice as many walks as it may.
 	FloodFactor = 4
-	// ShunAfter is the number of offences after which a node's neighbours give the node up. They
-	// want no edge with it until ShunTime has passed since its last offence. A single offence is
-	// not enough, because it may be bad luck: perhaps the node died in the middle of a deal.
+	// ShunAfter is the number of offences after which a node's neighbours give the node up. The
+	// neighbours want no edge with the node until ShunTime has passed since its last offence. A
+	// single offence is not enough, because it may be bad luck: perhaps the node died in the middle
+	// of a deal.
 	ShunAfter = 8
 	ShunTime  = 10 * time.Minute
 	// MaxFact is the largest size of a fact and of a pattern, in bytes. MaxFacts is the largest

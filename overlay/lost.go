@@ -91,8 +91,8 @@ func (n *Node) onAlive(from Name) {
 }
 
 // tickLost probes lost nodes and replaces flagged edges. From time to time, it replaces an edge
-// that was flagged because a walk had been lost. Edges that were flagged because of a cut are
-// replaced as soon as a node on the other side answers, by walks that begin at that node.
+// that was flagged because a walk had been lost. As soon as a node on the other side of a cut
+// answers, walks that begin at that node replace the edges that were flagged because of the cut.
 func (n *Node) tickLost() {
 	if n.probeAt <= n.now {
 		n.probeAt = neverTime

@@ -44,9 +44,9 @@ type Walk interface {
 }
 
 // A Seek is a walk that looks for edges that the node Origin lacks, or for an edge in exchange for
-// one of Origin's own. Mix is the number of its first steps, after which it is at any node with
-// equal probability. Scan is the largest number of further nodes that the walk visits. Each of
-// these may have an edge for Origin.
+// one of Origin's own. Mix is the number of the walk's first steps. After these steps, the walk is
+// at each node with the same probability. Scan is the largest number of further nodes that the walk
+// visits. Each of these may have an edge for Origin.
 type Seek struct {
 	Origin    Name
 	ID        uint64 // chosen by Origin

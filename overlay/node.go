@@ -127,8 +127,8 @@ func (n *Node) beginWith(outs, ins []Name) {
 	n.joined = len(outs) == n.degree && len(ins) == n.degree
 }
 
-// Next returns the time at which the owner must call Tick. Each call of another method may bring it
-// forward.
+// Next returns the time at which the owner must call Tick. Each call of another method may make
+// this time earlier.
 func (n *Node) Next() Time { return n.next }
 
 // Touch reads the state that Tick and Receive read first. The sum that it returns has no meaning. A
@@ -264,8 +264,8 @@ func (n *Node) wakeAt(t Time) { n.next = min(n.next, t) }
 
 func (n *Node) send(to Name, m Message) { n.transport.Send(to, m) }
 
-// soonAfter returns a random moment between now and the given time from now. So nodes that notice
-// something at the same moment do not all act at the same moment.
+// soonAfter returns a random moment that is later than now by at most the given time. So nodes that
+// notice something at the same moment do not all act at the same moment.
 func (n *Node) soonAfter(within Time) Time {
 	return n.now + 1 +
 		Time(n.random.Int64N(int64(within)))

@@ -10,7 +10,7 @@ import (
 
 // A Codec encodes messages, as package overlay/wire does. Its function Name maps a name that was
 // read from a state to an equal string, which the node keeps. So many nodes can share one string in
-// memory. It returns false if no node has this name.
+// memory. Name returns false if no node has this name.
 type Codec struct {
 	Encode func(to []byte, m any) ([]byte, error)
 	Decode func(from []byte) (any, error)
@@ -38,7 +38,8 @@ func (n *Node) AppendState(to []byte, c Codec) ([]byte, error) {
 }
 
 // RestoreState gives a new node a state that AppendState stored, and returns the bytes that follow
-// this state. The node must have the same configuration. The owner restores its random stream.
+// this state. The node must have the same configuration. The owner restores the node's random
+// stream.
 func (n *Node) RestoreState(from []byte, c Codec) ([]byte, error) {
 	s := coder{b: from, codec: c, reads: true}
 	n.state(&s)

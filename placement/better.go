@@ -1,6 +1,7 @@
 package placement
 
-// Difference is the range of one end-to-end latency minus another, in nanoseconds.
+// Difference is a range, in nanoseconds. It contains the difference of two end-to-end latencies:
+// the first minus the second.
 type Difference struct{ Lo_ns, Hi_ns float64 }
 
 // SurelyFaster reports whether the first placement is faster than the second for all latencies and

@@ -45,8 +45,8 @@ func (p *Problem) placeGreedily(l *lowerLimits, order []int) (Placement, error) 
 	return at, nil
 }
 
-// leftOn converts free cores of node i, which operator v and others may use together, into steps
-// (levels) of the node's cores. It rounds up.
+// leftOn converts a number of free cores of node i into steps of the node's cores (see levels), and
+// rounds up. Operator v and others may use these cores together.
 func (l *lowerLimits) leftOn(v, i int, free float64) int {
 	steps := levels
 	if l.cores[i] > 0 {

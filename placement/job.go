@@ -42,12 +42,12 @@ type Job struct {
 	Edges     []Edge
 	Nodes     []Node
 
-	// Latency has a row for each node, with the time that a tuple takes from this node to each
-	// node. The node's own column has the time between two operators of the node.
+	// Latency[i][k] is the time that a tuple takes from node i to node k. Latency[i][i] is the time
+	// between two operators on node i.
 	Latency [][]Range
 }
 
-// Placement has, for the index of each operator, the index of the operator's node.
+// Placement has one element for each operator: the index of the operator's node.
 type Placement []int
 
 // These limits bound memory and time.

@@ -221,8 +221,8 @@ func (l *lowerLimits) leastLatency() float64 {
 }
 
 // nodesBelow returns for each operator the nodes where the operator's limit is below the given
-// latency. If an operator has no such node, no placement is faster than that latency, and below
-// returns false.
+// latency. If an operator has no such node, no placement is faster than that latency, and
+// nodesBelow returns false.
 func (l *lowerLimits) nodesBelow(latency float64) ([][]int, bool) {
 	left := make([][]int, len(l.nodes))
 	for v, nodes := range l.nodes {

@@ -263,7 +263,8 @@ func (s *annealing) swapOperator(v, with int) bool {
 	return s.free[from] >= 0 && s.free[with] >= 0
 }
 
-// exchangeNodes exchanges all operators of two nodes that may run on the other node.
+// exchangeNodes exchanges the operators of two nodes. An operator that may not run on the other
+// node stays.
 func (s *annealing) exchangeNodes(i, k int) bool {
 	if i == k {
 		return false

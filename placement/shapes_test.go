@@ -51,7 +51,8 @@ var hardShapes = map[string]func(r *rand.Rand, j *Job){
 			o.PerSecond = 1e9 / o.Time.Hi_ns * (0.3 + 0.6*r.Float64())
 		}
 	},
-	// Work and rates differ by factors of a thousand, and nodes by four in speed.
+	// Working times differ by a factor of up to a thousand, loads also, and the speeds of nodes by
+	// a factor of up to four.
 	"rates": func(r *rand.Rand, j *Job) {
 		for i := range j.Nodes {
 			j.Nodes[i].Speed = math.Exp2(2*r.Float64() - 1)

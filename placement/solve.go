@@ -31,8 +31,8 @@ type Effort struct {
 	Choices  int // how many choices of a node the proof looks at
 }
 
-// With DefaultEffort, Solve takes a few seconds for 200 operators on 1,000 nodes, and much less for
-// small jobs.
+// DefaultEffort returns an effort with which Solve takes a few seconds for 200 operators on 1,000
+// nodes, and much less for small jobs.
 func DefaultEffort() Effort {
 	return Effort{Changes: 1_500_000, Searches: 2, Raises: 4, Choices: 40_000_000}
 }

@@ -84,8 +84,8 @@ func randomProblem(t testing.TB, r *rand.Rand, ops, nodes int) *Problem {
 func equal(x, y float64) bool { return math.Abs(x-y) <= 1e-9*max(x, y) }
 
 // For small jobs, Solve finds the smallest latency of all placements. No lower limit is above this
-// latency: neither the limit for an operator on a node, nor the limit after raise. The function
-// prove alone, without a search before it, also finds the best placement.
+// latency: neither the limit for an operator on a node, nor the limit that raiseLimit returns. The
+// function prove alone, without a search before it, also finds the best placement.
 func TestSolveSmallJobs(t *testing.T) {
 	r := seed.Random(t)
 	for k := range 150 {
@@ -134,8 +134,8 @@ func TestSolveSmallJobs(t *testing.T) {
 	}
 }
 
-// checkCross checks how early an operator's tuples can arrive at each node from another node
-// (half.cross). It compares these limits with a plain minimum over all nodes.
+// checkCross checks the limits directionLimits.cross: how early an operator's tuples can arrive at
+// each node from another node. It compares these limits with a plain minimum over all nodes.
 func checkCross(t *testing.T, l *lowerLimits, h *directionLimits,
 	latency func(from, into int) float64) {
 	t.Helper()

@@ -62,8 +62,8 @@ func (p *runPass) receive(l *lane, place uint64) (at uint64, taken bool, err err
 	return 0, true, nil
 }
 
-// lastBefore returns the place + 1 of the last event of a lane before a reading, or 0 if the window
-// has no such event.
+// lastBefore looks in the window for the last event of a lane before a reading. It returns the
+// place of this event + 1, or 0 if there is no such event.
 func (p *runPass) lastBefore(l *lane, reading uint64) uint64 {
 	for i := len(l.queue) - 1; i >= 0; i-- {
 		if p.at(l.queue[i]).Reading < reading {

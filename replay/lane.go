@@ -160,7 +160,8 @@ func (l *lane) advance(s *Summary, epsilon uint64) error {
 			mid := at.Mid()
 			at = tscratio.Interval{Lo: mid - min(mid, epsilon/2), Hi: mid + epsilon - epsilon/2}
 		}
-		// The node's counter runs forwards, so no event lies before the event that precedes it.
+		// The node's counter runs forwards, so no event can be earlier than the previous event of
+		// the lane.
 		l.lastLo = max(l.lastLo, at.Lo)
 		at.Lo, at.Hi = l.lastLo, max(at.Hi, l.lastLo)
 		l.next = rawEvent{e, f.channel, at, verdict == tscratio.Suspect}

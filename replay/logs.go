@@ -25,7 +25,8 @@ type closableLog struct {
 	file *os.File // nil: closed
 }
 
-// open opens a log. The caller must call its close, which also ends the log's use of a descriptor.
+// open opens a log. The caller must call the log's method close, which also gives back the log's
+// descriptor.
 func (all *openLogs) open(path string) (*closableLog, error) {
 	l := &closableLog{path: path, all: all}
 	if err := l.reopen(); err != nil {

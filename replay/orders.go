@@ -9,9 +9,9 @@ import (
 	"sort"
 )
 
-// Orders are the orders in which events may be replayed (the linear extensions): if an event is
-// before another one, it comes first in all of them. Events are numbered from 0. Any number of
-// goroutines may use Orders.
+// Orders are the orders in which events may be replayed (the linear extensions): if event a is
+// before event b, then a comes before b in all of these orders. Events are numbered from 0. Any
+// number of goroutines may use Orders.
 type Orders struct {
 	lanes [][]int   // the events of each node, in their order
 	lane  []int     // of each event

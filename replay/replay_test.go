@@ -224,7 +224,7 @@ func (j *job) impliedOrder(h *History) [][]bool {
 	return makeTransitive(before)
 }
 
-// findNumber finds an event of the run among those of the job.
+// findNumber finds an event of the run among the events of the job.
 func (j *job) findNumber(e *Event) int {
 	return slices.IndexFunc(j.all, func(h happenedEvent) bool {
 		return h.time == e.Reading && h.node == int(e.Node)

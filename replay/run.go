@@ -138,8 +138,8 @@ func Open(dir *runs.Directory, o Options) (*Run, error) {
 	return r, r.connect()
 }
 
-// otherEvents are the points whose ids are not tuples: those of package returntrip, and the pauses
-// of a JVM.
+// otherEvents are the points whose ids do not belong to tuples: the points of package returntrip,
+// and the pauses of a JVM.
 var otherEvents = map[string]bool{
 	"jvm-pauses": true, "ret-sent": true, "ret-arrived": true, "ret-acknowledged": true,
 	"ret-echoed": true,

@@ -61,9 +61,9 @@ type Summary struct {
 	// Free is the number of pairs of events that could have happened in either order.
 	Free uint64 `json:"free,string"`
 
-	// Broken counts the messages that were received before they were sent, wherever in its interval
-	// each event was. Each of these messages proves that an assumption behind the bounds is broken.
-	// Named describes the first of these messages.
+	// Broken counts the messages that were received before they were sent, even if each of the two
+	// events may have been anywhere in its interval. Each of these messages proves that an
+	// assumption behind the bounds is broken. Named describes the first of these messages.
 	Broken uint64   `json:"broken,string"`
 	Named  []string `json:"named,omitempty"`
 
@@ -89,9 +89,9 @@ type windowPlace struct {
 }
 
 // runPass is one pass over a run. Its window contains the events that may still matter to other
-// events. Some of them were read ahead, because they may have sent a message to the next event. The
-// rest have intervals that are not over yet. So the width of the bounds decides the size of the
-// window.
+// events. Some events in the window were read ahead, because they may have sent a message to the
+// next event. The rest have intervals that are not over yet. So the width of the bounds decides the
+// size of the window.
 type runPass struct {
 	run     *Run
 	ctx     context.Context

@@ -49,8 +49,8 @@ func TestTraceOfTheThesis(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	// The thesis offers "9 send" and "2 recv" together. They are on one node, so only one of them
-	// can be next.
+	// The thesis offers "9 send" and "2 recv" together. These two events are on one node, so only
+	// one of them can be next.
 	if got := fmt.Sprint(pool()); got != "[10 send 9 send]" {
 		t.Fatalf("what may come next is %v", got)
 	}

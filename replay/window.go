@@ -120,8 +120,8 @@ func (p *runPass) mergeKnown(g *windowPlace, own []knownPrefix, sent *windowPlac
 	return into
 }
 
-// narrowBefore lowers the high ends of the intervals of all events before a given event, because
-// none of them is later than the given event.
+// narrowBefore lowers the high ends of the intervals of all events before a given event, because no
+// event before the given event is later than it.
 func (p *runPass) narrowBefore(g *windowPlace) {
 	p.narrowTo(g, g.before, g.sender)
 	p.narrowTo(g, g.told...)

@@ -305,7 +305,8 @@ type Held struct {
 	Largest float64   `json:"largest"`
 }
 
-// TrueSpan is Held for the durations of a span, within nodes or between them.
+// TrueSpan compares durations of a span with the truth: either the durations within nodes, or those
+// between nodes.
 type TrueSpan struct {
 	Name   string   `json:"name"`
 	Points string   `json:"points"`
@@ -317,7 +318,7 @@ type TrueSpan struct {
 	Held Held     `json:"held"`
 }
 
-// TrueMethod is Held for the values of a method on all pairs of nodes.
+// TrueMethod compares the values of a method with the truth, on all pairs of nodes together.
 type TrueMethod struct {
 	Name  string `json:"name"`
 	What  string `json:"what"`  // what was compared: moments, tuples, pairs of claims

@@ -67,7 +67,7 @@ func roundInterval(i analysis.Interval) Interval {
 	return Interval{roundDown(i.Lo_cycles), roundUp(i.Hi_cycles)}
 }
 
-// roundPercentile makes a percentile of the page, and rounds it as interval does.
+// roundPercentile makes a percentile of the page, and rounds it as roundInterval does.
 func roundPercentile(percent float64, i analysis.Interval) Percentile {
 	s := roundInterval(i)
 	return Percentile{percent, s.Lo_cycles, s.Hi_cycles}

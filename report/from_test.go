@@ -93,7 +93,7 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 	}
 }
 
-// The page lists what operators say about clocks and stamps among the assumptions.
+// Among the assumptions, the page lists what operators say about clocks and stamps.
 func TestFromListsWhatOperatorsSay(t *testing.T) {
 	a, run := inventedChain(t)
 	before := len(From(a, run, "a test").Assumptions)

@@ -14,8 +14,8 @@ import (
 //go:embed page.html
 var page []byte
 
-// The data replace the text place, which is the content of a script element that the browser does
-// not run.
+// The data replace the text in the variable place. This text is the content of a script element
+// that the browser does not run.
 var place = []byte("{{report.Data}}")
 
 // Write writes a page. The same data give the same bytes. Nil lists in the data become empty lists.

@@ -6,7 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
 
-// capturedSample is what a capture may have seen beside the sample's job: a shop of services.
+// capturedSample is what a capture may have seen of a web shop, whose services ran beside the
+// sample's job.
 func capturedSample() *messages.Answer {
 	program := func(name, node string) messages.Program {
 		return messages.Program{Node: node, Name: name}

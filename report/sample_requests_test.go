@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 )
 
-// requestSample has what could be inferred from the messages of captured: requests of two patterns.
-// The second pattern has a doubtful link.
+// requestSample has what could be inferred from the messages of capturedSample: requests of two
+// patterns. The second pattern has a doubtful link.
 func requestSample(requests int) *paths.Answer {
 	span := func(us, bound float64) paths.Interval {
 		return paths.Interval{Lo_cycles: int64((us - bound) * sample_hz / 1e6),

@@ -431,7 +431,7 @@ func (s *sample) tuples(cycles func(float64) float64) {
 	}
 }
 
-// addPause adds a pause of a JVM on core-1, which begins while the tuple is there.
+// addPause adds a pause of a JVM on core-1. The pause begins while the tuple is there.
 func (s *sample) addPause(t *Tuple, cycles func(float64) float64) {
 	const bound = 1.2 + .63
 	begin := t.Steps[3].Start.Hi_cycles + int64(cycles(5))

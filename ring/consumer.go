@@ -43,9 +43,9 @@ func OpenConsumer(path string) (*Consumer, error) {
 }
 
 // Release tells the program what is safe in the log: the shard's records below head, and the given
-// numbers of drop ranges and of journal entries. The arguments drops and journal count from the
-// opening of the ring. Release refuses a number that is smaller than in an earlier call, or larger
-// than what the program has written.
+// numbers of drop ranges and of journal entries. The arguments with the names drops and journal are
+// numbers since the opening of the ring. Release refuses a number that is smaller than in an
+// earlier call, or larger than what the program has written.
 func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 	s, err := c.State(i)
 	if err != nil {

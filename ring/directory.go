@@ -53,9 +53,9 @@ func CheckDirectory(dir string) error {
 	return CheckPrivate(dir, "ring directory", DirectoryVariable)
 }
 
-// CheckPrivate makes the checks of CheckDirectory for any directory that must be private. what and
-// setting are words for error messages: what describes the directory, and setting names the option
-// with which the user chooses another directory.
+// CheckPrivate makes the checks of CheckDirectory for any directory that must be private. The other
+// two parameters are words for error messages. The first of them (what) describes the directory.
+// The second (setting) names the option with which the user chooses another directory.
 func CheckPrivate(dir, what, setting string) error {
 	var st unix.Stat_t
 	// A slash at the end of the name would make Lstat follow a symbolic link.

@@ -12,8 +12,8 @@ import (
 const FirstLastCount = unsafe.Offsetof(FirstLast{}.count)
 
 // Next returns the address of the place that the next record takes. The record after that takes the
-// other of the two places, whose address differs in bit 4. Next returns 0 if the first record is
-// still missing.
+// other of the two places. The addresses of the two places differ in bit 4. Next returns 0 if the
+// first record is still missing.
 func (f *FirstLast) Next() uintptr {
 	n := atomic.LoadUint64(&f.count)
 	if n == 0 {

@@ -201,8 +201,8 @@ func TestCloseFreesAWaitingWriter(t *testing.T) {
 // droppedEvent is one dropped event in the model that the next test compares with the ring.
 type droppedEvent struct{ at, counter uint64 }
 
-// Every dropped event is counted once, in a range at its place in the sequence, whatever the
-// drainer takes, and whenever it takes it.
+// Every dropped event is counted once, in a range at its place in the sequence, no matter what the
+// drainer takes, and when.
 func TestDropsAreCountedWhereTheyWere(t *testing.T) {
 	rng := seed.Random(t)
 	for range 50 {

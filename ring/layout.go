@@ -186,8 +186,8 @@ type journalEntry struct {
 type dropRange struct {
 	at uint64 // the sequence number of the record that follows the dropped events
 	// before is the number of events dropped before this range. To get the number of events in this
-	// range, subtract its before from the before of the next range, or, for the newest range, from
-	// producerLine.dropped.
+	// range, subtract this number from the same field of the next range. For the newest range,
+	// subtract this number from producerLine.dropped.
 	before uint64
 	first  uint64 // smallest counter of the events
 	last   uint64 // largest counter of the events

@@ -68,7 +68,7 @@ type groupFiles struct {
 }
 
 // memoryController takes two fields of a line of /proc/self/cgroup. It returns the names of the
-// files with the numbers, and whether the line is about memory.
+// files with the group's numbers. It also reports whether the line is about memory.
 func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 	if hierarchy == "0" && controllers == "" {
 		return groupFiles{

@@ -227,10 +227,10 @@ func (r *Reader) damaged(format string, args ...any) error {
 // It returns first, the sequence number of the first copied record, and n, the number of copied
 // records.
 //
-// The record with the number from may be no longer in the ring, because it was overwritten or
-// released. Then first is larger than from. unfinished means that the record after the copied
-// records is reserved but not written. If the owner is alive, a writer may still write that record.
-// If the owner is dead, the record is a hole that nobody will ever write: continue after it.
+// The first requested record may no longer be in the ring, because it was overwritten or released.
+// Then first is larger than from. unfinished means that the record after the copied records is
+// reserved but not written. If the owner is alive, a writer may still write that record. If the
+// owner is dead, the record is a hole that nobody will ever write: continue after it.
 func (r *Reader) Copy(i int, from uint64,
 	into []Record) (first uint64, n int, unfinished bool, err error) {
 	s, err := r.State(i)

@@ -217,8 +217,8 @@ func TestSettingsUnderAChanger(t *testing.T) {
 	changer.Wait()
 }
 
-// Settings change without a pause, and each change uses the other one of two slots. So each slot is
-// overwritten as soon as possible, but a reader never sees a mixture of two settings.
+// Settings change without a pause, and the changes use two slots in turn. So each slot
+// is overwritten as soon as possible, but a reader never sees a mixture of two settings.
 func TestSettingsAreNeverMixed(t *testing.T) {
 	p := newRing(t)
 	control := &p.header.control
@@ -249,7 +249,7 @@ func TestSettingsAreNeverMixed(t *testing.T) {
 }
 
 // If a program or a drainer changes a word of the ring all the time (the switching word, a head, a
-// count, an entry of the journal), the other one of the two does not wait forever.
+// count, an entry of the journal), its peer does not wait forever.
 func TestNothingThatMovesHangsTheOther(t *testing.T) {
 	p := newRing(t, policy(channel.Block))
 	r := look(t, p.Path)

@@ -146,9 +146,9 @@ func (s *Shard) Room(n, counter uint64) bool {
 }
 
 // waitForRoom returns true when there is room, and false when the head has not moved for
-// stallLimit. After such a failure, later calls return false at once. For this shard, they do so
-// until its head moves. For the other shards and rings of the directory, they do so until the head
-// of any of them moves.
+// stallLimit. After such a failure, later calls return false at once. Calls for this shard return
+// false until its head moves. Calls for the other shards and rings of the directory return false
+// until the head of any of them moves.
 func (s *Shard) waitForRoom(n uint64) bool {
 	since := s.now()
 	for attempt := 0; ; attempt++ {
@@ -249,7 +249,7 @@ func (s *Shard) FirstLast() *FirstLast { return &s.page.cells.firstLast }
 //
 // If another writer has the cell, ClaimCell returns false. Nobody waits for that writer, because
 // the kernel may have given its core to another thread. The mark of the reservation is in the
-// program's own memory. In the ring, another process could keep the mark set forever.
+// program's own memory. If the mark were in the ring, another process could keep it set forever.
 func (s *Shard) ClaimCell() bool { return s.claimed.CompareAndSwap(false, true) }
 
 // ReleaseCell ends the reservation by ClaimCell.

@@ -46,7 +46,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// If somebody sets the clock back between the two times that Now reads it, Now still returns an
+// If somebody sets the clock back between Now's two readings of the clock, Now still returns an
 // interval that does not end before it begins. Readers would call a ring with such an interval
 // damaged.
 func TestClockSetBackWhileItIsRead(t *testing.T) {

@@ -133,7 +133,8 @@ func setHead(p *Producer, shard int, head uint64) {
 	atomic.StoreUint64(&p.Shards[shard].page.consumer.head, head)
 }
 
-// fakeClock is a fake clock. Its time passes only in pauses, by the same amount in each.
+// fakeClock is a clock for tests. Its time passes only in pauses, and each pause takes the same
+// time.
 type fakeClock struct {
 	now         time.Duration
 	step        time.Duration

@@ -2,9 +2,9 @@ package runs
 
 import "slices"
 
-// allPairs is the number of nodes up to which a run should have a relation of each pair of nodes.
-// In a larger fleet, nodes measure only some others, and it is enough that relations lead from each
-// node to all others.
+// allPairs is the size of the largest fleet whose runs should have a relation of each pair of
+// nodes. In a larger fleet, a node measures only some other nodes. There it is enough that chains
+// of relations lead from each node to all others.
 const allPairs = 30
 
 func (d *Directory) absent(related [][2]string, logs []NodeLogs,

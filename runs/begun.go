@@ -60,8 +60,8 @@ func (b *begunFile) abandon() error {
 	return errors.Join(b.Close(), b.root.Remove(b.temp), b.lock.Close())
 }
 
-// claimPath creates a file or directory that only the caller writes, until the caller
-// closes the file. If a dead writer left one behind, the function claimPath removes it first. If
+// claimPath creates a file or directory that only the caller writes, until the caller closes the
+// file. If a dead writer left such a file or directory behind, claimPath removes it first. If
 // another writer is alive, the error wraps ErrBusy. A writer is alive as long as it holds the lock.
 func claimPath(root *os.Root, temp string, create func() (*os.File, error),
 	remove func(string) error) (*os.File, error) {

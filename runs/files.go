@@ -23,8 +23,8 @@ type File struct {
 	Bytes int64
 }
 
-// CheckFile returns nil if name is the path of a file that a run can consist of. It refuses what is
-// made from a run: report.html and the files in exports/. The error wraps ErrName.
+// CheckFile returns nil if name is a path that a file of a run can have. It refuses what is made
+// from a run: report.html and the files in exports/. The error wraps ErrName.
 func CheckFile(name string) error {
 	fail := func() error {
 		return fmt.Errorf("check file %.200q: a run has no such file: %w", name, ErrName)
@@ -86,9 +86,9 @@ func Files(parent, name string) (files []File, state string, err error) {
 	return files, fmt.Sprintf("%x", sum.Sum(nil)), nil
 }
 
-// ReadFile fills into with bytes of a file of a complete run, from offset on. n is the number of
-// bytes read, and size is the length of the file. At the end of the file n is less than len(into),
-// without an error. The error wraps ErrName, ErrNotComplete or fs.ErrNotExist.
+// ReadFile fills the buffer into with bytes of a file of a complete run, from offset on. n is the
+// number of bytes read, and size is the length of the file. At the end of the file n is less than
+// len(into), without an error. The error wraps ErrName, ErrNotComplete or fs.ErrNotExist.
 func ReadFile(parent, name, file string, offset int64, into []byte) (n int, size int64, err error) {
 	fail := func(err error) (int, int64, error) {
 		return 0, 0, fmt.Errorf("read file %q of run %q: %w", file, name, err)

@@ -23,8 +23,8 @@ const (
 	truthSuffix    = ".json"
 )
 
-// These are the largest sizes of files that the package reads whole. In its file, a relation takes
-// some 200 bytes for each train. In memory, it takes several times as many.
+// These are the largest sizes of files that the package reads whole. In a file, a relation takes
+// some 200 bytes for each train. In memory, a relation takes several times as many bytes.
 const (
 	maxRunBytes      = 16 << 20
 	maxTableBytes    = 64 << 20

@@ -22,7 +22,8 @@ const (
 	minTrafficEvents = 10_000
 
 	// maxTrafficTuples is how many tuples Traffic remembers. If there are more, it looks only at
-	// every second tuple, or at every fourth, and so on. Their ids decide which these are.
+	// every second tuple, or at every fourth, and so on. The ids of the tuples decide at which
+	// tuples it looks.
 	maxTrafficTuples = 1 << 18
 
 	// maxTrafficNodes is the largest number of nodes that may log one id. If more nodes log an id,

@@ -1,5 +1,5 @@
-// Package sharedclock reads clocks that several nodes can read, so that what two nodes saw on one
-// of them becomes a further constraint on the relation of their counters (minrtt.SharedClock).
+// Package sharedclock reads clocks that several nodes can read. If two nodes read the same clock,
+// their readings are a further constraint on the relation of their counters (minrtt.SharedClock).
 //
 //	Open        opens a source by its name
 //	OpenStamps  opens the clock by which a network interface stamps packets. This is a PTP clock,

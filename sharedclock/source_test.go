@@ -325,7 +325,7 @@ func TestOpenRefuses(t *testing.T) {
 // one, the hypervisor's page. Both nodes have the machine's counter, so the truth is known: at any
 // moment, the two counters show the same value.
 func TestNodesMeetOnOneClock(t *testing.T) {
-	// The made clock ticks every 16 cycles, like a clock of some ns.
+	// The made clock ticks every 16 cycles, like a real clock whose step is some ns long.
 	made := &Source{name: "made", step_ns: 2, close: func() error { return nil },
 		read: readInside(func() (int64, uint32, bool) {
 			return int64(asm.Counter() >> 4), 1,

@@ -67,7 +67,7 @@ func (w *World) encodeWorld(id [32]byte) []byte {
 }
 
 // mostRestored is the largest number of nodes in a checkpoint. It keeps a damaged number from using
-// up the memory. The memory of a shard is only taken when the shard's record is read.
+// up the memory. Memory for a shard is allocated only when the shard's record is read.
 const mostRestored = 1 << 28
 
 // decodeWorld fills a world without nodes from the bytes of encodeWorld.

@@ -16,8 +16,8 @@ const (
 func shardOf(n Node) int { return int(n >> shardBits) }
 func inShard(n Node) int { return int(n & (ShardNodes - 1)) }
 
-// A Part is state of a protocol that is cut into pieces, one for each shard. Only the worker of a
-// shard uses the shard's piece.
+// A Part is one part of a protocol's state. It is cut into pieces, one for each shard. Only the
+// worker of a shard uses the shard's piece.
 type Part interface {
 	Allocate(shard int)
 	Free(shard int)
@@ -150,8 +150,8 @@ type linkShard struct {
 	all  []Node
 }
 
-// linkRow says where the neighbours of a node lie in the array of all: the first place, how many
-// there are, and for how many there is room.
+// linkRow says where the neighbours of a node lie in linkShard.all: the first place, how many
+// neighbours there are, and for how many there is room.
 type linkRow struct{ start, count, room uint32 }
 
 func (l *Links) Allocate(shard int) {

@@ -15,11 +15,11 @@
 //
 // # Views
 //
-// A blind component sees only nodes whose state is in this process: a [Protocol] its own node,
-// [Observer.Measure] one shard, and the function of [World.Each] one node. A blind component works
-// unchanged in several processes. An aware component uses [World.Size], [World.Living] and
-// [World.Up], which know the whole network in each process. Before it uses the state of a node, it
-// asks [World.Has].
+// A blind component sees only nodes whose state is in this process: a [Protocol] sees its own node,
+// [Observer.Measure] sees one shard, and the function of [World.Each] sees one node. A blind
+// component works unchanged in several processes. An aware component uses [World.Size],
+// [World.Living] and [World.Up], which know the whole network in each process. Before it uses the
+// state of a node, it asks [World.Has].
 //
 // # Shards
 //

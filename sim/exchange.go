@@ -12,8 +12,8 @@ type Exchange interface {
 	Processes() int
 	Process() int
 	// Swap sends each process the events for its shards, and returns the events for the shards of
-	// this process. It also tells all processes the moment of the next event that this process
-	// knows (earliest), and returns what all processes told (all).
+	// this process. It also tells all processes the moment of this process's next event (earliest),
+	// and returns the moments that all processes told (all).
 	Swap(bundles [][]byte, earliest []byte) (got [][]byte, all [][]byte, err error)
 	// Gather sends each process the measurements of this process's shards, and returns the
 	// measurements of all shards.
@@ -180,12 +180,13 @@ func (w *World) Balance(stay int) (moved int, err error) {
 	return moved, nil
 }
 
-// toleratedLoad is the load above which shards move: the ratio of the busiest process to the mean.
+// toleratedLoad limits the load of the busiest process, divided by the mean load. Above this limit,
+// shards move.
 const toleratedLoad = 1.1
 
 // assignShards returns which process gets which shard, so that all processes have about the same
-// number of events. If the loads of the present owners are even enough, and none of them leaves,
-// nothing changes. All processes compute the same result.
+// number of events. If the loads of the present owners differ little, and no owner leaves, nothing
+// changes. All processes compute the same result.
 func assignShards(loads [][]byte, owners []int, processes int) ([]int, error) {
 	highest := processes - 1
 	for _, owner := range owners {

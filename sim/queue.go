@@ -136,7 +136,7 @@ func (q *eventQueue) takeUntil(batch []Event, until timeAndRound) []Event {
 	for len(q.far) > 0 && q.far.next().before(until) {
 		batch = append(batch, q.far.pop())
 	}
-	// before the rest, because it may move events to the near future
+	// Take from mid before near, because takeOf may move events from mid to near.
 	batch = q.takeOf(&q.mid, batch, until)
 	return q.takeOf(&q.near, batch, until)
 }

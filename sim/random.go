@@ -2,8 +2,8 @@ package sim
 
 import "math/bits"
 
-// A Stream is a random stream. Its values depend only on its key and on how many were drawn. A
-// checkpoint stores these two.
+// A Stream is a random stream. Each value depends only on the stream's key and on how many values
+// were drawn before. A checkpoint stores these two.
 type Stream struct {
 	key, second uint64
 	drawn       uint64

@@ -55,8 +55,8 @@ type Grower interface {
 	Grow(shards int)
 }
 
-// A Mourner is told which nodes of this process died. While it is told, the node is no longer up,
-// and no worker runs.
+// A Mourner is told which nodes of this process died. At the time of the call, the node is no
+// longer up, and no worker runs.
 type Mourner interface {
 	Died(n Node)
 }

@@ -28,8 +28,8 @@ type Config struct {
 	Listen netip.AddrPort
 
 	// Secret is the secret from which Client.Key derives keys, until RenewSecret draws another one.
-	// A server that commands the client adds secrets of its own. If it is zero, the client answers
-	// any prober until a server adds a secret.
+	// A server that commands the client adds secrets of its own. If Secret is zero, the client
+	// answers any prober until a server adds a secret.
 	Secret minrtt.Secret
 
 	// AnswerSpin is how long, after each packet, the answerer polls for the next one before it

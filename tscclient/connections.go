@@ -95,7 +95,7 @@ func connectedTo(list io.Reader) (all []netip.Addr) {
 
 // kernelAddress parses an address and port as the kernel writes them, such as "0A00000A:1F90", and
 // returns the address without the port. The kernel writes words of 32 bits in the byte order of the
-// machine, which is little-endian on all supported ones.
+// machine. All supported machines are little-endian.
 func kernelAddress(text string) (netip.Addr, error) {
 	digits, _, _ := strings.Cut(text, ":")
 	words, err := hex.DecodeString(digits)

@@ -65,8 +65,8 @@ type datagram struct {
 	m    any
 }
 
-// keyLife is the time after which neighbours get new keys to probe this node with. It is as long as
-// the life of the server's keys.
+// keyLife is the time after which neighbours get new keys to probe this node with. The keys that
+// the server makes are replaced after the same time.
 const keyLife = 10 * time.Minute
 
 // askEvery is the time after which a neighbour that did not describe itself is asked again.

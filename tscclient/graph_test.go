@@ -30,8 +30,8 @@ func newMembers(t *testing.T, s *testServer, nodes, degree, pace int) *graphMemb
 		trains: map[[2]string]int{}}
 	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
 	// While the test starts a node, which takes long on a busy machine, its server answers none of
-	// the other nodes. These must not give the server up and register again: the test would take
-	// their registration for that of the node that starts.
+	// the other nodes. The other nodes must not give the server up and register again: the test
+	// would take their registration for that of the node that starts.
 	s.dead = maxWait
 	var contacts []string
 	for i := range nodes {

@@ -34,9 +34,9 @@ type HotNode struct {
 }
 
 // Hot looks for the nodes that are hottest by a kind of heat: HeatBound, or one that
-// LinkConfig.Heats returns. Walks go to them from node to node, without the server. They probably
-// find the hottest node of the fleet, but not certainly. The hottest node that they find comes
-// first in the answer. Without a graph, the error wraps ErrNoGraph.
+// LinkConfig.Heats returns. Walks go from node to node to the hottest nodes, without the server.
+// The walks probably find the hottest node of the fleet, but not certainly. The answer lists the
+// nodes that they found, the hottest first. Without a graph, the error wraps ErrNoGraph.
 func (l *Link) Hot(ctx context.Context, by string) ([]HotNode, error) {
 	hot, err := askGraph(ctx, l,
 		func(answer func([]HotNode, error)) { l.graph.beginHotWalks(by, answer) })

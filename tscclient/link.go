@@ -20,8 +20,9 @@ import (
 type LinkConfig struct {
 	Server control.ClientConfig
 
-	// Register describes the node. The link itself sets the name, the epoch, the properties of the
-	// counter and the probe address, all from the client, and the instance and the nonce.
+	// Register describes the node. The link itself sets some fields: it gets the name, the epoch,
+	// the properties of the counter and the probe address from the client, and also sets the
+	// instance and the nonce.
 	Register control.Register
 
 	// Advertise is the address at which other nodes reach the client's answerer. Zero means the
@@ -40,8 +41,8 @@ type LinkConfig struct {
 	Facts func() []string
 
 	// Heats returns values of the node that should be low, such as its number of dropped events.
-	// Hot finds nodes by these values. Heats is called every few seconds. If it is nil, the node
-	// only says HeatBound.
+	// Hot finds nodes by these values. Heats is called every few seconds. If Heats is nil, the node
+	// tells others only its HeatBound.
 	Heats func() map[string]uint64
 
 	// ReadFile reads a part of one of the node's files of a run for a collector, and returns the

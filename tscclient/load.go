@@ -29,8 +29,8 @@ func measureLoad(ctx context.Context, c *Client, over time.Duration) (control.Me
 	return loadBetween(first, lookAtLoad(c)), nil
 }
 
-// loadLook contains a node's totals of CPU time and of traffic at one moment. Load is the
-// difference of two of them.
+// loadLook contains a node's totals of CPU time and of traffic at one moment. A load is the
+// difference of two loadLooks.
 type loadLook struct {
 	at             time.Time
 	cpu            cpuTimes

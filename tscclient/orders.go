@@ -77,7 +77,7 @@ type trainBatch struct {
 
 	SharedClock string // Outcome.SharedClock of the last train that has one
 
-	// Err says why the batch ended early. Trains is valid nevertheless.
+	// Err says why the batch ended early. The field Trains is valid even then.
 	Err error
 }
 
@@ -178,7 +178,7 @@ func (l *Link) probeAsOrdered(m *control.Probing) error {
 	return l.setPeers(m)
 }
 
-// setPeers does what probe does. The caller must have locked l.probing.
+// setPeers does what probeAsOrdered does. The caller must have locked l.probing.
 func (l *Link) setPeers(m *control.Probing) error {
 	if m == nil {
 		l.order = nil

@@ -36,8 +36,8 @@ type knownPair struct {
 }
 
 const (
-	// pruneEvery is the number of new trains after which a pair is pruned again. It is not smaller
-	// because each pruning examines all trains of the pair.
+	// pruneEvery is the number of new trains after which a pair is pruned again. A smaller number
+	// would cost more time, because each pruning examines all trains of the pair.
 	pruneEvery = 256
 
 	// recentTrains is the least number of trains in knownPair.recent, if the pair has that many.
@@ -63,8 +63,8 @@ func (p *peerPairs) addTrain(own, peer tscratio.Node, t minrtt.Train) (*tscratio
 	return c, err
 }
 
-// addShared does what add does. If the train's meetings contradict the packets, addShared says how,
-// and forgets the pair's older trains. It removes unused meetings from the train.
+// addShared does what addTrain does. If the train's meetings contradict the packets, addShared says
+// how, and forgets the pair's older trains. It removes unused meetings from the train.
 func (p *peerPairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
 	c *tscratio.Contradiction, lie string, err error,
 ) {

@@ -197,8 +197,8 @@ func TestNoisyPairsAreProbedMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// To the node "near", packets are fast, so a bound of a few hundred nanoseconds is possible. To
-	// the node "noisy", only tens of microseconds are possible.
+	// To the node "near", packets are fast, so a bound of a few hundred nanoseconds is possible.
+	// For the node "noisy", no bound narrower than tens of microseconds is possible.
 	least := map[string]uint64{"near": 300, "noisy": 60_000}
 	s.setPeers([]string{"near", "noisy"})
 	count := map[string]int{}

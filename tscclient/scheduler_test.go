@@ -130,9 +130,9 @@ func TestSchedulerStaysWithinItsBudget(t *testing.T) {
 }
 
 // However small the budget is, no peer waits too long. The shorter the wanted time between a peer's
-// trains is, the larger is the peer's share of the trains. This time is between 0.25 s and 2 s, so
-// the largest share is at most eight times the smallest. So a peer waits at most eight times as
-// long as it would if all peers had equal shares.
+// trains is, the larger is the peer's share of the trains. The wanted time is between 0.25 s and 2
+// s, so the largest share is at most eight times the smallest. So a peer waits at most eight times
+// as long as it would if all peers had equal shares.
 func TestSchedulerStarvesNobody(t *testing.T) {
 	seed.For(t, 30, func(t *testing.T, r *rand.Rand) {
 		w, _ := randomWorld(t, r)

@@ -15,7 +15,8 @@ import (
 )
 
 // proberKey says which trains may share a prober. A prober remembers the latest reading of the
-// peer's counter, so a new epoch of the peer needs a new prober. A new probe key does not.
+// peer's counter, so a new epoch of the peer needs a new prober. A new probe key needs no new
+// prober.
 type proberKey struct {
 	address netip.AddrPort
 	epoch   string

@@ -11,9 +11,10 @@ import (
 type Audit struct {
 	Disagreements []*DisagreementError // at most one for each relation and path
 
-	// Accused are the nodes that occur in all disagreements, if they are at most two. If they are
-	// two, their relation is wrong, and one of them may be honest. Disagreements among the same
-	// three nodes accuse nobody, because any of the three may be wrong.
+	// Accused are the nodes that occur in all disagreements. The list is empty if there are more
+	// than two such nodes. If there are two, their relation is wrong, and one of the two may be
+	// honest. Disagreements among the same three nodes accuse nobody, because any of the three may
+	// be wrong.
 	Accused []string
 
 	// Liars are nodes, each of which has several disagreements that have only this node in common.
@@ -183,9 +184,9 @@ func (c *Closure) agreeingPaths(direct, thirds []Interval) int {
 	return max(min(n, 3), min(n+falsePaths(direct, thirds), len(thirds)))
 }
 
-// falsePaths returns the least number of paths over third nodes that must be false: the smallest
-// number of paths without which all other intervals have a value in common. The interval of the
-// direct relation, if there is one, is among these other intervals.
+// falsePaths returns the least number of paths over third nodes that must be false. If that many
+// paths are left out, and they are well chosen, the intervals of the remaining paths have a value
+// in common. The interval of the direct relation, if there is one, is never left out.
 func falsePaths(direct, thirds []Interval) int {
 	within := Interval{0, math.MaxUint64}
 	if direct != nil {
@@ -223,9 +224,9 @@ const (
 )
 
 // agreement returns how many paths must agree in a fleet like this one. A lie that is not much
-// larger than the bounds contradicts nothing, so agreeing does not notice it. Such lies are assumed
-// to be as frequent as larger lies. So agreement counts how often the paths of random pairs without
-// a direct relation contradict each other. If there is no such pair, two paths must agree.
+// larger than the bounds contradicts nothing, so agreeingPaths does not notice it. Such lies are
+// assumed to be as frequent as larger lies. So agreement counts how often the paths of random pairs
+// without a direct relation contradict each other. If there is no such pair, two paths must agree.
 func (l *longerPaths) agreement(c *Closure) int {
 	l.doubted.Do(func() {
 		r := rand.New(rand.NewPCG(1, uint64(len(c.names))))

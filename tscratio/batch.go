@@ -145,7 +145,7 @@ func setDifferences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 	return len(xs)
 }
 
-// maxSpan is the longest duration that differences returns, in cycles. It leaves room in an int64
+// maxSpan is the longest duration that setDifferences sets, in cycles. It leaves room in an int64
 // for the errors that are added later.
 const maxSpan = 1 << 62
 

@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// fleet is a set of nodes with wandering rates. The relative rate of any two wanders by at most w.
+// fleet is a set of nodes with wandering rates. The wander of the relative rate of any two nodes is
+// at most w.
 type fleet struct {
 	clocks []*clock
 	rng    *rand.Rand

@@ -158,8 +158,9 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	return c
 }
 
-// jumpBetween returns by how much the count of the node into after a gap exceeds the count that the
-// constraints before the gap predict.
+// jumpBetween compares two counts of the node into after a gap: the count from the constraints
+// after the gap, and the count that the constraints before the gap predict. It returns the first
+// minus the second.
 func (e *evidence) jumpBetween(left, right Interval, w Wander) (Elapsed, bool) {
 	var before, after centredPolygon
 	y := left.Hi + (right.Lo-left.Hi)/2

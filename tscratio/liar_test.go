@@ -79,9 +79,9 @@ func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 	return f
 }
 
-// If a liar's stamps are plausible, only the liar's own relations become wrong, by as much as it
-// lies. With ThirdAny the relations of other nodes move too, but never beyond what these nodes
-// measured themselves.
+// If a liar's stamps are plausible, only the liar's own relations become wrong, and they are wrong
+// by the size of the lie. With ThirdAny the relations of other nodes move too, but never beyond
+// what these nodes measured themselves.
 func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 	const seconds, upto = 12, 20_000 // 20,000 cycles: 6 to 10 µs, more than a round trip
 	falsified, checked := 0, 0

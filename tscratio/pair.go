@@ -96,8 +96,8 @@ type Pair struct {
 type reading struct{ b, a uint64 }
 
 // train contains the constraints of packets that were exchanged back to back. A window uses all
-// constraints of a train or none of them. So a constraint that another constraint of the same train
-// implies may be dropped.
+// constraints of a train or none of them. So a constraint may be dropped if another constraint of
+// the same train implies it.
 type train struct {
 	exchanges uint32 // complete exchanges in the train
 	gathered  uint32 // constraints before pruning; 0 if the train's file does not say

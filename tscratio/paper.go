@@ -164,10 +164,10 @@ func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 	return PaperValue{p.mid(b), p.E(), p.halfGap(b)}, nil
 }
 
-// WanderedBound returns a bound for reading y that stays true if the rate wanders by w, in A
-// cycles. The bound is e plus the most by which the wander can have moved the line since the nearer
-// anchor. In the middle between two anchors that are T apart, the bound is largest: e + w·T/2. If y
-// does not lie between the anchors, the error wraps ErrExtrapolated.
+// WanderedBound returns a bound, in A cycles, for reading y. This bound stays true if the rate
+// wanders by w. The bound is e plus the most by which the wander can have moved the line since the
+// nearer anchor. In the middle between two anchors that are T apart, the bound is largest: e +
+// w·T/2. If y does not lie between the anchors, the error wraps ErrExtrapolated.
 func (p PaperRelation) WanderedBound(y uint64, w Wander) (*big.Rat, error) {
 	v, err := p.Value(y)
 	if err != nil {

@@ -132,7 +132,7 @@ const (
 	maxDisjoint = 8
 
 	// maxHops is the largest number of relations in a path. In a random graph in which 10,000 nodes
-	// probe seven others each, the longest of the shortest paths has five.
+	// probe seven others each, the longest of the shortest paths has five relations.
 	maxHops = 8
 
 	// maxRemembered is the number of pairs of nodes whose paths are remembered.
@@ -293,7 +293,8 @@ func (f *twoSearches) leastWeight(side int) float64 {
 }
 
 // extendLightest takes the lightest path, and extends it by each relation that leads on from its
-// end. It returns the nodes to which it found a lighter path. The caller must have called least.
+// end. It returns the nodes to which it found a lighter path. The caller must have called
+// leastWeight.
 func (f *twoSearches) extendLightest(c *Closure, side int) []int {
 	v := f.pop(side).node
 	from := &f.reached[side][v]
@@ -373,11 +374,11 @@ func (c *Closure) linkBack() {
 	}
 }
 
-// weigh gives every relation its weight: the width, in nanoseconds, of its interval for the middle
-// one of the readings that it translates. Weights add up along a path, as widths do. A relation
-// that covers less time than others weighs more, because a path can be used only for times that all
-// of its relations cover. Suspect relations weigh so much that a path contains one only if there is
-// no other path.
+// weigh gives every relation its weight. The relation translates the middle one of its readings to
+// an interval, and the weight is the width of this interval in nanoseconds. Weights add up along a
+// path, as widths do. A relation that covers less time than others weighs more, because a path can
+// be used only for times that all of its relations cover. Suspect relations weigh so much that a
+// path contains one only if there is no other path.
 func (c *Closure) weigh() {
 	c.linkBack()
 	longest_s := 0.0

@@ -140,7 +140,7 @@ func TestLongerPathsAreDisjoint(t *testing.T) {
 	}
 }
 
-// lightest finds the path of the smallest weight, even if that path leads over many nodes.
+// lightestPath finds the path of the smallest weight, even if that path leads over many nodes.
 func TestLightestPath(t *testing.T) {
 	rng := seed.Random(t)
 	for range 50 {

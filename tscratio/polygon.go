@@ -16,11 +16,12 @@ package tscratio
 // exceeds it by less than one cycle.
 
 // point is a constraint relative to y. The field c is the distance of the constraint's reading of B
-// from y, with the wander added. The field a is the constraint's reading of A minus seen.anchor.
+// from y, with the wander added. The field a is the constraint's reading of A minus
+// centredPolygon.anchor.
 type point struct{ c, a int64 }
 
-// slope is a rate num/den with den > 0, and the two points, one of each hull, on which a line of
-// that rate rests.
+// slope is a rate num/den with den > 0. It also contains the two points, one of each hull, on which
+// a line of that rate rests.
 type slope struct {
 	num, den     int64
 	lower, upper point
@@ -92,12 +93,12 @@ func turnSign(p, q, r point) int {
 // solve finds the extreme rates and reports whether any line is feasible. If it reports false, the
 // caller must not use the polygon's rates. Both hulls must contain points.
 //
-// For a rate r, the feasible p range from max(a − r·c) over the lower points to min(a − r·c) over
-// the upper points. The second value minus the first is a concave function of r, and its roots are
-// the extreme rates. Newton's method, started outside of the roots, reaches the nearer root without
-// passing it. The function is piecewise linear, so finitely many steps suffice. The rate of each
-// step is the slope of the line through two points: those on which the lines of the previous step
-// rested.
+// For a rate r, p is feasible if it lies between max(a − r·c) over the lower points and min(a −
+// r·c) over the upper points. The second value minus the first is a concave function of r, and its
+// roots are the extreme rates. Newton's method, started outside of the roots, reaches the nearer
+// root without passing it. The function is piecewise linear, so finitely many steps suffice. The
+// rate of each step is the slope of the line through two points: those on which the lines of the
+// previous step rested.
 func (g *polygon) solve() bool {
 	l, u := g.lower, g.upper
 
@@ -170,7 +171,8 @@ func restLower(l []point, i, step int, num, den int64) int {
 	return i
 }
 
-// restUpper does the same for the upper points. The line lies below all of them.
+// restUpper does what restLower does, but for the upper points. The line lies below all upper
+// points.
 func restUpper(u []point, i, step int, num, den int64) int {
 	for j := i + step; j >= 0 && j < len(u); i, j = j, j+step {
 		if !product(u[j].a-u[i].a, den).isLess(product(num, u[j].c-u[i].c)) {

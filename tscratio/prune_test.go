@@ -162,9 +162,10 @@ func TestNeverWiderThanPaper(t *testing.T) {
 
 const one = Rate(1) << rateBits
 
-// TestImplied uses pairs of constraints at the limit of Prune's rule: one constraint just implies
-// the other, or just does not. In exact rationals, the test looks for a counterexample: a rate, a
-// wander and a reading that the first constraint allows and the second one forbids.
+// TestImplied uses pairs of constraints at the limit of Prune's rule: in each pair, one constraint
+// barely implies the other, or barely fails to imply it. In exact rationals, the test looks for a
+// counterexample: a rate, a wander and a reading that the first constraint allows and the second
+// one forbids.
 func TestImplied(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		implied, n := 0, 20_000/seed.Share()
@@ -204,9 +205,9 @@ func TestImplied(t *testing.T) {
 			for _, rate := range []Rate{rates.Lo, rates.Hi} {
 				r := new(big.Rat).SetFrac64(int64(rate), int64(one))
 				for _, y := range []uint64{0, 2e9, j.b, i.b} {
-					// The function c returns the distance that look computes, at the largest
-					// wander. p is the limit that constraint j alone sets for φ at y, and q is the
-					// limit that constraint i sets.
+					// The function c returns the distance c (doc.go) of a reading from y, at the
+					// largest wander. p is the limit that constraint j alone sets for φ at y, and q
+					// is the limit that constraint i sets.
 					c := func(x reading) *big.Rat {
 						if lower {
 							return rat(aheadUp(x.b, y, f))

@@ -190,7 +190,8 @@ func TestRelationsAtTheEnds(t *testing.T) {
 	}
 }
 
-// holdsWays computes the duration between two events, which is y − x in b's count, by every method.
+// holdsWays computes the duration between two events by every method. The true duration is y − x in
+// b's count.
 func holdsWays(t *testing.T, c *Closure, w *Ways, first, second Event, x, y uint64) {
 	t.Helper()
 	d, err := c.Duration(w.reference.Name, first, second)

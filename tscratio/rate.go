@@ -108,11 +108,11 @@ func (c *Closure) rates(from, into string) (*rates, error) {
 		"consistent: %w", from, into, c.third, ErrNoPath)
 }
 
-// agreeingAlone does what agreeing does if there is no direct relation.
+// agreeingAlone does what agreeingPaths does if there is no direct relation.
 func (c *Closure) agreeingAlone(thirds []Interval) int { return c.agreeingPaths(nil, thirds) }
 
 // agreedRate returns the rates that are possible between two readings. Each end rests on as many
-// paths as must agree, as the ends of translations do (Closure.settle).
+// paths as must agree, as the ends of translations do (Closure.settleCount).
 func agreedRate(ps []path, agreeing func([]Interval) int, at Interval) (RateInterval, error) {
 	var los, his []Rate
 	var both []Interval
@@ -142,8 +142,9 @@ func agreedRate(ps []path, agreeing func([]Interval) int, at Interval) (RateInte
 	return rate, nil
 }
 
-// rateOver multiplies the rates of a path's relations. It gets the interval of the first node's
-// readings for which the rates are asked. Each relation translates the interval for the next one.
+// rateOver multiplies the rates of a path's relations. The parameter at is the interval of the
+// first node's readings for which the caller wants the rates. Each relation translates the interval
+// for the next one.
 func (p path) rateOver(at Interval) (RateInterval, error) {
 	all := RateInterval{1 << rateBits, 1 << rateBits}
 	for i, r := range p {

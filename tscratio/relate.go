@@ -207,11 +207,12 @@ func (s *centredPolygon) interval(lo, hi int64) Interval {
 }
 
 // extend adds the pieces on one side of s.y, up to the given distance. The distance must not exceed
-// Wander.reach. For each reading in a piece, the interval contains the counts that the knot's
-// polygon allows at this reading, widened by the wander. Within the knot's window, the wander of
-// that window applies. Further out, the wander of the shortest window around s.y that contains the
-// piece applies. Wander.wanderOver gives both wanders. Its proof starts from the mean rate of the
-// stated window around s.y. The polygon includes that rate, so Wander.wanderOver may be used here.
+// Wander.longestReach. For each reading in a piece, the interval contains the counts that the
+// knot's polygon allows at this reading, widened by the wander. Within the knot's window, the
+// wander of that window applies. Further out, the wander of the shortest window around s.y that
+// contains the piece applies. Wander.wanderOver gives both wanders. Its proof starts from the mean
+// rate of the stated window around s.y. The polygon includes that rate, so Wander.wanderOver may be
+// used here.
 func (r *Relation) extend(s *centredPolygon, distance uint64, before bool) {
 	if distance == 0 {
 		return

@@ -2,8 +2,8 @@ package tscratio
 
 import "fmt"
 
-// A closure computes each answer from all paths. View and Ways are faster ways to many answers of
-// one kind. They cut the readings into segments. For each segment they evaluate all paths once, in
+// A closure computes each answer from all paths. View and Ways find many answers of one kind
+// faster. They cut the readings into segments. For each segment they evaluate all paths once, in
 // the segment's middle. In the rest of the segment they use only the paths that were narrowest in
 // its middle. The intervals of View and Ways also contain the truth, and are at most a little wider
 // than the closure's.

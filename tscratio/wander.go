@@ -43,7 +43,8 @@ func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 // So all rates in the long window are within r·(1 ± 2·k·w). Therefore r is among the rates of the
 // long window's polygon (polygon.go), which allows this wander.
 //
-// If 2·k·w exceeds maxWander, any rate is possible in the long window, and over reports false.
+// If 2·k·w exceeds maxWander, any rate is possible in the long window, and wanderOver reports
+// false.
 func (w Wander) wanderOver(k int64) (Wander, bool) {
 	if k == 1 {
 		return w, true

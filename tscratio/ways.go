@@ -13,8 +13,8 @@ type Ways struct {
 	// A view is nil if it is not needed, or if no path exists.
 	secondOnFirst, firstOnSecond *View
 	firstOnRef, secondOnRef      *View
-	// The rates of first and second relative to the reference. They are nil if no rate is known, or
-	// if the node is the reference.
+	// firstRate and secondRate are the rates of the two nodes relative to the reference. A rate is
+	// nil if it is not known, or if the node is the reference.
 	firstRate, secondRate *rates
 
 	base, last uint64 // the smallest and the largest reading of first in the segments
@@ -248,7 +248,7 @@ func (v *View) byClosure(y uint64) bool {
 }
 
 // storeRate stores the rate around y, and the limits of the readings for which the rate is valid.
-// Their distance from y is the given reach, plus the longest duration.
+// The distance of these limits from y is the given reach, plus the longest duration.
 func (s *waySegment) storeRate(r *rates, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
 	reach += r.window_cycles / 4

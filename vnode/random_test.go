@@ -58,8 +58,8 @@ func randomCounter(r *rand.Rand) CounterConfig {
 
 // halveLimit halves the wander's limit until the configuration is valid. The limit is for the
 // change of the rate within a window, and the wave is scaled until its change reaches the limit.
-// But a slow wave changes little in a short window. With a large limit, it would be scaled so much
-// that the rate leaves the allowed range.
+// But a slow wave changes little in a short window. With a large limit, the wave would be scaled so
+// much that the rate leaves the allowed range.
 func halveLimit(c *CounterConfig) {
 	for {
 		if _, err := knotRates(*c); err == nil {

@@ -71,8 +71,8 @@ func (t *RealtimeTruth) Reading(physical_ns int64) int64 {
 }
 
 // Instants returns all physical times, from the year 1970 to 2043, at which the virtual clock shows
-// the given time, in ascending order. Usually there is one span. There is none within a forward
-// step, or where a fast clock skips a nanosecond. There are several if the clock was set back.
+// the given time, in ascending order. Usually there is one span. There is none if a forward step or
+// a fast clock skips the given time. There are several if the clock was set back.
 func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	from_ns := int64(0)
 	var ends []int64 // the ends of the times between steps

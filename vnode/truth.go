@@ -117,8 +117,9 @@ func (t *Truth) Reading(physical uint64) uint64 {
 }
 
 // Instants returns all physical readings at which the virtual counter shows the given reading, as
-// the longest possible spans, in ascending order. Usually there is one span. There is none within a
-// forward step or between two quanta. There are several if the counter was reset or wrapped around.
+// the longest possible spans, in ascending order. Usually there is one span. There is none if a
+// forward step skips the reading, or if the reading lies between two quanta. There are several if
+// the counter was reset or wrapped around.
 func (t *Truth) Instants(reading uint64) []Span {
 	q := t.config.Quantum_cycles
 	if reading%q != 0 {

@@ -101,9 +101,8 @@ func wanderOf(rates []uint64, window int) uint64 {
 	return most
 }
 
-// visitExtremes calls the function visit for every run of window + 1 neighbouring elements, and for
-// the shorter runs at the start. It passes the indices of a highest and a lowest element of the
-// run.
+// visitExtremes calls visit for every run of window + 1 neighbouring elements, and for the shorter
+// runs at the start. It passes the indices of a highest and a lowest element of the run.
 func visitExtremes(n, window int, greater func(i, j int) bool, visit func(high, low int)) {
 	var highs, lows []int // candidates, in order: each element of highs is higher than all after it
 	for i := range n {

@@ -134,8 +134,9 @@ func (c *clocks) choose(senders []*node, wanted string) (reference *node) {
 	return reference
 }
 
-// placeReading translates a reading of a node's counter: the reference's counter showed a value in
-// the interval at that moment. If the relation of the two nodes is unknown, ok is false.
+// placeReading translates a reading of a node's counter into an interval. At the moment of the
+// reading, the reference's counter showed a value in this interval. If the relation of the two
+// nodes is unknown, ok is false.
 func (c *clocks) placeReading(n *node, reading uint64) (at tscratio.Interval, ok bool) {
 	if n.Name == c.reference {
 		return tscratio.At(reading), true

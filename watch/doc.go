@@ -9,9 +9,9 @@
 //	picture := v.Picture(time.Now())
 //
 // Each agent counts all events of its channels and sends a sample of them (control.Sample). All
-// agents sample the same tuples, because a hash of the id decides. A View joins the sampled events
-// of one id, translates their readings with the newest measurements of the nodes, and computes the
-// durations between points.
+// agents sample the same tuples, because a hash of a tuple's id decides whether the tuple is
+// sampled. A View joins the sampled events of one id, translates their readings with the newest
+// measurements of the nodes, and computes the durations between points.
 //
 // # What is true of a picture
 //

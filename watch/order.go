@@ -19,9 +19,10 @@ var pointOrder = map[string]int{
 }
 
 // evidence is what tuples show about the order of points. A point is given by its rank: its bit in
-// a mask. The fields are counts of tuples, for each pair of points p and q. both[p][q] counts the
-// tuples that passed p and q. surely[p][q] counts those whose intervals prove that p came first.
-// middleBefore[p][q] counts those in which the middle of p's interval is before the middle of q's.
+// a mask. The fields are counts of tuples, for each pair of points p and q. passedBoth[p][q] counts
+// the tuples that passed p and q. surelyBefore[p][q] counts the tuples whose intervals prove that p
+// came first. middleBefore[p][q] counts the tuples in which the middle of p's interval is before
+// the middle of q's.
 type evidence struct {
 	points                                 []point
 	passedBoth, surelyBefore, middleBefore [maxPoints][maxPoints]int
@@ -92,8 +93,8 @@ func (e *evidence) order() *order {
 	return o
 }
 
-// directBefore gets the points of a tuple (mask), and returns those that directly precede the point
-// to: no other point of the tuple is in between.
+// directBefore returns, as a mask, those points of a tuple (mask) that directly precede a given
+// point (to): no other point of the tuple is in between.
 func (o *order) directBefore(mask uint64, to int) uint64 {
 	found := mask & o.before[to]
 	for rest := found; rest != 0; rest &= rest - 1 {

@@ -71,10 +71,10 @@ func (p *painter) findDepths() {
 	p.OneIn = 1 << p.depthSince(p.now.Add(-p.v.window))
 }
 
-// depthSince returns the least depth (channel.SampleDepth) of the tuples that all nodes have
-// sampled since a moment. A tuple of at least this depth lacks no event if its first event came at
-// that moment. Other nodes' events of the same time may have come earlier, so depthSince begins a
-// little before the moment.
+// depthSince returns the least depth (channel.SampleDepth) from which on all nodes have sampled
+// every tuple since a moment. A tuple of at least this depth lacks no event if its first event came
+// at that moment. Other nodes' events of the same time may have come earlier, so depthSince begins
+// a little before the moment.
 func (p *painter) depthSince(at time.Time) int {
 	i, _ := slices.BinarySearchFunc(p.depths, at.Add(-silent), func(d depthAt, at time.Time) int {
 		return d.at.Compare(at)
@@ -190,8 +190,8 @@ func (n *node) lacksEvents(now time.Time, window time.Duration) bool {
 
 // samplesOf returns the first and the last of the Samples from which a node's rate in the window is
 // computed: the newest Samples, as many as are needed to cover the window. If the counts of a
-// Sample begin at an unknown moment (received.begins), neither this Sample nor an older one is
-// used. If that leaves none, first is last+1.
+// Sample begin at an unknown moment (receivedCounts.begins), neither this Sample nor an older one
+// is used. If no Sample is left, first is last+1.
 func (p *painter) samplesOf(n *node) (first, last int) {
 	last = len(n.samples) - 1
 	newest, window := n.samples[last].until, cycles(p.v.window, n.Nominal_hz)

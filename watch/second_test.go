@@ -65,9 +65,9 @@ func (s *sim) simulateIdle(seconds int) {
 	s.now += uint64(seconds) * hz
 }
 
-// beginStreams makes all nodes begin a new stream. In the first Samples of this stream, as many as
-// behind says, the data end where the stream begins. These Samples and the next one also count
-// events from before the stream.
+// beginStreams makes all nodes begin a new stream. The parameter behind is the number of first
+// Samples of this stream whose data end where the stream begins. These Samples and the next one
+// also count events from before the stream.
 func (s *sim) beginStreams(behind uint64) {
 	for _, n := range s.nodes {
 		n.stream, n.number, n.began = n.stream+"+", 0, s.now

@@ -102,8 +102,8 @@ type tuple struct {
 }
 
 // A node with many events samples fewer ids than others: it takes only ids of at least a certain
-// depth (channel.SampleDepth). depthAt says which depth was the greatest that any node used (bits)
-// in the Samples that came at a moment.
+// depth (channel.SampleDepth). depthAt contains the greatest depth (bits) that any node used in the
+// Samples that came at one moment.
 type depthAt struct {
 	at   time.Time
 	bits int

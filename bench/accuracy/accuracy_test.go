@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// quickSession is a session that is over soon: ten trains a second.
+// quickSession is the setting of a short session, with ten trains a second.
 var quickSession = Setting{Wander: 1 * tscratio.PPM, Shape: vnode.Sine, Exchanges: 3, PerSecond: 10}
 
-// thisMachine examines the machine once, because it takes a second.
+// thisMachine examines the machine only once, because the examination takes a second.
 var thisMachine = sync.OnceValues(examineCounter)
 
 func machine(t *testing.T) Machine {
@@ -139,8 +139,8 @@ func TestEndedByContext(t *testing.T) {
 }
 
 // If stamps are wrong by more than the widths of the intervals, the intervals miss the truth, and
-// the rows count that. The test moves stamps by a tenth of a second. Even on a busy machine an
-// interval is much narrower.
+// the rows count that. The test moves stamps by a tenth of a second, because even on a busy machine
+// intervals are much narrower than that.
 func TestFalseBoundsAreCounted(t *testing.T) {
 	l, err := newLab(machine(t), true)
 	if err != nil {
@@ -162,9 +162,8 @@ func TestFalseBoundsAreCounted(t *testing.T) {
 			}
 		}
 		s.trains[i].Arrivals = nil
-		// The exchanges through which the paper draws its line move with the stamps, and queries
-		// must not be for moments before these exchanges. So the time for queries begins later,
-		// too.
+		// The paper draws its line through two exchanges, and these exchanges move with the stamps.
+		// No query may be for a moment before them, so the time for queries begins later, too.
 		s.trains[i].after += l.machine.Hz / 5
 	}
 	rows, _, err := s.rows(r, 500)

@@ -90,8 +90,8 @@ func (s *session) pair(stamps Stamps) (*tscratio.Pair, error) {
 	return s.pairUpTo(stamps, 16*max(s.Wander, tscratio.PPB))
 }
 
-// pairUpTo does the same as pair. Its result can be evaluated with a declared wander of up to the
-// argument most.
+// pairUpTo does the same as pair, but its result can be evaluated with declared wanders of up to
+// the argument most.
 func (s *session) pairUpTo(stamps Stamps, most tscratio.Wander) (*tscratio.Pair, error) {
 	var nodes [2]tscratio.Node
 	for i, c := range s.nodes {
@@ -198,7 +198,7 @@ func (s *session) paper(stamps Stamps) (tscratio.PaperRelation, error) {
 
 // byPaper returns a query of the paper's relation, which translates from B to A. The query is for
 // moments after the session's first ten trains and before its last ten, because the paper's line
-// goes through an exchange of either group.
+// goes through one exchange of the first ten trains and one of the last ten.
 func (s *session) byPaper(p tscratio.PaperRelation) randomQuery {
 	n := min(anchorTrains, len(s.trains)/3)
 	first, last := s.trains[n-1].after, s.trains[len(s.trains)-n].before
@@ -250,10 +250,11 @@ func (s *session) anywhere(into [2]*tscratio.Relation) randomQuery {
 	}
 }
 
-// mostDeclared is the largest wander with which the method declared evaluates a session.
+// mostDeclared is the largest declared wander that the method declared tries.
 const mostDeclared = 16 * tscratio.PPM
 
-// The method declared evaluates a session with its declared wander and with multiples of it.
+// The method declared evaluates a session several times: with the session's declared wander, with
+// twice that wander, with four times, and so on.
 func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 	const queries = 1000
 	for _, stamps := range []Stamps{User, Kernel} {
@@ -289,13 +290,13 @@ func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 	return all, nil
 }
 
-// reading returns what the machine's counter shows after count cycles, because the counter moves in
-// steps.
+// reading returns what the machine's counter shows after count cycles. The counter moves in steps,
+// so the reading may be less than count.
 func (m Machine) reading(count uint64) uint64 { return count - count%m.Quantum_cycles }
 
 // atTrain returns a query for a moment within a train. The query uses only what this train proves
-// by itself. The query takes the rate from the windowed relation. This is allowed because within a
-// train, an error of the rate moves readings by less than a cycle.
+// by itself, and the rate of the windowed relation. The rate may come from that relation, because
+// within a train an error of the rate moves readings by less than a cycle.
 func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
 	rates *tscratio.Relation) randomQuery {
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
@@ -352,8 +353,9 @@ func (v constraintView) least(d int64) float64 {
 }
 
 // virtualSlack returns by how much readings of a virtual counter on two cores may differ, in cycles
-// of that counter. To the machine's own core slack it adds 1 ‰, because no virtual counter is
-// faster than the machine's by more than that, and one cycle for rounding.
+// of that counter. It is the machine's own core slack plus 1 ‰ plus one cycle. The 1 ‰ is enough
+// because no virtual counter is faster than the machine's by more than 1 ‰. The cycle is for
+// rounding.
 func (m Machine) virtualSlack() uint64 { return m.Slack_cycles + m.Slack_cycles/1000 + 1 }
 
 // trueWander returns the true wander of the nodes, rounded up.

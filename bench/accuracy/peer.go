@@ -146,7 +146,8 @@ func countBytes(ctx context.Context, at netip.AddrPort, say func(netip.AddrPort)
 	return n, nil
 }
 
-// These types hide the shortcuts that io.Copy would take: splice, and a buffer of another size.
+// These types hide the methods through which io.CopyBuffer would take shortcuts: splice, and a
+// buffer of another size.
 type (
 	writerOnly struct{ io.Writer }
 	readerOnly struct{ io.Reader }
@@ -169,7 +170,7 @@ func fillConnection(ctx context.Context, to netip.AddrPort, say func(netip.AddrP
 	}
 }
 
-// PeerArguments are the arguments with which this program, started again, calls Peer.
+// PeerArguments are command-line arguments. If this program is started with them, it calls Peer.
 var PeerArguments = []string{"probe-peer"}
 
 // start starts a peer process at an end of the lab.

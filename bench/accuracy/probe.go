@@ -57,8 +57,8 @@ type Cost struct {
 	Lasted           time.Duration
 }
 
-// Settings returns the settings to measure: the usual settings and, if all is set, the others after
-// them.
+// Settings returns the settings to measure: the usual settings and, if all is true, then also all
+// other settings.
 func Settings(all bool) []Setting {
 	var out []Setting
 	add := func(s Setting) {

@@ -34,7 +34,7 @@ const (
 	answerWait = 100 * time.Millisecond
 
 	// A train ends if this many answers in a row are missing. On a busy machine the other end may
-	// wait for a core much longer than patience.
+	// wait for a core much longer than answerWait.
 	lostInARow = 50
 )
 
@@ -127,8 +127,8 @@ func (l *twoEnds) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool
 	}
 	config := minrtt.DefaultConfig()
 	config.Exchanges, config.Timeout, config.Attempts = s.Exchanges, answerWait, lostInARow
-	// Each reading may be wrong by the core slack plus the quantum. So if one reading is less than
-	// twice that above another, it may still have been taken first.
+	// Each reading may be wrong by the core slack plus the quantum. So if one reading exceeds
+	// another by less than twice this sum, the larger one may still have been taken first.
 	quantum := max(l.quantum(nodes[0]), l.quantum(nodes[1]))
 	config.Slack_cycles = 2 * (l.machine.virtualSlack() + quantum)
 	if p.Prober, err = minrtt.NewProber(p.transport, clock, peer.address, config); err != nil {

@@ -5,7 +5,8 @@
  *
  *	pushpull MESSAGES
  *
- * prints messages a second, from the first to the last, and how many had the wrong number.
+ * prints how many messages arrived a second, from the first message to the last, and how many
+ * messages had the wrong number.
  */
 #include <pthread.h>
 #include <stdint.h>

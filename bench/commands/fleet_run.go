@@ -55,8 +55,8 @@ func (o *fleetFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON object")
 }
 
-// fit chooses values for the options that the user did not set. They depend on the size of the
-// proof. It returns the options for the experiments of KELP's thesis.
+// fit chooses values for the options that the user did not set. These values depend on the size of
+// the proof. The method also returns the options for the experiments of KELP's thesis.
 func (o *fleetFlags) fit(size proof.Size, given func(flag string) bool) fleet.KelpOptions {
 	small := func(flag string) bool { return size != proof.Full && !given(flag) }
 	if small("nodes") {

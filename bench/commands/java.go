@@ -183,8 +183,9 @@ type javaLine struct {
 	AllocatedPerLog *float64 `json:"allocated_bytes_per_call,omitempty"`
 	C_ns            float64  `json:"c_ns_per_op"`
 
-	// Only two kinds of row have these fields: how much longer a JVM takes with the Java agent, and
-	// the size of the agent's jar. In these rows, the times and ratios above are 0.
+	// Only two kinds of row have these fields: rows that say how much longer a JVM takes with the
+	// Java agent, and the row with the size of the agent's jar. In these rows, the times and ratios
+	// above are 0.
 	Added_ms float64 `json:"added_ms,omitempty"`
 	Low_ms   float64 `json:"added_ms_low,omitempty"`
 	High_ms  float64 `json:"added_ms_high,omitempty"`

@@ -92,7 +92,8 @@ how many MB the whole process had at most. (Calls from files are read before the
 
 func appNames() []string { return slices.Sorted(maps.Keys(callgen.Apps)) }
 
-// appNamed returns an application by its name. The name random-7 stands for an invented one.
+// appNamed returns an application by its name. A name such as random-7 stands for an invented
+// application.
 func appNamed(name string) (callgen.App, bool) {
 	if number, is := strings.CutPrefix(name, "random-"); is {
 		seed, err := strconv.ParseUint(number, 10, 64)

@@ -32,10 +32,10 @@ const (
 	// fewestSeconds is the length of the shortest session that a user may ask for.
 	fewestSeconds = 6
 
-	// roundTripLimit is the largest cost of a round trip, as a ratio to a bare ping-pong's round
-	// trip.
+	// roundTripLimit is the limit for the round trip of an exchange, divided by the round trip of a
+	// bare ping-pong.
 	roundTripLimit = 1.1
-	// coreLimit is the largest cost of two trains a second, in percent of a core.
+	// coreLimit is the limit for the processor time of two trains a second, in percent of a core.
 	coreLimit = 0.3
 	// queriesWanted is the number of queries that must be compared with the truth.
 	queriesWanted = 100_000

@@ -58,8 +58,8 @@ const smallLimit = 20 * time.Second
 // minCounted is the smallest number of valid repetitions by which a bar is judged.
 const minCounted = 5
 
-// checkSize checks the number of repetitions. Where the user gave no number or no limit, it sets
-// them to what the wanted size of the proof needs.
+// checkSize checks the number of repetitions. If the user gave no number, checkSize sets the number
+// that the size of the proof needs. It does the same with the limit.
 func checkSize(repetitions *int, limit *time.Duration, given func(flag string) bool) error {
 	if *repetitions < minCounted {
 		return command.Usagef("--repetitions %d: a figure needs %d or more", *repetitions,

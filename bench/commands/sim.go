@@ -138,7 +138,7 @@ type simBench struct {
 	bars []proof.Bar
 }
 
-// run runs one simulation and adds its row, which the method run returns.
+// run runs one simulation, adds a row for it, and returns this row.
 func (b *simBench) run(experiment, configuration string, nodes, workers int,
 	set map[string]string) (*simRow, simulate.Result, error) {
 	b.show(fmt.Sprintf("%s: %d nodes, %d workers", experiment, nodes, workers))

@@ -25,11 +25,11 @@ import (
 // pointer, which has 8 bytes. The bar is half of these 8 bytes: 4 bytes a tuple. In addition, the
 // bar allows for the trains that daemons rightly keep. The coordinator keeps the newest trains of
 // each pair (coordinator.Config.LiveTrains, or twice as many for a while). An agent keeps at most
-// tscclient.Config.MaxTrains of the trains that it started. A train takes some 500 bytes, and
-// another 500 bytes wait for the garbage collector. A process of the job also runs a NATS server,
-// whose memory takes longer to settle than a soak lasts, so the bar of such a process is higher. If
-// the process wrongly kept the events that it logs, it would keep at least two events for each
-// tuple, which take 32 bytes. The bar is half of these 32 bytes: 16 bytes a tuple.
+// tscclient.Config.MaxTrains of the trains that it started. A train takes about 500 bytes, and
+// about 500 more bytes wait for the garbage collector. A process of the job also runs a NATS
+// server, whose memory takes longer to settle than a soak lasts, so the bar of such a process is
+// higher. If the process wrongly kept the events that it logs, it would keep at least two events
+// for each tuple, which take 32 bytes. The bar is half of these 32 bytes: 16 bytes a tuple.
 //
 // Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
 // of the surrounding ten seconds. If other load delays these trains, the bound may be 1.5 times as

@@ -38,7 +38,7 @@ type input struct {
 	message []byte
 }
 
-// nodesWithTape is about how many nodes of a large fleet have a tape.
+// nodesWithTape is roughly the number of nodes of a large fleet that have a tape.
 const nodesWithTape = 20
 
 func (w *world) tapesOf() (all []*nodeTape) {
@@ -129,7 +129,8 @@ func threadTime() (time.Duration, error) {
 }
 
 // playAll plays the tapes of several sets in turns, many times. For each set, it returns the CPU
-// time of one node in a second: the mean of the medians of the nodes.
+// time that a node uses in a second: the mean over the nodes. The time of one node is the median of
+// its plays.
 func playAll(sets ...[]*nodeTape) ([]time.Duration, error) {
 	const rounds = 15
 	runtime.LockOSThread()

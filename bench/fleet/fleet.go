@@ -66,8 +66,8 @@ type Result struct {
 	SmallMessages, SmallBytes float64
 	SmallCPU                  time.Duration
 
-	// These are the CPU times of a node that runs alone and gets the messages that it received in
-	// the fleet, or in a small fleet.
+	// AloneCPU is the CPU time of a node that runs alone and gets the messages that it received in
+	// the fleet. SmallAloneCPU is the same for a node of a small fleet.
 	AloneCPU, SmallAloneCPU time.Duration
 }
 

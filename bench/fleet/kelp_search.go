@@ -16,8 +16,8 @@ const (
 )
 
 // factSpread says how far a node's facts spread. A node that has them is said to hold a hint. The
-// hints reach all nodes that are at most levels edges away, and then some random neighbours of each
-// node that is levels edges away.
+// hints reach all nodes at a distance of at most levels edges. Each node at exactly this distance
+// passes the hints on to a few random neighbours, and the field some is their number.
 type factSpread struct{ levels, some int }
 
 // hints returns the number of nodes that hold a node's hint, if the hint reaches no node twice.
@@ -54,8 +54,8 @@ func (s factSpread) length(share float64) (model, thesis float64) {
 
 var thesisSpreads = []factSpread{{0, 0}, {1, 0}, {2, 0}, {2, 1}, {2, 3}, {2, 5}, {3, 0}}
 
-// thesisShares are the shares of nodes with a fact, and the thesis' table 6.2: the nodes that a
-// search visits for each spread.
+// thesisShares is the thesis' table 6.2. For each share of nodes that have a fact, it says how many
+// nodes a search visits with each of thesisSpreads.
 var thesisShares = []struct {
 	share   float64
 	visited [7]float64

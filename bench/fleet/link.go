@@ -126,7 +126,8 @@ func nonceOf(prefix string, number uint64) *[24]byte {
 	return &n
 }
 
-// command sends a command of the handshake, and returns what the answer says after its name.
+// command sends a command of the handshake, and returns what follows the name in the server's
+// answer.
 func (l *link) command(c []byte, answer string) ([]byte, error) {
 	if _, err := l.conn.Write(append(frameHead(nil, frameCommand, len(c)), c...)); err != nil {
 		return nil, err
@@ -241,7 +242,8 @@ func (l *link) receive() (control.Incoming, error) {
 	}
 }
 
-// call sends a request and waits for its answer. It may be used only before anybody receives.
+// call sends a request and waits for its answer. It may be used only before any goroutine calls
+// receive.
 func (l *link) call(request uint64, m control.Message) (control.Message, error) {
 	if err := l.send(request|1<<63, m); err != nil {
 		return nil, err

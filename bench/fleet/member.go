@@ -149,7 +149,7 @@ func (m *simulatedMember) run() {
 	}
 }
 
-// onBeat sends what a node sends on its own.
+// onBeat sends what a node sends without being asked.
 func (m *simulatedMember) onBeat() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

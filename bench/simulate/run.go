@@ -85,7 +85,8 @@ type Result struct {
 	Local   uint64 `json:"local_messages"`
 	Remote  uint64 `json:"remote_messages"`
 	Windows uint64 `json:"windows"`
-	// LocalDelay_ns and RemoteDelay_ns are the mean simulated delays of these messages.
+	// LocalDelay_ns and RemoteDelay_ns are the mean simulated delays of local and of remote
+	// messages.
 	LocalDelay_ns  float64 `json:"local_delay_ns"`
 	RemoteDelay_ns float64 `json:"remote_delay_ns"`
 	CPU_ns         int64   `json:"cpu_ns"`  // of the simulation, without its initialisers

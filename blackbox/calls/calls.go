@@ -27,9 +27,9 @@ type Call struct {
 	SentBy, ReceivedBy, RepliedBy, GotBy uint32
 
 	// Connection is 0 unless several requests are known to have been open on the call's connection
-	// at the same time. Then nobody knows which response belongs to which request. So each response
-	// is stored as a call of its own, with Answers set. It answers one of the calls with the same
-	// Connection.
+	// at the same time. If several were open, nobody knows which response belongs to which request.
+	// So each response is stored as a separate Call, with Answers set. This response answers one of
+	// the calls with the same Connection.
 	Connection uint32
 	Answers    bool
 }
@@ -47,7 +47,7 @@ func (c *Call) Began_ns() int64 {
 	return Unknown
 }
 
-// A Place is one running program. Several places of the same program are its copies.
+// A Place is one running program. Each copy of a program is a place of its own.
 type Place struct {
 	Program  string
 	Instance string // "": the program runs only once

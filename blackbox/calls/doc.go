@@ -3,7 +3,7 @@
 //
 //	set, err := calls.Read(calls.Jaeger, "traces/")
 //
-// In traces, each span names its parent. Read keeps these names apart from the calls. Package
-// blackbox/link only gets what a capture of messages would see. The names become the truth by which
-// links are judged. spans.go says how spans become calls.
+// In traces, each span names its parent. Read stores the parents apart from the calls, so that
+// package blackbox/link only gets what a capture of messages would see. The parents are the truth
+// by which links are judged. spans.go says how spans become calls.
 package calls

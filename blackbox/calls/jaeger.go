@@ -51,8 +51,8 @@ type jaegerTag struct {
 	Value any    `json:"value"`
 }
 
-// microseconds is a time or a duration, in ns. In JSON it is a number of microseconds, or a string
-// with such a number, or a text such as 2024-05-01T10:00:00Z or 0.25s.
+// microseconds is a time or a duration. Its value is in ns. But in JSON it is a number of
+// microseconds, or a string with such a number, or a text such as 2024-05-01T10:00:00Z or 0.25s.
 type microseconds int64
 
 func (m *microseconds) UnmarshalJSON(raw []byte) error {

@@ -208,8 +208,9 @@ func (b *builder) findParents(all []*span) {
 	}
 }
 
-// findClients finds the spans that callers recorded for their calls, if the recorder did not name
-// their kind: a span whose parent is in the same place, and whose only child is in another place.
+// findClients finds the spans that callers recorded for their calls, among the spans whose kind the
+// recorder did not name. The parent of such a span is in the same place, and its only child is in
+// another place.
 func (b *builder) findClients(all []*span) {
 	children := map[*span]int{}
 	for _, s := range all {

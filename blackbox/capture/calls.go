@@ -16,8 +16,9 @@ const (
 	hookCallEnd = "sys_exit"  // (registers, result)
 )
 
-// mapCalls has an entry for each thread: about its present or last system call, and about the last
-// one in which it waited. These are offsets in an entry.
+// mapCalls has an entry for each thread. The entry describes the thread's present or last system
+// call, and the last system call in which the thread waited. The following constants are offsets in
+// an entry.
 const (
 	mapCalls   = "calls"
 	callBegan  = 0  // CLOCK_MONOTONIC in ns

@@ -293,7 +293,7 @@ func (c *Capture) putRecord(events [2]blackbox.Event, err error) bool {
 	return c.putDescription(events[:], err)
 }
 
-// writeMessage gives a message to the ring, and before it the descriptions that the message needs.
+// writeMessage first gives the ring the descriptions that a message needs, and then the message.
 func (c *Capture) writeMessage(s *seenMessage, counts *Stats) {
 	lo, hi, ok := c.clocks.countsAt(s.stamp_ns)
 	if !ok {

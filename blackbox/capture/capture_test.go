@@ -242,9 +242,9 @@ func captureIsTheTruth(t *testing.T, o Options) {
 		float64(intervals)/float64(len(truth)), widest)
 }
 
-// compare calls the function each for every true call that was captured, with the number of bytes
-// before it. The test fails if the capture missed a call without counting it, or logged a call that
-// nobody made.
+// compare runs its parameter each for every true call that was captured. It also passes the number
+// of bytes that precede the call. The test fails if the capture missed a call without counting it,
+// or logged a call that nobody made.
 func compare(t *testing.T, got captureLog, truth []conversation.Call,
 	each func(s side, m blackbox.Message, c conversation.Call, before uint64)) {
 	t.Helper()
@@ -294,8 +294,8 @@ func agreesWith(got captureLog, m blackbox.Message, c conversation.Call) bool {
 }
 
 // Messages over UNIX sockets and over UDP are captured, with their size, thread and time. Both ends
-// of a datagram have the same checksum, and no other datagram has it. One message waits before a
-// message over a UNIX socket is received, and none waits afterwards.
+// of a datagram have the same checksum, and no other datagram has it. Before a message over a UNIX
+// socket is received, one message waits. Afterwards, none waits.
 func TestPrivilegedOtherSockets(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})

@@ -46,12 +46,13 @@ const (
 	// changes of ±10 %.
 	steppedWander = 0.3
 
-	// fast_ns is how far the clock that the programs read may be from CLOCK_MONOTONIC. The kernel
-	// computes the clock for programs with parameters that are up to one tick old.
+	// fast_ns is the largest difference between what the eBPF programs read and the true
+	// CLOCK_MONOTONIC. For eBPF programs, the kernel computes this clock with parameters that are
+	// up to one tick old.
 	fast_ns = 5
 
-	// keptBrackets is the smallest number of old brackets that are kept. They cover some 20
-	// seconds.
+	// keptBrackets is the smallest number of old brackets that are kept. A busy capture makes one
+	// every 2 ms, so they cover at least 8 seconds.
 	keptBrackets = 4096
 )
 

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Filter says which messages are captured. Each list that is not empty must have an element that
-// applies to the message. The programs in the kernel apply the filter, so other messages cost less.
+// A Filter says which messages are captured. A message is captured if each list that is not empty
+// has an element that applies to the message. The programs in the kernel apply the filter, so
+// excluded messages cost less than captured ones.
 type Filter struct {
 	Programs []string // names of processes; the kernel keeps 15 bytes of each
 	CGroups  []string // paths in the hierarchy of version 2; groups below a path are included

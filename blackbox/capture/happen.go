@@ -79,7 +79,7 @@ func (c *Capture) writeHappening(h timedHappening, s *socket, counts *Stats) {
 		r.Other, r.Process = 0, 0
 		r.Position, r.Began_cycles = s.received.positionAt(h.sequence), h.hi
 		if h.busy_ns() > 0 {
-			// The thread did something else for a time between hi-later and hi-earlier.
+			// The time for which the thread did something else is between lo-later and hi-earlier.
 			width := (h.hi - h.lo) + (h.later - h.earlier)
 			r.Slack_cycles = uint32(min((width+1)/2, math.MaxUint32))
 			r.Began_cycles = h.earlier + width/2
@@ -95,8 +95,8 @@ func (c *Capture) writeHappening(h timedHappening, s *socket, counts *Stats) {
 	c.putRecord(r.Events())
 }
 
-// writeWakeUp writes a wake-up to the ring. The sighting has the thread that was woken in place of
-// a cookie.
+// writeWakeUp writes a wake-up to the ring. Where other sightings have a cookie, this sighting has
+// the thread that was woken.
 func (c *Capture) writeWakeUp(s *seenMessage, counts *Stats) {
 	lo, hi, ok := c.clocks.countsAt(s.stamp_ns)
 	if !ok {

@@ -32,8 +32,8 @@ type kernel struct {
 	shared    sharedMaps
 }
 
-// load checks and loads the programs, but does not attach them. The parameter most limits the bytes
-// of the rings.
+// load checks and loads the programs, but does not attach them. The parameter most is the limit for
+// the number of bytes of the rings.
 func load(most int, o Options) (*kernel, error) {
 	here := lookAround()
 	if err := here.describesItself(); err != nil {
@@ -140,7 +140,8 @@ func (k *kernel) loadPrograms(w writer, processors, most, slots int) (err error)
 
 // ownProcess returns this process's number in the kernel, or 0 if it is not known.
 func ownProcess() uint32 {
-	// In another PID namespace the kernel uses other numbers than this process sees.
+	// If this process is not in the initial PID namespace, the kernel's numbers differ from those
+	// that it sees.
 	const initial = "pid:[4026531836]"
 	if in, err := os.Readlink("/proc/self/ns/pid"); err == nil && in == initial {
 		return uint32(os.Getpid())

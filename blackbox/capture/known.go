@@ -19,9 +19,9 @@ const again_ns = 1e9
 // the capture forgets the others.
 const mostRemembered = 1 << 16
 
-// sockets has the sockets that the kernel described, by their cookies. The field now has the
-// sockets that were described since the last call of forget, and the field before has the older
-// ones.
+// sockets has the sockets that the kernel described, by their cookies. The sockets that were
+// described since the last call of forget are in the field now. The older ones are in the field
+// before.
 type sockets struct {
 	now, before map[uint64]*socket
 	number      uint32 // the newest number of a connection
@@ -193,8 +193,8 @@ func (c *Capture) useThread(thread uint32, stamp_ns, at uint64) {
 	}
 }
 
-// textBeforeZero returns the bytes before the first zero byte. The parameter most limits their
-// number.
+// textBeforeZero returns the bytes before the first zero byte. If there are more bytes than the
+// parameter most says, it returns only that many.
 func textBeforeZero(b []byte, most int) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b[:min(len(b), most)])

@@ -49,7 +49,7 @@ const (
 	kindUnwanted = 3
 )
 
-// If arrivals are captured, an entry of mapSockets also has the last two arrivals, the last one
+// If arrivals are captured, an entry of mapSockets also has the last two arrivals, the newer one
 // first. These are offsets in an arrival. Several processors may write to the entry at once. So
 // that a mixture of two arrivals is noticed, the field check combines the other two fields with the
 // first word of the entry.
@@ -201,7 +201,7 @@ func storageSpec(name string, of ebpf.MapType, bytes uint32) *ebpf.MapSpec {
 const userSlots = 1 << 22
 
 // collectionOf returns everything to load into the kernel: all maps, and the eBPF programs of the
-// given hooks. The writer w generates the code of the programs, with a copy of itself for each.
+// given hooks. For each program, a copy of the writer w generates the code.
 func collectionOf(w writer, hooks []string) *ebpf.CollectionSpec {
 	s := w.s
 	program := func(hook string, i asm.Instructions) *ebpf.ProgramSpec {

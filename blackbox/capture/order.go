@@ -10,8 +10,8 @@ type order struct {
 	spare []seenMessage
 }
 
-// sortMessages returns the messages in order. It may put them into the memory of o.spare. Then
-// o.spare becomes the memory of the argument.
+// sortMessages returns the messages in order. It may put them into the memory of o.spare. If it
+// does, o.spare becomes the memory that the argument used.
 func (o *order) sortMessages(all []seenMessage) []seenMessage {
 	o.ends = o.ends[:0]
 	for i := 1; i <= len(all); i++ {

@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// places has, for the number of a process, where the process runs.
+// places says where each process runs. The processes are found by their numbers.
 type places struct {
 	of   map[uint32]*placedProcess
 	pods blackbox.PodNames

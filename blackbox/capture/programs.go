@@ -142,8 +142,8 @@ func (w writer) sentProgram() asm.Instructions {
 		asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word),
 		asm.LoadMem(asm.R2, asm.RFP, stackStamp, asm.DWord),
 		asm.JEq.Imm(asm.R2, 0, "unseen"),
-		// The message has all bytes since the beginning of the call, unless another thread has sent
-		// some, too. In that case, the position is not sure.
+		// The message consists of the bytes that were sent since the call began. If another thread
+		// sent some of them, the position is not sure.
 		asm.LoadMem(asm.R2, asm.RFP, stackSequence, asm.DWord),
 		asm.LoadMem(asm.R3, asm.R6, 8, asm.DWord),
 		asm.Add.Reg32(asm.R2, asm.R3),

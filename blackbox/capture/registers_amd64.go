@@ -10,5 +10,6 @@ const (
 	argumentOffset  = 0
 )
 
-// oldWaitingCalls are further system calls like waitingCalls, which newer architectures lack.
+// oldWaitingCalls are further system calls in which a thread waits for data. Newer architectures
+// lack these system calls.
 var oldWaitingCalls = []int32{unix.SYS_EPOLL_WAIT, unix.SYS_POLL, unix.SYS_SELECT}

@@ -8,5 +8,6 @@ const (
 	argumentOffset  = 8
 )
 
-// oldWaitingCalls are system calls like waitingCalls that only older architectures have.
+// oldWaitingCalls is empty here. On older architectures it has further system calls like
+// waitingCalls.
 var oldWaitingCalls []int32

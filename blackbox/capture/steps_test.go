@@ -18,8 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// The programs in this file do something step by step, and say what they did. stepsVariable names
-// one of them.
+// The programs in this file do something step by step, and say what they did. The environment
+// variable stepsVariable names the program to run.
 const stepsVariable = "CLOUDPROFILER_CAPTURE_TEST_STEPS"
 
 // A step is one thing that a program did.

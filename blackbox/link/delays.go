@@ -13,8 +13,8 @@ type delays struct {
 }
 
 // A delay is counted in units of leastUnit ns. The histogram's steps become wider as delays grow,
-// as floating-point numbers do: two delays are in the same step if the highest set bit of both
-// numbers and the stepBits bits after it are equal.
+// like the distances between floating-point numbers. Two delays are in the same step if they have
+// the same highest set bit and the stepBits bits after it are equal.
 const (
 	stepBits   = 4
 	delaySteps = (30 - stepBits) << stepBits
@@ -60,8 +60,9 @@ func (d *delays) add(units int64, weight float32) {
 }
 
 // density returns the density in each step, per unit. It smooths: the density in a step is the mean
-// over so many neighbouring steps that they contain at least the square root of the number of
-// delays. The prior counts like weight delays.
+// over this step and its neighbours. There are enough neighbours if they contain at least the
+// square root of the number of delays. The parameter weight says how many delays the prior counts
+// for.
 func (d *delays) density(prior *[delaySteps]float64, weight float64) (f [delaySteps]float64) {
 	if d.n > 0 {
 		need := max(math.Sqrt(d.n), 2)

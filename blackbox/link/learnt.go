@@ -13,8 +13,8 @@ import (
 // requests. The more probable a sharing is according to the model, the more often the method draws
 // it. The probability of a link is the share of drawn sharings that contain it.
 //
-// The method goes through the data in windows. Each window begins with what was learnt in the last
-// one, so the model follows the load.
+// The method goes through the data in windows. Each window begins with what was learnt in the
+// previous window, so the model follows the load.
 type learntMethod struct {
 	window int // number of calls in a window
 	// memory has what was learnt about programs, from one call of Link to the next. If it is nil,
@@ -98,8 +98,8 @@ func mixedCallees(seen *calls.Seen, of []int32) map[int32][]int32 {
 	return callees
 }
 
-// pairedCalls returns the calls with the responses that links found for requests of mixed
-// connections.
+// pairedCalls returns the calls again. The requests of mixed connections now have the responses
+// that the links found for them.
 func pairedCalls(seen *calls.Seen, links []Link) *calls.Seen {
 	answer := map[int32]int32{} // by request
 	for i := range seen.Calls {
@@ -283,8 +283,9 @@ type requestKind struct {
 	oneWay bool
 }
 
-// requestKinds gives each request the number of its kind, and returns the number of kinds. A kind
-// has the requests of one calling program, with or without a response. Rare kinds are put together.
+// requestKinds gives each request the number of its kind, and returns how many kinds there are. A
+// kind has the requests of one calling program, with or without a response. Rare kinds are put
+// together.
 func (p *program) requestKinds() int {
 	const most, least = 8, 20
 	number := map[requestKind]int{}

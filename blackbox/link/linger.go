@@ -10,9 +10,9 @@ import (
 // calls a little longer than until its reply, if the data show that the program sends such calls
 // after replies.
 //
-// The data show it while no request is open. If the program sends calls at such times by itself, it
-// sends them at any moment. If it sends them because of a request, it sends them soon after the
-// reply.
+// The data show this in the times in which no request is open. Calls that the program sends by
+// itself come at any moment of these times. Calls that it sends because of a request come soon
+// after the reply.
 
 // measureLinger finds out how long after a reply the program still sends calls of each kind.
 func (p *program) measureLinger() {
@@ -41,8 +41,9 @@ func (p *program) measureLinger() {
 	}
 }
 
-// lateness adds to late, for each kind of call, how long after the last reply calls were sent while
-// no request was open. It adds to idle the lengths of the times in which no request was open.
+// lateness looks at the calls that were sent while no request was open. For each of them, it adds
+// to late, in the list of the call's kind, how long after the last reply the call was sent. It adds
+// to idle the lengths of the times in which no request was open.
 func (p *place) lateness(late [][]int64, idle []int64, kindOf func(*send) int32) []int64 {
 	n := 0
 	until := int64(math.MinInt64)
@@ -92,8 +93,9 @@ func soonTime(late, idle []int64) (found int64) {
 	return found
 }
 
-// atLeast bounds the probability that at least n events of all happen, if each happens with
-// probability p, by the bound of Chernoff. n must be larger than all times p.
+// atLeast returns Chernoff's upper bound for the probability that at least n events happen. The
+// parameter all is the number of possible events, and each of them happens with probability p. n
+// must be larger than the product of all and p.
 func atLeast(n, all, p float64) float64 {
 	e := n * math.Log(n/(all*p))
 	if n < all {

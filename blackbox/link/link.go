@@ -159,8 +159,8 @@ func (p *place) limitOpen() {
 	}
 }
 
-// limitOneWay restricts how long requests without a response count as open: to several times as
-// long as other requests were open.
+// limitOneWay restricts how long requests without a response count as open. The limit is several
+// times the time for which other requests were open.
 func (p *place) limitOneWay() {
 	const (
 		often    = 4

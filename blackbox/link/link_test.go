@@ -24,7 +24,7 @@ func TestWAP5Figures(t *testing.T) {
 			}
 		}
 	}
-	// There is one candidate, which came 0 to 4 mean delays before the call.
+	// The only candidate came z mean delays before the call, for z from 0 to 4.
 	for z, want := range []float64{.982, .953, .881, .731, .5} {
 		if p := wap5Weights([]float64{float64(z)}, 1, 4)[0]; math.Abs(p-want) > 0.0005 {
 			t.Errorf("delay %d: probability %.4f, want %.3f", z, p, want)

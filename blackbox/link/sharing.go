@@ -207,8 +207,8 @@ func (s *sharing) tryMove(c, to int32) {
 	}
 }
 
-// acceptScripts tries to make s.a and s.b the scripts of two requests. It always accepts a more
-// probable sharing, and a less probable one at random.
+// acceptScripts tries to make s.a and s.b the scripts of two requests. If the sharing becomes more
+// probable, it always accepts them. Otherwise it decides at random.
 func (s *sharing) acceptScripts(from, to int32, bonus float64) bool {
 	var before, after, x, y float64
 	after = bonus
@@ -284,8 +284,8 @@ func (s *sharing) exchangeSteps(c, to, other int32) {
 	s.try(s.owner[c], to, s.stepWith(s.owner[c], c), s.stepWith(to, other))
 }
 
-// stepWith returns the part of a request's script that contains a call and all calls at the same
-// time: before it and after it, the request waited for no response.
+// stepWith returns the step of a request's script that contains a given call: this call and the
+// calls around it, as far as the request waited for no response between them.
 func (s *sharing) stepWith(r, c int32) []int32 {
 	script, first, until := s.scripts[r], 0, int64(math.MinInt64)
 	for i, k := range script {
@@ -339,7 +339,7 @@ func (s *sharing) wasTried(mine, theirs []int32) bool {
 	return false
 }
 
-// pinCause leaves a call only the candidate that is known to be its cause.
+// pinCause removes all candidates of a call except the one that is known to be its cause.
 func (s *sharing) pinCause(c, cause int32) {
 	for _, r := range s.candidates[c] {
 		if s.requests[r].call == cause {
@@ -396,8 +396,8 @@ func (s *sharing) copyExchanged(to, script, without, with []int32) []int32 {
 	return append(to, with...)
 }
 
-// replaceCall tries to put a call without a cause in the place of a call of the same kind, which
-// then has no cause.
+// replaceCall tries to put a call without a cause in the place of a call of the same kind. The
+// replaced call then has no cause.
 func (s *sharing) replaceCall(c, to int32) {
 	other := s.alikeCall(c, to)
 	if other < 0 || s.pinned[other] {

@@ -104,8 +104,9 @@ func (s *Stream) sortKept() {
 	s.seen.Calls, s.id, s.linked = all, id, linked
 }
 
-// forgetLinked leaves out the linked calls that began more than a window before call n. Of these
-// calls, it keeps at most a window: calls that were still open when call n began.
+// forgetLinked drops the linked calls that began more than a window before call n, except calls
+// that were still open when call n began. Of such open calls, it keeps at most as many as a window
+// has.
 func (s *Stream) forgetLinked(n int) {
 	if n == len(s.seen.Calls) {
 		return

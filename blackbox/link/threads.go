@@ -80,7 +80,8 @@ type order struct {
 	least [][]int32
 }
 
-// orderReach is the number of calls on each side among which the queue should be empty once.
+// orderReach is the number of calls before a call, and after it, that are looked at. At one of them
+// at least, the queue should be empty.
 const orderReach = 32
 
 // keepsOrder reports whether a call keeps the order: if a given message caused the call, it must

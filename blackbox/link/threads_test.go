@@ -153,7 +153,7 @@ func loopCalls(requests int) *calls.Set {
 }
 
 // An event loop receives several messages before it sends a call for the first of them. It keeps
-// their order, and that tells which call belongs to which.
+// their order, and this order shows which call belongs to which message.
 func TestOrderOfAnEventLoop(t *testing.T) {
 	set := loopCalls(400)
 	s := Judge(set, Methods[0].Link(&set.Seen))

@@ -18,7 +18,7 @@ import (
 //   - If the mean is 0, 1 ns is used instead.
 //   - If the moments of the caller are not known, those of the callee are used.
 //   - Requests and responses are messages, so the cause of a call may be a response. The cause is
-//     then replaced by that of the call with this response, and the probabilities are multiplied.
+//     then replaced by the cause of the call with this response. Probabilities are multiplied.
 type wap5 struct{}
 
 const (

@@ -65,9 +65,8 @@ type Pair struct {
 	Bytes       uint64  `json:"bytes,string"`
 	Connections int     `json:"connections"`
 
-	// Transfer has percentiles of the time from the beginning of the call that sent to the end of
-	// the call that received. Suspect says that a relation from which they were computed is
-	// suspect.
+	// Transfer has percentiles of the time from the beginning of the sending call to the end of the
+	// receiving call. Suspect says that a relation from which they were computed is suspect.
 	Transfer []Percentile `json:"transfer"`
 	Suspect  bool         `json:"suspect,omitempty"`
 	// Unknown is the number of messages whose transfer is not known: the two nodes are not related,
@@ -91,7 +90,7 @@ type Pair struct {
 	Program []Percentile `json:"program,omitempty"`
 
 	// Resent is the number of messages of which TCP sent bytes again. Resending has percentiles of
-	// the time from the beginning of the call that sent until TCP sent bytes for the last time.
+	// the time from the beginning of the sending call until TCP sent bytes for the last time.
 	Resent    uint64       `json:"resent,string,omitempty"`
 	Resending []Percentile `json:"resending,omitempty"`
 

@@ -14,7 +14,7 @@ import (
 // begins. If several datagrams are alike, a receiving call is matched only if it can have received
 // just one of them. If calls were lost, sockets that repeat contents are left out: see doubtful.
 
-// A datagram is one end of a datagram.
+// A datagram is a call that sent or received a datagram, and the socket that the call used.
 type datagram struct {
 	of *socket
 	*end
@@ -82,7 +82,8 @@ func (m *Matched) matchDatagrams(sockets []*socket, possible possibleFunc, each 
 	eachContent(sends, receives, g.match)
 }
 
-// repeats says how often the content of a socket's datagrams was also that of another datagram.
+// repeats counts the datagrams of a socket, and how many of them have the same content as another
+// datagram.
 type repeats struct{ datagrams, again int }
 
 // count counts repeated contents in a sorted list.
@@ -99,9 +100,9 @@ func (g *datagramMatcher) count(all []datagram) {
 }
 
 // doubtful reports whether datagrams of one content may belong to calls that the logs lack. It
-// takes this as possible if the content was seen more than once. It also does so if, of the
-// datagrams of one of their sockets, more than one in a hundred had a content that was seen more
-// than once.
+// takes this as possible if the content was seen more than once. It also takes it as possible if
+// one of the sockets repeats contents: if more than one in a hundred of the socket's datagrams had
+// a content that was seen more than once.
 func (g *datagramMatcher) doubtful(sends, receives []datagram) bool {
 	return max(len(sends), len(receives)) > 1 ||
 		slices.ContainsFunc(slices.Concat(sends, receives), func(d datagram) bool {
@@ -110,8 +111,8 @@ func (g *datagramMatcher) doubtful(sends, receives []datagram) bool {
 		})
 }
 
-// eachContent calls the function each once for every content that was sent, with all datagrams that
-// have this content.
+// eachContent goes through all contents that were sent. For every content, it calls the function
+// each with all datagrams that have this content.
 func eachContent(sends, receives []datagram, each func(sends, receives []datagram)) {
 	cut := func(all []datagram, c content) (these, rest []datagram) {
 		n := 0

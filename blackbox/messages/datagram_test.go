@@ -145,8 +145,8 @@ func (n *network) moveDatagram(all []*post) {
 }
 
 // mixed returns a network of eight sockets that have exchanged datagrams. The logs lack the given
-// share of all calls. If that is not 0, the network doubles nothing, and only two sockets send some
-// contents again and again.
+// share of all calls. If this share is not 0, the network doubles nothing, and only two sockets
+// send some contents again and again.
 func mixed(random *rand.Rand, loss float64) *network {
 	n := newNetwork(random)
 	n.loss = loss
@@ -192,8 +192,8 @@ func TestDatagrams(t *testing.T) {
 	t.Logf("%d of %d matched", matched, all)
 }
 
-// If the logs lack calls, a datagram may seem to be received by the call that received another one
-// with the same content, which was lost. So the datagrams of sockets that send some contents again
+// If the logs lack calls, a datagram may seem to be received by a call that in truth received
+// another datagram with the same content. So the datagrams of sockets that send some contents again
 // and again are not matched. A wrong match remains possible if the log lacks all repetitions of
 // such contents. The datagrams of the other sockets are still matched.
 func TestDatagramsWithLostCalls(t *testing.T) {

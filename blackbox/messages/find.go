@@ -1,7 +1,7 @@
 package messages
 
-// Find finds the two ends of the messages in the logs of captures, without a run. It calls the
-// function each for every message of which both ends are known. Find changes the logs.
+// Find finds the two ends of the messages in the logs of captures, without a run. For every message
+// of which both ends are known, it calls the function each. Find changes the logs.
 func Find(logs []*Log, each func(Match)) Matched { return match(logs, sameNode, each) }
 
 // Calls counts the captured calls on a socket.

@@ -32,8 +32,8 @@ type Match struct {
 
 	sender, receiver *socket
 
-	// The kernel had the last byte that the call received ready for the program between these two
-	// readings. They are 0 if that is not known.
+	// Between these two readings, the kernel made the last byte that the call received ready for
+	// the program. Both are 0 if that moment is not known.
 	arrivedLo, arrivedHi uint64
 	busy                 *busyTime // nil: not known
 }
@@ -78,8 +78,8 @@ type Matched struct {
 // A possibleFunc reports whether a call can have received what another call sent.
 type possibleFunc func(send, receive *Call) bool
 
-// match finds the receiver of each message that was sent. It calls the function each for every
-// message that has a known receiver.
+// match finds the receiver of each message that was sent. For every message that has a known
+// receiver, it calls the function each.
 func match(logs []*Log, possible possibleFunc, each func(Match)) Matched {
 	m := Matched{Left: map[Reason]uint64{}, outside: map[*socket]traffic{}}
 	sockets, twice := mergeSockets(logs)
@@ -237,7 +237,7 @@ type origins struct{ sends, receives uint32 }
 type byOrigins map[origins][]*socket
 
 // other returns the socket that is the other end of a connection, or nil if that is not sure. Each
-// end may count the beginning of a stream itself as a byte, or not.
+// end may or may not count the beginning of a stream as a byte.
 func (all byOrigins) other(s *socket) (found *socket) {
 	for _, sends := range [3]uint32{s.of.Receives - 1, s.of.Receives, s.of.Receives + 1} {
 		for _, receives := range [3]uint32{s.of.Sends - 1, s.of.Sends, s.of.Sends + 1} {

@@ -21,8 +21,8 @@ type world struct {
 	late      bool // sockets are described after their messages
 	described []func()
 
-	// truth has, by the stamp of a call that sent, the stamp of the call that received its last
-	// byte. Stamps are unique.
+	// truth leads from the stamp of each sending call to the stamp of the call that received the
+	// last byte of the message. Stamps are unique.
 	truth map[uint64]uint64
 	lost  map[uint64]bool // stamps of calls that were not captured
 }

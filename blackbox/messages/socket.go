@@ -16,9 +16,9 @@ type Socket struct {
 	Receives []Call
 }
 
-// Sockets returns all sockets that are connected. TCP and UNIX sockets have their other ends, and
-// all others have their calls in the order of the stamps. Sockets takes the calls out of the logs,
-// so that no call is in memory twice.
+// Sockets returns all sockets that are connected. In TCP and UNIX sockets, the field Other is set
+// if the other end is known. In sockets of other kinds, the calls are in the order of the stamps.
+// Sockets takes the calls out of the logs, so that no call is in memory twice.
 func Sockets(logs []*Log) []*Socket {
 	sockets, _ := mergeSockets(logs)
 	otherEnd := findOtherEnd(sockets)
@@ -90,8 +90,8 @@ func bytesOf(calls []end) (n uint64) {
 	return n
 }
 
-// numberCalls gives the calls of a UNIX or UDP socket positions. The bytes have the order of the
-// calls.
+// numberCalls gives a position to each call of a UNIX or UDP socket. The bytes have the order of
+// the calls.
 func (s *socket) numberCalls() {
 	for _, calls := range [2][]end{s.sends, s.receives} {
 		slices.SortStableFunc(calls, func(a, b end) int { return cmp.Compare(a.began, b.began) })

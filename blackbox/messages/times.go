@@ -37,9 +37,9 @@ func (t *Times) Transfer(send, receive *Call) (d tscratio.Duration, err error) {
 
 // Parts are the parts of a message's transfer. Each is an interval that contains the truth.
 type Parts struct {
-	// If Arrived is true, the arrival was seen. Network is the time from the beginning of the call
-	// that sent to the arrival of the last byte at the receiver's kernel. Waited is the time from
-	// then until the receiving call had the last byte.
+	// If Arrived is true, the arrival was seen. Network is the time from the beginning of the
+	// sending call to the arrival of the last byte at the receiver's kernel. Waited is the time
+	// from then until the receiving call had the last byte.
 	Arrived         bool
 	Network, Waited tscratio.Duration
 
@@ -139,8 +139,8 @@ func (t *Times) readings(first *Call, x uint64, second *Call, y uint64) (d tscra
 		return d, errEpoch
 	}
 	if from == t.reference && to == t.reference {
-		// The calls are on one node. The closure may not know this node, because it only knows
-		// nodes that were measured with others.
+		// The calls are on one node. The field Closure only knows nodes that were measured together
+		// with others, so it may not know this node.
 		apart, slack := int64(y-x), int64(first.Log.Quantum_cycles+first.Log.CoreSlack_cycles)
 		d.Lo, d.Hi = apart-slack, apart+slack
 		return d, nil

@@ -86,8 +86,8 @@ func staysSeparate(s, o *socket) bool {
 	return true
 }
 
-// unixPeers returns a function that finds the other end of a UNIX connection, or returns nil if it
-// is not known. It is enough if one end knows the other.
+// unixPeers returns a function that finds the other end of a UNIX connection. The function returns
+// nil if the other end is not known. It is enough if one end knows the other.
 func unixPeers(sockets []*socket) func(*socket) *socket {
 	type identity struct {
 		log    [2]string
@@ -163,8 +163,8 @@ func (m *Matched) matchPipe(from, to *socket, each func(Match)) {
 	m.joinEnds(sends, receives, each)
 }
 
-// matchesDiffer reports whether some call received another message than the one that was sent in
-// its place. If so, messages are missing in the log.
+// matchesDiffer reports whether, at some place in the order of messages, the received message is
+// not the one that was sent. If so, messages are missing in the log.
 func (p *pipe) matchesDiffer() bool {
 	for i := range p.sends.calls {
 		k := p.before + int64(i)

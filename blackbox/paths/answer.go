@@ -55,8 +55,9 @@ type Answer struct {
 	// Mixed counts connections on which several requests were open at the same time, so that it was
 	// not clear which messages were requests and which were responses.
 	Mixed int `json:"mixed"`
-	// Refuted counts messages that were received before they were sent, as the bound between the
-	// two nodes proves. The two ends of such a message count as those of different calls.
+	// Refuted counts messages that seem to have been received before they were sent, by more than
+	// the bound between the two nodes allows. The two ends of such a message count as those of
+	// different calls.
 	Refuted int             `json:"refuted"`
 	Nodes   []messages.Node `json:"nodes"` // what was captured on each node
 }

@@ -17,8 +17,8 @@ type Cause struct {
 	Probability float64
 }
 
-// Causes finds the causes of all messages that began a request or ended a response. It calls the
-// function each once for every such message.
+// Causes finds the causes of all messages that began a request or ended a response. For every such
+// message, it calls the function each once.
 func Causes(dir *runs.Directory, o Options, each func(Cause)) error {
 	logs, err := messages.Logs(dir)
 	if err != nil || len(logs) == 0 {

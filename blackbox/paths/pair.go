@@ -3,8 +3,8 @@ package paths
 import "github.com/cloudprofiler/cloudprofiler/blackbox/link"
 
 // pairResponses gives requests their responses, on connections on which several requests are open
-// at the same time. There, a response is a call of its own, and its cause is the request. It
-// returns the number of the response of each call, or -1.
+// at the same time. There, a response is a call of its own, and its cause is the request. For each
+// call, pairResponses returns the number of the response, or -1.
 func (s *Seen) pairResponses(links []link.Link) []int32 {
 	answer := make([]int32, len(s.Calls))
 	for i := range answer {

@@ -174,8 +174,8 @@ func (id *MessageID) is(c *messages.Call) bool {
 	return c != nil && c.Cookie == id.Socket && c.Lo_cycles == id.Sent_cycles
 }
 
-// slowestTrees returns the trees that took longest, the slowest one first. The parameter most
-// limits their number. Trees whose time is not known are left out.
+// slowestTrees returns the trees that took longest, the slowest one first. It returns at most as
+// many trees as the parameter most says. Trees whose time is not known are left out.
 func (m *meter) slowestTrees(roots []int32, most int) []int32 {
 	known := slices.DeleteFunc(slices.Clone(roots), func(r int32) bool {
 		return !m.parts[r].whole.known

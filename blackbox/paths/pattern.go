@@ -15,8 +15,8 @@ type Pattern struct {
 	Whole       Distribution `json:"whole"` // from the request until its response
 	Calls       []Call       `json:"calls"` // each call comes before those that it leads to
 
-	// Slow counts the slowest tenth of the requests, and Fast the faster half. Slower is by how
-	// much the slow ones took longer than the fast ones, on average. With few requests, Slow is 0.
+	// Slow counts the slowest tenth of the requests, and Fast the faster half. Slower says how much
+	// longer the slow ones took than the fast ones, on average. With few requests, Slow is 0.
 	Slow   int      `json:"slow"`
 	Fast   int      `json:"fast"`
 	Slower Interval `json:"slower"`

@@ -85,7 +85,7 @@ func isBalanced(s *messages.Socket, theirs []turn) bool {
 	return true
 }
 
-// fromClient adds the calls that a connection carried whose client end was captured.
+// fromClient adds the calls of a connection whose client end was captured.
 func (o *observer) fromClient(s *messages.Socket) {
 	if len(s.Sends) == 0 {
 		return

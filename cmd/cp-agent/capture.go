@@ -46,7 +46,8 @@ func checkCapture(c config) (err error) {
 // wantsRights reports whether the agent keeps the rights to capture.
 func (c config) wantsRights() bool { return c.Capture != captureOff }
 
-// capturer returns what starts a capture, or nil if the configuration does not allow one.
+// capturer returns a function that starts a capture, or nil if the configuration does not allow
+// captures.
 func (c config) capturer(notify func(error)) func(rings string) (agent.Capture, error) {
 	if !c.wantsRights() {
 		return nil

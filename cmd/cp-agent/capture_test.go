@@ -30,8 +30,8 @@ import (
 var hostNames = [2]string{"web.example", "db.example"}
 
 // capturingAgent starts an agent whose process gives up its privileges. It returns the agent's
-// process and its directory of rings.
-// names is what the agent finds in its file of host names.
+// process and its directory of rings. The argument names is the content of the agent's file of host
+// names.
 func capturingAgent(t *testing.T, server, names string, args ...string) (*exec.Cmd, *output,
 	string) {
 	t.Helper()

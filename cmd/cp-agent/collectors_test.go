@@ -25,8 +25,8 @@ import (
 )
 
 // Two of a fleet's agents collect the logs of the others. In the full test, one of these two
-// collectors is killed as soon as it has collected some logs. Even so, the run has all logs of all
-// other agents, complete. The run names the logs of the collector that died, and only these, as
+// collectors is killed as soon as it has collected some logs. Even so, the run has the complete
+// logs of all other agents. The run names the logs of the collector that died, and only these, as
 // missing.
 //
 // Shortly after the nodes have started, the collectors may not find every node. Then the server
@@ -42,8 +42,8 @@ func TestCollectors(t *testing.T) {
 	testCollectors(t, nodes, kill, nil)
 }
 
-// The same with each agent and the server in a network namespace of its own, and with keys. A
-// collector is killed while it has logs of others.
+// This test does the same, but each agent and the server have a network namespace of their own, and
+// connections use keys. A collector is killed while it has logs of other nodes.
 func TestPrivilegedCollectorsInNamespaces(t *testing.T) {
 	privileged.Need(t)
 	const nodes, alone = 6, "alone"
@@ -134,7 +134,7 @@ func (s *site) start(
 	return link, address, kept
 }
 
-// flags returns the flags of an agent that depend on the site.
+// flags returns those flags of an agent that depend on the site.
 func (s *site) flags(i int) []string {
 	if s.star == nil {
 		return nil

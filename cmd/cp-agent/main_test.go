@@ -220,8 +220,8 @@ func TestProbesNeedTheirAddress(t *testing.T) {
 	}
 }
 
-// Root checks that the user as whom the agent will run can read the files of the configuration. The
-// error names the file, the user and what to do.
+// If root checks a configuration, the check tests whether the agent's future user can read the
+// files that the configuration names. The error names the file, the user and what to do.
 func TestPrivilegedCheckReadsAsTheUser(t *testing.T) {
 	privileged.Need(t)
 	t.Chdir(t.TempDir())

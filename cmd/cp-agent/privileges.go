@@ -71,9 +71,9 @@ func isCurrentUser(name string) bool {
 	return err == nil && (u.Username == name || u.Uid == name)
 }
 
-// dropCapabilities gives up all capabilities of this thread except those to keep, and the ways to
-// get new ones. If bounding is true, a program that this thread executes as root gets no
-// capabilities either, except those to keep.
+// dropCapabilities gives up all capabilities of this thread except those to keep. It also gives up
+// the ways to get new capabilities. If bounding is true, a program that this thread executes as
+// root gets no capabilities either, except those to keep.
 func dropCapabilities(bounding bool, keep []uintptr) error {
 	var errs []error
 	if bounding {
@@ -114,8 +114,8 @@ func dropCapabilities(bounding bool, keep []uintptr) error {
 	return errors.Join(errs...)
 }
 
-// giveState makes the directory of logs and gives it to a user. If the directory exists, its owner
-// does not change.
+// giveState makes the directory of logs and gives it to a user. If the directory exists already,
+// its owner does not change.
 func giveState(state string, uid, gid int) error {
 	if err := os.MkdirAll(filepath.Dir(state), 0o755); err != nil {
 		return fmt.Errorf("make a place for logs: %w", err)

@@ -25,7 +25,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// asVariable names an environment variable. Its value says which command this test program is.
+// asVariable names an environment variable. Its value says as which command this test program runs.
 const asVariable = "CLOUDPROFILER_TEST_AS"
 
 func TestMain(m *testing.M) {

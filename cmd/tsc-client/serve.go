@@ -79,7 +79,7 @@ func becomeVirtual(c *tscclient.Config, v vnode.Config) error {
 		return err
 	}
 	// A virtual counter may run faster than the machine's counter, so that the same core slack is
-	// more cycles. This allows for a counter that is 1 % faster.
+	// more of its cycles. The function faster allows for a counter that is 1 % faster.
 	faster := func(n uint64) uint64 { return n + n/100 + 2 }
 	c.Clock = clock
 	if v.Name != "" {

@@ -8,8 +8,8 @@ import (
 )
 
 // Kind is a kind of fault. The kinds are in the order in which people should look at them: first
-// those that make bounds wrong, then those that do not go away until somebody acts, and at last
-// those that only make bounds wider.
+// the kinds that make bounds wrong, then the kinds that stay until somebody acts, and finally the
+// kinds that only make bounds wider.
 type Kind int
 
 // These are the kinds. Each comment says what has such a fault.
@@ -62,11 +62,13 @@ type fault struct {
 	who, why, one string
 }
 
-// Add adds a fault: what has it, as "alpha" or "alpha with beta", and the reason, which may be "".
-// The sentence says all about this one fault.
+// Add adds a fault. The parameter who names the node or the pair that has the fault, such as
+// "alpha" or "alpha with beta". The parameter why is the reason, which may be "". The sentence says
+// all about this one fault.
 func (l *List) Add(k Kind, who, why, sentence string) { l.AddMany(k, 1, who, why, sentence) }
 
-// AddMany adds several faults of a kind with one sentence, which are not all named.
+// AddMany adds several faults of a kind, described by one sentence. The parameter who need not name
+// everything that has these faults.
 func (l *List) AddMany(k Kind, count int, who, why, sentence string) {
 	l.all = append(l.all, fault{k, count, who, why, sentence})
 }
@@ -86,7 +88,8 @@ func (l *List) sorted() []fault {
 	return sorted
 }
 
-// maxReasons is the largest number of reasons for which faults of one kind are summed up apart.
+// maxReasons is the largest number of reasons for which faults of one kind are summed up in
+// separate lines.
 const maxReasons = 3
 
 // Summary returns the worst faults first, with one line for all faults of a kind and reason. If
@@ -128,7 +131,8 @@ func summary(kind Kind, all []fault) (lines []string) {
 	return lines
 }
 
-// A line has at most maxNames names, and after the first name at most maxNamesBytes bytes of names.
+// A line has at most maxNames names. Names after the first are added only while all names together
+// have at most maxNamesBytes bytes.
 const (
 	maxNames      = 8
 	maxNamesBytes = 60

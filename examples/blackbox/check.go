@@ -14,7 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// A message is one line of what a service wrote down: a message that it sent or received.
+// A message describes a message that a service sent or received. The service wrote it down as one
+// line.
 type message struct {
 	service       string
 	n             int
@@ -118,8 +119,8 @@ func otherEnd(socket string) string {
 	return words[0] + " " + words[2] + " " + words[1]
 }
 
-// capturedCount says how many of the messages of one protocol that services wrote down were
-// captured.
+// capturedCount counts messages of one protocol: those that services wrote down, and those of them
+// that were captured.
 type capturedCount struct {
 	True, Captured int // messages of the services, and how many of them are in the log
 	Nobody         int // messages in the log that no service sent or received

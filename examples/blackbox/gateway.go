@@ -109,8 +109,8 @@ func (g *gateway) work() {
 	}
 }
 
-// ask sends a request to the service "pool", and waits for the answer. Until it comes, no other
-// request uses the connection. ask returns the number of the answer's last message.
+// ask sends a request to the service "pool", and waits for the answer. Until the answer comes, no
+// other request uses the connection. ask returns the number of the answer's last message.
 func (g *gateway) ask(id string, cause int) int {
 	c := <-g.idle
 	defer func() { g.idle <- c }()

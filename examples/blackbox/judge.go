@@ -14,7 +14,7 @@ import (
 
 // receivers finds, in the truth, the service that received the last byte of each message between
 // services. Over TCP, the position in the stream shows this. Over UDP and UNIX sockets, the
-// request's number does, because each is sent only once.
+// request's number shows it, because each number is sent only once.
 func receivers(all []*message) map[*message]*message {
 	received := map[string][]*message{} // by the sender's socket
 	twoWay := map[string]bool{}         // sockets on which something was sent
@@ -73,8 +73,8 @@ type transferErrors struct {
 	faults         []string
 }
 
-// holdMatched compares the matches that were found in the run with the truth. The map is tells, for
-// each captured message, which message of the truth it is.
+// holdMatched compares the matches that were found in the run with the truth. The map with the name
+// "is" gives, for each captured message, the same message in the truth.
 func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[captureKey]*message,
 	known *truth.Counters) (err error) {
 	t.matched = map[string]*matchedCount{}

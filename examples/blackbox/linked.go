@@ -15,8 +15,8 @@ import (
 )
 
 // causeCount says, for one program, how many of its sent messages have a true cause, and how many
-// causes were found. Said counts the causes with a probability of at least link.Said, and Sure
-// those with at least link.Sure.
+// causes were found. Said counts the causes with a probability of at least link.Said. Sure counts
+// the causes with a probability of at least link.Sure.
 type causeCount struct{ True, Right, Said, SaidWrong, Sure, SureWrong int }
 
 // holdLinked compares the causes that were found in the run with the causes that services wrote

@@ -72,8 +72,8 @@ func (s *logSplitter) otherLinks(all []*message) (links []trueLink) {
 		sends[m.socket] = sends[m.socket] || m.sent
 	}
 	// other reports whether the program at the other end of a message's socket writes nothing down.
-	// Among UNIX sockets, only those on which tasks sends lead to such a program, PostgreSQL. All
-	// others lead to epoll.
+	// The UNIX sockets on which tasks sends lead to such a program, namely PostgreSQL. All other
+	// UNIX sockets lead to epoll, which writes its messages down.
 	other := func(m *message) bool {
 		if strings.HasPrefix(m.socket, "unix ") {
 			return m.service == "tasks" && sends[m.socket]
@@ -112,7 +112,8 @@ func (s *logSplitter) otherLinks(all []*message) (links []trueLink) {
 	return links
 }
 
-// other returns the message, at the other end of m's socket, that contains the last byte of m.
+// other looks at the other end of m's socket. It returns the message there that contains the last
+// byte of m.
 func (s *logSplitter) other(m *message) (found blackbox.Message, ok bool) {
 	own, ok := s.captured[m]
 	if !ok {

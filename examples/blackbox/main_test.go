@@ -37,7 +37,7 @@ func TestPrivilegedTestbed(t *testing.T) {
 	checkTestbed(t, bed, lost, 1000)
 	// In a UNIX stream, bytes have no numbers. Matching must find out how many bytes waited in the
 	// stream when the capture began. If few calls of a stream were captured, as on a crowded
-	// machine, that may stay open.
+	// machine, matching may be unable to find this number.
 	open := int(bed.answer.Left[messages.Shared])
 	for protocol, most := range map[string]int{"udp": 0, "unix": open} {
 		m := bed.matched[protocol]

@@ -183,9 +183,9 @@ func (s *logSplitter) readCounters(run *runs.Directory) error {
 	return nil
 }
 
-// virtualTruth returns the same map as s.known, which says for each captured message what the truth
-// is, but with other keys: the stamps are converted to the virtual counter of the node, as in the
-// run.
+// virtualTruth returns a copy of s.known with other keys. The map s.known says for each captured
+// message what the truth is. In the copy, the stamps in the keys are converted to the virtual
+// counter of the node, as in the run.
 func (s *logSplitter) virtualTruth() map[captureKey]*message {
 	known := map[captureKey]*message{}
 	for k, m := range s.known {
@@ -200,8 +200,8 @@ func (s *logSplitter) virtualTruth() map[captureKey]*message {
 	return known
 }
 
-// timedRecord is what a record of the log describes (a message, connection, thread or loss), and
-// the record's stamp.
+// timedRecord has the content of a record of the log, and the record's stamp. The content describes
+// a message, a connection, a thread or a loss.
 type timedRecord struct {
 	value     any
 	at_cycles uint64

@@ -90,8 +90,8 @@ func (d *demonstration) analyse(
 		}
 		if edges == nil {
 			// The page shows this answer. As for any run of virtual nodes, the analysis itself
-			// compares it with the truth. For that it uses only the run, and not the physical
-			// readings.
+			// compares the answer with the truth. For this comparison it uses only the run, and not
+			// the physical readings.
 			o.Truth = known.Truth
 		}
 		answer, err := analysis.Run(ctx, run, o)

@@ -116,7 +116,8 @@ func NewProcess() *cobra.Command {
 	}
 }
 
-// maxDemoTuples is the largest number of tuples that can be compared with the truth in memory.
+// maxDemoTuples is the largest number of tuples that fit into memory while they are compared with
+// the truth.
 const maxDemoTuples = 1_000_000
 
 // longestDemo is the longest duration of the job that a user may ask for.
@@ -327,8 +328,8 @@ func printBound(w io.Writer, r *Result) {
 		paper, r.bound(paper), paper/half, r.Paper.Exchanges/max(len(r.Paper.Anchors), 1))
 }
 
-// otherMethods are the methods with which our method is compared. Each has a column with the bound
-// that it would have claimed.
+// otherMethods are the methods with which our method is compared. For each of these methods there
+// is a column with the bound that the method would have claimed.
 var otherMethods = []string{analysis.MinRTT, analysis.ReT, analysis.NTP}
 
 func printSpans(w io.Writer, r *Result) {

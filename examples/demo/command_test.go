@@ -16,8 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// demoSpan is a span of 100 durations with the same bound. The first duration is given. Each of the
-// others is longer than the one before it by a given step.
+// demoSpan is a span of 100 durations with the same bound. The first duration is given. Each later
+// duration is longer than the previous one by a given step.
 func demoSpan(from, to string, lo, step, bound int64, between ...string) *Span {
 	h := &Span{From: from, To: to, Pairs: map[[2]string]int{}}
 	for i := range int64(100) {

@@ -49,8 +49,8 @@ type Options struct {
 	// nothing is kept.
 	Keep string
 
-	// Scratch is the directory for logs and the run during the demonstration. If it is empty, they
-	// are in the directory of the rings, in shared memory.
+	// Scratch is the directory for logs and the run during the demonstration. If Scratch is empty,
+	// the logs and the run are in the directory of the rings, in shared memory.
 	Scratch string
 
 	// Program is the name and version of this program, for the page.
@@ -302,8 +302,8 @@ func (d *demonstration) start(ctx context.Context, physical machine) error {
 	return d.startEngine(ctx, temporary)
 }
 
-// choosePlaces returns the job's placement, and makes the network namespaces in which the nodes
-// run, if it may.
+// choosePlaces returns the job's placement. If it may make network namespaces, it also makes those
+// in which the nodes run.
 func (d *demonstration) choosePlaces() (*job.Placement, error) {
 	placement, err := job.ParsePlacement(placementText)
 	if err != nil {
@@ -438,9 +438,9 @@ func examine() (machine, error) {
 		"or not quiet enough: cprof doctor says why")
 }
 
-// mostUncertain_ppb is the largest uncertainty with which the frequency of the machine's counter
-// may be measured. Other programs that keep a core busy may delay readings of the clock by a few
-// hundred µs, so on a busy machine the uncertainty can be this large.
+// mostUncertain_ppb is the largest accepted uncertainty of the measured frequency of the machine's
+// counter. Other programs that keep a core busy may delay readings of the clock by a few hundred
+// µs, so on a busy machine the uncertainty can be this large.
 const mostUncertain_ppb = 1e6
 
 // virtualNodes makes the nodes: A, which is the reference, and the others. Their counters began at

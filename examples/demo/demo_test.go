@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 
 var examinedMachine = sync.OnceValues(examine)
 
-// options are those of a small demonstration. The test fails if the demonstration leaves something
-// behind.
+// options returns the options of a small demonstration. The test fails if the demonstration leaves
+// something behind.
 func options(t *testing.T) Options {
 	t.Helper()
 	self, err := reexec.Argv()

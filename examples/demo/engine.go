@@ -50,7 +50,8 @@ type EngineNode struct {
 	Name    string
 	Rings   string // CLOUDPROFILER_DIR of its programs
 	Address netip.Addr
-	// Do runs a function in the node's network namespace. If nodes share one, it only runs it.
+	// Do runs a function in the node's network namespace. If all nodes share one namespace, Do only
+	// calls the function.
 	Do func(func() error) error
 }
 
@@ -67,8 +68,8 @@ type EngineResult struct {
 	Matched   Matched
 }
 
-// Matched counts the events that operators sent, those that operators received, and those of which
-// both ends of a connection have a record.
+// Matched counts events: those that operators sent, those that operators received, and those that
+// both ends of a connection recorded.
 type Matched struct {
 	Sent, Received, Both int
 	Twice                int // events whose id was logged at the same point before
@@ -85,8 +86,8 @@ func (r *EngineResult) Consistent() bool {
 	return true
 }
 
-// RunEngine runs the demonstration with an engine's job, which takes about the time in the
-// parameter lasts. All nodes share the loopback interface, unless the engine is an Observed.
+// RunEngine runs the demonstration with an engine's job. The job takes about as long as the
+// parameter lasts says. All nodes share the loopback interface, unless the engine is an Observed.
 func RunEngine(
 	ctx context.Context, o Options, engine Engine, lasts time.Duration,
 ) (*EngineResult, error) {

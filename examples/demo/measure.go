@@ -87,8 +87,8 @@ func (d *demonstration) measure(ctx context.Context) error {
 	return nil
 }
 
-// load makes the second node send the third the given number of bytes a second, while the job runs.
-// With 0 bytes it ends the load.
+// load makes the second node send the given number of bytes per second to the third node, while the
+// job runs. With 0 bytes it ends the load.
 func (d *demonstration) load(bytesPerSecond int) error {
 	_, err := d.nodes[1].link.ask(order{
 		Do: orderLoad, Peer: d.nodes[2].Load, BytesPerSecond: bytesPerSecond,

@@ -43,8 +43,8 @@ func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
 	return all[len(all)/2]
 }
 
-// add takes the exchanges of one pair. In each array, the index says which node started the
-// exchanges.
+// add adds one pair of nodes, with its exchanges before and after the job. In each array, the index
+// says which node started the exchanges.
 func (p *Paper) add(before, after [2][]tscratio.Exchange) error {
 	var best *Anchors
 	for i := range before {

@@ -30,9 +30,9 @@ type Placed struct {
 }
 
 // RunPlaced runs the demonstration, asks "cprof place" where the job's operators should run, and
-// runs it again in this placement. To choose this placement, "cprof place" uses only figures of the
-// first run: how long tuples travelled, and how long operators worked. If Options.Keep is set, the
-// second run is kept beside the first (PlacedDirectory).
+// runs the demonstration again in the proposed placement. To choose this placement, "cprof place"
+// uses only figures of the first run: how long tuples travelled, and how long operators worked. If
+// Options.Keep is set, the second run is kept beside the first (PlacedDirectory).
 func RunPlaced(ctx context.Context, o Options) (before *Result, p *Placed, err error) {
 	if before, err = Run(ctx, o); err != nil {
 		return nil, nil, err
@@ -107,8 +107,8 @@ func (d *demonstration) keepJob() error {
 	return nil
 }
 
-// describeJob writes the job file. It contains what the run measured: how long operators work, how
-// many tuples they get, and how long tuples travel from node to node.
+// describeJob writes the job file. The file contains what the run measured: how long operators
+// work, how many tuples they get, and how long tuples travel from node to node.
 func (d *demonstration) describeJob() ([]byte, error) {
 	var b bytes.Buffer
 	actors := d.placement.Actors
@@ -145,10 +145,10 @@ func (d *demonstration) describeJob() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// describeLatencies writes how long tuples travel. Between nodes they were measured: there a tuple
-// passes two servers of NATS. Within a node a tuple passes only one, so it travels at most as long
-// as between the two fastest nodes. The job file therefore gives the latency within a node as a
-// range from 0 to the lowest latency between nodes.
+// describeLatencies writes how long tuples travel. Between nodes, the run measured these latencies.
+// A tuple passes two servers of NATS between nodes, but only one within a node. So within a node, a
+// tuple travels at most as long as between the two fastest nodes. The job file therefore gives the
+// latency within a node as a range from 0 to the lowest latency between nodes.
 func (d *demonstration) describeLatencies(b *bytes.Buffer) error {
 	type ends struct{ lo_ns, hi_ns int64 }
 	least, most := int64(math.MaxInt64), int64(0)

@@ -101,8 +101,8 @@ type orderReport struct {
 	Stamps    *stamps             `json:"stamps,omitempty"`
 }
 
-// stamps counts the exchanges in the trains that a node started, and the stamps of these exchanges:
-// those that the kernel took, and those that the agent took.
+// stamps counts the exchanges in the trains that a node started. It also counts the stamps of these
+// exchanges, separately for stamps of the kernel and stamps of the agent.
 type stamps struct {
 	Exchanges, Kernel, User uint64
 }

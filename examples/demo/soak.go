@@ -168,7 +168,8 @@ func (s *Soak) Spread() (worst, drift float64) {
 	return worst / median(s.Periods), median(s.Periods[half:]) / median(s.Periods[:half])
 }
 
-// Checked returns for a soak, which has no spans, what Result.Checked returns for a demonstration.
+// Checked does for a soak what Result.Checked does for a demonstration, because a soak has no
+// spans.
 func (s *Soak) Checked() (durations, between, outside int) {
 	for _, p := range s.Periods {
 		durations += p.Durations
@@ -205,8 +206,8 @@ func (p *idPeriods) periodOf(id uint64) int {
 	return int((id&channel.MaxCount - r.first) * p.periods / (r.last - r.first + 1))
 }
 
-// rangesBetween returns the ids of the periods from the parameter from to just before the parameter
-// to, as ranges of ids.
+// rangesBetween returns the ids of some periods, as ranges of ids. The parameter from is the first
+// of these periods, and the parameter to is the first period after them.
 func (p *idPeriods) rangesBetween(from, to int) (ids [][2]uint64) {
 	for prefix, r := range p.ranges {
 		begin := func(period int) uint64 { // the least count of the period

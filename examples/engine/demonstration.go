@@ -49,9 +49,9 @@ func (d *Demonstration) Sayf(format string, args ...any) {
 func (d *Demonstration) Claims(claims ...Claim) { d.claims = append(d.claims, claims...) }
 
 // Offer waits until the given number of sources has connected. Then it sends all events, each to
-// one source, by a schedule that does not wait for the engine. It logs into the directory rings
-// when each event was due and when it was sent. If this process may do so, the sending threads have
-// priority over all other threads.
+// one source, by a schedule that does not wait for the engine. It logs when each event was due and
+// when it was sent. These logs go into the directory rings. If this process may do so, the sending
+// threads have priority over all other threads.
 func (d *Demonstration) Offer(ctx context.Context, l *Load, sources int, rings string) error {
 	if err := l.Connected(ctx, sources); err != nil {
 		return err
@@ -93,7 +93,8 @@ func (d *Demonstration) Offer(ctx context.Context, l *Load, sources int, rings s
 }
 
 // plan makes the schedule. About once in a millisecond, several events are due at the same time. If
-// the sender waited for single events, it would spin and take a core from the engine.
+// the sender waited for each event separately, it would spin, and the engine would have one core
+// less.
 func (d *Demonstration) plan() (err error) {
 	size := max(1, d.PerSecond/1000)
 	period := time.Duration(float64(size) / float64(d.PerSecond) * float64(time.Second))

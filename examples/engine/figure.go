@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plot"
 )
 
-// draw draws three sets of distributions: those of transfers between operators, those of the spans
-// in which tuples waited, and that of the longest span about which the engine makes claims.
+// draw draws distributions of three kinds of times: transfers between operators, the spans in which
+// tuples waited, and the longest span about which the engine makes claims.
 func (d *Demonstration) draw(name, file string, hops, path, claims *analysis.Answer) error {
 	f := plot.Figure{
 		Title: "Latency in the advertising benchmark on " + name,

@@ -59,8 +59,8 @@ func connect(t *testing.T, l *Load) generator.Sink {
 // deadline is the time at which a hanging test gives up.
 const deadline = time.Minute
 
-// offer sends events until all are taken. Whenever the sink takes none, it calls the function
-// refused.
+// offer sends events until all are taken. Whenever the sink takes no event, offer calls the
+// function refused.
 func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 	for begun := time.Now(); len(events) > 0; {
 		n, err := s.Send(events)
@@ -80,8 +80,8 @@ func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 
 func nothing() {}
 
-// numberedEvents returns n events with the numbers from at on. The event with number i has the id
-// first + i.
+// numberedEvents returns n events. The number of the first of these events is the parameter at. The
+// event with number i has the id first + i.
 func numberedEvents(first, at, n int) (events []generator.Tuple) {
 	for i := at; i < at+n; i++ {
 		events = append(events, generator.Tuple{

@@ -105,7 +105,7 @@ func (d *Demonstration) search(ctx context.Context, flags searchFlags, e Searche
 }
 
 // warmUp makes the engine's virtual machines compile the code that they run. It sends events as
-// fast as the engine takes them, and waits until all have come out.
+// fast as the engine takes them, and waits until all of these events have come out.
 func warmUp(
 	ctx context.Context, d time.Duration, events *generator.Tuples, sinks []*sink, out *Counter,
 ) error {

@@ -3,5 +3,5 @@
 // line of Cloudprofiler. The TaskManagers are started with the Java agent, which logs what each
 // task sends and receives. Then every duration is compared with the truth.
 //
-// "make demo-flink" builds what it needs from Maven Central, and runs it.
+// "make demo-flink" builds the demonstration, with jars from Maven Central, and runs it.
 package main

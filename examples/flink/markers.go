@@ -13,8 +13,8 @@ import (
 )
 
 // Flink measures latency with markers. A marker leaves the source like an event, and waits in the
-// same queues. spans lists the operators at which markers arrive, and for each the point to which
-// we measure, to compare both.
+// same queues. spans lists the operators at which markers arrive. For each operator, it names the
+// point up to which we measure latency, so that our latency can be compared with Flink's.
 var spans = []struct{ operator, to string }{
 	{"deserialise", "job.deserialise/start"},
 	{"filter", "job.filter/start"},
@@ -72,7 +72,7 @@ func (f *flink) readMarkers(ctx context.Context, last said) {
 			continue
 		}
 		for _, v := range plan.Vertices {
-			// Flink gives a vertex, a chain of operators, the id of its first operator.
+			// In Flink, a vertex is a chain of operators. Its id is the id of the first operator.
 			operator, _, _ := strings.Cut(v.Name, " -> ")
 			for name, ms := range f.metrics(ctx, "/jobs/"+job.ID+"/vertices/"+v.ID, v.ID) {
 				if last[operator] == nil {

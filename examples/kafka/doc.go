@@ -4,5 +4,5 @@
 // line of Cloudprofiler. They are started with the Java agent, which logs what they send and
 // receive. Then every duration is compared with the truth.
 //
-// "make demo-kafka" builds what it needs from Maven Central, and runs it.
+// "make demo-kafka" builds the demonstration, with jars from Maven Central, and runs it.
 package main

@@ -63,8 +63,8 @@ type account struct {
 	balance uint64
 }
 
-// serve answers the requests of tellers. A request has 9 bytes: the first is 0 to read or 1 to
-// write, and the others are the balance to write. The answer is the new balance.
+// serve answers the requests of tellers. A request has 9 bytes: the first byte is 0 to read or 1 to
+// write, and the other bytes are the balance to write. The answer is the new balance.
 func (a *account) serve(l net.Listener) error {
 	for {
 		c, err := l.Accept()
@@ -93,7 +93,7 @@ func (a *account) serve(l net.Listener) error {
 }
 
 // deposit makes deposits and returns the balance after the last one. rings is the directory of the
-// rings; empty: the node's.
+// rings. If it is empty, deposit uses the node's directory.
 func deposit(address string, teller, deposits int, rings string) (balance uint64, err error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {

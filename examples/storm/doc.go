@@ -4,6 +4,7 @@
 // which logs the anchored tuples that each task sends and receives. Then every duration is compared
 // with the truth.
 //
-// "make demo-storm" builds what it needs from Maven Central, and runs it. Storm listens on all
-// interfaces, so the script puts it into a network namespace that has the loopback interface alone.
+// "make demo-storm" builds the demonstration, with jars from Maven Central, and runs it. Storm
+// listens on all interfaces, so the script puts it into a network namespace that has the loopback
+// interface alone.
 package main

@@ -175,8 +175,8 @@ const logging = `<?xml version="1.0" encoding="UTF-8"?>
 </configuration>
 `
 
-// client starts the topology's main class as a client process: with arguments it submits the
-// topology, and without arguments it ends it.
+// client starts the topology's main class as a client process: with arguments the class submits the
+// topology, and without arguments the class ends the topology.
 func (s *storm) client(ctx context.Context, name string, args ...string) (*engine.Process, error) {
 	j := s.jvm(name, s.home, "adstream.Topology", args...)
 	j.Classes = append(j.Classes, s.Job)
@@ -267,9 +267,9 @@ func (s *storm) killWorker(ctx context.Context) error {
 	if !s.KillOne {
 		return nil
 	}
-	// Each worker has a directory in the directory workers. The file in its directory pids has the
-	// process id as its name. Wait for a heartbeat: if a worker dies before its first heartbeat,
-	// the supervisor waits two minutes for it.
+	// Each worker has a directory in the directory workers. In it, the directory pids has a file
+	// with the process id as its name. Wait for a heartbeat: if a worker dies before its first
+	// heartbeat, the supervisor waits two minutes for it.
 	workers := filepath.Join(s.last, "local", "workers", "*")
 	pids := filepath.Join(workers, "pids", "*")
 	err := s.Until(ctx, "a worker runs", func() (bool, error) {
@@ -307,8 +307,7 @@ func (s *storm) killWorker(ctx context.Context) error {
 // metricsLag is how long Storm's metrics may take until Nimbus has them: three of their periods.
 const metricsLag = 6 * time.Second
 
-// An event passes the point read when a spout has read it, and the point done when Storm has
-// processed it.
+// An event passes readPoint when a spout has read it, and donePoint when Storm has processed it.
 const readPoint, donePoint = "job.events/read", "job.events/done"
 
 // eventPath is an event's path through the topology.

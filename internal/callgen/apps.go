@@ -38,7 +38,7 @@ type App struct {
 	Front    string
 	Services map[string]Service
 	Laws     map[string]Law // of the times of a service
-	// Clients says that the recorder also notes the callers' moments, and not only the callees'.
+	// Clients is true if the recorder notes the callers' moments as well as the callees'.
 	Clients    bool
 	Quantum_us int64
 }

@@ -18,9 +18,9 @@ func CheckAlso(text string) error {
 	return err
 }
 
-// Starter returns the value of the field Capture in an agent's configuration. only is a filter: see
-// CheckFilter. also names what is captured in addition: see CheckAlso. A capture that fails after
-// its start calls the function notify with the error.
+// Starter returns the value of the field Capture in an agent's configuration. The argument only is
+// a filter: see CheckFilter. The argument also names what is captured in addition: see CheckAlso. A
+// capture that fails after its start calls the function notify with the error.
 func Starter(only, also string, notify func(error)) func(rings string) (agent.Capture, error) {
 	return func(rings string) (agent.Capture, error) {
 		filter, err := capture.ParseFilter(only)

@@ -250,7 +250,7 @@ func attachWithHosts(process, hosts string) int {
 }
 
 // The answer calls a service by the name that /etc/hosts has for the service's address. The agent
-// reads this name during the capture, and it reaches the answer by way of the run.
+// reads this name during the capture, and the name reaches the answer by way of the run.
 func TestPrivilegedHostNames(t *testing.T) {
 	privileged.Need(t)
 	pair, err := netns.NewPair()

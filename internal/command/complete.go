@@ -17,8 +17,8 @@ import (
 // are offered. A file or server that cannot be read adds no names, and causes no error, because a
 // shell does not show errors.
 
-// CompleteRuns offers the runs of this machine for each of a command's first arguments, at most as
-// many as the parameter most says. If no run matches, the shell offers files.
+// CompleteRuns offers the runs of this machine for the first arguments of a command. The parameter
+// most says for how many arguments. If no run matches, the shell offers files.
 func CompleteRuns(most int) cobra.CompletionFunc {
 	return completeRuns(most, func(string) []string { return LocalRuns() })
 }

@@ -11,10 +11,10 @@ import (
 
 // plainWriter is the writer for all output of cprof. Names, errors and descriptions come from
 // nodes, programs and files that may be hostile. A terminal would obey some characters instead of
-// showing them. So plain writes these characters as text. For example, ESC becomes \u001b, which
-// JSON reads as the same character. Newlines and tabs pass unchanged. If a write ends in the middle
-// of a character, plainWriter holds back the beginning of the character. So the caller must close a
-// plain at the end.
+// showing them. So plainWriter writes these characters as text. For example, ESC becomes \u001b,
+// which JSON reads as the same character. Newlines and tabs pass unchanged. If a write ends in the
+// middle of a character, plainWriter holds back the beginning of the character. So the caller must
+// close a plainWriter at the end.
 type plainWriter struct {
 	to   io.Writer
 	rest []byte // the incomplete character at the end of the last Write

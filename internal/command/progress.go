@@ -25,7 +25,7 @@ func NewProgress(w io.Writer) *Progress {
 	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err != nil {
 		return &Progress{}
 	}
-	// Write directly to the file. The type plain would remove the control characters that move the
+	// Write directly to the file. A plainWriter would change the control characters that move the
 	// cursor back to the beginning of the line.
 	return &Progress{w: file}
 }

@@ -17,7 +17,7 @@ import (
 const lease = 1 << 24
 
 // makes lets the program make as many ids as count says. The last of these ids must contain the
-// given instance, and the count last.
+// argument instance, and its count must be the argument last.
 func (w *writer) makes(count, instance int, last uint64) {
 	w.t.Helper()
 	id, err := channel.NewID(77, instance, last)

@@ -23,8 +23,8 @@ import (
 )
 
 // captured runs a program with the library that captures its messages, and returns the program's
-// output and the number of messages in the logs. program is its name and its arguments. dropped
-// counts messages for which there was no room.
+// output and the number of messages in the logs. The argument program contains the program's name
+// and its arguments. The result dropped counts messages for which there was no room.
 func captured(t *testing.T, program string, libraries ...string) (out string,
 	kinds map[blackbox.Kind]uint64, dropped uint64) {
 	t.Helper()
@@ -70,8 +70,8 @@ func preloaded(t *testing.T, built, rings, program string, libraries ...string) 
 	return string(printed)
 }
 
-// Each message is in a log or counted if a program opens and closes connections without a pause,
-// passes descriptors to itself, and has many sockets at once.
+// A program opens and closes connections without a pause, passes descriptors to itself, and has
+// many sockets at once. Even so, each of its messages is in a log or counted.
 func TestPreloadSeesManyConnections(t *testing.T) {
 	connections := 2000
 	if os.Getenv("CLOUDPROFILER_PROOF") == "full" {
@@ -277,8 +277,8 @@ func readMessages(t *testing.T, logs string) (all []*messages.Log) {
 	return all
 }
 
-// Messages over UDP and UNIX sockets are matched as those that the kernel captures: each with the
-// call that received it.
+// Messages over UDP and UNIX sockets are matched in the same way as messages that the kernel
+// captures: each with the call that received it.
 func TestPreloadMatchesMessagesOutsideOfTCP(t *testing.T) {
 	built, dir := buildC(t), t.TempDir()
 	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")

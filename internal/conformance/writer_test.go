@@ -240,7 +240,7 @@ func (w *writer) do(format string, args ...any) {
 	w.says("ok", format, args...)
 }
 
-// says gives the program an order that must have this answer.
+// says gives the program an order. The program must answer it with the text want.
 func (w *writer) says(want, format string, args ...any) {
 	w.t.Helper()
 	if answer := w.ask(format, args...); answer != want {

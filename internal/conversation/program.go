@@ -281,8 +281,8 @@ func serve(ip *unix.SockaddrInet4, address netip.Addr, connections int,
 	}
 }
 
-// call opens connections and asks the server on each. If it waits, it stops half-way until somebody
-// writes to its standard input.
+// call opens connections and asks the server on each. If the argument waits is true, the program
+// stops half-way until somebody writes to its standard input.
 func call(ip *unix.SockaddrInet4, waits bool, connections, messages int,
 	start func(int, func(*talker)), must func(error)) {
 	var half sync.WaitGroup

@@ -31,9 +31,10 @@ func echo(at netip.AddrPort, messages int, start func(int, func(*talker)), must 
 	})
 }
 
-// tell sends datagrams of random bytes, and waits for the answer to each. It draws one datagram in
-// few from its own random numbers, and all others from those of twin. So two programs with equal
-// twins send the same datagrams, except for one in few.
+// tell sends datagrams of random bytes, and waits for the answer to each. The argument few is a
+// number n. The function tell draws one in n datagrams from its own random numbers, and all others
+// from the random numbers of twin. So two programs with equal twins send the same datagrams, except
+// for one in n.
 func tell(to *unix.SockaddrInet4, messages, few int, twin *rand.Rand,
 	start func(int, func(*talker)), must func(error)) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -130,8 +130,8 @@ func CheckRole(role string) error {
 	return nil
 }
 
-// Says returns what the node says about itself in the graph of a large fleet. An empty role means
-// that it says none.
+// Says returns what the node says about itself in the graph of a large fleet. If role is empty, the
+// node does not say that it has a role.
 func (n *Node) Says(role string) (facts []string) {
 	for _, f := range [][2]string{
 		{factRole, role}, {factKernel, n.Facts.Kernel}, {factClocksource, n.Facts.Clocksource},

@@ -114,7 +114,8 @@ func TestCommandsAreSmall(t *testing.T) {
 	}
 }
 
-// A person who reports a defect can see which archive has it.
+// Each command tells from which archive it comes, so that a person who reports a defect can say
+// this.
 func TestCommandsTellTheirArchive(t *testing.T) {
 	dir := archive(t)
 	version := strings.TrimPrefix(filepath.Base(dir), "cloudprofiler-")

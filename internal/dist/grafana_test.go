@@ -111,8 +111,8 @@ func TestQueries(t *testing.T) {
 // byPrometheus has the labels that Prometheus itself adds to each metric.
 var byPrometheus = []string{"instance", "job"}
 
-// sometimes has metrics that a daemon exports only under conditions that this test does not create.
-// The value names the condition.
+// sometimes is a map. Its keys are metrics that a daemon exports only under conditions that this
+// test does not create. Its values name the conditions.
 var sometimes = map[string]string{
 	"cloudprofiler_agent_chrony_bound_seconds": "a chronyd that is synchronised",
 	"cloudprofiler_sweep_seconds":              "a sweep",

@@ -151,7 +151,7 @@ func (m Machine) sleep() host.Finding {
 	return f
 }
 
-// enoughFiles is enough for some thousand rings, each of which needs one open file.
+// enoughFiles is enough for a few thousand rings, each of which needs one open file.
 const enoughFiles = 4096
 
 // files reports how many rings an agent can keep open.

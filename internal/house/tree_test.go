@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// A file is a file that people wrote. It is not built, not generated, and not part of a dependency.
+// A file is one hand-written file of the repository. It is not built, not generated, and not part
+// of a dependency.
 type file struct {
 	path string // relative to the root, with slashes
 	text []byte

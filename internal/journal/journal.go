@@ -63,7 +63,8 @@ func Create(root *os.Root, name string, f Format) (*Journal, error) {
 
 // Open opens a journal to read it and to append to it. It calls the function each with the offset
 // and the content of every block. It cuts off the first block that is torn, with all that follows.
-// The content is valid only during the call. An error of this function ends Open.
+// The content is valid only during the call of each. If each returns an error, Open ends with this
+// error.
 func Open(root *os.Root, name string, f Format, each func(at int64, content []byte) error) (
 	*Journal, error) {
 	file, err := root.OpenFile(name, os.O_RDWR, 0)

@@ -97,8 +97,8 @@ func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 
 // Replace gives a file new content at once. It writes a new file in the same directory and renames
 // it. So it follows no link and never waits. If a process reads the file before the new one is
-// renamed, it finds the old content. This is also true if this process is killed before it renames
-// the new file. Only one process may replace a file at a time.
+// renamed, it finds the old content. The old content also stays if the process that calls Replace
+// is killed before it renames the new file. Only one process may replace a file at a time.
 func Replace(path string, content []byte) error {
 	part := path + ".part"
 	// A killed process may have left a file with this name, or somebody may have put something else

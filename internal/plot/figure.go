@@ -138,8 +138,8 @@ func (a Axis) takes(v float64) bool {
 	return !a.fixed() || a.From <= v && v <= a.To
 }
 
-// A value above most is a gap, and a difference below least is not shown. So all arithmetic on
-// values stays finite.
+// A value above largestValue is a gap, and a difference below smallestDifference is not shown. So
+// all arithmetic on values stays finite.
 const largestValue, smallestDifference = 1e30, 1e-30
 
 // fixed reports whether From and To are valid and so determine the axis.

@@ -58,8 +58,8 @@ func Share() int {
 }
 
 // NotUnderRace skips a test under the race detector. It is for tests that take seconds and in which
-// the detector can find nothing new: the test starts nothing side by side, or the other tests that
-// it names run the same code side by side.
+// the detector can find nothing new: the test starts nothing side by side, or the argument why
+// names other tests that run the same code side by side.
 func NotUnderRace(t testing.TB, why string) {
 	t.Helper()
 	if Race {

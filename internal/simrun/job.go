@@ -84,8 +84,8 @@ type jobMaker struct {
 
 // RandomJob makes a random job, in which anything may happen together: forks, joins, windows and
 // windows of windows, detours, filters, losses, repeated events, ids that are sent again, and ids
-// that two programs use. If thin is true, logs may lack events: by sampling, because a ring was
-// full, or because a node's logs are missing.
+// that two programs use. If thin is true, logs may lack events, because events were sampled,
+// because a ring was full, or because a node's logs are missing.
 func RandomJob(rng *rand.Rand, thin bool) *Job { return randomJob(rng, thin, false) }
 
 func randomJob(rng *rand.Rand, thin, renaming bool) *Job {

@@ -9,8 +9,8 @@ import (
 
 // Suspect makes a run of 100 tuples on two nodes, A and B. On each node, a channel with the handler
 // first-last also logs when the run began and ended. From 20 s on, B runs faster by 6 ppm. This
-// exceeds the declared wander, so the relation is suspect. It exceeds it too little for the
-// relation to be refused.
+// change is larger than the declared wander, so the relation is suspect. But the change is too
+// small for the relation to be refused.
 func Suspect(rng *rand.Rand, parent, name string) error {
 	nodes := Nodes(rng, 2)
 	d, err := Begin(rng, parent, name, nodes, Hz, 20*Hz)

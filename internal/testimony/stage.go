@@ -22,13 +22,15 @@ type Stage struct {
 	files    []string
 	said     map[*exec.Cmd]string // the file of each program
 
-	// Each function in others returns a program in another language. These programs take turns.
-	// Programs of the role "program" take turns, too, unless the field only is true.
+	// Each function in others returns a program in another language. The stage starts these
+	// programs in turn. If the field only is false, programs of the role "program" also have their
+	// turns.
 	others []func(file string) *exec.Cmd
 	only   bool
 }
 
-// NewStage makes a stage. Processes read their role from the environment variable with this name.
+// NewStage makes a stage. The argument variable names the environment variable from which processes
+// read their role.
 func NewStage(t testing.TB, variable string) *Stage {
 	t.Helper()
 	return &Stage{Rings: Rings(t), t: t, variable: variable, said: map[*exec.Cmd]string{}}

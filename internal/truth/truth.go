@@ -70,8 +70,8 @@ func (c *Counters) add(node, machine string, text []byte) error {
 }
 
 // Truth returns the range of readings that the counter of node other had while node's counter had a
-// given reading. If that is not known, ok is false. It can be the value of the field Truth of
-// analysis.Options.
+// given reading. If that is not known, ok is false. The method Truth can be the value of the field
+// Truth of analysis.Options.
 func (c *Counters) Truth(node string, reading uint64, other string) (read tscratio.Interval,
 	ok bool) {
 	from, into := c.nodes[node], c.nodes[other]
@@ -104,8 +104,8 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	rate := 1 + math.Ldexp(float64(c.config.Rate_2e40), -40)
 	guess := c.config.Origin
-	// The rate wanders by some millionths, so in each round the error shrinks to some millionths of
-	// what it was.
+	// The rate wanders by a few millionths, so in each round the error shrinks to a few millionths
+	// of what it was.
 	for range 8 {
 		off := int64(reading - c.fast.Virtual(guess))
 		if guess += uint64(int64(float64(off) / rate)); -2 < off && off < 2 {
@@ -114,8 +114,8 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	reach := 4 * (c.config.Quantum_cycles + 4)
 	low := guess - min(reach, guess)
-	// first returns the first physical reading from low on at which the counter shows at least the
-	// argument least.
+	// The function first returns the smallest physical reading, not below low, at which the counter
+	// shows at least the value least.
 	first := func(least uint64) uint64 {
 		return low +
 			uint64(sort.Search(int(2*reach),

@@ -81,8 +81,8 @@ func ParseName(name overlay.Name) (Card, error) {
 type Issuer struct{ private ed25519.PrivateKey }
 
 const (
-	// SeedBytes is the length of the seed of an issuer, PublicBytes that of its public key, and
-	// SignatureBytes that of its signatures.
+	// SeedBytes, PublicBytes and SignatureBytes are the lengths of an issuer's seed, of its public
+	// key and of its signatures.
 	SeedBytes      = ed25519.SeedSize
 	PublicBytes    = ed25519.PublicKeySize
 	SignatureBytes = ed25519.SignatureSize

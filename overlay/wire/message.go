@@ -132,7 +132,7 @@ func Encode(b []byte, m any) ([]byte, error) {
 }
 
 // writeEdge writes a message about edges. It passes a message of another kind on to the method
-// walking.
+// writeWalking.
 func (w *writer) writeEdge(m any) ([]byte, error) {
 	switch m := m.(type) {
 	case overlay.Ping:

@@ -71,7 +71,7 @@ func (f *File) Connect(latencies []Latency) (missing int, err error) {
 	return missing, nil
 }
 
-// listedLatency is a listed latency to a node.
+// listedLatency says how long a tuple takes to the node into, according to the list.
 type listedLatency struct {
 	into    int
 	time_ns float64

@@ -391,7 +391,8 @@ func (p *parser) readTimes(n *yaml.Node, what string) placement.Range {
 	return placement.Range{Lo_ns: float64(from), Hi_ns: float64(to)}
 }
 
-// suggestWord returns a question that offers the most similar of some words, or nothing.
+// suggestWord returns a question that offers the known word that is most similar to the given one.
+// If no known word is similar, it returns an empty string.
 func suggestWord(word string, known []string) string {
 	best := similar.Word(word, slices.Values(slices.Sorted(slices.Values(known))))
 	if best == "" {

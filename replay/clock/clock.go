@@ -9,9 +9,9 @@ type Clock struct {
 	others   []uint64
 	broken   uint64
 
-	// counted makes the clock count events as the program of the thesis does. That program compares
-	// what is known first, and adds the process's own epoch afterwards. Only the test with the
-	// thesis' trace sets counted.
+	// counted makes the clock count events as the program of the thesis does. That program first
+	// compares what is known, and then adds the process's own epoch. Only the test with the thesis'
+	// trace sets counted.
 	counted bool
 }
 

@@ -1,5 +1,5 @@
-// Package page writes a page on which a reader replays a run: time lines of the nodes, what may
-// come next, and the orders that the reader chooses.
+// Package page writes a page on which a reader replays a run. It shows time lines of the nodes, the
+// events that may come next, and the orders that the reader chooses.
 //
 //	err := page.Write(w, page.Of(history, summary, page.Options{…}))
 //

@@ -54,7 +54,7 @@ type Data struct {
 	Values   [][]string `json:"values"` // values of the states after each event of Found
 }
 
-// Options are what the history does not say.
+// Options contain what a page shows in addition to the history.
 type Options struct {
 	Title    string
 	Hz       float64

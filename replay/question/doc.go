@@ -11,8 +11,8 @@
 // event. A state is a value that each event may change. It has an initial value, and an expression
 // that computes the next value. Parse checks the types of expressions. Expressions see what an
 // event's record and its log contain: node, channel, handler and id. In the order that really
-// happened, the states have the values that they had in the run; in another order, the values that
-// the events would have given them.
+// happened, the states have the values that they had in the run; in another order, they have the
+// values that the events would have given them.
 //
 // # The search
 //

@@ -188,8 +188,8 @@ func (v *values) ResolveName(name string) (any, bool) {
 // Parent returns nil. Package cel calls it.
 func (v *values) Parent() interpreter.Activation { return nil }
 
-// remainingText returns what remains of an expression when the values of the event are inserted,
-// but those of the states are not known.
+// remainingText inserts the values of the event into an expression, and returns what remains. The
+// values of the states are not known.
 func (x *expression) remainingText(q *Question, e *Event, endToo bool) (string, error) {
 	known := map[string]any{}
 	for _, v := range variables {

@@ -76,8 +76,8 @@ func TestFindsLostUpdate(t *testing.T) {
 	}
 }
 
-// model has the states of lost, and the holders of a lock, in Go. So the brute-force search does
-// not use CEL.
+// model has, in Go, the states of lostUpdate and the holders of a lock. So the brute-force search
+// does not use CEL.
 type model struct {
 	balance, deposited, held int64
 	seen                     [3]int64 // by node
@@ -125,7 +125,8 @@ var conditions = []struct {
 	}},
 }
 
-// The search finds an order if and only if brute force does, and none is shorter.
+// The search finds an order if and only if brute force finds one. No order that brute force finds
+// is shorter.
 func TestSearchAgainstBruteForce(t *testing.T) {
 	rng := seed.Random(t)
 	runs := 500

@@ -19,7 +19,8 @@ const traceMessages = 10_000
 
 // eachCaptured calls a function for each captured message of a run, if both ends of the message are
 // known. It does nothing if the flags choose a part of the run: the flags choose tuples, and say
-// nothing about messages. It holds all messages of the run in memory, as package messages does.
+// nothing about messages. eachCaptured has all messages of the run in memory, as package messages
+// does.
 func eachCaptured(dir *runs.Directory, o *analysis.Options, reference string,
 	each func(*messages.Timed) error) (*messages.Answer, error) {
 	if f := &o.Filter; len(f.Nodes)+len(f.Channels)+len(f.IDs) > 0 || f.To_cycles != 0 ||

@@ -307,7 +307,8 @@ func (w *otlp) makeSpan(trace string, t *tuple, d *analysis.DurationRow,
 	return s
 }
 
-// placeSpan sets the beginning of a span to a reading of the reference, and its end by its length.
+// placeSpan sets the beginning of a span to a reading of the reference, and computes its end from
+// its length.
 func (w *otlp) placeSpan(s *otlpSpan, at tscratio.Interval, length analysis.Interval) {
 	s.Begin_ns = max(w.clock.At_ns(at), 0)
 	// If the middle is negative, the order of the two events is not decided. A span has no negative

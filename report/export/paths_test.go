@@ -186,7 +186,7 @@ func TestPathsReadBackFromOTLP(t *testing.T) {
 	}
 }
 
-// nsOfMiddle is the time between two moments in µs.
+// nsOfMiddle returns the time between the middles of two moments, in µs.
 func nsOfMiddle(from, to *paths.Interval, r analysis.Reference) int64 {
 	mid := func(i *paths.Interval) int64 { return i.Lo_cycles/2 + i.Hi_cycles/2 }
 	return (nsOf(mid(to)-mid(from), mid(to)-mid(from), r) + 500) / 1000

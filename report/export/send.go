@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// A request is sent at most as many times as tries says. The first pause between two sends is
-	// firstPause, and each further pause is twice as long.
+	// A request is sent at most maxTries times. The first pause between two sends is firstPause,
+	// and each further pause is twice as long.
 	maxTries   = 6
 	firstPause = time.Second
 	// longestPause is the longest pause that a receiver may ask for.

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// receiver answers each request with the next of the given answers, and then always with the last.
+// receiver answers each request with the next of the given answers. After the last one, it gives
+// this answer again and again.
 func receiver(t *testing.T, answers ...func(http.ResponseWriter)) (*Endpoint, *[]string) {
 	t.Helper()
 	var got []string

@@ -92,9 +92,9 @@ type tableWriter interface {
 	close() error // closes what is still open after an error
 }
 
-// tables makes the rows of these tables. A path is a set of spans that tuples have in common. A
-// span belongs to a path only if the span's duration was computed. So a join of edges and events
-// finds exactly the rows of durations.
+// tables makes the rows that a tableWriter writes. A path is a set of spans that tuples have in
+// common. A span belongs to a path only if the span's duration was computed. So a join of edges and
+// events finds exactly the rows of durations.
 type tables struct {
 	writer tableWriter
 	basis  analysis.Basis

@@ -19,7 +19,8 @@ type tuple struct {
 	parents   []uint64 // ids of the tuples that this one was made of
 }
 
-// eventAt is the tuple's event at a point; nil: the tuple has no event with a place there.
+// eventAt returns the tuple's event at a point. It returns nil if the tuple has no event there, or
+// if the event has no place on the reference's counter.
 func (t *tuple) eventAt(point string) *analysis.EventRow {
 	i := slices.IndexFunc(t.events, func(e analysis.EventRow) bool { return e.Point == point })
 	if i < 0 {

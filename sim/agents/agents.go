@@ -144,7 +144,8 @@ func (f *Fleet) Init(c *sim.Context) {
 	f.startAgent(c, overlay.Config{Contacts: contacts})
 }
 
-// agentOf returns a node's agent, and stores in it to which shard and node it belongs.
+// agentOf returns a node's agent. It first stores in the agent to which shard and node the agent
+// belongs.
 func (f *Fleet) agentOf(n sim.Node) *simulatedAgent {
 	a := f.of(n)
 	a.in, a.n = f.shards[n/sim.ShardNodes], n
@@ -264,8 +265,9 @@ func (a *simulatedAgent) Send(to overlay.Name, m overlay.Message) {
 	a.in.cx.SendValue(a.in.f.tr, node(to), a.in.f.own, messageEvent, m)
 }
 
-// Warm reads the state of an agent in four steps. After each step it first reads for as many other
-// events as readAhead says. In this time the core fetches from memory what the step asked for.
+// Warm reads the state of an agent in four steps. Before the next step for the same event, it does
+// steps for other events; readAhead is their number. In this time the core fetches from memory what
+// the step asked for.
 const readAhead = 4
 
 // Warm does the first step for an event: it reads the beginning of the state of the event's agent.

@@ -158,7 +158,7 @@ func (o *boundObserver) Report(w *sim.World, shards [][]byte) (bool, error) {
 	return false, err
 }
 
-// deathRate says which part of the agents died each second.
+// deathRate says which fraction of the agents died each second.
 func deathRate(w *sim.World) string {
 	rate, ok := w.Deaths()
 	switch {

@@ -32,7 +32,8 @@ func fleetOptions(t testing.TB, url, name string, agents, processes int) Options
 }
 
 // TestBarAgents runs agents in several processes. The processes are killed, and the simulation goes
-// on from its checkpoint in another number of processes. The result must be that of one process.
+// on from its checkpoint in another number of processes. The result must be the same as with one
+// process.
 func TestBarAgents(t *testing.T) {
 	seed.NotUnderRace(t, "the package agents tests its code under the race detector")
 	url := serve(t)

@@ -13,8 +13,9 @@ import (
 )
 
 // servedFleet returns the options of a fleet under the product's server. A shard has thousands of
-// nodes, but a server needs long for so many agents. So most nodes have no protocol at work, and
-// each of the four shards has a few agents. Agents join all the time, and nodes of both kinds die.
+// nodes, but the server would take too long for thousands of agents. So most nodes have no protocol
+// at work, and each of the four shards has a few agents. Agents join all the time, and nodes of
+// both kinds die.
 func servedFleet(t testing.TB, url string) Options {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/coordinator.conf")
@@ -49,7 +50,7 @@ control.die.step 1s
 
 // TestBarServer runs the product's server and its agents in several processes. Each process is
 // killed once, and the simulation goes on from its checkpoint in another number of processes. The
-// result must be that of one process.
+// result must be the same as with one process.
 func TestBarServer(t *testing.T) {
 	seed.NotUnderRace(t, "the package server tests its code under the race detector")
 	counts := []int{3}

@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 )
 
-// suggestKey returns a hint that names the nearest name to a wrong one. It returns nothing if none
-// is near.
+// suggestKey returns a hint for a wrong key: the name that is nearest to it. If no name is near, it
+// returns an empty string.
 func (f *File) suggestKey(wrong string, names iter.Seq[string]) string {
 	if best := similar.Word(wrong, names); best != "" {
 		at := ""

@@ -29,11 +29,11 @@ type Options struct {
 	// Answer gets a sentence that sums up what an observer reports. An observer may give another
 	// sentence each time: the last one counts. Answer may be nil.
 	Answer func(observer, sentence string)
-	// Classes are more classes of protocols and controls, by name.
+	// Classes are the classes of protocols and controls that this package does not have, by name.
 	Classes map[string]Class
 }
 
-// A Class makes a component. key is the beginning of the keys of its parameters.
+// A Class makes a component. The keys of the component's parameters begin with key.
 type Class func(b *Builder, key string) any
 
 // A Simulation is a network with its initialisers.

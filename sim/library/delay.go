@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// placeStream returns a random stream that is always the same for a node. From it follow numbers
-// that a node has for its whole life, such as the number of its router. So these need no memory.
+// placeStream returns a random stream that is always the same for a node. It gives the numbers that
+// a node has for its whole life, such as the number of its router. So these numbers need no memory.
 func placeStream(w *sim.World, n sim.Node, seed uint64) sim.Stream {
 	return sim.NewStream(w.Seed^seed, uint64(n))
 }

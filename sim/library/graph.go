@@ -87,8 +87,8 @@ func newDegreeStats(b *Builder, key string) any {
 	p := &degreeStats{graphObserver: b.graph(key), n: int(b.File.Int(key+".n", -1, maxNodes, -1)),
 		method: b.File.OneOf(key+".method", "stats", "freq", "list"),
 		kind:   b.File.OneOf(key+".linktype", "live", "all", "dead")}
-	// PeerSim observes the same nodes each time only if this key is set. This observer always does.
-	// So it accepts the key, and ignores its value.
+	// PeerSim observes the same nodes each time only if this key is set. This observer observes the
+	// same nodes each time, with or without the key. So it accepts the key, and ignores its value.
 	b.File.Has(key + ".trace")
 	if p.undir && p.kind != "live" {
 		b.File.Fault(key+".linktype", "%q needs links with a direction: leave out %q", p.kind,

@@ -108,8 +108,8 @@ func linkRandomly(c *sim.Context, links sim.Linkable, k int) {
 	}
 }
 
-// drawDistinct appends k different random numbers below n to a list. It never draws the number that
-// the parameter without gives.
+// drawDistinct appends k different random numbers below n to a list. The parameter named without is
+// a number that it never draws.
 func drawDistinct(to []int, s *sim.Stream, k, without, n int) []int {
 	if k*4 < n {
 	next:

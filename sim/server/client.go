@@ -55,7 +55,7 @@ const (
 	clientEpoch  = 5 // its counter was interrupted
 )
 
-// A client keeps at most this many reports.
+// maxUnacked is the largest number of reports that a client keeps.
 const maxUnacked = 1000
 
 func newClients(b *library.Builder, key string) any {
@@ -84,7 +84,7 @@ func (k *clientProtocol) of(n sim.Node) *nodeClient {
 	return &k.shards[n/sim.ShardNodes][n%sim.ShardNodes]
 }
 
-// Init starts the client of a node. At the home of the server, it also starts the server.
+// Init starts the client of a node. At the server's node (homeNode), it also starts the server.
 func (k *clientProtocol) Init(c *sim.Context) {
 	if c.Node() == homeNode {
 		c.After(1, k.server.own, serverTick, 0)

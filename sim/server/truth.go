@@ -26,8 +26,8 @@ func graphNameOf(n sim.Node) string {
 	return nameOf(n) + " " + addressOf(n) + " " + base64.RawURLEncoding.EncodeToString(key)
 }
 
-// nodeOf returns the node to which a name, or a name in the graph, belongs. It returns false if no
-// node of the world has this name.
+// nodeOf returns the node that has the given name. The name may also be that of the node's agent in
+// the graph. It returns false if no node of the world has this name.
 func nodeOf(w *sim.World, name string) (sim.Node, bool) {
 	name, _, _ = strings.Cut(name, " ")
 	number, ok := strings.CutPrefix(name, "n")

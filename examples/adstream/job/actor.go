@@ -16,8 +16,8 @@ type operator interface {
 	prepare(ctx context.Context) error
 
 	// The method work processes one tuple. It returns the tuple for the next operator, or nil, and
-	// the key that chooses an instance of that operator. Of the returned tuple, the caller uses
-	// only the id and the fields, and only until the next call.
+	// the key that chooses an instance of that operator. The caller uses only the id and the fields
+	// of the returned tuple, and only until the next call.
 	work(ctx context.Context, in *message) (out *message, key uint64, err error)
 
 	// advance is called with a watermark when no tuple with an earlier event time can arrive any

@@ -39,8 +39,8 @@ type lane struct {
 	news    chan struct{} // has a value if acked grew since the sender last checked it
 }
 
-// An acknowledgement is the receiver's number among its operator's instances (2 bytes), and the
-// number of the sender's tuples that the receiver has taken (8 bytes).
+// An acknowledgement has two numbers: the receiver's number among its operator's instances (2
+// bytes), and how many of the sender's tuples the receiver has taken (8 bytes).
 const ackSize = 10
 
 // newSender listens for acknowledgements. The subscription ends with the connection.
@@ -70,10 +70,11 @@ func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error
 	return s, err
 }
 
-// awaitReceivers waits until every receiver, and every instance after the receivers, is ready. An
-// answer proves that tuples get through, because tuples have the same subject as the hello. It also
-// proves that acknowledgements get through: servers learn of subscriptions in the order in which
-// they are made, and the one for acknowledgements is made before the one for answers.
+// awaitReceivers waits until every receiver, and every instance after the receivers, is ready. It
+// sends each receiver a hello and waits for the answer. The answer proves that tuples get through,
+// because tuples have the same subject as the hello. It also proves that acknowledgements get
+// through: servers learn of subscriptions in the order in which they are made, and the subscription
+// to acknowledgements is made before the subscription to answers.
 func (s *sender) awaitReceivers(ctx context.Context) error {
 	hello := (&message{kind: kindHello, from: s.from}).append(nil)
 	for i := range s.lanes {
@@ -175,8 +176,8 @@ func (j *runner) newReceiver(conn *nats.Conn, stage, instance int) (*receiver, e
 	return r, err
 }
 
-// countTaken counts a tuple. It sends a sender one acknowledgement for every ackEvery of its
-// tuples.
+// countTaken counts a tuple. For every ackEvery tuples of a sender, it sends that sender one
+// acknowledgement.
 func (r *receiver) countTaken(m *message) error {
 	u := &r.senders[m.from]
 	u.taken++

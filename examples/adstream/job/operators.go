@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// passiveOperator does nothing before the first tuple, and nothing at a watermark, as most
-// operators do.
+// passiveOperator does nothing before the first tuple, and nothing at a watermark. Most operators
+// are passive in this way.
 type passiveOperator struct{}
 
 func (passiveOperator) prepare(context.Context) error                             { return nil }
@@ -164,7 +164,7 @@ func (j *join) load(ctx context.Context, what string) error {
 }
 
 // putEntry writes an entry of the table. It tries until ctx ends, because the cluster accepts no
-// entry while it agrees on a leader.
+// entry until it has agreed on a leader.
 func (j *join) putEntry(ctx context.Context, key, value string) error {
 	for {
 		_, err := j.kv.PutString(ctx, key, value)

@@ -106,8 +106,8 @@ func (p *probes) poison() {
 
 // Switch turns the instrumentation of a running job on (Options.Instrumentation) and off (Off), so
 // that its cost can be measured. Each instance follows the switch at its next tuple. The zero
-// Switch is off. A Switch is for one job. Any goroutine may call Set and Messages, but Messages
-// only after Options.Begin was called.
+// Switch is off. A Switch is for one job. Any goroutine may call Set. After Options.Begin was
+// called, any goroutine may call Messages.
 type Switch struct {
 	on    atomic.Bool
 	conns []*nats.Conn // the actors' connections; complete when Options.Begin is called

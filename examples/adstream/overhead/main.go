@@ -18,8 +18,8 @@ import (
 
 // placement describes the job that is measured. Each operator has one instance, and each span is
 // between nodes. Windows are so long that none ends during the measurement. At the end of a window
-// the operator store does much work at once, so one stretch would do more work than the next one,
-// with which it is compared.
+// the operator store does much work at once, so one stretch of a pair would do more work than the
+// other stretch.
 const placement = `
 version: 1
 nodes:
@@ -38,8 +38,8 @@ stream: {seed: 1, window: 1h}
 `
 
 // limit_percent is the bar: the most that instrumentation may cost, in percent of the job's
-// processor time. Two figures must meet it: the share that is computed from the cost of one log
-// call, and the upper end of the interval that is measured.
+// processor time. Two figures must meet this bar: the share that is computed from the cost of one
+// log call, and the upper end of the measured interval.
 const limit_percent = 3
 
 // minPairs is the smallest number of pairs of stretches from which an interval can be computed.

@@ -23,8 +23,8 @@ type plan struct {
 	Pairs int `json:"pairs"`      // a pair is a stretch with channels, and one without
 	Null  int `json:"null_pairs"` // a pair is a stretch with channels that discard, and one without
 
-	// Stretch is the length of a stretch in processor time, not in time. So a stretch contains the
-	// same amount of work, however busy the machine is.
+	// Stretch is the length of a stretch in processor time, and not in elapsed time. So a stretch
+	// contains the same amount of work, however busy the machine is.
 	Stretch time.Duration `json:"stretch_ns"`
 
 	Rate       float64 `json:"rate"`       // tuples a second; 0: as fast as the job takes them
@@ -35,8 +35,8 @@ type plan struct {
 	Drainer []string `json:"-"`
 }
 
-// stillFor is how long a stretch waits for a job that does nothing at all before the measurement
-// fails.
+// stillFor is a limit. If the job does nothing at all for this time, a stretch stops waiting, and
+// the measurement fails.
 const stillFor = 10 * time.Second
 
 // stretchWork is what this process did in one stretch.
@@ -69,8 +69,8 @@ type extraTime struct {
 	Wall interval `json:"wall_percent"` // time for the same work: the loss of throughput
 }
 
-// measurement is the state of a measurement. It measures two jobs: the full job, whose channels
-// keep events, and the null job, whose channels discard them.
+// measurement is the state of a running measurement. Two jobs are measured: the full job, whose
+// channels keep events, and the null job, whose channels discard them.
 type measurement struct {
 	plan
 	cluster   *job.Cluster
@@ -221,8 +221,8 @@ func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch,
 		m.done++
 		for _, on := range []bool{i%2 == 0, i%2 != 0} {
 			by.Set(on)
-			// Each instance obeys the switch when its next message arrives. In this time all of
-			// them get one.
+			// Each instance obeys the switch when its next message arrives. In this time every
+			// instance gets a message.
 			if err := spend(ctx, m.Stretch/20); err != nil {
 				return err
 			}
@@ -248,9 +248,9 @@ func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch,
 	return nil
 }
 
-// drainerShare measures the drainer's processor time in percent of the job's, while every event is
-// kept. When the measurement begins or ends, some events still wait in rings. It is so long that
-// they do not matter.
+// drainerShare measures the drainer's processor time in percent of the job's processor time, while
+// every event is kept. When the measurement begins or ends, some events still wait in rings. The
+// measurement is so long that these events do not matter.
 func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) {
 	// The drainer gathers events for a second before it writes a block.
 	if err := pause(ctx, 1500*time.Millisecond); err != nil {
@@ -308,8 +308,8 @@ func ownTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// calls measures what a log call costs in a loop. A call costs least there, because caches hold all
-// that it needs.
+// calls measures what a log call costs in a loop. A call costs least in a loop, because everything
+// that it needs is in the caches.
 func (f *figures) calls(dir string) error {
 	ch, err := handlers.Open("call#0/start", handlers.Options{
 		Dir: filepath.Join(dir, "calls"), Policy: channel.Overwrite.String(),
@@ -328,8 +328,8 @@ func (f *figures) calls(dir string) error {
 	return nil
 }
 
-// perCall returns the mean time of a log call in ns. It makes only so many calls that other
-// programs seldom interrupt them.
+// perCall returns the mean time of a log call in ns. It makes few calls, so that other programs
+// seldom interrupt them.
 func perCall(ch *handlers.Channel) float64 {
 	const many = 10_000
 	begin := time.Now()

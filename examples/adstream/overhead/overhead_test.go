@@ -116,9 +116,9 @@ func TestMeasureSmall(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	f := measureHere(t, plan{Pairs: minPairs, Null: minPairs, Stretch: minStretch})
 	// Each tuple has two events at each of source, deserialise and filter. A third of the tuples
-	// have two more at each of project, join and count, and a link. That makes 8⅓ if every tuple
-	// comes to the end. The job is cut off while up to 512 tuples wait before each of four
-	// operators.
+	// have two more at each of project, join and count, and a link. That makes 8⅓ events per tuple
+	// if every tuple comes to the end. The job is cut off while up to 512 tuples wait before each
+	// of four operators.
 	if least := 8 - 8*4*512/float64(f.Tuples); f.EventsPerTuple < least || f.EventsPerTuple > 9 {
 		t.Errorf("%v events a tuple of %d, want %v to 9", f.EventsPerTuple, f.Tuples, least)
 	}

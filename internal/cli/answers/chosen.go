@@ -19,9 +19,9 @@ import (
 // listWidth is the largest width of a list of names in an error, in characters.
 const listWidth = 400
 
-// checkChosen fails if a run has no log, no chosen node or no chosen channel. It is called before
-// anything is analyzed or written. If some of the chosen names exist, checkChosen does not fail.
-// The answer then lists the names that do not exist.
+// checkChosen fails if a run has no log, none of the chosen nodes, or none of the chosen channels.
+// It is called before anything is analyzed or written. If some of the chosen names exist,
+// checkChosen does not fail. The answer then lists the names that do not exist.
 func checkChosen(dir *runs.Directory, chosen *analysis.Filter) error {
 	nodes, channels := command.NodesOf(dir), dir.Channels()
 	fails := func(why string, names []string) error {

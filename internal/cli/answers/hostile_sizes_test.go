@@ -25,8 +25,8 @@ import (
 // to look at.
 const sizesVariable = "CLOUDPROFILER_SIZES"
 
-// TestLook runs in the processes that TestHostileSizes starts, one for each run: only when a
-// process has ended is it known how much memory it used.
+// TestLook runs in the processes that TestHostileSizes starts. There is one process for each run,
+// because it is known only at the end of a process how much memory the process used.
 func TestLook(t *testing.T) {
 	run := os.Getenv(sizesVariable)
 	if run == "" {
@@ -185,8 +185,8 @@ func logOf(run, node, name string) string {
 	return ""
 }
 
-// rewriteLog writes a log again with the given number of blocks. The argument n of block is the
-// number of its first row.
+// rewriteLog writes a log again with the given number of blocks. The function block gets the number
+// n of the block's first row.
 func rewriteLog(path string, blocks uint64, block func(n uint64) logstore.Block) error {
 	f, err := logstore.OpenFile(path)
 	if err != nil {

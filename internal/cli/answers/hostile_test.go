@@ -133,7 +133,7 @@ func (t *hostileTrial) answer(run int, o analysis.Options) (*analysis.Answer, er
 	return t.base[key], err
 }
 
-// try changes a run and runs all questions about it.
+// try changes a run and asks all questions about it.
 func (t *hostileTrial) try(number uint64) error {
 	m := mutator{rand.New(rand.NewPCG(number, 0)), t.dir}
 	files, h := m.harmed(t.all)

@@ -19,8 +19,8 @@ type withMessages struct {
 	Messages *messages.Answer `json:"captured_messages,omitempty"`
 }
 
-// messagesOf returns what was captured of messages in a run, with times in cycles of the node that
-// is the answer's reference. If nothing was captured, it returns nil.
+// messagesOf returns what is known about the captured messages of a run. Times are in cycles of the
+// node that is the reference of the answer a. If nothing was captured, it returns nil.
 func messagesOf(path string, a *analysis.Answer, o *analysis.Options) (*messages.Answer, error) {
 	dir, err := command.OpenRun(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func chooseProgram(m *messages.Answer, program string) error {
 		program, shorten(strings.Join(others, ", "), listWidth))
 }
 
-// mostPairs is the number of pairs of programs that are printed without --verbose.
+// mostPairs is the largest number of pairs of programs that are printed without --verbose.
 const mostPairs = 20
 
 // printMessages prints who sent to whom, and how long the transfers took.
@@ -126,10 +126,11 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 	return nil
 }
 
-// mostOutside is the number of addresses outside that are printed without --verbose.
+// mostOutside is the largest number of addresses outside that are printed without --verbose.
 const mostOutside = 10
 
-// printOutside prints where the messages went whose other end was not captured.
+// printOutside prints the addresses to which programs sent messages, if the other end was not
+// captured.
 func printOutside(w io.Writer, all []messages.Outside, verbose bool) {
 	shown := all
 	if !verbose && len(all) > mostOutside {

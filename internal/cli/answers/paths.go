@@ -136,8 +136,8 @@ func (f *pathFlags) add(cmd *cobra.Command) {
 	command.CompleteFlag(cmd, "method", command.CompleteValues(methodNames()))
 }
 
-// analyze analyzes an open run, and returns which paths the flags choose. A run may have messages
-// alone.
+// analyze analyzes an open run, and returns which paths the flags choose. The run need not have
+// tuples: captured messages are enough.
 func (f *pathFlags) analyze(cmd *cobra.Command, dir *runs.Directory, o analysis.Options) (
 	answer *analysis.Answer, want paths.Options, err error) {
 	answer, err = analyzeOpen(cmd.Context(), dir, o, cmd.ErrOrStderr())
@@ -148,7 +148,7 @@ func (f *pathFlags) analyze(cmd *cobra.Command, dir *runs.Directory, o analysis.
 	return answer, want, err
 }
 
-// changed names a flag for paths that was given.
+// changed returns the name of the first flag about paths that the user gave.
 func (f *pathFlags) changed(cmd *cobra.Command) string {
 	for _, name := range []string{"program", "longer", "message", "doubtful", "method"} {
 		if cmd.Flags().Changed(name) {

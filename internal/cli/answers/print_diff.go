@@ -65,7 +65,7 @@ func printChanges(out io.Writer, sides [2][]*analysis.Answer, changes []analysis
 	return err
 }
 
-// changeCells are a change's percentile, its two sides and the noise.
+// changeCells returns the texts of a change: its percentile, its two sides and the noise.
 func changeCells(c *analysis.Change) (cells [4]string) {
 	if c.Percent == 0 { // the whole span is gone or new
 		return cells
@@ -85,7 +85,8 @@ func changeCells(c *analysis.Change) (cells [4]string) {
 	return cells
 }
 
-// roundedUp prints a duration, rounded up, in the largest unit of the text beside it.
+// roundedUp returns a duration as text, rounded up. It uses the largest unit that occurs in the
+// text beside.
 func roundedUp(ns float64, beside string) string {
 	units := []struct {
 		name string
@@ -99,7 +100,7 @@ func roundedUp(ns float64, beside string) string {
 	return fmt.Sprintf("%.0f ns", math.Ceil(ns))
 }
 
-// changeText is a change's verdict, and what a reader needs to know about it.
+// changeText returns the verdict of a change, and what a reader needs to know about the change.
 func changeText(c *analysis.Change) string {
 	words := string(c.Verdict)
 	if c.Verdict == analysis.Same {

@@ -180,7 +180,7 @@ func secondsText(i analysis.Interval, r analysis.Reference) string {
 	return cyclesText(i)
 }
 
-// shareText is the share of the middle of one interval in the middle of another.
+// shareText returns the middle of one interval as a share of the middle of another.
 func shareText(part, all analysis.Interval) string {
 	middle := func(i analysis.Interval) float64 {
 		return float64(i.Lo_cycles)/2 + float64(i.Hi_cycles)/2

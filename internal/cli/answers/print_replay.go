@@ -82,7 +82,7 @@ func (r *replayed) name(i int) string {
 // maxFound is the largest number of events that are printed if an order was found.
 const maxFound = 60
 
-// printVerdict says whether the condition holds in any order.
+// printVerdict says whether there is an order in which the condition holds.
 func (r *replayed) printVerdict(out *strings.Builder) {
 	s := r.Found
 	fmt.Fprintf(out, "condition         %s\n", r.Condition)

@@ -269,9 +269,9 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	return nil
 }
 
-// capturedMessages returns the captured messages of a run of which both ends are known. Everything
-// that a node logged before its sending call began is before everything that the other node logged
-// after its receiving call ended.
+// capturedMessages returns the captured messages of a run. It leaves out a message if one of its
+// ends is not known. Everything that a node logged before its sending call began is before
+// everything that the other node logged after its receiving call ended.
 func capturedMessages(dir *runs.Directory) (all []replay.Message, err error) {
 	_, err = messages.Of(dir, messages.Options{
 		Each: func(m *messages.Timed) error {

@@ -18,8 +18,8 @@ import (
 // language is large.
 const questionProgram = "cprof-question"
 
-// findQuestion looks for the program in the directory of this one first, because one on the PATH
-// may be of another version. Tests replace this function.
+// findQuestion looks for the program in this program's directory first, because a program on the
+// PATH may be of another version. Tests replace this function.
 var findQuestion = func() ([]string, error) {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), questionProgram)

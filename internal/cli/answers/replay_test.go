@@ -20,8 +20,8 @@ var lostUpdate = []string{
 	"--state", `deposited = 0 then event.point == "write" ? deposited + event.value : deposited`,
 }
 
-// race makes a run of three nodes. Each reads a balance and writes it back with a deposit. In the
-// run no deposit was lost, but the bounds do not prove that.
+// race makes a run of three nodes. Each node reads a balance, adds a deposit, and writes the sum
+// back. In the run no deposit was lost, but the bounds do not prove that.
 func race(t *testing.T, dir string, apart uint64) string {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(24, 3))
@@ -199,8 +199,8 @@ func TestReplayTakesNoMessageBetweenBranches(t *testing.T) {
 	if err := simrun.Write(rng, dir, "fork", simrun.Nodes(rng, 3), channels); err != nil {
 		t.Fatal(err)
 	}
-	// If clocks may differ by 1 s, an event of one branch is free with all 40 of the other. The
-	// event with number i of a branch is after the first i+1 events of the source.
+	// If clocks may differ by 1 s, each event of one branch is free with all 40 events of the other
+	// branch. The event with number i of a branch is after the first i+1 events of the source.
 	code, out, errs := cprof("replay", filepath.Join(dir, "fork"), "--epsilon", "1s")
 	if code != 0 || !strings.Contains(out, "free pairs        3,160 could") { // 40·40 + 2·(40·39/2)
 		t.Errorf("exit code %d: %s%s", code, out, errs)

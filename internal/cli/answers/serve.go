@@ -121,7 +121,7 @@ func shownAddress(l net.Listener, host string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// prepare opens a run's index. If there is no index that fits, the function prepare makes it.
+// prepare opens a run's index. If the run has no index that fits, the function prepare makes one.
 func prepare(ctx context.Context, path string, o analysis.Options,
 	stderr io.Writer) (*explore.Index, error) {
 	dir, err := command.OpenRun(path)

@@ -179,9 +179,9 @@ its comments. To keep them, edit the table's file and use "cprof config apply".`
 // settleLimit is how long setTable waits for the nodes to use a new table.
 const settleLimit = 3 * time.Second
 
-// setTable sends a table to the server. Then it prints how many nodes use the table. For the
-// table's first rules, whose number is the parameter first, it also prints how many open channels
-// got one of them, and which of them no channel got.
+// setTable sends a table to the server. Then it prints how many nodes use the table. The parameter
+// first is a number of rules at the beginning of the table. For these rules, setTable also prints
+// how many open channels got one of them, and which of them no channel got.
 func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest, first int) error {
 	r.By = "cprof"
 	if u, err := user.Current(); err == nil {

@@ -25,7 +25,7 @@ import (
 // docs/operating.md tells users to put them.
 const configDirectory = "/etc/cloudprofiler"
 
-// A kind is a kind of file that people write.
+// A kind describes one kind of file that people write.
 type kind struct {
 	as, what string
 	names    []string // the beginnings or endings of files' names

@@ -333,7 +333,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A table is applied, and cprof says how many channels got its rules, and which rules none got.
+// A table is applied, and cprof says how many channels got its rules, and which rules no channel
+// got.
 func TestPrintUses(t *testing.T) {
 	rules := []handlertable.Rule{{Channel: "parser/*"}, {Node: "b*", Channel: "nosuch/*"}}
 	for name, test := range map[string]struct {

@@ -23,11 +23,12 @@ type link struct {
 
 const (
 	// lookAfter is how long a link waits before it looks whether anything listens at the server's
-	// address. A server listens 0.1 s after its start, so a script may start it just before.
+	// address. A server listens 0.1 s after its start, so a script may start the server just before
+	// the command.
 	lookAfter = 500 * time.Millisecond
 
-	// sayAfter is how much longer a link waits before it says that the user has to wait. A look
-	// takes at most as long.
+	// sayAfter is how much longer a link waits before it says that the user has to wait. To find
+	// out whether anything listens takes at most as long.
 	sayAfter = 500 * time.Millisecond
 )
 

@@ -244,7 +244,7 @@ func writePairs(out io.Writer, m *coordinator.Matrix) {
 	w.Flush()
 }
 
-// writeHealth describes faults. The last parameter limits how many.
+// writeHealth describes faults. The parameter most limits the number of faults.
 func writeHealth(out io.Writer, m *coordinator.Matrix, most int) {
 	fmt.Fprintln(out)
 	if s := m.Sweep; s != nil {

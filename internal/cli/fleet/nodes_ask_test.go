@@ -68,8 +68,8 @@ func TestNodesOfAServerWithoutProgress(t *testing.T) {
 	}
 }
 
-// In the matrix of a large fleet, "-" is a pair that is not measured on purpose, and "?" a pair
-// that has a problem.
+// In the matrix of a large fleet, "-" means that a pair is deliberately not measured, and "?" means
+// that a pair has a problem.
 func TestMatrixSaysWhatIsNotMeasured(t *testing.T) {
 	m := &coordinator.Matrix{
 		Unhealthy: []string{"2 nodes are gone: x, y", "a with b: too few trains"},

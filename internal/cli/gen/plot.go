@@ -64,7 +64,7 @@ func plotSearch(w io.Writer, in io.Reader, svg bool) error {
 const highestShown = 1.5
 
 // searchFigure returns a figure with latency over load above, and the engine's throughput below. If
-// several trials have one rate, the figure shows their medians.
+// several trials have the same rate, the figure shows their medians.
 func searchFigure(r generator.SearchResult) plot.Figure {
 	edge, out := math.Inf(1), 0
 	if r.Sustained > 0 {

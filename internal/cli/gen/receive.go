@@ -136,8 +136,8 @@ func runGenReceive(ctx context.Context, flags genReceiveFlags, stdout, stderr io
 	return cmp.Or(err, marksError(r.Marks))
 }
 
-// receiverFor makes a receiver. If the flags ask to decode tuples, it makes a factory instead,
-// whose decoded tuples one consumer for each connection takes and drops.
+// receiverFor makes a receiver. If the flags ask to decode tuples, it makes a factory instead. For
+// each connection, one consumer takes decoded tuples from the factory and drops them.
 func receiverFor(o generator.ReceiverOptions,
 	flags genReceiveFlags) (run func(context.Context) (generator.FactoryResult, error),
 	received func() uint64, err error) {

@@ -103,7 +103,7 @@ func findLogs(paths []string) ([]aLog, error) {
 }
 
 // logsBelow finds the logs in the directories below a directory, such as that of a run. The name of
-// each log begins with its directory, below the given one.
+// each log begins with the log's directory, relative to the given directory.
 func logsBelow(path string) (logs []aLog, err error) {
 	err = filepath.WalkDir(path, func(dir string, e fs.DirEntry, err error) error {
 		if err != nil || !e.IsDir() || dir == path {

@@ -3,5 +3,5 @@
 //
 // The checks are in packages host and internal/doctor. The measurement of wander is in
 // internal/oscillator. The command prints the findings and computes its exit code from the worst
-// one.
+// finding.
 package machine

@@ -292,8 +292,7 @@ func meetBoth(ctx context.Context, flags relateFlags, where []string) ([2]*relat
 	return nodes, errors.Join(nodes[0].reach(ctx, nodes[1]), nodes[1].reach(ctx, nodes[0]))
 }
 
-// measurePair runs trains, started by one node and the other in turn, spread evenly over the
-// measuring time.
+// measurePair runs trains, spread evenly over the measuring time. The two nodes start them in turn.
 func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 	line *command.Progress) (*measurement, error) {
 	assumptions := tscratio.DefaultAssumptions()
@@ -358,8 +357,8 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 var errSilent = errors.New("no longer answers: was it stopped, or cut off?")
 
 // The method train makes one node (from) run a train with another node (to). If refused is true,
-// the measurement must stop: the other node's stamps cannot be true, or the counter of the one node
-// was interrupted.
+// the measurement must stop: the stamps of the node to cannot be true, or the counter of the node
+// from was interrupted.
 func (m *measurement) train(ctx context.Context, flags relateFlags, from,
 	to *relateNode) (refused bool, err error) {
 	a := to.answer

@@ -87,8 +87,8 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 	return nil
 }
 
-// othersWithRings returns the usual directories of other users that contain rings. It finds only
-// those that this user may read.
+// othersWithRings looks into the directories in which other users usually have their rings, and
+// returns those that contain rings. It finds only those that this user may read.
 func othersWithRings(dir string) []string {
 	return slices.DeleteFunc(agent.OthersBeside(dir), func(other string) bool {
 		files, err := ring.Files(other)

@@ -148,7 +148,8 @@ func chooseRing(dir, word string) (string, error) {
 			"incarnation:%s", word, dir, len(found), names.String())
 }
 
-// ringEvent is a record, or a hole: a place for a record that was reserved and never written.
+// ringEvent is a record or a hole. A hole is a place that was reserved for a record, but never
+// written.
 type ringEvent struct {
 	shard    int
 	sequence uint64

@@ -71,8 +71,8 @@ func (s *section) answer(observer, sentence string) {
 	s.answers = append(s.answers, answer{observer, sentence})
 }
 
-// An axis is logarithmic if its largest value is more than wide times as large as its smallest. An
-// axis with zeros is not logarithmic, since it could not show them.
+// If the largest value of an axis is more than 20 times its smallest value (the constant wide), the
+// axis is logarithmic. An axis with zeros is not logarithmic, since it could not show them.
 const wide = 20
 
 // figure has a panel for each series, since series have different units. In each panel, each

@@ -34,8 +34,8 @@ func freeAddress(t *testing.T) string {
 	return port.Addr().String()
 }
 
-// startReceiver starts the collector's receiver, which listens for HTTP and for gRPC, and returns
-// how to stop it.
+// startReceiver starts the collector's receiver, which listens for HTTP and for gRPC. It returns a
+// function that stops the receiver.
 func startReceiver(t *testing.T, http, grpc string, to consumer.Traces) (stop func()) {
 	t.Helper()
 	factory := otlpreceiver.NewFactory()

@@ -258,8 +258,8 @@ cp_ids *cp_ids_open(const char *dir, int instance);
 __attribute__((warn_unused_result)) bool cp_ids_next(cp_ids *ids, uint64_t *id);
 
 /*
- * cp_ids_error returns why the ids did not open, or that they are a parent's. Otherwise it returns
- * NULL. cp_ids_close frees the text. Signal handlers may call cp_ids_error.
+ * cp_ids_error returns a text if the ids did not open, or if they belong to a parent process.
+ * Otherwise it returns NULL. cp_ids_close frees the text. Signal handlers may call cp_ids_error.
  */
 const char *cp_ids_error(const cp_ids *ids);
 
@@ -319,8 +319,9 @@ static inline void cp_log(cp_channel *c, uint64_t id)
 	if (__builtin_expect(r < c->end, 1)) {
 		__builtin_prefetch(r + 4, 1); /* the line of the records after this one */
 		/*
-		 * Load the pointer only once, because a signal handler may fork here, which changes it.
-		 * Load it before the counter is read, so that fewer instructions follow the reading.
+		 * Load the pointer only once, because a signal handler may fork here, and the fork changes
+		 * the pointer. Load it before the counter is read, so that fewer instructions follow the
+		 * reading.
 		 */
 		word = __atomic_load_n(&c->word, __ATOMIC_RELAXED);
 		counter = cp_counter();

@@ -149,7 +149,8 @@ static inline int cp_merge_next(cp_merge *g) {
 		p = g->own;
 	g->own_left = g->own_left && p != g->own;
 	g->process = p;
-	/* If a stamp does not hold a process, it knows its epoch max - epsilon. */
+	/* If a stamp does not hold a process, the stamp implies the epoch max - epsilon for this
+	 * process. */
 	g->x = a->max - g->epsilon;
 	g->y = b->max - g->epsilon;
 	g->m = g->n = 0;

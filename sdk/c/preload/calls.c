@@ -11,14 +11,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* whole returns the bytes that a call moved, or NULL if the given memory is shorter than that. */
+/* whole returns the bytes that a call moved, or NULL if the call moved more bytes than the given
+ * memory has. */
 static const void *whole(const void *bytes, size_t room, ssize_t moved)
 {
 	return moved > 0 && (size_t)moved <= room ? bytes : NULL;
 }
 
-/* The function first does the same as whole for a call with several pieces of memory, if all bytes
- * are in the first piece. */
+/* For a call with several pieces of memory, first does the same as whole if all bytes are in the
+ * first piece. */
 static const void *first(const struct iovec *v, size_t n, ssize_t moved)
 {
 	return moved > 0 && n > 0 ? whole(v->iov_base, v->iov_len, moved) : NULL;

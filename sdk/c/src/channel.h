@@ -111,9 +111,9 @@ void cp_keep(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t given)
 
 /*
  * cp_log_together logs n events that belong together, on a channel of many writers. Nothing comes
- * between them in the ring. A stamp of 0 means the present counter. It returns false if it logs
- * nothing: the channel does not keep every event, or the events found no room and were counted as
- * one dropped event.
+ * between them in the ring. A stamp of 0 means the present counter. cp_log_together returns false
+ * if it logs nothing: the channel does not keep every event, or the events found no room and were
+ * counted as one dropped event.
  */
 bool cp_log_together(struct channel *c, const uint64_t *counters, const uint64_t *ids, uint64_t n);
 

@@ -47,11 +47,11 @@ static void extend(struct drop_range *range, uint64_t counter, bool alone)
  * event's counter in a range. It writes the range before it counts the event, so a program that
  * dies in between leaves an empty range. The count is always right, even if the ranges are not.
  *
- * With many writers, a signal handler may interrupt this function anywhere. Before it continues,
- * other calls of it may have run completely (see drop_in_turn). So it replaces only values that it
- * has seen. If it finds another value, it starts over, as if it had died and been called again. It
- * cannot miss a change: the count only grows, and a word of the table never returns to an earlier
- * value.
+ * With many writers, a signal handler may interrupt this function anywhere. Before this function
+ * continues, other calls of drop may have run completely (see drop_in_turn). So drop replaces only
+ * values that it has seen. If drop finds another value, it starts over, as if it had died and been
+ * called again. It cannot miss a change: the count only grows, and a word of the table never
+ * returns to an earlier value.
  */
 static void drop(struct shard *s, uint64_t counter, bool alone)
 {

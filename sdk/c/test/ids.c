@@ -182,8 +182,8 @@ static void test_signal_handlers(void)
 	cp_ids_close(ids);
 }
 
-/* If a test sets at_pwrite, the library's next call of pwrite calls it after the write. At this
- * moment the library has written a lease, and still has the lock of the file. */
+/* If a test sets at_pwrite, the library's next call of pwrite calls at_pwrite after the write. At
+ * this moment the library has written a lease, and still has the lock of the file. */
 static hook_function *at_pwrite;
 
 /* If rising is set, each lease must be above the one before. */

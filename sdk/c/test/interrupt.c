@@ -12,8 +12,8 @@ static int handled, forked;
 static bool forks, in_child;
 
 /*
- * wait_for_child waits for a child, and counts it if it ends well. In the child it sets a time
- * limit.
+ * Parent and child call wait_for_child after a fork. The parent waits for the child, and counts it
+ * if it ends well. The child sets itself a time limit.
  */
 static void wait_for_child(pid_t child)
 {

@@ -32,7 +32,7 @@ static size_t fill(char *b, int i)
 	return n;
 }
 
-/* serve answers each message on a socket. Some calls use two pieces of memory, or several calls. */
+/* serve receives messages on a socket, and answers each with write or with sendto. */
 static void serve(int fd)
 {
 	for (int i = 0; i < ROUNDS; i++) {

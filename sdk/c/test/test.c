@@ -276,7 +276,6 @@ static void test_sizes(void)
 	}
 }
 
-/* While the handler changes, each event of many threads becomes a record or counts as dropped. */
 /* Events that belong together are all in the ring, or they are dropped, and the caller knows. */
 static void test_together(void)
 {
@@ -295,6 +294,7 @@ static void test_together(void)
 	cp_close(hot);
 }
 
+/* While the handler changes, each event of many threads becomes a record or counts as dropped. */
 static void test_threads(void)
 {
 	cp_options o = {.dir = dir, .policy = "drop", .handler = "id", .buffer_bytes = 1 << 16};

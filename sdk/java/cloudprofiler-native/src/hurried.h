@@ -18,8 +18,8 @@ int cp_hurried_link(cp_channel *c, uint64_t parent, uint64_t child);
 /*
  * cp_hurried_made logs child to a channel of one writer, and links it with its parent, with one
  * reading of the counter. links must be a link channel whose handler is not null. The result is a
- * mask: CP_NOT_LOGGED is set where cp_hurried_log would return 1 for child, and CP_NOT_LINKED where
- * cp_hurried_link would.
+ * mask: CP_NOT_LOGGED is set if cp_hurried_log would return 1 for child, and CP_NOT_LINKED is set
+ * if cp_hurried_link would return 1.
  */
 enum { CP_NOT_LOGGED = 1, CP_NOT_LINKED = 2 };
 int cp_hurried_made(cp_channel *c, cp_channel *links, uint64_t parent, uint64_t child);

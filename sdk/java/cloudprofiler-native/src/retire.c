@@ -9,7 +9,7 @@
 
 /*
  * blank replaces the mapping of the ring by zero pages of this process, in one step. A call that
- * still runs then writes to these pages. They take memory only if a call writes to them.
+ * still runs then writes to these pages. The pages take memory only if a call writes to them.
  */
 static void blank(struct channel *c)
 {

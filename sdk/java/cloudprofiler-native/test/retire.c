@@ -1,7 +1,7 @@
 /*
  * Closes channels while another thread logs. A call that still runs may write to the pages that
  * replace the ring, and to nothing else. If cp_retire made the channel point to cp_no_word, a call
- * could increment the memory before cp_no_word, because it would take that memory for the ring's
+ * could increment the memory before cp_no_word, because it would mistake that memory for the ring's
  * tail.
  */
 #define _GNU_SOURCE

@@ -168,7 +168,8 @@ public final class ReplayClock {
                 own = -1;
             }
             process = p;
-            // If a stamp does not hold a process, it knows its epoch max − epsilon.
+            // If a stamp does not hold a process, the stamp implies the epoch max − epsilon for
+            // this process.
             x = a.max - epsilon;
             y = b.max - epsilon;
             m = 0;

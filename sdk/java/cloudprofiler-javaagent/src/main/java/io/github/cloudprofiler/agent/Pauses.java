@@ -108,8 +108,8 @@ final class Pauses {
         if (before == 0) {
             held_since_ns = now_ns;
         }
-        // The first pauses are logged only when later pauses have shown more exactly when the first
-        // ones were.
+        // The first pauses are logged late, because later pauses show more exactly when the first
+        // pauses were.
         if (last || log.width_ns() <= WIDE_NS || now_ns - held_since_ns > PATIENCE_NS) {
             waiting.addAll(log.pauses());
         }

@@ -104,7 +104,8 @@ final class Weaver implements ClassFileTransformer {
         return problems.isEmpty();
     }
 
-    /** A set and a loader. The key does not keep the loader alive, and compares it by identity. */
+    /** A set and a loader. A key does not keep its loader alive. Keys compare loaders by identity.
+     * */
     private static final class Key extends WeakReference<Object> {
         private static final Object BOOTSTRAP = new Object();
 

@@ -17,8 +17,8 @@ import java.util.function.LongConsumer;
 
 /**
  * Logs until it is killed, and notes in a file how many calls have returned and into which rings
- * they logged: see sdk/c/test/testimony.c, and Go package internal/testimony, which has the layout
- * of the file. The arguments are the file and the number of writers on the shared channel.
+ * they logged: see sdk/c/test/testimony.c. Go package internal/testimony has the layout of the
+ * file. The arguments are the file and the number of writers on the shared channel.
  */
 public final class Testimony {
     private static final int BEGUN = 8 * Long.BYTES;

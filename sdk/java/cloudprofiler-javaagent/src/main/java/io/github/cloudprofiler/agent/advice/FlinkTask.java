@@ -39,8 +39,9 @@ final class FlinkTask {
     private int users; // inputs and outputs that are open
 
     /**
-     * WORKING while the task works on the input's record whose id is the field current, else IDLE.
-     * Each interruption adds INTERRUPTED while it runs. Interruptions may interrupt each other.
+     * WORKING while the task works on a record of an input, and IDLE otherwise. The field current
+     * has the id of that record. Each interruption adds INTERRUPTED while it runs. Interruptions
+     * may interrupt each other.
      */
     private int state;
     private static final int IDLE = 0;
