@@ -185,8 +185,8 @@ func (a *assembler) sampledByID(rank int) string {
 	return rule
 }
 
-// whyUndecided says why it is not known whether tuples that end at a point are lost, or whether
-// they end there.
+// whyUndecided is about tuples whose last event is at a point. It says why nobody can know whether
+// these tuples were lost after the point or ended there.
 func (a *assembler) whyUndecided(rank int) string {
 	c, rule := Completeness{Kept: All}, a.sampledByID(rank)
 	if a.graph.ranksAfter[rank] != 0 || a.graph.openEnds {

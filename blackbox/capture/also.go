@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Also says what is captured beside messages. Each choice makes programs a little slower.
+// An Also says what is captured beside messages. Each choice makes programs a little slower.
 type Also struct {
 	Arrivals bool // when the kernel had a message ready for the program that received it
 	Calls    bool // for how much of the time since then the program did something else

@@ -61,7 +61,8 @@ func TestLanguagesMakeDifferentIDs(t *testing.T) {
 	}
 }
 
-// The ids of an instance end at the same count in all languages, before the poison id.
+// In all languages, an instance runs out of ids after the same number of ids, before it would reach
+// the poison id.
 func TestLanguagesEndIDs(t *testing.T) {
 	for language := range writers {
 		s := newScene(t, language)

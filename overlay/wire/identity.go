@@ -18,7 +18,7 @@ type Identity struct {
 	private *ecdh.PrivateKey
 }
 
-// A Card is what a name says: "node address key".
+// A Card has the three parts of a name, which is written as "node address key".
 type Card struct {
 	Node    string
 	Address netip.AddrPort
