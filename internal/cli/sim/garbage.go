@@ -18,8 +18,8 @@ import (
 const (
 	garbage_percent     = 30
 	process_percent     = 75
-	mostGarbage_percent = 100
-	plenty_bytes        = 6_500_000_000
+	mostGarbage_percent = 150
+	plenty_bytes        = 7_400_000_000
 	garbageLook         = 200 * time.Millisecond
 )
 
