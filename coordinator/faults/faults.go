@@ -15,8 +15,8 @@ type Kind int
 // These are the kinds. Each comment says what has such a fault.
 const (
 	Contradicts   Kind = iota // a node whose stamps are wrong
-	Disagrees                 // a node over which all paths lead that disagree
-	OneOfTwo                  // two nodes
+	Disagrees                 // a node that is on every path that disagrees with another path
+	OneOfTwo                  // two nodes, one of which is on every such path
 	NotClosed                 // the fleet
 	Contradiction             // two paths
 	Gone                      // a node

@@ -13,7 +13,8 @@ import (
 )
 
 // A link is a command's connection to the server. If the first answer is late, the link finds out
-// why, and tells the user. One goroutine at a time may use a link.
+// why, and tells the user. Several goroutines may use a link once the server has answered. Until
+// then, only one may.
 type link struct {
 	*control.Client
 	server   string
@@ -51,7 +52,10 @@ func (l *link) askFirst(ctx context.Context, what string, argument, result any) 
 	defer cancel()
 	answer := make(chan error, 1)
 	go func() { answer <- l.Client.Ask(ctx, what, argument, result) }()
-	defer func() { l.answered = err == nil }()
+	defer func() {
+		var refused *control.RefusedError // also an answer
+		l.answered = err == nil || errors.As(err, &refused)
+	}()
 	if err, came := waitWithin(answer, lookAfter); came {
 		return addAdvice(err)
 	}
