@@ -12,7 +12,7 @@ import (
 // it. So the two ends of a datagram are found by its size and its checksum. They must also agree
 // with all addresses that are known, and the receiving call must not end before the sending one
 // begins. If several datagrams are alike, a receiving call is matched only if it can have received
-// just one of them. If calls were lost, sockets that repeat contents are left out: see doubtful.
+// just one of them. If records were lost shortly before, it is not matched: see gap.go.
 
 // A datagram is a call that sent or received a datagram, and the socket that the call used.
 type datagram struct {
@@ -39,15 +39,16 @@ func sameNode(send, receive *Call) bool {
 }
 
 // matchDatagrams matches datagrams.
-func (m *Matched) matchDatagrams(sockets []*socket, possible possibleFunc, each func(Match)) {
+func (m *Matched) matchDatagrams(logs []*Log, sockets []*socket, possible possibleFunc,
+	each func(Match)) {
 	var sends, receives []datagram
 	g := datagramMatcher{
 		Matched: m, possible: possible, each: each, votes: map[translation]int{},
 		captured: map[*socket]bool{}, receivers: map[uint16][]*socket{},
-		owners: map[netip.Addr]map[namespace]bool{}, contents: map[*socket]repeats{},
+		owners: map[netip.Addr]map[namespace]bool{}, unsure: map[content]bool{},
 	}
+	gaps := findGaps(logs)
 	for _, s := range sockets {
-		g.lossy = g.lossy || s.lossy
 		if a := plainAddress(s.of.Local).Addr(); a.IsValid() && !a.IsUnspecified() {
 			if g.owners[a] == nil {
 				g.owners[a] = map[namespace]bool{}
@@ -62,8 +63,13 @@ func (m *Matched) matchDatagrams(sockets []*socket, possible possibleFunc, each 
 			}
 		}
 		for i := range s.receives {
-			if s.receives[i].checksum() != 0 {
-				receives = append(receives, datagram{s, &s.receives[i]})
+			d := datagram{s, &s.receives[i]}
+			switch {
+			case d.checksum() == 0:
+			case gaps.mayLackSender(d, possible):
+				g.unsure[d.content()] = true
+			default:
+				receives = append(receives, d)
 			}
 		}
 		if len(s.receives) > 0 {
@@ -76,39 +82,8 @@ func (m *Matched) matchDatagrams(sockets []*socket, possible possibleFunc, each 
 			return cmp.Or(cmp.Compare(a.checksum(), b.checksum()), cmp.Compare(a.bytes, b.bytes))
 		})
 	}
-	g.count(sends)
-	g.count(receives)
 	eachContent(sends, receives, g.noteVote)
 	eachContent(sends, receives, g.match)
-}
-
-// repeats counts the datagrams of a socket, and how many of them have the same content as another
-// datagram.
-type repeats struct{ datagrams, again int }
-
-// count counts repeated contents in a sorted list.
-func (g *datagramMatcher) count(all []datagram) {
-	for i, d := range all {
-		c := g.contents[d.of]
-		c.datagrams++
-		if i > 0 && all[i-1].content() == d.content() ||
-			i+1 < len(all) && all[i+1].content() == d.content() {
-			c.again++
-		}
-		g.contents[d.of] = c
-	}
-}
-
-// doubtful reports whether datagrams of one content may belong to calls that the logs lack. It
-// takes this as possible if the content was seen more than once. It also takes it as possible if
-// one of the sockets repeats contents: if more than one in a hundred of the socket's datagrams had
-// a content that was seen more than once.
-func (g *datagramMatcher) doubtful(sends, receives []datagram) bool {
-	return max(len(sends), len(receives)) > 1 ||
-		slices.ContainsFunc(slices.Concat(sends, receives), func(d datagram) bool {
-			c := g.contents[d.of]
-			return 100*c.again > c.datagrams
-		})
 }
 
 // eachContent goes through all contents that were sent. For every content, it calls the function
@@ -144,8 +119,7 @@ type datagramMatcher struct {
 	captured  map[*socket]bool     // by sending socket: whether a captured one may receive from it
 	votes     map[translation]int
 	owners    map[netip.Addr]map[namespace]bool // where sockets have an address
-	lossy     bool                              // the logs may lack calls
-	contents  map[*socket]repeats
+	unsure    map[content]bool                  // of received ones whose sending call may be lost
 }
 
 // A namespace is one of a node's networks.
@@ -163,7 +137,7 @@ const mostPairs = 1 << 22
 
 // match matches the datagrams of one content.
 func (g *datagramMatcher) match(sends, receives []datagram) {
-	if len(sends)*len(receives) > mostPairs || g.lossy && g.doubtful(sends, receives) {
+	if len(sends)*len(receives) > mostPairs {
 		g.Left[Alike] += uint64(len(sends))
 		return
 	}
@@ -195,6 +169,8 @@ func (g *datagramMatcher) match(sends, receives []datagram) {
 			g.countFound(s.of, c[0].of, &send, &got, g.each)
 		case alike[i]:
 			g.Left[Alike]++
+		case g.unsure[s.content()]:
+			g.Left[NearLoss]++
 		case g.knowsReceiver(s.of):
 			g.Left[NotReceived]++
 		default:

@@ -21,6 +21,7 @@ const (
 	Shared      Reason = "place not exact"        // several threads used the stream at once
 	NotReceived Reason = "not received"           // no captured call took its last byte
 	Unclear     Reason = "its receiver's place not exact"
+	NearLoss    Reason = "records were lost" // shortly before an equal datagram was received
 )
 
 // A Match is a message of which both ends are known.
@@ -113,7 +114,7 @@ func match(logs []*Log, possible possibleFunc, each func(Match)) Matched {
 		m.matchStream(s, other, each)
 	}
 	rest := m.matchLocal(sockets, each)
-	m.matchDatagrams(rest, possible, each)
+	m.matchDatagrams(logs, rest, possible, each)
 	return m
 }
 

@@ -25,6 +25,7 @@ type Log struct {
 	Missing  string                     // what is wrong with the log; "": nothing
 
 	library bool               // a library in a program wrote it, and not the agent
+	gaps    []gap              // times in which calls were lost
 	sockets map[uint64]*socket // by cookie
 	numbers map[uint32]*socket
 	early   map[uint32][]openCall // messages of sockets without a description yet
@@ -154,6 +155,7 @@ func Read(node string, segments []logstore.Segment) (*Log, error) {
 		}
 		for _, drop := range b.Drops {
 			l.Dropped += drop.Count
+			l.addGap(drop.FirstCounter, drop.LastCounter)
 		}
 		d := decoders[b.Shard]
 		if d == nil {
@@ -224,6 +226,7 @@ func (l *Log) add(record any) {
 	case blackbox.Loss:
 		if v.Reason != blackbox.WakeUp {
 			l.Lost[v.Reason] += v.Messages
+			l.addGap(v.First_cycles, v.Last_cycles)
 		}
 	}
 }

@@ -1,0 +1,70 @@
+package messages
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// If the call that sent a datagram is not in the logs, another datagram with the same content could
+// be taken for it. So a received datagram is not matched if the call that sent it may be lost: if
+// calls were lost before the datagram was received, or at most mostOnTheWay_cycles earlier.
+
+// mostOnTheWay_cycles is the longest time from the call that sends a datagram to the call that
+// receives it. It is more than 6 s, because no counter has more than 5 GHz.
+const mostOnTheWay_cycles = 1 << 35
+
+// A gap is a time in which calls of a log were lost.
+type gap struct{ first, last uint64 }
+
+// addGap notes that records were lost between two readings. A reading is 0 if it is not known.
+func (l *Log) addGap(first, last uint64) {
+	if last == 0 {
+		last = math.MaxUint64
+	}
+	l.gaps = append(l.gaps, gap{first, last})
+}
+
+// gaps has the gaps of logs, ordered by their first reading, without gaps that are close together.
+type gaps map[*Log][]gap
+
+func findGaps(logs []*Log) gaps {
+	all := gaps{}
+	for _, l := range logs {
+		of := slices.Clone(l.gaps)
+		if l.Bad > 0 || l.Missing != "" { // nobody knows when
+			of = append(of, gap{0, math.MaxUint64})
+		}
+		slices.SortFunc(of, func(a, b gap) int { return cmp.Compare(a.first, b.first) })
+		for _, g := range of {
+			joined := all[l]
+			if n := len(joined); n > 0 && g.first <= afterGap(joined[n-1].last) {
+				joined[n-1].last = max(joined[n-1].last, g.last)
+			} else {
+				all[l] = append(joined, g)
+			}
+		}
+	}
+	return all
+}
+
+// afterGap returns the reading until which datagrams that were sent in a gap may be received.
+func afterGap(last uint64) uint64 {
+	return last + min(mostOnTheWay_cycles, math.MaxUint64-last)
+}
+
+// mayLackSender reports whether the call that sent a received datagram may be lost.
+func (all gaps) mayLackSender(received datagram, possible possibleFunc) bool {
+	got := received.call(received.of, true)
+	for l, of := range all {
+		for _, g := range of {
+			lost := Call{Log: l, Lo_cycles: g.first, Hi_cycles: g.last}
+			earlier := got
+			earlier.Lo_cycles -= min(mostOnTheWay_cycles, got.Lo_cycles)
+			if possible(&lost, &got) && possible(&earlier, &lost) {
+				return true
+			}
+		}
+	}
+	return false
+}
