@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -49,8 +50,8 @@ func searchElsewhere(rings string, logged map[string]bool,
 		}
 		who, remedy := "other programs", "set CLOUDPROFILER_DIR of the programs to "+own
 		if foreign {
-			who, remedy = "programs of another user", "run an agent as that user, or run the "+
-				"programs as the agent's user"
+			who = "programs of user " + plainfile.UserName(owner(dir))
+			remedy = "run an agent as that user, or run the programs as the agent's user"
 		}
 		all = append(all, fmt.Sprintf("%s, but %s have or had rings in %q, which this agent does "+
 			"not drain: %s", what, who, dir, remedy))

@@ -39,17 +39,17 @@ func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	makeRings(t, parent, "cloudprofiler-test", "c~z.0.ring")
 	owner := func(dir string) uint32 {
 		id, _ := strconv.Atoi(dir[len(dir)-1:])
-		return uint32(max(id, 1))
+		return 4000 + uint32(max(id, 1)) // no user has this number
 	}
 	for _, test := range []struct {
 		logged []string
 		want   []string // for each directory that is named, how its remark begins
 	}{
-		{nil, []string{"no channel logged here, but programs of another user have or had",
-			"no channel logged here, but programs of another user",
+		{nil, []string{"no channel logged here, but programs of user '#4002' have or had",
+			"no channel logged here, but programs of user '#4005'",
 			"no channel logged here, but other programs have or had"}},
-		{[]string{"a/x.0"}, []string{"b/y logged nothing here, but programs of another user"}},
-		{[]string{"q/q"}, []string{"a/x.0, b/y logged nothing here, but programs of another"}},
+		{[]string{"a/x.0"}, []string{"b/y logged nothing here, but programs of user '#4002'"}},
+		{[]string{"q/q"}, []string{"a/x.0, b/y logged nothing here, but programs of user"}},
 		{[]string{"a/x.0", "b/y"}, nil},
 	} {
 		logged := map[string]bool{}

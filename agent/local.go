@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -61,7 +62,7 @@ func findElsewhere(rings string) string {
 		if i == most {
 			break
 		}
-		say += fmt.Sprintf("; or ask the agent of another user, if one runs there: %scprof … "+
+		say += fmt.Sprintf("; or ask another agent, if one runs there: %scprof … "+
 			"--rings %s", AsOwner(other), other)
 	}
 	return say
@@ -99,7 +100,7 @@ func AsOwner(dir string) string {
 	if !known || int(s.Uid) == os.Geteuid() {
 		return ""
 	}
-	return fmt.Sprintf("sudo -u '#%d' ", s.Uid)
+	return fmt.Sprintf("sudo -u %s ", plainfile.UserName(s.Uid))
 }
 
 // Status asks for the agent's status.

@@ -54,7 +54,7 @@ func TestAsOwner(t *testing.T) {
 	if got := AsOwner(own); got != "" {
 		t.Errorf("for its own directory: %q", got)
 	}
-	if got := AsOwner("/proc/sys"); os.Geteuid() != 0 && got != "sudo -u '#0' " {
+	if got := AsOwner("/proc/sys"); os.Geteuid() != 0 && got != "sudo -u root " {
 		t.Errorf("for a directory of root: %q", got)
 	}
 }
@@ -71,13 +71,13 @@ func TestPrivilegedAgentOfAnotherUser(t *testing.T) {
 	}
 	_, err := Connect(dir)
 	if !errors.Is(err, ring.ErrDirectory) || !strings.Contains(err.Error(),
-		"belongs to user 65534 and this is user 0: run this as its owner (sudo -u '#65534' …), "+
+		"belongs to user nobody and this is user root: run this as its owner (sudo -u nobody …), "+
 			"or set --rings or $CLOUDPROFILER_DIR to") {
 		t.Error(err)
 	}
 	_, err = Connect(filepath.Join(filepath.Dir(dir), "cloudprofiler-0"))
 	if !errors.Is(err, ErrNoAgent) || !strings.Contains(err.Error(),
-		"sudo -u '#65534' cprof … --rings "+dir+":") {
+		"sudo -u nobody cprof … --rings "+dir+":") {
 		t.Error(err)
 	}
 }

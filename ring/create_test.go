@@ -261,14 +261,14 @@ func TestPrivilegedAnotherUsersFiles(t *testing.T) {
 	const nobody = 65534
 	p := newRing(t)
 	must(t, os.Chown(p.Path, nobody, nobody))
-	openBoth(t, "another's file", p.Path, ErrUntrusted, "belongs to user 65534")
+	openBoth(t, "another's file", p.Path, ErrUntrusted, "belongs to user nobody")
 	dir := t.TempDir()
 	must(t, os.Chown(dir, nobody, nobody))
 	for what, err := range map[string]error{
 		"make": MakeDirectory(dir), "check": CheckDirectory(dir),
 	} {
 		if !errors.Is(err, ErrDirectory) ||
-			!strings.Contains(err.Error(), "belongs to user 65534") {
+			!strings.Contains(err.Error(), "belongs to user nobody") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

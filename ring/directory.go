@@ -70,9 +70,10 @@ func CheckPrivate(dir, what, setting string) error {
 		return fmt.Errorf("check %s %q: it is not a directory: remove it or set %s: %w", what, dir,
 			setting, ErrDirectory)
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("check %s %q: it belongs to user %d and this is user %d: run this as "+
-			"its owner (sudo -u '#%d' …), or set %s to a directory of your own: %w", what, dir,
-			st.Uid, os.Geteuid(), st.Uid, setting, ErrDirectory)
+		return fmt.Errorf("check %s %q: it belongs to user %s and this is user %s: run this as "+
+			"its owner (sudo -u %[3]s …), or set %[5]s to a directory of your own: %[6]w", what,
+			dir, plainfile.UserName(st.Uid), plainfile.UserName(uint32(os.Geteuid())), setting,
+			ErrDirectory)
 	case st.Mode&0o022 != 0:
 		return fmt.Errorf("check %s %q: others may write to it (mode %#o): chmod 700 it: %w", what,
 			dir, st.Mode&0o777, ErrDirectory)

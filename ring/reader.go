@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 var (
@@ -81,8 +82,8 @@ func (r *Reader) load(fd, protection int) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return fmt.Errorf("not a regular file (mode %#o): %w", st.Mode, ErrUntrusted)
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to user %d, and this is user %d: %w", st.Uid, os.Geteuid(),
-			ErrUntrusted)
+		return fmt.Errorf("it belongs to user %s, and this is user %s: %w",
+			plainfile.UserName(st.Uid), plainfile.UserName(uint32(os.Geteuid())), ErrUntrusted)
 	case st.Nlink != 1:
 		return fmt.Errorf("it has %d names, and a ring has one: %w", st.Nlink, ErrUntrusted)
 	case st.Mode&0o022 != 0:

@@ -37,7 +37,7 @@ func newBenchReplay() *cobra.Command {
 		Long: `Simulate replay clocks: how many processes their stamps hold, for the skew of clocks,
 the length of epochs, the least delay, the rate of messages and the number of processes. A setting
 is feasible if stamps hold at most 8 processes on average. The skew is that of clocks under NTP (1
-and 2 ms) and that of a proven bound (40 µs).
+and 2 ms) and that of a proven bound (40 µs). docs/replay.md explains replay clocks.
 
 --plots draws the offsets, and the regions in which clocks are feasible.
 

@@ -431,7 +431,7 @@ func TestPrivilegedStateIsNotTaken(t *testing.T) {
 		}
 	}
 	err := giveState(state, somebody+1, somebody)
-	want := "belongs to user 12345: give it away with chown -R 12346"
+	want := "belongs to user '#12345': give it away with chown -R 12346"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // droppedVariable names an environment variable that marks a process as started again by drop. The
@@ -133,8 +134,8 @@ func giveState(state string, uid, gid int) error {
 		return fmt.Errorf("look at directory of logs %q: %w", state, err)
 	}
 	if int(s.Uid) != uid {
-		return fmt.Errorf("directory of logs %q belongs to user %d: "+
-			"give it away with chown -R %d, or set another state", state, s.Uid, uid)
+		return fmt.Errorf("directory of logs %q belongs to user %s: give it away with "+
+			"chown -R %d, or set another state", state, plainfile.UserName(s.Uid), uid)
 	}
 	return nil
 }

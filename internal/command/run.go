@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 )
 
 // These are the exit codes of every subcommand.
@@ -149,8 +153,27 @@ func makeGroup(cmd *cobra.Command) {
 		if word := cmd.Flags().Arg(0); word != "" && cmd.HasSubCommands() {
 			return unknown(cmd, word)
 		}
-		return err
+		return NearestFlag(cmd, err)
 	})
+}
+
+// NearestFlag is for SetFlagErrorFunc. It adds to the error about an unknown flag the most similar
+// flag of the command.
+func NearestFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var all []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			all = append(all, f.Name)
+		}
+	})
+	if near := similar.Word(unknown.GetSpecifiedName(), slices.Values(all)); near != "" {
+		return fmt.Errorf("%w: did you mean --%s?", err, near)
+	}
+	return err
 }
 
 func newHelp() *cobra.Command {

@@ -54,6 +54,7 @@ func TestExitCodes(t *testing.T) {
 			`cprof: node "n3": answered with suspect`},
 		"cancelled":          {"wait", 1, "ran wait", "cprof: context canceled"},
 		"unknown flag":       {"answer --nosuch", 2, "", "unknown flag: --nosuch"},
+		"misspelt flag":      {"answer --cuont 2", 2, "", "--cuont: did you mean --count?\n"},
 		"bad flag value":     {"answer --count=x", 2, "", `see "cprof answer --help"`},
 		"too many arguments": {"answer more", 2, "", `cprof: unexpected argument "more"`},
 		"no argument":        {"two", 2, "", "cprof: BEFORE is missing\n"},

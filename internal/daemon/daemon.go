@@ -94,6 +94,7 @@ Exit code 2: the configuration or the command line is wrong.`,
 	cmd.Flags().BoolVar(&check, "check", false, "check whether the configuration can be "+
 		"used, and end")
 	d.Flags(cmd)
+	cmd.SetFlagErrorFunc(command.NearestFlag)
 	// scripts/dist uses these two flags when it makes packages.
 	schema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the configuration")
 	man := cmd.Flags().Bool("man", false, "print the manual page")

@@ -14,6 +14,7 @@ const (
 	yaml       = "go.yaml.in/yaml/v3"
 	viper      = "github.com/spf13/viper"
 	cobra      = "github.com/spf13/cobra"
+	pflag      = "github.com/spf13/pflag"
 	prometheus = "github.com/prometheus/client_golang"
 	parquet    = "github.com/parquet-go/parquet-go"
 	hdr        = "github.com/HdrHistogram/hdrhistogram-go"
@@ -109,11 +110,12 @@ var table = map[string]room{
 	// The top floor contains commands, packages that only commands use, and example programs for
 	// users to copy. A name that ends in "/..." covers every package below the folder. Commands may
 	// import all packages. Examples may import only what users can import.
-	"cmd/...":          {5, of("..."), of(sys, cobra, prometheus)},
-	"bench/...":        {5, of("..."), of(sys, cobra, zstd, hdr, crypto)},
-	"internal/leak":    {5, nil, of(goleak)},
-	"internal/command": {5, of("tscratio", "runs", "channel", "ring"), of(sys, cobra)},
-	"packaging":        {5, of("internal/similar"), of(yaml)},
+	"cmd/...":       {5, of("..."), of(sys, cobra, prometheus)},
+	"bench/...":     {5, of("..."), of(sys, cobra, zstd, hdr, crypto)},
+	"internal/leak": {5, nil, of(goleak)},
+	"internal/command": {5, of("tscratio", "runs", "channel", "ring", "internal/similar"),
+		of(sys, cobra, pflag)},
+	"packaging": {5, of("internal/similar"), of(yaml)},
 	"internal/cli": {5, of("...", "!bench/...", "!examples/...", "!internal/proof",
 		"!replay/question", "!sim/cluster"), of(cobra)},
 	"internal/cli/...": {5, of("...", "!internal/cli/...", "!bench/...", "!examples/...",

@@ -31,6 +31,8 @@ func open(path string, flags int) (*os.File, error) {
 		return nil, fmt.Errorf("open %s: it is a symbolic link: %w", path, ErrNotRegular)
 	case errors.Is(err, syscall.ENXIO): // a socket, or a device that does not exist
 		return nil, fmt.Errorf("%w: %w", err, ErrNotRegular)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, addOwner(path, err)
 	case err != nil:
 		return nil, err
 	}

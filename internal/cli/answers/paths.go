@@ -35,9 +35,10 @@ says which request a call belongs to. So the command infers this link from the m
 messages, and gives its probability. A call without a cause begins a path. Paths with equal trees
 follow one pattern. The pattern that took the most time comes first.
 
-Each line of a pattern is a call: the called program, the probability of the link to the call above
-it, the share of the requests' time that was spent in the program, and waiting for the network, and
-the medians of both. Then follow the slowest paths. docs/paths.md says how to read a probability.
+Each line of a pattern is a call: the probability of the link to the call above it, the called
+program, and the shares of the requests' time that were spent in this program and in the network on
+the way to it and back, each with the median of one call. Then follow the slowest paths.
+docs/paths.md says how to read a probability.
 
 The flags --program, --longer, --message and --doubtful choose paths. The answer is then only about
 these. cprof export --paths writes them for other programs.`,

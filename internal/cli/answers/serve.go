@@ -26,7 +26,7 @@ func newServe() *cobra.Command {
 		Use:   "serve RUN [RUN]",
 		Short: "Serve a run as a page to explore: from the whole run down to single events",
 		Long: `Serve a run as a page to explore, until it is interrupted. RUN is the directory of a
-run. With two, the page shows them side by side.
+run. With two runs, the page shows them side by side.
 
 The page zooms from the whole run down to single events. It finds tuples by id, by a spike in a
 latency curve, or by where they were lost. docs/explore.md says how to use it. The page has a link

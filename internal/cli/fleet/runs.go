@@ -46,6 +46,10 @@ func newRunStart() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start NAME",
 		Short: "Begin a run, and wait until it is open",
+		Long: `Begin a run, and wait until it is open. Before that, the server measures how the
+counters of the nodes are related. Begin the workload when the command returns.
+
+Exit code 3: the run is open, but some pairs could not be measured; the output lists them.`,
 		Example: `  cprof run start tuesday
   cprof run start tuesday --reference node-a --note "10 kT/s, 4 workers"`,
 		Args: cobra.ExactArgs(1),

@@ -21,9 +21,9 @@ func newGenPlot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot [FILE]",
 		Short: "Draw latency over load, from a search",
-		Long: `Draw latency over load, from the output of cprof gen search --json or of a search
-program of yours. Without a file, the command reads standard input. It draws with characters, or as
-SVG.`,
+		Long: `Draw latency over load, from the output of cprof gen search --json or of a program
+of yours that writes the same, such as examples/natssearch. Without a file, the command reads
+standard input. It draws with characters, or as SVG.`,
 		Example: `  cprof gen plot search.json
   cprof gen plot --svg search.json > curve.svg
   cprof gen search --target bucket:20000 --json | cprof gen plot`,

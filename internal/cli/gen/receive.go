@@ -38,9 +38,9 @@ func newGenReceive() *cobra.Command {
 		Long: `Receive tuples over ZeroMQ, and check that each comes, only once and in order.
 
 Each connection has a PULL socket and a thread. The first is at --at, the others at the ports after
-it. With --decode, the object factory decodes tuples into objects, on other threads than the one
-that would use the objects. The arrival of a tuple is logged to the channel receiver#C/recv, where C
-is the connection. The command ends when every sender has announced its end, or falls silent.
+it. With --decode json, other threads (--workers) decode each tuple into an object, as an engine
+would. The arrival of a tuple is logged to the channel receiver#C/recv, where C is the connection.
+The command ends when every sender has announced its end, or falls silent.
 
 Exit code 3: the numbers are marked. Tuples were lost, came twice or were malformed, or a sender
 went away.`,

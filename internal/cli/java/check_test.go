@@ -149,7 +149,7 @@ func TestAgentOfProcess(t *testing.T) {
 func TestOwnerIsNamed(t *testing.T) {
 	if os.Geteuid() == 0 {
 		// Root may read every process.
-		if got := owner("/proc/1"); got != `user "root"` {
+		if got := owner("/proc/1"); got != `user root` {
 			t.Errorf("process 1 is of %s", got)
 		}
 		return

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -103,11 +102,7 @@ func owner(dir string) string {
 	if !ok {
 		return "another user"
 	}
-	id := strconv.FormatUint(uint64(stat.Uid), 10)
-	if u, err := user.LookupId(id); err == nil {
-		return fmt.Sprintf("user %q", u.Username)
-	}
-	return "user " + id
+	return "user " + plainfile.UserName(stat.Uid)
 }
 
 // jar returns the path of the agent's jar. This is the parameter given, unless it is empty. In that
@@ -124,8 +119,8 @@ func (m machine) jar(given string) (string, error) {
 			return jar, nil
 		}
 	}
-	return "", fmt.Errorf("find the agent: no %q: name it with --agent; to build it, see "+
-		"docs/java-agent.md", m.jars)
+	return "", fmt.Errorf("find the agent: no %q: put it there, or name it with cprof java "+
+		"check --agent; to build it, see docs/java-agent.md", m.jars)
 }
 
 // java returns the path of a java: the one of JAVA_HOME, the one on the PATH, or the one that runs

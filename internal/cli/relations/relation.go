@@ -23,6 +23,9 @@ func newRelation() *cobra.Command {
 A relation file (.rel) contains what packets proved about two counters, and the assumptions. It
 contains no answers: each command computes its answer anew. You can choose another wander, or cycles
 of the other node. "cprof relate" makes a relation file, and every run contains relation files.`,
+		Example: `  cprof relation show a--b.rel
+  cprof relation plot a--b.rel
+  cprof relation translate a--b.rel 90872340987234`,
 	}
 	cmd.AddCommand(newRelationShow(), newRelationTranslate(), newRelationPlot())
 	return cmd
