@@ -24,6 +24,8 @@ type CaptureOptions struct {
 	Turn     time.Duration
 	Messages int      // number of messages that are compared with the truth
 	Rows     []string // nil: all of CaptureRows
+	Light    bool     // measure a light capture: see capture.Options
+	Empty    bool     // only measure eBPF programs that do nothing
 	Progress func(row string)
 }
 
@@ -118,6 +120,10 @@ func Capture(ctx context.Context, o CaptureOptions) (rows []CaptureRow, err erro
 	return rows, nil
 }
 
+func (b *captureBench) start(rings string) (*capture.Capture, error) {
+	return capture.Start(capture.Options{Dir: rings, Light: b.o.Light, Empty: b.o.Empty})
+}
+
 // turnResult is what one turn measured.
 type turnResult struct{ figure, cores float64 }
 
@@ -133,7 +139,7 @@ func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string,
 			var c *capture.Capture
 			var err error
 			if on == 1 {
-				if c, err = capture.Start(capture.Options{Dir: rings}); err != nil {
+				if c, err = b.start(rings); err != nil {
 					return err
 				}
 			}
@@ -175,7 +181,7 @@ func (b *captureBench) cost(ctx context.Context, row *CaptureRow, rings string) 
 // another process makes 100,000 calls a second.
 func (b *captureBench) agent(_ context.Context, row *CaptureRow, rings string) error {
 	const callsASecond = 100_000
-	c, err := capture.Start(capture.Options{Dir: rings})
+	c, err := b.start(rings)
 	if err != nil {
 		return err
 	}
@@ -218,7 +224,7 @@ func (b *captureBench) truth(_ context.Context, row *CaptureRow, _ string) (err 
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	c, err := capture.Start(capture.Options{Dir: rings})
+	c, err := b.start(rings)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ type benchCaptureFlags struct {
 	turn     time.Duration
 	messages int
 	rows     []string
+	light    bool
+	empty    bool
 }
 
 func newBenchCapture() *cobra.Command {
@@ -65,9 +67,13 @@ The bars:
   agent-100000              at most a tenth of a core
   truth                     every missed call is counted, and no match is wrong
 
+With --empty, nothing is captured: eBPF programs that do nothing run in the places where those of a
+capture would run. This shows how much of the cost is that of the kernel.
+
 Exit code 3: a row could not be measured here, for example without Redis.`,
 		Example: `  sudo cp-bench capture
   sudo cp-bench capture --rows ping-pong,truth --pairs 9
+  sudo cp-bench capture --light --empty --rows redis-limit,nginx-limit
   sudo cp-bench capture --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,6 +87,9 @@ Exit code 3: a row could not be measured here, for example without Redis.`,
 	cmd.Flags().IntVar(&flags.messages, "messages", 1_000_000,
 		"calls to compare with the truth, about 50 bytes of memory each")
 	cmd.Flags().StringSliceVar(&flags.rows, "rows", bench.CaptureRows(), "rows to measure")
+	cmd.Flags().BoolVar(&flags.light, "light", false, "leave out when calls begin, as with the "+
+		"agent's key capture_light")
+	cmd.Flags().BoolVar(&flags.empty, "empty", false, "measure eBPF programs that do nothing")
 	return cmd
 }
 
@@ -123,6 +132,11 @@ func runBenchCapture(ctx context.Context, flags benchCaptureFlags, given func(st
 			flags.rows = []string{"ping-pong", "flood", "agent-100000", "truth"}
 		}
 	}
+	if flags.empty {
+		flags.rows = slices.DeleteFunc(slices.Clone(flags.rows), func(row string) bool {
+			return row == "agent-100000" || row == "truth" // nothing is captured
+		})
+	}
 	var rows []bench.CaptureRow
 	if err := privileged.Check(); err != nil {
 		for _, name := range flags.rows {
@@ -136,7 +150,7 @@ func runBenchCapture(ctx context.Context, flags benchCaptureFlags, given func(st
 		line := command.NewProgress(stderr)
 		rows, err = bench.Capture(ctx, bench.CaptureOptions{
 			Command: []string{self, captureProcessOf}, Pairs: flags.pairs, Turn: flags.turn,
-			Messages: flags.messages, Rows: flags.rows,
+			Messages: flags.messages, Rows: flags.rows, Light: flags.light, Empty: flags.empty,
 			Progress: func(row string) { line.Show("%s …", row) },
 		})
 		line.Done()

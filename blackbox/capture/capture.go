@@ -22,10 +22,15 @@ type Options struct {
 	Only Filter // what is captured; the zero value: everything
 	Also Also   // what is captured beside messages
 
-	// These are for tests. If late is true, the capture leaves out hookBegin, as on kernels that
-	// lack it. The field slots is the number of sockets, and of threads, that have a slot; 0: many.
-	late  bool
-	slots int
+	// Light leaves out when calls that send over TCP begin, as on kernels before Linux 6.16. Each
+	// such call then costs less, but the transfer times of messages are not known.
+	Light bool
+
+	// Empty lets eBPF programs that do nothing take the place of those of the capture, so nothing
+	// is captured. It shows how much of a call's cost is the kernel's own.
+	Empty bool
+
+	slots int // for tests: the number of sockets, and of threads, that have a slot; 0: many
 }
 
 const (

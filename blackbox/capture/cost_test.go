@@ -154,8 +154,8 @@ func sendBurst(client, server int) (calls int) {
 // BenchmarkCost measures how much processor time a capture adds to a call that sends or receives 64
 // bytes over loopback. It measures with and without a capture in turns, and prints the median of
 // the differences. It needs root. In the case "excluded", the filter excludes the program that
-// makes the calls. In the case "with empty programs", there is no capture. Instead, programs that
-// do nothing run at the places in the kernel where a capture's programs would run.
+// makes the calls. In the cases "with empty programs", programs that do nothing run at the places
+// in the kernel where a capture's programs would run.
 func BenchmarkCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")
@@ -164,19 +164,20 @@ func BenchmarkCost(b *testing.B) {
 	for _, c := range []struct {
 		what, name string
 		o          Options
-		empty      bool // the programs do nothing: this is what the kernel itself takes
 	}{
-		{what: "ping-pong", name: "ping-pong"},
-		{what: "burst", name: "burst"},
-		{"ping-pong", "ping-pong with arrivals", Options{Also: Also{Arrivals: true}}, false},
-		{"ping-pong", "ping-pong with threads", Options{Also: Also{Threads: true}}, false},
-		{"ping-pong", "ping-pong excluded", Options{Only: Filter{Programs: []string{"-"}}}, false},
-		{"ping-pong", "ping-pong on another port", Options{Only: Filter{Ports: []uint16{1}}},
-			false},
-		{"none", "other system calls with calls", Options{Also: Also{true, true, false}},
-			false},
-		{"ping-pong", "ping-pong with empty programs", Options{}, true},
-		{"burst", "burst with empty programs", Options{}, true},
+		{"ping-pong", "ping-pong", Options{}},
+		{"burst", "burst", Options{}},
+		{"ping-pong", "ping-pong light", Options{Light: true}},
+		{"burst", "burst light", Options{Light: true}},
+		{"ping-pong", "ping-pong with arrivals", Options{Also: Also{Arrivals: true}}},
+		{"ping-pong", "ping-pong with threads", Options{Also: Also{Threads: true}}},
+		{"ping-pong", "ping-pong excluded", Options{Only: Filter{Programs: []string{"-"}}}},
+		{"ping-pong", "ping-pong on another port", Options{Only: Filter{Ports: []uint16{1}}}},
+		{"none", "other system calls with calls", Options{Also: Also{true, true, false}}},
+		{"ping-pong", "ping-pong with empty programs", Options{Empty: true}},
+		{"burst", "burst with empty programs", Options{Empty: true}},
+		{"ping-pong", "ping-pong light with empty programs", Options{Light: true, Empty: true}},
+		{"burst", "burst light with empty programs", Options{Light: true, Empty: true}},
 	} {
 		c.o.Dir = rings
 		what := c.what
@@ -188,12 +189,7 @@ func BenchmarkCost(b *testing.B) {
 				var pair [2]float64 // without and with a capture
 				for on := range pair {
 					var capture *Capture
-					var nothing []*simpleProgram
-					if on == 1 && c.empty {
-						for _, hook := range []string{hookBegin, hookSent, hookReceived} {
-							nothing = append(nothing, startSimple(hook))
-						}
-					} else if on == 1 {
+					if on == 1 {
 						var err error
 						capture, err = Start(c.o)
 						must(err)
@@ -211,9 +207,6 @@ func BenchmarkCost(b *testing.B) {
 							lost += n
 						}
 						must(capture.Close())
-					}
-					for _, s := range nothing {
-						s.stop()
 					}
 				}
 				off, added = append(off, pair[0]), append(added, pair[1]-pair[0])

@@ -13,7 +13,7 @@ type fields struct {
 	family, protocol, localPort, remotePort int16 // in struct sock
 	local4, remote4, local6, remote6        int16
 	cookie, net, flags, kind                int16
-	writeSeq, sndUna, bytesAcked            int16 // in struct tcp_sock
+	writeSeq, sndUna, sndNxt, bytesAcked    int16 // in struct tcp_sock
 	rcvNxt, copiedSeq, bytesReceived        int16
 	clock                                   int16
 	waiting                                 int16 // in struct sk_buff_head of struct sock
@@ -106,6 +106,7 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 		{&f.kind, "sock", []string{"sk_type"}},
 		{&f.writeSeq, "tcp_sock", []string{"write_seq"}},
 		{&f.sndUna, "tcp_sock", []string{"snd_una"}},
+		{&f.sndNxt, "tcp_sock", []string{"snd_nxt"}},
 		{&f.bytesAcked, "tcp_sock", []string{"bytes_acked"}},
 		{&f.rcvNxt, "tcp_sock", []string{"rcv_nxt"}},
 		{&f.copiedSeq, "tcp_sock", []string{"copied_seq"}},

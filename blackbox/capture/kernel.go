@@ -63,11 +63,12 @@ func load(most int, o Options) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kernel{early: has(hookBegin) && !o.late, also: o.Also}
+	k := &kernel{early: has(hookBegin) && !o.Light, also: o.Also}
 	if k.hookNames, err = chooseHooks(has, f, k.early, o.Also); err != nil {
 		return nil, err
 	}
-	w := writer{f: f, chosen: only, also: o.Also, own: ownProcess(), groups: f.knowsGroups()}
+	w := writer{f: f, chosen: only, also: o.Also, own: ownProcess(), groups: f.knowsGroups(),
+		early: k.early, empty: o.Empty}
 	if err = k.loadPrograms(w, processors, most, o.slots); err == nil {
 		if err = k.shared.open(k); err != nil {
 			k.programs.Close()

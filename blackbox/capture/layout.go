@@ -233,7 +233,11 @@ func collectionOf(w writer, hooks []string) *ebpf.CollectionSpec {
 		c.Maps[mapUsers] = sharedMap(mapUsers, userSlots)
 	}
 	for _, hook := range hooks {
-		c.Programs[hook] = program(hook, programs[hook](w))
+		code := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+		if !w.empty {
+			code = programs[hook](w)
+		}
+		c.Programs[hook] = program(hook, code)
 	}
 	return c
 }

@@ -23,6 +23,8 @@ type writer struct {
 	also   Also
 	own    uint32 // the agent's process, or 0
 	groups bool   // report in which cgroup a thread is
+	early  bool   // beginProgram runs
+	empty  bool   // the programs do nothing
 	to     asm.Instructions
 	rare   asm.Instructions // come after the end of the others
 }

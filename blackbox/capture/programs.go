@@ -114,22 +114,11 @@ func (w writer) sentProgram() asm.Instructions {
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
 	)
 	w.loadThread()
-	// Remove the beginning of the call from the thread's entry, because the call is over.
-	w.storeOnStack(stackStamp, 0)
+	if w.early {
+		w.takeBeginning()
+	}
 	w.add(
-		asm.LoadMem(asm.R1, asm.R9, threadSocket, asm.DWord),
-		asm.JNE.Reg(asm.R1, asm.R7, "taken"),
-		asm.LoadMem(asm.R1, asm.R9, threadBegan, asm.DWord),
-		asm.LoadMem(asm.R2, asm.R9, threadPosition, asm.DWord),
-		asm.Mov.Imm(asm.R3, 0),
-		asm.StoreMem(asm.R9, threadBegan, asm.R3, asm.DWord),
-		asm.LoadMem(asm.R3, asm.R9, threadCheck, asm.DWord),
-		asm.Xor.Reg(asm.R3, asm.R1),
-		asm.Xor.Reg(asm.R3, asm.R2),
-		asm.JNE.Reg(asm.R3, asm.R8, "taken"),
-		asm.StoreMem(asm.RFP, stackStamp, asm.R1, asm.DWord),
-		asm.StoreMem(asm.RFP, stackSequence, asm.R2, asm.DWord),
-		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord).WithSymbol("taken"),
+		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord),
 		asm.JSLE.Imm32(asm.R1, 0, "end"), // nothing was sent
 	)
 	w.loadSocket()
@@ -138,8 +127,14 @@ func (w writer) sentProgram() asm.Instructions {
 		asm.JNE.Imm(asm.R3, kindTCP, "plain"),
 	)
 	w.loadTCP()
+	w.add(asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word))
+	if !w.early {
+		w.fillUnseen()
+		w.putAside(func() { w.fillPlain(true) })
+		w.putSighting(sentRing, w.fillMessage)
+		return w.to
+	}
 	w.add(
-		asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word),
 		asm.LoadMem(asm.R2, asm.RFP, stackStamp, asm.DWord),
 		asm.JEq.Imm(asm.R2, 0, "unseen"),
 		// The message consists of the bytes that were sent since the call began. If another thread
@@ -154,20 +149,55 @@ func (w writer) sentProgram() asm.Instructions {
 		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
 	)
 	w.putAside(func() {
-		// The beginning of the call was not seen. The program assumes that the message ends where
-		// the stream ends now.
-		w.add(
-			asm.StoreMem(asm.RFP, stackSequence, asm.R1, asm.DWord).WithSymbol("unseen"),
-			asm.Mov.Imm(asm.R4, whatStream),
-			asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
-			asm.FnKtimeGetNs.Call(),
-			asm.StoreMem(asm.RFP, stackStamp, asm.R0, asm.DWord),
-			asm.Ja.Label("report"),
-		)
+		w.fillUnseen()
+		w.add(asm.Ja.Label("report"))
 		w.fillPlain(true)
 	})
 	w.putSighting(sentRing, w.fillMessage)
 	return w.to
+}
+
+// takeBeginning moves the beginning of the call from the thread's entry to the stack, because the
+// call is over. If the entry does not have it, the stamp on the stack is 0.
+func (w *writer) takeBeginning() {
+	w.storeOnStack(stackStamp, 0)
+	w.add(
+		asm.LoadMem(asm.R1, asm.R9, threadSocket, asm.DWord),
+		asm.JNE.Reg(asm.R1, asm.R7, "taken"),
+		asm.LoadMem(asm.R1, asm.R9, threadBegan, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R9, threadPosition, asm.DWord),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.StoreMem(asm.R9, threadBegan, asm.R3, asm.DWord),
+		asm.LoadMem(asm.R3, asm.R9, threadCheck, asm.DWord),
+		asm.Xor.Reg(asm.R3, asm.R1),
+		asm.Xor.Reg(asm.R3, asm.R2),
+		asm.JNE.Reg(asm.R3, asm.R8, "taken"),
+		asm.StoreMem(asm.RFP, stackStamp, asm.R1, asm.DWord),
+		asm.StoreMem(asm.RFP, stackSequence, asm.R2, asm.DWord),
+		asm.Mov.Imm(asm.R1, 0).WithSymbol("taken"),
+	)
+}
+
+// fillUnseen stores what is known of a message over TCP if the beginning of the call was not seen.
+// It assumes that the message ends where the stream ends now. R0 is the socket, and R1 the position
+// at which the stream ends.
+//
+// TCP itself reads the clock when it begins to send packets, and when packets come, and keeps the
+// last reading. If it has sent all bytes, it has read the clock since the call took the last byte.
+// Then the program takes that reading, because a reading of its own costs more.
+func (w *writer) fillUnseen() {
+	f := w.f
+	w.add(
+		asm.StoreMem(asm.RFP, stackSequence, asm.R1, asm.DWord).WithSymbol("unseen"),
+		asm.Mov.Imm(asm.R4, whatStream),
+		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R0, f.sndNxt, asm.Word),
+		asm.JNE.Reg32(asm.R1, asm.R2, "waits"),
+		asm.LoadMem(asm.R0, asm.R0, f.clock, asm.DWord),
+		asm.Ja.Label("stamped"),
+		asm.FnKtimeGetNs.Call().WithSymbol("waits"),
+		asm.StoreMem(asm.RFP, stackStamp, asm.R0, asm.DWord).WithSymbol("stamped"),
+	)
 }
 
 // receivedProgram is the program of hookReceived.

@@ -25,6 +25,7 @@ func addCaptureFlag(cmd *cobra.Command) {
 	cmd.Flags().String("capture-also", "", "capture more than messages: \"arrivals\" (when the "+
 		"kernel had them ready), \"calls\" (and how long the receiver then did something else), "+
 		"\"threads\" (which thread wakes which), or several of them")
+	cmd.Flags().Bool("capture-light", false, "capture at less cost, without the times of transfers")
 }
 
 func checkCapture(c config) (err error) {
@@ -52,5 +53,5 @@ func (c config) capturer(notify func(error)) func(rings string) (agent.Capture, 
 	if !c.wantsRights() {
 		return nil
 	}
-	return capturing.Starter(c.CaptureOnly, c.CaptureAlso, notify)
+	return capturing.Starter(c.CaptureOnly, c.CaptureAlso, c.CaptureLight, notify)
 }

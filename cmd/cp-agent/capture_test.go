@@ -56,7 +56,7 @@ func capturingAgent(t *testing.T, server, names string, args ...string) (*exec.C
 			err = os.Chmod(path, 0o755)
 		}
 	}
-	if len(args) > 2 && err == nil { // with --user nobody
+	if slices.Contains(args, "--user") && err == nil { // it is nobody
 		var nobody *user.User
 		if nobody, err = user.Lookup("nobody"); err == nil {
 			out, chownErr := exec.Command("chown", nobody.Uid, rings).CombinedOutput()
@@ -95,6 +95,7 @@ func TestPrivilegedCapture(t *testing.T) {
 	for name, args := range map[string][]string{
 		"root":   {"--capture", "ready"},
 		"nobody": {"--capture", "on", "--user", "nobody", "--capture-also", "calls threads"},
+		"light":  {"--capture", "on", "--capture-light"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			star, err := netns.NewStar(2)
@@ -131,7 +132,7 @@ func TestPrivilegedCapture(t *testing.T) {
 				}
 			}
 			sent := recordRun(t, address, star)
-			checkRun(t, filepath.Join(kept, "tuesday"), sent)
+			checkRun(t, filepath.Join(kept, "tuesday"), sent, name != "light")
 			checkReport(t, filepath.Join(kept, "tuesday"), name == "nobody")
 			if name == "root" {
 				out := runCLI(t, "capture", "stop", "--rings", rings)
@@ -204,8 +205,9 @@ func recordRun(t *testing.T, server string, star *netns.Star) (sent int) {
 	return sent
 }
 
-// checkRun checks what "cprof analyze" says about the messages of a run.
-func checkRun(t *testing.T, run string, sent int) {
+// checkRun checks what "cprof analyze" says about the messages of a run. If timed is true, the
+// times of their transfers are known, and otherwise not.
+func checkRun(t *testing.T, run string, sent int, timed bool) {
 	t.Helper()
 	var answer struct {
 		Messages messages.Answer `json:"captured_messages"`
@@ -219,6 +221,9 @@ func checkRun(t *testing.T, run string, sent int) {
 			lost += l
 		}
 	}
+	if !timed { // the place of the first message of a connection may not be exact
+		lost += min(m.Left[messages.Shared], 20)
+	}
 	for _, p := range m.Pairs {
 		if p.From != p.To || p.From.Name == "" ||
 			!strings.HasPrefix(filepath.Base(os.Args[0]), p.From.Name) {
@@ -229,8 +234,10 @@ func checkRun(t *testing.T, run string, sent int) {
 			!slices.Equal(p.To_names, want) {
 			t.Errorf("the names are %q and %q", p.From_names, p.To_names)
 		}
-		if p.From.Node != "na" || p.Unknown > 0 || p.Backwards > 0 || p.Connections < 5 ||
-			len(p.Transfer) == 0 || p.Transfer[0].Lo_cycles <= 0 {
+		known := p.Unknown == 0 && len(p.Transfer) > 0 && p.Transfer[0].Lo_cycles > 0
+		unknown := p.Unknown == p.Messages && len(p.Transfer) == 0
+		if p.From.Node != "na" || p.Backwards > 0 || p.Connections < 5 || timed && !known ||
+			!timed && !unknown {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -241,9 +248,12 @@ func checkRun(t *testing.T, run string, sent int) {
 		t.Errorf("%d messages matched, %d lost, %d sent: %+v", matched, lost, sent, m)
 	}
 	out := runCLI(t, "analyze", run)
-	service := "cp-agent.test on na (db.example, web.example)"
+	service, end := "cp-agent.test on na (db.example, web.example)", "\n"
+	if !timed {
+		end = ", transfer of "
+	}
 	if !strings.Contains(out, "\nmessages captured: ") ||
-		!strings.Contains(out, service+" → "+service+"\n") {
+		!strings.Contains(out, service+" → "+service+end) {
 		t.Error(out)
 	}
 }

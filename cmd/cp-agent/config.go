@@ -41,6 +41,7 @@ type config struct {
 	Capture         string `mapstructure:"capture"`
 	CaptureOnly     string `mapstructure:"capture_only"`
 	CaptureAlso     string `mapstructure:"capture_also"`
+	CaptureLight    bool   `mapstructure:"capture_light"`
 
 	SharedClock       string        `mapstructure:"shared_clock"`
 	SharedClockName   string        `mapstructure:"shared_clock_name"`

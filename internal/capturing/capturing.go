@@ -19,9 +19,11 @@ func CheckAlso(text string) error {
 }
 
 // Starter returns the value of the field Capture in an agent's configuration. The argument only is
-// a filter: see CheckFilter. The argument also names what is captured in addition: see CheckAlso. A
-// capture that fails after its start calls the function notify with the error.
-func Starter(only, also string, notify func(error)) func(rings string) (agent.Capture, error) {
+// a filter: see CheckFilter. The argument also names what is captured in addition: see CheckAlso.
+// The argument light leaves out when calls begin: see capture.Options. A capture that fails after
+// its start calls the function notify with the error.
+func Starter(only, also string, light bool, notify func(error)) func(rings string) (agent.Capture,
+	error) {
 	return func(rings string) (agent.Capture, error) {
 		filter, err := capture.ParseFilter(only)
 		if err != nil {
@@ -32,7 +34,7 @@ func Starter(only, also string, notify func(error)) func(rings string) (agent.Ca
 			return nil, err
 		}
 		started, err := capture.Start(capture.Options{
-			Dir: rings, Notify: notify, Only: filter, Also: more,
+			Dir: rings, Notify: notify, Only: filter, Also: more, Light: light,
 		})
 		if err != nil {
 			return nil, err

@@ -3,6 +3,6 @@
 // network stack. The package serves tests, benchmarks and the demonstration when they run as root.
 // It requires no other program.
 //
-// The package limits neither bandwidth nor delay. The namespaces separate only networks: they share
-// clocks, files and users.
+// The package limits neither bandwidth nor delay, except with SlowLoopback. The namespaces separate
+// only networks: they share clocks, files and users.
 package netns

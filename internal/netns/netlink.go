@@ -100,6 +100,33 @@ func addNeighbour(index int, host netip.Addr, hardware net.HardwareAddr) error {
 	return ask(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, request)
 }
 
+// addQueue puts a queue before a link, which lets through at most the given numbers of bytes: per
+// second, and at once. The queue is a token bucket filter (tc-tbf(8)).
+func addQueue(index int, bytesPerSecond, burst uint32) error {
+	const (
+		root       = 0xffffffff // TC_H_ROOT in linux/pkt_sched.h
+		ethernet   = 1          // TC_LINKLAYER_ETHERNET
+		parameters = 1          // TCA_TBF_PARMS
+		burstBytes = 6          // TCA_TBF_BURST
+		waiting    = 1 << 30    // so many bytes may wait in the queue
+	)
+	// The fixed part is a struct tcmsg.
+	request := make([]byte, 4, 128)
+	for _, part := range []uint32{uint32(index), 0, root, 0} {
+		request = native.AppendUint32(request, part)
+	}
+	// The parameters are a struct tc_tbf_qopt: two rates, and three numbers.
+	p := make([]byte, 36)
+	p[1] = ethernet
+	native.PutUint32(p[8:], bytesPerSecond)
+	native.PutUint32(p[24:], waiting)
+	options := attribute(nil, parameters, p)
+	options = attribute(options, burstBytes, native.AppendUint32(nil, burst))
+	request = attribute(request, unix.TCA_KIND, []byte("tbf\x00"))
+	request = attribute(request, unix.TCA_OPTIONS, options)
+	return ask(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, request)
+}
+
 // ask sends one request and returns the kernel's answer.
 func ask(kind, flags uint16, request []byte) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)

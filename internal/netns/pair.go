@@ -89,6 +89,20 @@ func (p *Pair) Addr(end int) netip.Addr { return addresses[end].Addr() }
 // Addr6 returns the IPv6 address of an end, 0 or 1.
 func (p *Pair) Addr6(end int) netip.Addr { return ipv6[end].Addr() }
 
+// SlowLoopback puts a queue before the loopback interface of the calling thread's namespace, so
+// that packets wait in the sender. Call it in a function that Do runs.
+func SlowLoopback() error {
+	const bytesPerSecond, burst = 25e6, 70e3
+	i, err := net.InterfaceByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := addQueue(i.Index, bytesPerSecond, burst); err != nil {
+		return fmt.Errorf("add a queue to lo: %w", err)
+	}
+	return nil
+}
+
 // Close releases the namespaces. Call it once, after all calls of Do have returned.
 func (p *Pair) Close() {
 	for _, end := range p.ends {

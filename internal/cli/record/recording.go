@@ -68,7 +68,7 @@ func start(name string) (r *recording, err error) {
 	c := agent.DefaultConfig()
 	c.Node, c.Rings, c.State = r.client.Node().Name, r.rings, r.state
 	c.Chrony, c.Client, c.Observe = agent.ChronyOff, r.client, r.node.Observe
-	c.Capture = capturing.Starter("", "", nil)
+	c.Capture = capturing.Starter("", "", false, nil)
 	if r.agent, err = agent.Start(c); err != nil {
 		return nil, err
 	}
