@@ -184,6 +184,21 @@ func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64))
 	}
 }
 
+// trainsWithin returns the index of the first train that begins in an interval, and how many trains
+// lie wholly within it. Two intervals contain the same trains if both numbers are equal.
+func (e *evidence) trainsWithin(within Interval) [2]int {
+	first, n := e.firstTrainFrom(within.Lo), 0
+	for _, t := range e.trains[first:] {
+		if t.Lo > within.Hi {
+			break
+		}
+		if t.Hi <= within.Hi {
+			n++
+		}
+	}
+	return [2]int{first, n}
+}
+
 // leastWander returns w_min, the smallest wander that the constraints allow.
 //
 // The chords of a window of k times the stated length prove that the wander in it is at least some
@@ -194,7 +209,15 @@ func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64))
 func (e *evidence) leastWander(places []uint64) Wander {
 	var w Wander
 	var s scratch
+	var last [2]int // the trains of the window whose chords were looked for last
+	var lastK int64
 	e.eachWindow(places, func(within Interval, k int64) {
+		// In a longer window, the same chords prove less.
+		trains := e.trainsWithin(within)
+		if trains == last && k >= lastK && lastK > 0 {
+			return
+		}
+		last, lastK = trains, k
 		if c, ok := e.chordsWithin(&s, within); ok {
 			w = max(w, c.leastWander()/Wander(k))
 		}

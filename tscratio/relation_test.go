@@ -166,12 +166,43 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 	p := x.pair(t, declared(0), 6, 0.5)
 	e := p.evidence(SideA)
 	domain, _ := e.domain()
-	if w := e.leastWander(e.knotPlaces(domain)); w > 0 {
+	if w := e.leastWander(e.knotPlaces(domain, knotsPerGap)); w > 0 {
 		t.Fatalf("a window shows %v", w)
 	}
 	r := mustReturn(p.Relate(SideA, 0))(t)
 	if r.Verdict != Suspect || r.Least == 0 || r.Least > 1500*PPT {
 		t.Errorf("%v, w_min %v", r.Verdict, r.Least)
+	}
+}
+
+// The search for w_min leaves out windows whose chords it has seen in a shorter one. It finds the
+// same as a search of all windows.
+func TestLeastWanderOfAllWindows(t *testing.T) {
+	shown := 0
+	for n := range uint64(40) {
+		rng := rand.New(rand.NewPCG(3, n))
+		x := newWorld(rng, 100, sine, 8*PPM, 10*time.Second, 1, 0)
+		x.net = networks["near and steady"]
+		p := x.pair(t, declared(8*PPM), 4, 0.5+rng.Float64()*5)
+		p.KeepNewest(3+rng.IntN(20), 1<<30)
+		e := p.evidence(SideA)
+		domain, _ := e.domain()
+		places := e.knotPlaces(domain, knotsPerGap)
+		var want Wander
+		e.eachWindow(places, func(within Interval, k int64) {
+			if c, ok := e.chordsWithin(&scratch{}, within); ok {
+				want = max(want, c.leastWander()/Wander(k))
+			}
+		})
+		if want > 0 {
+			shown++
+		}
+		if got := e.leastWander(places); got != want {
+			t.Errorf("%d trains: w_min %v, want %v", p.Trains(), got, want)
+		}
+	}
+	if shown < 20 {
+		t.Errorf("only %d of 40 pairs show a wander", shown)
 	}
 }
 

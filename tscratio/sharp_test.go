@@ -87,7 +87,7 @@ func provenRelation(t *testing.T, p *Pair, into Side, w Wander) *Relation {
 	t.Helper()
 	e := p.evidence(into)
 	domain, _ := e.domain()
-	r, more, err := e.relation(e.knotPlaces(domain), w, 0)
+	r, more, err := e.relation(e.knotPlaces(domain, knotsPerGap), w, 0)
 	if err != nil || more != 0 {
 		t.Fatalf("needs %v, %v", more, err)
 	}
