@@ -14,7 +14,7 @@ import (
 // These are the questions that a command can ask, as values of control.Ask.What. Each comment gives
 // the type of the question's argument, an arrow, and the type of the answer.
 const (
-	AskNodes       = "nodes"        // → Matrix
+	AskNodes       = "nodes"        // NodesRequest → Matrix
 	AskProgress    = "progress"     // → Progress of the answer to AskNodes
 	AskPair        = "pair"         // PairRequest → PairAnswer
 	AskRegistered  = "registered"   // → names of the nodes that are registered and can be measured
@@ -113,10 +113,7 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 	q := question{c, in, ask}
 	switch ask.What {
 	case AskNodes:
-		c.matrix(func(m *Matrix) {
-			// The answer may have ten megabytes, so the core does not wait until it is written.
-			c.background(func() error { q.reply(m); return nil }, func(error) {})
-		})
+		decodeArgument(q, q.nodes)
 	case AskProgress:
 		q.progress()
 	case AskPair:
@@ -159,6 +156,19 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 		q.refuse(control.UnknownKind,
 			fmt.Errorf("this server does not know question %q", ask.What))
 	}
+}
+
+func (q question) nodes(r NodesRequest) {
+	q.c.matrix(func(m *Matrix) {
+		// The answer may have ten megabytes, so the core does not wait until it is written.
+		q.c.background(func() error {
+			if r.ListMost > 0 && len(m.Nodes) > r.ListMost {
+				m = m.brief()
+			}
+			q.reply(m)
+			return nil
+		}, func(error) {})
+	})
 }
 
 // Progress says how far the server is with the evaluation that AskNodes waits for. If it evaluates

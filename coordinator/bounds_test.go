@@ -89,6 +89,114 @@ func TestPairsAreEvaluatedOnce(t *testing.T) {
 	}
 }
 
+// In a large fleet, pairs are evaluated in turns, and an answer uses these evaluations. Its bounds
+// are true, and have the age of the trains that were evaluated. But an evaluation is not used if it
+// may be false.
+func TestPairsAreEvaluatedInTurns(t *testing.T) {
+	f := largeFleet(t, 18)
+	f.waitSettled()
+	f.openRun("r")
+	f.core.inTurns = true
+	f.run(45*time.Second, nil) // nobody asks
+	before := map[pairKey]*evaluation{}
+	older := 0
+	for names, key := range f.core.current {
+		p := f.core.pairs[key]
+		e := p.lastEvaluation
+		switch {
+		case e == nil: // it was first measured after this round of turns began
+		case e.version == p.version:
+			before[key] = e
+		case f.core.now().Sub(e.at) > reusedFor:
+			t.Errorf("%v was evaluated %v ago", names, f.core.now().Sub(e.at))
+		default:
+			before[key] = e
+			older++
+		}
+	}
+	if len(before) < len(f.core.current)*3/4 || older < len(before)/2 {
+		t.Fatalf("%d of %d pairs had their turns, and %d of these have newer trains", len(before),
+			len(f.core.current), older)
+	}
+	for _, p := range f.wantTrue().Pairs {
+		names := [2]string{min(p.From, p.Into), max(p.From, p.Into)}
+		key := f.core.current[names]
+		e := before[key]
+		if e == nil {
+			continue // it was never measured
+		}
+		if f.core.pairs[key].lastEvaluation != e {
+			t.Errorf("%v is evaluated again", names)
+		}
+		if age := int64(f.core.now().Sub(e.reportedAt)); p.Age_ns != age ||
+			p.Reading_cycles != e.readA && p.Reading_cycles != e.readB {
+			t.Errorf("%v has a bound of %d ns ago, want %d ns", names, p.Age_ns, age)
+		}
+	}
+	var some *pair
+	for _, key := range f.core.current {
+		some = f.core.pairs[key]
+	}
+	f.core.dropTrains(some, "the clock is not shared")
+	if f.core.evaluated.Load() != nil {
+		t.Error("an answer about a pair may rest on trains that were dropped")
+	}
+	f.ask(AskNodes, nil)
+	if some.lastEvaluation == before[some.key] {
+		t.Error("the evaluation of trains that were dropped is used")
+	}
+	f.core.inTurns = false // only questions evaluate now
+	f.run(reusedFor+time.Second, nil)
+	f.core.inTurns = true
+	f.ask(AskNodes, nil)
+	for key, e := range before {
+		if p := f.core.pairs[key]; p != nil && p.lastEvaluation == e && p.version != e.version {
+			t.Errorf("%v is not evaluated again after %v", key, reusedFor)
+		}
+	}
+}
+
+// The short answer about a large fleet says the same as the long one.
+func TestShortAnswerOfALargeFleet(t *testing.T) {
+	f := largeFleet(t, 12)
+	f.waitSettled()
+	long := answered[Matrix](t, f.ask(AskNodes, nil))
+	short := answered[Matrix](t, f.ask(AskNodes, NodesRequest{ListMost: 11}))
+	same := answered[Matrix](t, f.ask(AskNodes, NodesRequest{ListMost: 12}))
+	if short.Summary == nil || same.Summary != nil || len(same.Pairs) != len(long.Pairs) {
+		t.Fatalf("%+v, %+v", short, same.Summary)
+	}
+	if n := len(short.Nodes) + len(short.Pairs) + len(short.Faults); n > 0 {
+		t.Errorf("the short answer lists %d nodes, pairs and faults", n)
+	}
+	want := long.Summarize()
+	got := short.Summarize()
+	if got.Nodes != 12 || got.Here != 12 || got.Related != want.Related ||
+		got.Faults != want.Faults || short.Healthy() != long.Healthy() ||
+		!slices.Equal(got.Measured.Bounds_ns, want.Measured.Bounds_ns) ||
+		len(got.Largest) != largestPairs ||
+		got.Largest[0].Bound_ns != want.Measured.Bounds_ns[want.Measured.Count-1] {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// A distribution of many bounds keeps its smallest bound, its largest one and its percentiles.
+func TestDistributionOfManyBounds(t *testing.T) {
+	var all []float64
+	for i := range 12_345 {
+		all = append(all, float64(i*i))
+	}
+	d := newDistribution(all)
+	if d.Count != len(all) || len(d.Bounds_ns) != 401 {
+		t.Fatalf("%d bounds, of which %d are kept", d.Count, len(d.Bounds_ns))
+	}
+	for _, percent := range []int{0, 50, 90, 99, 100} {
+		if got, want := d.At(percent), all[(len(all)-1)*percent/100]; got != want {
+			t.Errorf("%d %%: %v, want %v", percent, got, want)
+		}
+	}
+}
+
 // askNow asks for the bound of a pair, and compares it with the truth. The bound must be about the
 // present.
 func (f *fleet) askNow(from, into string) PairAnswer {

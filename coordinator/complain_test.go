@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/coordinator/faults"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -52,6 +53,14 @@ func TestComplaintsAreSummedUp(t *testing.T) {
 	}
 	if len(m.Faults) != 16 || m.Faults[1] != "node n2 is gone: silent for 5.002s" {
 		t.Errorf("%d faults: %q", len(m.Faults), m.Faults)
+	}
+	// While a sweep is under way, it may still measure all pairs.
+	m.Sweep.Running, m.faults = true, faults.List{}
+	s.describeFaults()
+	want = append(want[:3:3], "2 pairs are not measured yet: a sweep is under way: n0 with n1, "+
+		"n0 with n2", want[5], want[6])
+	if !slices.Equal(m.Unhealthy, want) {
+		t.Errorf("during a sweep:\ngot  %q\nwant %q", m.Unhealthy, want)
 	}
 }
 

@@ -75,6 +75,13 @@ type core struct {
 	progress      *fleetCopy             // what is being evaluated; nil: nothing is
 	evaluated     atomic.Pointer[Matrix] // the matrix that was evaluated last; nil: none
 
+	voided int // how often voidEvaluations was called
+
+	inTurns  bool      // pairs are evaluated in turns; Server sets this, simulations do not
+	turns    []pairKey // the pairs that wait for their turns in this round
+	turnAt   time.Time // when the last turn began
+	turnRuns bool
+
 	run       *run
 	lastRun   *RunStatus
 	anchoring bool // nodes have been ordered to probe on their own (control.Probing)
@@ -256,6 +263,7 @@ func (c *core) tick() {
 	c.stepGather()
 	c.stepCollect()
 	c.stepSnapshots()
+	c.stepTurn()
 	if now.Sub(c.flushed) >= c.config.FlushEvery {
 		c.flush()
 	}
@@ -274,6 +282,9 @@ func (c *core) nextTick() time.Time {
 	}
 	if c.run != nil && c.run.gathering != nil {
 		earlier(c.run.gathering.nextAsk)
+	}
+	if c.inTurns && c.isLarge() {
+		earlier(c.turnAt.Add(turnEvery))
 	}
 	c.nextKeys(earlier)
 	for _, n := range c.nodes {

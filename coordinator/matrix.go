@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +35,9 @@ type Matrix struct {
 	// SampledBounds_ns has the bounds of random pairs of a large fleet, sorted. Most of these pairs
 	// were not measured.
 	SampledBounds_ns []float64 `json:"sampled_bounds_ns,omitempty"`
+
+	// Summary stands for Nodes, Pairs, Faults and SampledBounds_ns, if NodesRequest asks for this.
+	Summary *Summary `json:"summary,omitempty"`
 
 	closure        *tscratio.Closure // nil: no pair is related
 	readings       map[string]moment // by node: the middle of its newest train
@@ -79,7 +81,7 @@ type PairStatus struct {
 	Into string `json:"into"`
 
 	// In the middle of the newest train, From's counter showed Reading_cycles, and Into's counter
-	// was in [Lo_cycles, Hi_cycles].
+	// was in [Lo_cycles, Hi_cycles]. In a large fleet, there may be newer trains: see reusedFor.
 	Reading_cycles uint64        `json:"reading_cycles,string,omitempty"`
 	Lo_cycles      uint64        `json:"lo_cycles,string,omitempty"`
 	Hi_cycles      uint64        `json:"hi_cycles,string,omitempty"`
@@ -92,7 +94,7 @@ type PairStatus struct {
 	Verdict        string        `json:"verdict"` // consistent, suspect or none
 	RateLo_ppb     float64       `json:"rate_lo_ppb"`
 	RateHi_ppb     float64       `json:"rate_hi_ppb"` // relative to the ratio of the nominal rates
-	Age_ns         int64         `json:"age_ns"`      // time since the newest train
+	Age_ns         int64         `json:"age_ns"`      // time since the train of Reading_cycles
 	Kernel_percent float64       `json:"kernel_stamps_percent"`
 	Trains         uint64        `json:"trains,string"`
 	Exchanges      uint64        `json:"exchanges,string"`
@@ -148,23 +150,6 @@ type fleetCopy struct {
 	suspects []string
 }
 
-// largeTrains is how many of a pair's newest trains are evaluated in a large fleet. More would cost
-// much, and hardly narrow the bound in the middle of the newest train.
-const largeTrains = 8
-
-// largeExact is how many of a pair's newest trains have exact relations. For readings from the time
-// of these trains, the relations of a large fleet are computed exactly. Nobody asks a server about
-// earlier readings.
-const largeExact = 2
-
-// evaluation is what the server has computed for a pair: its relation and its bound.
-type evaluation struct {
-	version    uint64             // of the pair
-	bToA, aToB *tscratio.Relation // readings of B to cycles of A; readings of A to cycles of B
-	err        error
-	roundTrip  *RoundTrip
-}
-
 type pairCopy struct {
 	pair                         // without live and fresh
 	liveCopy      *tscratio.Pair // a copy of live; nil: the pair was evaluated already
@@ -203,7 +188,7 @@ func (c *core) fleetCopy() *fleetCopy {
 		a, b := c.nodes[names[0]], c.nodes[names[1]]
 		k := pairCopy{pair: *p}
 		k.liveTrains, k.unsavedTrains = nil, nil
-		if p.lastEvaluation == nil || p.lastEvaluation.version != p.version {
+		if !c.mayReuse(p, s.large) {
 			k.liveCopy, k.lastEvaluation = p.liveTrains.Since(0), nil
 		}
 		k.old = a == nil || b == nil || !a.isAlive() || !b.isAlive() ||
@@ -227,15 +212,13 @@ func (c *core) matrix(then func(*Matrix)) {
 
 func (c *core) evaluateFleet() {
 	c.evaluating = true
-	wants, s := c.matrixCallers, c.fleetCopy()
+	wants, s, voided := c.matrixCallers, c.fleetCopy(), c.voided
 	c.matrixCallers, c.progress = nil, s
 	c.background(func() error { s.evaluate(); return nil }, func(error) {
-		for i := range s.pairs {
-			if p := c.pairs[s.pairs[i].key]; p != nil {
-				p.lastEvaluation = s.pairs[i].lastEvaluation
-			}
+		c.keepEvaluations(s)
+		if c.voided == voided {
+			c.evaluated.Store(&s.matrix)
 		}
-		c.evaluated.Store(&s.matrix)
 		for _, f := range wants {
 			f(&s.matrix)
 		}
@@ -257,16 +240,17 @@ func (s *fleetCopy) evaluate() *Matrix {
 	}
 	var all []*tscratio.Relation
 	m.readings = map[string]moment{}
-	s.evaluatePairs()
+	s.evaluatePairs(min(runtime.GOMAXPROCS(0), maxEvaluators))
 	for i := range s.pairs {
 		k := &s.pairs[i]
 		if k.neverMeasured || k.old || k.isStale || k.lastEvaluation.err != nil {
 			continue
 		}
-		all = append(all, k.lastEvaluation.bToA, k.lastEvaluation.aToB)
-		for node, reading := range map[string]uint64{k.key.a: k.readA, k.key.b: k.readB} {
-			if m.readings[node].at.Before(k.reportedAt) {
-				m.readings[node] = moment{reading, k.reportedAt}
+		e := k.lastEvaluation
+		all = append(all, e.bToA, e.aToB)
+		for node, reading := range map[string]uint64{k.key.a: e.readA, k.key.b: e.readB} {
+			if m.readings[node].at.Before(e.reportedAt) {
+				m.readings[node] = moment{reading, e.reportedAt}
 			}
 		}
 	}
@@ -284,8 +268,8 @@ func (s *fleetCopy) evaluate() *Matrix {
 		k := &s.pairs[i]
 		e := k.lastEvaluation
 		m.Pairs = append(m.Pairs,
-			s.status(k, k.key.b, k.key.a, k.readB, e.bToA, e.err, m.closure, hz),
-			s.status(k, k.key.a, k.key.b, k.readA, e.aToB, e.err, m.closure, hz))
+			s.status(k, k.key.b, k.key.a, e.readB, e.bToA, e.err, m.closure, hz),
+			s.status(k, k.key.a, k.key.b, e.readA, e.aToB, e.err, m.closure, hz))
 	}
 	slices.SortFunc(m.Pairs, comparePairs)
 	s.describeFaults()
@@ -294,47 +278,6 @@ func (s *fleetCopy) evaluate() *Matrix {
 	}
 	m.evaluationTime = time.Since(began)
 	return m
-}
-
-// maxEvaluators is the largest number of goroutines that evaluate pairs. More would leave too
-// little of the machine to others.
-const maxEvaluators = 4
-
-// evaluatePairs evaluates several pairs at a time, so that a loaded machine gives the server more
-// processor time.
-func (s *fleetCopy) evaluatePairs() {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), maxEvaluators) {
-		all.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(s.pairs)); i = next.Add(1) - 1 {
-				runtime.Gosched() // so that questions wait for the evaluation of one pair at most
-				s.evaluatePair(&s.pairs[i])
-				s.done.Add(1)
-			}
-		})
-	}
-	all.Wait()
-}
-
-func (s *fleetCopy) evaluatePair(k *pairCopy) {
-	switch {
-	case k.neverMeasured:
-		k.lastEvaluation = &evaluation{}
-	case k.liveCopy != nil:
-		exact := k.liveCopy.Trains()
-		if s.large {
-			k.liveCopy.KeepNewest(largeTrains, maxLiveBytes)
-			exact = largeExact
-		}
-		k.liveCopy.Prune() // a pruned pair gives the same answers much faster
-		k.lastEvaluation = &evaluation{version: k.version, roundTrip: roundTripOf(k.liveCopy)}
-		both, err := relations(k.liveCopy, exact)
-		if err == nil {
-			k.lastEvaluation.bToA, k.lastEvaluation.aToB = both[0], both[1]
-		}
-		k.lastEvaluation.err, k.liveCopy = err, nil
-	}
 }
 
 func comparePairs(x, y PairStatus) int {
@@ -377,7 +320,7 @@ func (s *fleetCopy) status(
 		return p
 	}
 	p.RoundTrip = k.lastEvaluation.roundTrip
-	p.Age_ns = int64(s.matrix.At.Sub(k.reportedAt))
+	p.Age_ns = int64(s.matrix.At.Sub(k.lastEvaluation.reportedAt))
 	if k.stamps > 0 {
 		p.Kernel_percent = 100 * float64(k.kernel) / float64(k.stamps)
 	}
@@ -463,6 +406,9 @@ func (s *fleetCopy) describeFaults() {
 	}
 	if m.Sweep != nil {
 		for _, l := range m.Sweep.Lost {
+			if m.Sweep.Running { // the sweep may try the pair again
+				break
+			}
 			m.faults.Add(faults.Unswept, l.A+" with "+l.B, l.Why, fmt.Sprintf(
 				"sweep %d did not measure %s with %s: %s", m.Sweep.Number, l.A, l.B, l.Why))
 		}
@@ -477,6 +423,8 @@ func (s *fleetCopy) describeFaults() {
 		}
 		kind := faults.Unrelated
 		switch {
+		case p.Unhealthy == neverMeasured && m.Sweep != nil && m.Sweep.Running:
+			kind = faults.NotYet
 		case p.Unhealthy == neverMeasured:
 			kind = faults.NeverMeasured
 		case strings.HasPrefix(p.Unhealthy, "suspect:"):
@@ -491,6 +439,9 @@ func (s *fleetCopy) describeFaults() {
 // Healthy reports whether every measured pair of present nodes has the verdict "consistent", and
 // the matrix contains no other complaint.
 func (m *Matrix) Healthy() bool {
+	if m.Summary != nil {
+		return m.Summary.Healthy
+	}
 	for _, p := range m.Pairs {
 		if !p.Old && !p.NotMeasured() && p.Verdict != tscratio.Consistent.String() {
 			return false

@@ -28,7 +28,8 @@ var (
 	pairDirect = description("pair_direct_bound_seconds",
 		"The same from the pair's own trains only.", "from", "into")
 	pairAge = description("pair_age_seconds",
-		"How long ago the newest train of a pair was reported.", "from", "into")
+		"How long ago the train was reported in whose middle a pair has that bound.", "from",
+		"into")
 	pairLeast = description("pair_least_wander_ratio",
 		"The wander below which the constraints refute the assumptions.", "from", "into")
 	pairSuspect = description("pair_suspect",

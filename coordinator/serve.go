@@ -49,7 +49,7 @@ func NewServer(
 		latest: make(chan chan *Matrix), endedRun: make(chan struct{}),
 		answering: make(chan struct{}, 16),
 	}
-	core.timeSince = time.Since
+	core.timeSince, core.inTurns = time.Since, true
 	core.background = func(work func() error, then func(error)) {
 		go func() {
 			err := work()

@@ -251,6 +251,7 @@ type fleetLine struct {
 	Asked99_ns      int64   `json:"ask_99_percent_ns"`
 	Asked_ns        int64   `json:"ask_ns"`
 	Evaluated_ns    int64   `json:"server_evaluates_ns"` // until the first pair is known
+	AllNodes_ns     int64   `json:"server_all_nodes_ns"` // until all nodes' state is known: longest
 	ServerSlower    int     `json:"server_slower"`
 	ServerBeats     float64 `json:"server_beats"` // share of the due pings that nodes sent
 
@@ -304,6 +305,7 @@ func printFleet(cmd *cobra.Command, r, h, k fleet.Result, cells []fleet.KelpCell
 			Pair_ns: int64(s.Pair), Pair99_ns: int64(s.Pair99), PairsUnrelated: s.Unrelated,
 			OutsidePairs: r.OutsideOf, Asked99_ns: int64(s.Asked99),
 			Asked_ns: int64(s.Asked), Evaluated_ns: int64(s.Evaluated),
+			AllNodes_ns:  int64(s.All),
 			ServerSlower: s.Slower, ServerBeats: s.Beats,
 			HostileQueries: h.Queries, HostileOutside: h.Outside,
 			HostileOutsidePairs: h.OutsideOf, HostileUnrelated: h.Unrelated,
@@ -328,6 +330,8 @@ func printFleet(cmd *cobra.Command, r, h, k fleet.Result, cells []fleet.KelpCell
 			s.Joins.Round(time.Millisecond))
 		fmt.Fprintf(out, "            %v until a random pair's bound is there, 99 %% within %v "+
 			"(of refusals: %v); %d pairs have none\n", s.Pair, s.Pair99, s.Asked99, s.Unrelated)
+		fmt.Fprintf(out, "            %v until a question about all nodes is answered\n",
+			s.All.Round(time.Millisecond))
 		fmt.Fprintf(out, "            %v to end a run of %d trains\n",
 			s.RunEnds.Round(time.Millisecond), s.Trains)
 	}

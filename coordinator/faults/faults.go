@@ -3,6 +3,7 @@ package faults
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -25,6 +26,7 @@ const (
 	Suspect                   // a pair
 	Unrelated                 // a pair that has trains, but no bound or a complaint
 	NeverMeasured             // a pair
+	NotYet                    // a pair that the sweep under way has not measured yet
 	Unswept                   // a pair that the last sweep did not measure
 	Dropped                   // a node that had to drop reports
 	Noisy                     // a node that was not quiet during the last sweep
@@ -48,6 +50,7 @@ var kinds = [...]struct {
 	Suspect:       {"%d pairs are suspect: the data need more wander than is declared", false},
 	Unrelated:     {"%d pairs have a fault", true},
 	NeverMeasured: {"%d pairs were never measured", false},
+	NotYet:        {"%d pairs are not measured yet: a sweep is under way", false},
 	Unswept:       {"%d pairs were not measured by the last sweep", true},
 	Dropped:       {"%d nodes had to drop reports of trains", false},
 	Noisy:         {"%d nodes were not quiet during the last sweep", true},
@@ -93,7 +96,8 @@ func (l *List) sorted() []fault {
 const maxReasons = 3
 
 // Summary returns the worst faults first, with one line for all faults of a kind and reason. If
-// faults of a kind have more than maxReasons reasons, they share one line.
+// faults of a kind have more than maxReasons reasons, reasons that differ only in names and numbers
+// count as one. If there are still too many, the faults share one line.
 func (l *List) Summary() []string {
 	lines := []string{}
 	sorted := l.sorted()
@@ -113,23 +117,39 @@ func summary(kind Kind, all []fault) (lines []string) {
 	if !kinds[kind].reasons {
 		return []string{line(kind, all, "")}
 	}
-	var reasons []string
-	by := map[string][]fault{}
-	for _, f := range all {
-		if by[f.why] == nil {
-			reasons = append(reasons, f.why)
-		}
-		by[f.why] = append(by[f.why], f)
-	}
+	reasons, by := byReason(all, func(why string) string { return why })
 	if len(reasons) > maxReasons {
-		return []string{line(kind, all, fmt.Sprintf("%d reasons", len(reasons)))}
+		reasons, by = byReason(all, withoutNames)
 	}
-	slices.SortStableFunc(reasons, func(x, y string) int { return len(by[y]) - len(by[x]) })
+	if n := len(reasons) - 1; n >= maxReasons {
+		return []string{line(kind, all, fmt.Sprintf("%s; and %d other reasons", reasons[0], n))}
+	}
 	for _, why := range reasons {
 		lines = append(lines, line(kind, by[why], why))
 	}
 	return lines
 }
+
+// byReason groups faults by their reasons, in the words of a function. The most frequent reason
+// comes first.
+func byReason(all []fault, words func(why string) string) (reasons []string,
+	by map[string][]fault) {
+	by = map[string][]fault{}
+	for _, f := range all {
+		why := words(f.why)
+		if by[why] == nil {
+			reasons = append(reasons, why)
+		}
+		by[why] = append(by[why], f)
+	}
+	slices.SortStableFunc(reasons, func(x, y string) int { return len(by[y]) - len(by[x]) })
+	return reasons, by
+}
+
+var nameOrNumber = regexp.MustCompile(`"[^"]*"|[0-9]+([.][0-9]+)?`)
+
+// withoutNames replaces all names in quotes, and all numbers.
+func withoutNames(why string) string { return nameOrNumber.ReplaceAllString(why, "…") }
 
 // A line has at most maxNames names. Names after the first are added only while all names together
 // have at most maxNamesBytes bytes.

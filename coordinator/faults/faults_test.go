@@ -41,9 +41,31 @@ func TestFaultsAreSummedUp(t *testing.T) {
 	}
 	gone("c", "closed")
 	gone("d", "revoked")
-	if got := l.Summary(); len(got) != 4 ||
-		got[1] != "10 nodes are gone (4 reasons): a, b0, b1, b2, b3, b4, b5, b6, …" {
+	if got := l.Summary(); len(got) != 4 || got[1] !=
+		"10 nodes are gone (silent; and 3 other reasons): a, b0, b1, b2, b3, b4, b5, b6, …" {
 		t.Errorf("with four reasons: %q", got)
+	}
+}
+
+// Reasons that differ only in names and numbers are one reason, if there are many.
+func TestReasonsThatDifferInNames(t *testing.T) {
+	var l List
+	for i := range 834 {
+		why := fmt.Sprintf(`not tried: trains between "n%d" and others failed`, i)
+		if i < 100 {
+			why = fmt.Sprintf(`node "n%d": trains with "n%d": no answer in %d.5s`, i, i+1, i)
+		}
+		l.Add(Unswept, fmt.Sprintf("a%d with b", i), why, "")
+	}
+	want := []string{
+		"734 pairs were not measured by the last sweep (not tried: trains between … and others " +
+			"failed): a100 with b, a101 with b, a102 with b, a103 with b, " +
+			"a104 with b, …",
+		"100 pairs were not measured by the last sweep (node …: trains with …: no answer in …s): " +
+			"a0 with b, a1 with b, a2 with b, a3 with b, a4 with b, a5 with b, …",
+	}
+	if got := l.Summary(); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -36,7 +36,8 @@ these marks:
 --pairs lists everything that is known about each pair.
 
 In a fleet of more than 30 nodes, a summary replaces the matrix: what is unhealthy, the distribution
-of the bounds, and the pairs with the largest. --svg then draws the distribution.
+of the bounds, and the pairs with the largest. --svg then draws the distribution. The server then
+uses what it knows of a pair for up to 30 s, so newer trains may have made the bound narrower.
 
 With the names of two nodes, nodes shows how exactly readings of the first can be translated into
 cycles of the second at this moment, and the measured pairs on which that rests. --svg then draws
@@ -69,10 +70,14 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 				return showPair(cmd, link, args[0], args[1], asJSON, svg)
 			}
 			var m coordinator.Matrix
-			if err := askNodes(cmd, link, &m); err != nil {
+			var request coordinator.NodesRequest
+			if !asJSON && !table {
+				request.ListMost = manyNodes
+			}
+			if err := askNodes(cmd, link, request, &m); err != nil {
 				return err
 			}
-			out := cmd.OutOrStdout()
+			out, many := cmd.OutOrStdout(), m.Summarize().Nodes > manyNodes
 			if svg != "" {
 				if err := drawNodes(svg, &m); err != nil {
 					return err
@@ -85,13 +90,13 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 				}
 			case table:
 				writePairs(out, &m)
-			case len(m.Nodes) > manyNodes:
+			case many:
 				writeMany(out, &m)
 			default:
 				writeNodes(out, &m)
 				writeMatrix(out, &m)
 			}
-			if !asJSON && (table || len(m.Nodes) <= manyNodes) {
+			if !asJSON && (table || !many) {
 				writeHealth(out, &m, 20)
 			}
 			if !m.Healthy() {
@@ -111,7 +116,7 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 
 // drawNodes writes an image: of the matrix, or in a large fleet of the distribution of bounds.
 func drawNodes(path string, m *coordinator.Matrix) error {
-	if len(m.Nodes) > manyNodes {
+	if m.Summarize().Nodes > manyNodes {
 		return command.Draw(path, distributionFigure(m).WriteSVG)
 	}
 	if err := command.WriteWhole(path, []byte(heatMap(m))); err != nil {
@@ -271,8 +276,7 @@ func writeHealth(out io.Writer, m *coordinator.Matrix, most int) {
 		}
 		fmt.Fprintf(out, "  %s\n", command.Line(u))
 	}
-	if len(m.Faults) > len(m.Unhealthy) {
-		fmt.Fprintf(out, "each of the %d faults: cprof nodes --json | jq '.faults[]'\n",
-			len(m.Faults))
+	if n := m.Summarize().Faults; n > len(m.Unhealthy) {
+		fmt.Fprintf(out, "each of the %d faults: cprof nodes --json | jq '.faults[]'\n", n)
 	}
 }

@@ -18,7 +18,8 @@ import (
 var nodesLimit = 3 * time.Minute
 
 // askNodes asks for all nodes and pairs. Meanwhile it shows how far the server is with the answer.
-func askNodes(cmd *cobra.Command, link *link, m *coordinator.Matrix) error {
+func askNodes(cmd *cobra.Command, link *link, request coordinator.NodesRequest,
+	m *coordinator.Matrix) error {
 	// This question is answered at once. If no server answers it, waiting longer does not help.
 	progress, says, err := askProgress(cmd.Context(), link)
 	if err != nil {
@@ -27,7 +28,7 @@ func askNodes(cmd *cobra.Command, link *link, m *coordinator.Matrix) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), nodesLimit)
 	defer cancel()
 	answered := make(chan error, 1)
-	go func() { answered <- link.Ask(ctx, coordinator.AskNodes, nil, m) }()
+	go func() { answered <- link.Ask(ctx, coordinator.AskNodes, request, m) }()
 	p := command.NewProgress(cmd.ErrOrStderr())
 	defer p.Done()
 	for {

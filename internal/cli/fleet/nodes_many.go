@@ -3,7 +3,6 @@ package fleet
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -19,55 +18,25 @@ const manyNodes = 30
 
 // writeMany summarises a large fleet on at most a screen. What is unhealthy comes first.
 func writeMany(out io.Writer, m *coordinator.Matrix) {
-	here, measured := 0, 0
-	for _, n := range m.Nodes {
-		if n.Alive {
-			here++
-		}
-	}
-	var worst []coordinator.PairStatus
-	for _, p := range m.Pairs {
-		if p.Hi_cycles == 0 || p.Old || p.GivenUp {
-			continue
-		}
-		if p.From < p.Into {
-			measured++
-		}
-		worst = append(worst, p)
-	}
+	s := m.Summarize()
 	fmt.Fprintf(out, "%d nodes: %d here, %d gone; %d pairs are measured and related\n",
-		len(m.Nodes), here, len(m.Nodes)-here, measured)
-	const faults, pairs = 8, 8
+		s.Nodes, s.Here, s.Nodes-s.Here, s.Related)
+	const faults = 8
 	writeHealth(out, m, faults)
 	fmt.Fprintln(out, "\nbound, ± µs of the node whose cycles are asked for:")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tpairs\tleast\tmedian\t90 %\t99 %\tlargest\t")
-	for _, d := range distributions(m) {
-		if n := len(d.bounds); n > 0 {
-			at := func(percent int) string { return boundText(d.bounds[(n-1)*percent/100]) }
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", d.name, n, at(0), at(50), at(90),
-				at(99), at(100))
+	for _, d := range distributions(s) {
+		if d.Count > 0 {
+			at := func(percent int) string { return boundText(d.At(percent)) }
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", d.name, d.Count, at(0), at(50),
+				at(90), at(99), at(100))
 		}
 	}
 	w.Flush()
-	slices.SortStableFunc(worst, func(x, y coordinator.PairStatus) int {
-		switch {
-		case x.Bound_ns > y.Bound_ns:
-			return -1
-		case x.Bound_ns < y.Bound_ns:
-			return 1
-		}
-		return 0
-	})
 	fmt.Fprintln(out, "\nthe measured pairs with the largest bounds:")
 	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	shown := map[[2]string]bool{}
-	for _, p := range worst {
-		if ends := [2]string{min(p.From, p.Into), max(p.From, p.Into)}; shown[ends] {
-			continue // the other direction is larger, and shown
-		} else if shown[ends] = true; len(shown) > pairs {
-			break
-		}
+	for _, p := range s.Largest {
 		fmt.Fprintf(w, "  %s\tinto %s\t± %s µs\t%s\t%s old\n", p.From, p.Into,
 			boundText(p.Bound_ns), p.Verdict, ago(p.Age_ns))
 	}
@@ -75,23 +44,15 @@ func writeMany(out io.Writer, m *coordinator.Matrix) {
 	fmt.Fprintln(out, "\none pair: cprof nodes FROM INTO; all measured pairs: cprof nodes --pairs")
 }
 
-// distribution has sorted bounds.
+// distribution is a distribution of bounds with a name.
 type distribution struct {
-	name   string
-	bounds []float64 // in nanoseconds
+	name string
+	coordinator.Distribution
 }
 
 // distributions returns the bounds of all measured pairs, and those of a random sample of pairs.
-func distributions(m *coordinator.Matrix) []distribution {
-	var bounds []float64
-	for _, p := range m.Pairs {
-		if p.Hi_cycles != 0 && !p.Old && !p.GivenUp {
-			bounds = append(bounds, p.Bound_ns)
-		}
-	}
-	slices.Sort(bounds)
-	return []distribution{{"measured pairs, both ways", bounds},
-		{"random pairs", m.SampledBounds_ns}}
+func distributions(s *coordinator.Summary) []distribution {
+	return []distribution{{"measured pairs, both ways", s.Measured}, {"random pairs", s.Sampled}}
 }
 
 // distributionFigure draws how many pairs have at most a given bound.
@@ -101,22 +62,20 @@ func distributionFigure(m *coordinator.Matrix) plot.Figure {
 		X:     plot.Axis{Label: "bound, ±", Unit: "µs", Log: true},
 		Y:     plot.Axis{Label: "pairs", Unit: "%", From: 0, To: 100},
 	}
-	for i, d := range distributions(m) {
+	all := m.Summarize()
+	for i, d := range distributions(all) {
 		s := plot.Series{Name: d.name, Kind: plot.Line, Color: []plot.Color{plot.Blue,
 			plot.Orange}[i]}
-		// A few hundred points draw a smooth curve, however many pairs there are.
-		const points = 400
-		for k := range min(points, len(d.bounds)) {
-			at := k * (len(d.bounds) - 1) / max(1, min(points, len(d.bounds))-1)
-			s.X = append(s.X, d.bounds[at]/1000)
-			s.Y = append(s.Y, 100*float64(at+1)/float64(len(d.bounds)))
+		for k, bound := range d.Bounds_ns {
+			s.X = append(s.X, bound/1000)
+			s.Y = append(s.Y, 100*float64(k+1)/float64(len(d.Bounds_ns)))
 		}
 		if len(s.X) > 0 {
 			panel.Series = append(panel.Series, s)
 		}
 	}
 	return plot.Figure{
-		Title: fmt.Sprintf("Bounds between the %d nodes of a fleet", len(m.Nodes)),
+		Title: fmt.Sprintf("Bounds between the %d nodes of a fleet", all.Nodes),
 		Subtitle: m.At.UTC().Format("2006-01-02 15:04:05 UTC") +
 			"; half-widths in cycles of the node whose cycles are asked for, as time",
 		Panels: []plot.Panel{panel},

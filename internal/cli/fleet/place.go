@@ -92,7 +92,7 @@ func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*jobPlan, e
 			return nil, err
 		}
 		defer link.Close()
-		return &m, askNodes(cmd, link, &m)
+		return &m, askNodes(cmd, link, coordinator.NodesRequest{}, &m)
 	})
 	file, err := job.Read(path, func() ([]placement.Node, error) {
 		m, err := matrix()
