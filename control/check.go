@@ -418,8 +418,16 @@ func (m *Neighbours) check() error {
 	if len(m.Connected) > MaxNeighbours {
 		return fmt.Errorf("%d connections, more than %d", len(m.Connected), MaxNeighbours)
 	}
+	if len(m.Shunned) > MaxNeighbours {
+		return fmt.Errorf("%d shunned nodes, more than %d", len(m.Shunned), MaxNeighbours)
+	}
 	for _, n := range m.Names {
 		if err := checkName("neighbour", n); err != nil {
+			return err
+		}
+	}
+	for _, n := range m.Shunned {
+		if err := checkName("shunned node", n); err != nil {
 			return err
 		}
 	}

@@ -62,7 +62,8 @@ var examples = []Message{
 		Neighbours: true, Period_ns: 4,
 	},
 	&Graph{Degree: 7, Issuers: [][]byte{{1}, {2}}, Signature: []byte{3}, Contacts: []string{"c"}},
-	&Neighbours{Names: []string{"b", "c"}, Connected: []string{"192.0.2.7"}},
+	&Neighbours{Names: []string{"b", "c"}, Connected: []string{"192.0.2.7"},
+		Shunned: []string{"d"}},
 	&Run{Name: "tuesday", Close: true, Collectors: []string{"alpha"}},
 	&RunState{
 		Name: "tuesday", Closed: true, Channels: 2, Missing: []string{"x"},

@@ -181,11 +181,13 @@ type Graph struct {
 	Contacts  []string `json:"contacts,omitempty"`
 }
 
-// Neighbours tells the server which nodes a node probes along the edges of the graph, and to which
-// addresses its machine has connections. The server does not answer this message.
+// Neighbours tells the server which nodes a node probes along the edges of the graph, to which
+// addresses its machine has connections, and which nodes it shuns because they break the rules of
+// the graph. The server does not answer this message.
 type Neighbours struct {
 	Names     []string `json:"names"`
 	Connected []string `json:"connected,omitempty"`
+	Shunned   []string `json:"shunned,omitempty"`
 }
 
 // Trains reports trains that a node ran with a peer. The server answers with an Ack that contains

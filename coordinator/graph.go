@@ -40,6 +40,7 @@ type membership struct {
 	isListed   bool      // it is in core.members
 	neighbours []string  // the nodes to which it has edges, as its last report says
 	connected  []string  // the addresses to which its machine has connections, by that report
+	shunned    []string  // the nodes that break the rules of the graph, by that report
 	probing    []byte    // the last order to probe on its own, encoded
 }
 
@@ -182,6 +183,7 @@ func (c *core) someContacts(n *node) (names []string) {
 // hasNeighbours processes a node's report of its neighbours.
 func (c *core) hasNeighbours(n *node, m *control.Neighbours) {
 	n.graph.neighbours = m.Names[:min(len(m.Names), c.config.Degree)]
+	n.graph.shunned = m.Shunned
 	if !slices.Equal(n.graph.connected, m.Connected) {
 		n.graph.connected = m.Connected
 		c.orderSome(append(c.talksTo(n), n))
@@ -394,6 +396,33 @@ func (c *core) orderProbing(n *node, m *control.Probing) {
 	})
 }
 
+// leastAccusers is how many nodes must say that a node breaks the rules of the graph. So one node
+// that lies accuses nobody.
+const leastAccusers = 2
+
+// addShunned lists the nodes that break the rules of the graph, as other nodes say.
+func (s *fleetCopy) addShunned(c *core) {
+	accusers := map[string][]string{}
+	for _, n := range c.nodesByName() {
+		if !n.isAlive() {
+			continue
+		}
+		for i, name := range n.graph.shunned {
+			if c.nodes[name] != nil && name != n.name() &&
+				!slices.Contains(n.graph.shunned[:i], name) {
+				accusers[name] = append(accusers[name], n.name())
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(accusers)) {
+		if by := accusers[name]; len(by) >= leastAccusers {
+			s.matrix.faults.Add(faults.Shunned, name, "", fmt.Sprintf("node %s breaks the rules "+
+				"of the graph, as %d nodes say that shun it (such as %s and %s): their logs say "+
+				"how", name, len(by), by[0], by[1]))
+		}
+	}
+}
+
 // maxNeverMeasured is the largest number of pairs that a matrix lists as never measured. 12,000 new
 // nodes would have 72 million such pairs.
 const maxNeverMeasured = 1000
@@ -401,6 +430,7 @@ const maxNeverMeasured = 1000
 // addNeverMeasured lists the pairs that should have been measured but never were.
 func (s *fleetCopy) addNeverMeasured(c *core) {
 	if c.isLarge() {
+		s.addShunned(c)
 		for _, n := range c.nodesByName() {
 			if n.canBeProbed() && len(n.graph.neighbours) == 0 {
 				s.matrix.faults.Add(faults.Lonely, n.name(), "", fmt.Sprintf("node %s has no "+

@@ -33,6 +33,20 @@ func (n *Node) Blamed() []Blame {
 	return all
 }
 
+// Shunned returns those of the blamed nodes with which this node wants no edge at present.
+func (n *Node) Shunned() (all []Blame) {
+	for _, b := range n.blamed {
+		if b.shunned(n.now) {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// shunned reports whether the offences are so many and so recent that nobody should have an edge
+// with the node.
+func (b Blame) shunned(now Time) bool { return b.Count >= ShunAfter && now < b.Last+ShunTime }
+
 func (n *Node) blame(name Name, what Offence) {
 	least := -1
 	for i := range n.blamed {
@@ -58,12 +72,8 @@ func (n *Node) blame(name Name, what Offence) {
 
 // shunsNode reports whether a node has broken rules so often that this node wants no edge with it.
 func (n *Node) shunsNode(name Name) bool {
-	for _, b := range n.blamed {
-		if b.Name == name && b.Count >= ShunAfter && n.now < b.Last+ShunTime {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.blamed,
+		func(b Blame) bool { return b.Name == name && b.shunned(n.now) })
 }
 
 // cutOff gives up the edges with a node.

@@ -48,12 +48,13 @@ type graphPart struct {
 	facts    []overlay.Fact
 	factsAt  overlay.Time // when to look at the node's facts again
 
-	mu     sync.Mutex
-	member bool
-	outs   []overlay.Name
-	known  map[overlay.Name]Peer // the answers of outgoing neighbours
-	unsaid bool                  // the server does not know the outgoing neighbours and talks yet
-	plain  map[string]plainBound // by peer: see storeBound
+	mu      sync.Mutex
+	member  bool
+	outs    []overlay.Name
+	shunned []string              // the nodes that the graph shuns because they break its rules
+	known   map[overlay.Name]Peer // the answers of outgoing neighbours
+	unsaid  bool                  // the server does not know all that reportNeighbours says
+	plain   map[string]plainBound // by peer: see storeBound
 
 	// Only the method reportNeighbours uses these fields.
 	connections tcpConnections
@@ -156,6 +157,7 @@ func (g *graphPart) maintainEdges() {
 			g.answerAll()
 		}
 		g.askNeighbours()
+		g.noteShunned()
 		timer.Reset(min(max(g.node.Next()-g.graphTime(), 0)/g.pace, askEvery))
 	}
 }
@@ -341,6 +343,27 @@ func (g *graphPart) askNeighbours() {
 	}
 }
 
+// noteShunned logs which nodes the graph shuns from now on, and makes the link tell the server.
+func (g *graphPart) noteShunned() {
+	var names []string
+	for _, b := range g.node.Shunned() {
+		card, err := wire.ParseName(b.Name)
+		if err != nil || slices.Contains(names, card.Node) {
+			continue
+		}
+		names = append(names, card.Node)
+		if !slices.Contains(g.shunned, card.Node) { // only this goroutine changes g.shunned
+			g.link.config.Log.Warn("a node breaks the rules of the graph: no edge leads to it, or "+
+				"from it to here", "node", card.Node, "how", b.Offence, "times", b.Count)
+		}
+	}
+	if !slices.Equal(names, g.shunned) {
+		g.mu.Lock()
+		g.shunned, g.unsaid = names, true
+		g.mu.Unlock()
+	}
+}
+
 // describedPeers returns the outgoing neighbours that have described themselves.
 func (g *graphPart) describedPeers() []Peer {
 	g.mu.Lock()
@@ -349,8 +372,8 @@ func (g *graphPart) describedPeers() []Peer {
 		func(x, y Peer) int { return cmp.Compare(x.Node.Name, y.Node.Name) })
 }
 
-// reportNeighbours tells the server the outgoing neighbours and the machine's connections, unless
-// the server knows them already.
+// reportNeighbours tells the server the outgoing neighbours, the machine's connections and the
+// shunned nodes, unless the server knows them already.
 func (g *graphPart) reportNeighbours(ctx context.Context) {
 	g.mu.Lock()
 	member := g.member
@@ -360,7 +383,8 @@ func (g *graphPart) reportNeighbours(ctx context.Context) {
 	}
 	talks := g.connections.listAddresses(time.Now())
 	g.mu.Lock()
-	unsaid, m := g.unsaid || !slices.Equal(talks, g.talks), &control.Neighbours{Connected: talks}
+	unsaid := g.unsaid || !slices.Equal(talks, g.talks)
+	m := &control.Neighbours{Connected: talks, Shunned: g.shunned}
 	g.talks = talks
 	for _, n := range g.outs {
 		if card, err := wire.ParseName(n); err == nil {

@@ -155,6 +155,28 @@ func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
 	g.wantProbing(degree) // the trains have not ended
 }
 
+// If a node breaks the rules of the graph, the nodes that it harms name it, and tell the server.
+func TestShunnedNodesAreNamed(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	s := listen(t, "127.0.0.1:0", "server 1")
+	defer s.Close()
+	g := newMembers(t, s, 3, 2, 1)
+	g.wantProbing(2)
+	victim, hostile := g.links["a"].graph.socket.Name(), g.links["b"].graph.socket
+	for i := range uint64(2 * overlay.ShunAfter) {
+		hostile.Send(victim, overlay.Hop{ID: 1<<40 + i, Walk: overlay.Seek{Origin: hostile.Name(),
+			ID: 1<<40 + i, Out: true, Mix: overlay.MaxMix + 1}})
+	}
+	for {
+		if m, _ := expectMessage[*control.Neighbours](s); len(m.Shunned) > 0 {
+			if !slices.Equal(m.Shunned, []string{"b"}) || slices.Contains(m.Names, "b") {
+				t.Errorf("%+v", m)
+			}
+			return
+		}
+	}
+}
+
 // A node tells the server its neighbours. If its counter begins a new epoch, or the issuer of names
 // is replaced, its neighbours probe it in the new epoch and with new keys.
 func TestNeighboursFollowEpochsAndKeys(t *testing.T) {
