@@ -31,6 +31,7 @@ func (o *fleetFlags) add(cmd *cobra.Command) {
 	f.IntVar(&o.Nodes, "nodes", 1000, "nodes of the fleet")
 	f.IntVar(&o.Degree, "degree", 7, "neighbours that each node measures")
 	f.IntVar(&o.Talks, "talks", 1, "others to which the tuples of each node travel")
+	f.Float64Var(&o.Trains, "trains", 2, "simulations: trains that each node begins in a second")
 	f.DurationVar(&o.Measure, "measure", 30*time.Second, "how long the nodes measure")
 	f.Float64Var(&o.Churn, "churn", 0.01, "share of the nodes that die each minute")
 	f.Float64Var(&o.Liars, "liars", 0.05,
@@ -91,6 +92,8 @@ func (o *fleetFlags) check(kelpNodes int) error {
 	case o.Degree < 2 || o.Degree >= o.Nodes/2 || o.Degree > 32:
 		return command.Usagef("--degree %d: want 2 to 32, and less than half of the nodes",
 			o.Degree)
+	case !(o.Trains >= 0.1 && o.Trains <= 100):
+		return command.Usagef("--trains %g: want 0.1 to 100 trains a second", o.Trains)
 	case o.Measure < 15*time.Second || o.Measure > time.Hour:
 		return command.Usagef("--measure %v: want 15s to 1h", o.Measure)
 	case o.Cut < 0 || o.Cut > o.Measure/2:

@@ -19,6 +19,7 @@ type Options struct {
 	Nodes   int
 	Degree  int           // neighbours that each node probes
 	Talks   int           // nodes to which the tuples of each node travel
+	Trains  float64       // the budget: how many trains each node begins in a second; 0: 2
 	Measure time.Duration // how long nodes measure each other
 	Churn   float64       // share of the nodes that die each minute; as many join
 	Liars   float64       // share of the nodes that report false stamps
@@ -77,6 +78,9 @@ const SmallNodes = 10
 
 // Run simulates a fleet.
 func Run(ctx context.Context, o Options) (r Result, err error) {
+	if o.Trains == 0 {
+		o.Trains = 1 / trainEvery.Seconds()
+	}
 	w := &world{r: rand.New(rand.NewPCG(o.Seed, 0)), o: o, byName: map[overlay.Name]*node{},
 		tapeEvery: max(1, o.Nodes/nodesWithTape)}
 	say := func(format string, args ...any) {
@@ -139,8 +143,8 @@ func (r *Result) costs(w *world, say func(string, ...any)) error {
 		return err
 	}
 	r.AloneCPU, r.SmallAloneCPU = alone[0], alone[1]
-	r.TrainPackets = trainPackets / trainEvery.Seconds()
-	r.TrainBytes = trainBytes / trainEvery.Seconds()
+	r.TrainPackets = trainPackets * w.o.Trains
+	r.TrainBytes = trainBytes * w.o.Trains
 	return nil
 }
 
@@ -150,7 +154,7 @@ func (w *world) measure(ctx context.Context, r *Result, all pairMeasurements) er
 	from, o := w.from, &w.o
 	var failed error
 	begin := func(n *node) {
-		w.after(time.Duration(w.r.Int64N(int64(trainEvery))),
+		w.after(time.Duration(w.r.Int64N(int64(w.trainPeriod()))),
 			func() { n.probe(all, func(err error) { failed = errors.Join(failed, err) }) })
 	}
 	for _, n := range w.nodes {

@@ -123,9 +123,9 @@ func (w *world) train(from, to *node, all pairMeasurements) error {
 	return nil
 }
 
-// probe makes a node run a train with one of its peers after the other, one train every trainEvery,
-// until the node is dead. Its peers are its neighbours in the graph and the nodes to which its
-// tuples travel.
+// probe makes a node run a train with one of its peers after the other, until the node is dead. A
+// train begins every trainPeriod. The node's peers are its neighbours in the graph and the nodes to
+// which its tuples travel.
 func (n *node) probe(all pairMeasurements, failed func(error)) {
 	w := n.w
 	if n.graph == nil || w.measured {
@@ -150,11 +150,14 @@ func (n *node) probe(all pairMeasurements, failed func(error)) {
 		}
 		n.turn++
 	}
-	w.after(trainEvery, func() { n.probe(all, failed) })
+	w.after(w.trainPeriod(), func() { n.probe(all, failed) })
 }
 
-// trainEvery is the time between two trains of a node: the default budget of a client.
+// trainEvery is the time between two trains of a node, by the default budget of a client.
 const trainEvery = 500 * time.Millisecond
+
+// trainPeriod returns the time between two trains of a node, by the budget of the options.
+func (w *world) trainPeriod() time.Duration { return time.Duration(1e9 / w.o.Trains) }
 
 // relatePairs evaluates pairs in both directions. It leaves out pairs that cannot be evaluated,
 // such as those with too few constraints.
