@@ -116,7 +116,7 @@ func (l *lowerLimits) computeLimits(h *directionLimits, latency []float64) {
 			own := int(l.units[v*p.n+i])
 			for left := own; left <= levels; left++ {
 				h.at[(v*p.n+i)*(levels+1)+left] = p.work[v*p.n+i] +
-					l.waitLimit(h, from, i, left-own)
+					l.waitLimit(h, v, from, i, left-own)
 			}
 		}
 		if waits[v] {
@@ -152,21 +152,23 @@ func (l *lowerLimits) computeArrivals(h *directionLimits, v int, latency, neares
 	}
 }
 
-// waitLimit returns a lower limit of the time until an operator has got all its tuples. It gets:
-//   - the operator's senders, sorted by when their tuples arrive if they are on other nodes, the
-//     latest first,
-//   - the operator's node,
+// waitLimit returns a lower limit of the time until operator v has got all its tuples. It gets:
+//   - v and its senders, sorted by when their tuples arrive if they are on other nodes, the latest
+//     first,
+//   - v's node,
 //   - the number of steps of this node's cores that are left for the senders.
-func (l *lowerLimits) waitLimit(h *directionLimits, from []int, i, left int) float64 {
+func (l *lowerLimits) waitLimit(h *directionLimits, v int, from []int, i, left int) float64 {
 	n := l.p.n
 	if len(from) == 0 {
 		return 0
 	}
 	best := h.cross[from[0]*n+i] // all senders are elsewhere
-	stay := 0
+	stay, load := 0, l.extraLoad(v, i)
 	for k, u := range from { // the senders up to this one are on the node
 		stay += int(l.units[u*n+i])
-		if stay > left || h.at[(u*n+i)*(levels+1)+levels] >= best {
+		load += l.extraLoad(u, i) // steps are rounded down, so they may fit although loads do not
+		if stay > left || load > l.cores[i]*(1+1e-9) ||
+			h.at[(u*n+i)*(levels+1)+levels] >= best {
 			break
 		}
 		at := 0.0

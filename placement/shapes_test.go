@@ -113,9 +113,9 @@ func TestBarShapes(t *testing.T) {
 		limit := 5.0
 		switch name {
 		case "dense":
-			limit = 20
+			limit = 15
 		case "tight":
-			limit = 45
+			limit = 30
 		}
 		proof.Check(t, proof.Bar{Name: "placement of a large job of shape " + name +
 			", above the limit", Figure: 100 * a.Gap(), Limit: limit, Unit: "%"})
