@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
@@ -15,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 )
 
-// A server's table applies at once. It still applies while the server is away, even to the next
-// agent.
+// A server's table applies to open channels, too. It still applies while the server is away, even
+// to the next agent.
 func TestServersTable(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
@@ -46,14 +45,11 @@ func TestServersTable(t *testing.T) {
 	if stale(a) {
 		t.Error("no table, and it is stale")
 	}
-	begin := time.Now()
 	if n, err := a.SetTable(table.Text(), 7); err != nil || !slices.Equal(n, []int{1}) {
 		t.Fatal(n, err)
 	}
+	// TestSettings of package drain checks how soon, by a clock of its own.
 	testimony.WaitFor(t, "the new handler", handler(a, "b/x", "null"))
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("it took %s", took)
-	}
 	if stale(a) {
 		t.Error("the server's table is stale")
 	}

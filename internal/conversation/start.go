@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
@@ -24,6 +25,13 @@ type Program struct {
 // Start starts this test program in a role: see Main.
 func Start(t testing.TB, args ...any) *Program {
 	t.Helper()
+	return StartNamed(t, "", args...)
+}
+
+// StartNamed does the same as Start, but the kernel calls the program by the given name. The name
+// has at most 15 bytes. An emulator would not pass it on.
+func StartNamed(t testing.TB, name string, args ...any) *Program {
+	t.Helper()
 	var words []string
 	for _, a := range args {
 		words = append(words, fmt.Sprint(a))
@@ -32,6 +40,13 @@ func Start(t testing.TB, args ...any) *Program {
 	var err error
 	if p.cmd, err = reexec.Command(words...); err != nil {
 		t.Fatal(err)
+	}
+	if name != "" { // the kernel takes the name from the path
+		link := filepath.Join(t.TempDir(), name)
+		if err := os.Symlink(p.cmd.Path, link); err != nil {
+			t.Fatal(err)
+		}
+		p.cmd.Path = link
 	}
 	p.cmd.Env = append(os.Environ(), Variable+"=1")
 	p.cmd.Stdout = &p.out
