@@ -25,9 +25,16 @@ type Result struct {
 	Name    string
 	Command string // the command line as a user would type it
 	Took    time.Duration
-	Err     error // why the command failed, perhaps because of a missed bar
+	CPU     time.Duration // of the command and of the processes that it waited for
+	Err     error         // why the command failed, perhaps because of a missed bar
 	Bars    []Bar
 	Text    string // the command's own text for the record, in Markdown
+}
+
+// Cost says how long the command took, and how much CPU time it used.
+func (r Result) Cost() string {
+	const digit = 100 * time.Millisecond
+	return fmt.Sprintf("%s, %s of CPU time", r.Took.Round(digit), r.CPU.Round(digit))
 }
 
 // A Tally says how many bars have each verdict.
@@ -96,7 +103,7 @@ func (r Record) Markdown() string {
 		line("")
 		line("## %s", result.Name)
 		line("")
-		line("`%s`, %s", result.Command, result.Took.Round(100*time.Millisecond))
+		line("`%s`, %s", result.Command, result.Cost())
 		line("")
 		if result.Err != nil {
 			line("The command failed: %s", result.Err)

@@ -70,6 +70,7 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 		} else if len(result.Bars) == 0 {
 			fmt.Fprintf(stdout, "  reported no bar: nothing is proven\n")
 		}
+		fmt.Fprintf(stdout, "  took %s\n", result.Cost())
 		record.Results = append(record.Results, result)
 	}
 	if ctx.Err() != nil {
@@ -120,6 +121,9 @@ func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) pro
 	cmd.WaitDelay = 30 * time.Second
 	result.Err = cmd.Run()
 	result.Took = time.Since(begun)
+	if state := cmd.ProcessState; state != nil {
+		result.CPU = state.UserTime() + state.SystemTime()
+	}
 
 	file, err := os.Open(name)
 	if err != nil {

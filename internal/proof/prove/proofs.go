@@ -10,7 +10,8 @@ type listed struct {
 }
 
 // proofs lists the commands for every bar of the product. Without "-count=1", the go command might
-// repeat an old result.
+// repeat an old result. Some commands with the mark full take long. The others need no small run,
+// because make unit runs the same code with about the numbers that a small run would have.
 var proofs = []listed{
 	{name: "The counter", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./asm"}},
 	{name: "Bounds between two nodes", command: []string{"bin/cp-bench", "probe"}},
@@ -18,14 +19,14 @@ var proofs = []listed{
 		"-timeout=60m", "-run", "^TestBar", "./tscratio", "./minrtt"}},
 	{name: "Rules that tests hold", command: []string{"go", "test", "-count=1", "-p=1",
 		"-timeout=60m", "-run", "^TestMutations$", "./tscratio", "./minrtt", "./host", "./vnode",
-		"./internal/virtual", "./replay/clock", "./replay"}},
+		"./internal/virtual", "./replay/clock", "./replay"}, full: true},
 	{name: "A node that probes", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
 		"./tscclient"}},
 	{name: "A log call", command: []string{"bin/cp-bench", "log"}},
 	{name: "A log call on other CPUs", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBarChains", "./bench"}},
 	{name: "The log call under kills", command: []string{"go", "test", "-count=1", "-run",
-		"^TestBarKill", "./handlers"}},
+		"^TestBarKill", "./handlers"}, full: true},
 	{name: "A log call in C", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
 		"./internal/conformance"}},
 	{name: "A log call in Java", command: []string{"bin/cp-bench", "java"}},
@@ -35,7 +36,7 @@ var proofs = []listed{
 		"^TestBarJavaPauses", "./internal/jvm"}},
 	{name: "Logs, and logging that never pauses", command: []string{"bin/cp-bench", "store"}},
 	{name: "A part of a long log", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
-		"./logstore"}},
+		"./logstore"}, full: true},
 	{name: "An agent: at full speed, on many channels, idle",
 		command: []string{"bin/cp-bench", "agent"}},
 	{name: "The agent under kills, hostile rings and crowds",
@@ -68,7 +69,7 @@ var proofs = []listed{
 		"^TestBar", "./internal/cli"}},
 	{name: "The analysis of a run", command: []string{"bin/cp-bench", "analyze"}},
 	{name: "Answers about random jobs", command: []string{"go", "test", "-count=1",
-		"-timeout=60m", "-run", "^TestBar", "./analysis"}},
+		"-timeout=60m", "-run", "^TestBar", "./analysis"}, full: true},
 	{name: "A page of 100 million tuples", command: []string{"go", "test", "-count=1",
 		"-timeout=8h", "-run", "^TestBarServe", "./internal/cli/answers"}},
 	{name: "Replay clocks", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
@@ -78,7 +79,7 @@ var proofs = []listed{
 	{name: "Exports in other engines", command: []string{"go", "test", "-count=1", "-timeout=60m",
 		"-run", "^TestBar", "./report/export"}},
 	{name: "Hostile runs", command: []string{"go", "test", "-count=1", "-timeout=8h", "-run",
-		"^TestBarHostile", "./internal/cli/answers"}},
+		"^TestBarHostile", "./internal/cli/answers"}, full: true},
 	{name: "The whole product", command: []string{"scripts/demo"}},
 	{name: "Free pairs of the run that the whole product kept", command: []string{"bin/cp-bench",
 		"replay", "--run", "bin/demo"}, full: true},
@@ -87,6 +88,6 @@ var proofs = []listed{
 		"^TestBar", "./examples/adstream/overhead"}},
 	{name: "The simulator", command: []string{"bin/cp-bench", "sim"}},
 	{name: "The simulator's results", command: []string{"go", "test", "-count=1", "-timeout=60m",
-		"-run", "^TestBar", "./sim/..."}, full: true}, // make unit runs the small size
+		"-run", "^TestBar", "./sim/..."}, full: true},
 	{name: "An hour's soak", command: []string{"bin/cp-bench", "soak"}, byName: true},
 }
