@@ -1,11 +1,11 @@
-# Every target can be typed on its own. make test runs the targets in TEST_PARTS and prints a table
-# of how they went. The parts after the slash run beside the parts before it. Both groups take about
-# equally long. The logic is in scripts/. The scripts install what they need, and say so if they
-# cannot.
+# Every target can be typed on its own. make test runs the targets in TEST_PARTS, two at a time, and
+# prints a table of how they went. The parts that take longest come first, so that both cores are
+# busy until the end. The logic is in scripts/. The scripts install what they need, and say so if
+# they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit race test-arm64 java-sdk test-export \
-	/ test-privileged bars test-web fuzz-smoke c-sdk test-dist
+TEST_PARTS := lint bars unit race test-arm64 fuzz-smoke test-web test-privileged java-sdk \
+	test-dist c-sdk test-export
 PKG ?= ./...
 
 .DEFAULT_GOAL := help
@@ -54,7 +54,7 @@ check: ## run what every edit needs: lint and short
 
 .PHONY: test
 test: ## install what is needed and run every check
-	@scripts/test $(TEST_PARTS)
+	@scripts/test 2 $(TEST_PARTS)
 
 .PHONY: prove
 prove: ## measure and judge every bar at full size, into a record under bin/proofs
