@@ -301,7 +301,7 @@ func beHostile(rings, scratch, count string) {
 // events are in logs almost as soon as without the hostile rings.
 func TestBarHostileRings(t *testing.T) {
 	const programs, each = 6, 20
-	alone, beside := 5*time.Second, 10*time.Second
+	alone, beside := 2*time.Second, 4*time.Second
 	if proof.Begin(t) == proof.Full {
 		alone, beside = 2*time.Minute, 10*time.Minute
 	}

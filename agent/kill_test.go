@@ -47,7 +47,7 @@ func killAtPoint(t testing.TB, rng *rand.Rand,
 // killed, and whichever run the agent opens or closes at that moment. The test kills 1,000 times at
 // random, on a disk that fills and empties, and at every fault point.
 func TestBarRecordsOnceAfterKills(t *testing.T) {
-	kills, points := 20, []drain.FaultPoint{drain.AfterWrite, drain.SegmentBegun}
+	kills, points := 8, []drain.FaultPoint{drain.AfterWrite, drain.SegmentBegun}
 	if proof.Begin(t) == proof.Full {
 		kills, points = 1000, drain.FaultPoints()
 	}

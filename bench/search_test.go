@@ -22,7 +22,7 @@ func TestBarSearch(t *testing.T) {
 		}
 		o := generator.SearchOptions{
 			Connect: server.Connect, Start: 50_000, Confirm: 1,
-			NoCurve: true, Trial: 3100 * time.Millisecond, WarmUp: 300 * time.Millisecond,
+			NoCurve: true, Trial: 2100 * time.Millisecond, WarmUp: 300 * time.Millisecond,
 		}
 		if size == proof.Full {
 			o.Start, o.Confirm, o.Trial, o.WarmUp = 0, 3, 5*time.Second, time.Second

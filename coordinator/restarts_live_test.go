@@ -15,7 +15,7 @@ import (
 // TestBarRestarts restarts clients and the server, in many simulated runs and in one run of real
 // processes in namespaces. It records the result.
 func TestBarRestarts(t *testing.T) {
-	simulated, live, restarts := 60_000, 20_000, 4
+	simulated, live, restarts := 30_000, 10_000, 4
 	if proof.Begin(t) == proof.Full {
 		simulated, live, restarts = 10_000_000, 1_000_000, 40
 	}

@@ -46,7 +46,7 @@ func ownTime() time.Duration {
 
 // With a few open rings but no events, a drainer costs at most half a percent of a core.
 func TestBarIdle(t *testing.T) {
-	seconds := 5
+	seconds := 3
 	if proof.Begin(t) == proof.Full {
 		seconds = 30
 	}

@@ -303,7 +303,7 @@ func TestKillsAtRandom(t *testing.T) {
 // killed. The test kills 1,000 times at random, on a disk that fills and empties, and at every
 // fault point.
 func TestBarRecordsOnceAfterKills(t *testing.T) {
-	kills, rounds := 30, 1
+	kills, rounds := 10, 1
 	if proof.Begin(t) == proof.Full {
 		kills, rounds = 1000, 5
 	}

@@ -20,7 +20,7 @@ import (
 // readings at random moments, and each bound must contain the exact truth.
 func TestBarVirtualRealtime(t *testing.T) {
 	size := proof.Begin(t)
-	seeds, queries, wanted := 20, 10_000, 200_000.0
+	seeds, queries, wanted := 10, 5_000, 50_000.0
 	if size == proof.Full {
 		seeds, queries, wanted = 200, 20_000, 4_000_000
 	}

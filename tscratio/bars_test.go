@@ -54,7 +54,7 @@ func eachSeed(t *testing.T, n int, f func(seed uint64)) {
 // whatever the clocks do within the assumptions. It also checks that bounds are narrow.
 func TestBarSimulatedQueries(t *testing.T) {
 	size := proof.Begin(t)
-	seeds, queries := 20, 5_000
+	seeds, queries := 10, 2_000
 	if size == proof.Full {
 		seeds, queries = 150, 10_000
 	}
@@ -99,7 +99,7 @@ func TestBarSimulatedQueries(t *testing.T) {
 			}
 		}
 	})
-	wanted := map[proof.Size]float64{proof.Small: 1_000_000, proof.Full: 10_000_000}[size]
+	wanted := map[proof.Size]float64{proof.Small: 200_000, proof.Full: 10_000_000}[size]
 	bars := []proof.Bar{
 		{Name: "simulated queries", Figure: float64(asked), Limit: wanted, AtLeast: true,
 			Unit: "queries"},
@@ -117,7 +117,7 @@ func TestBarSimulatedQueries(t *testing.T) {
 // TestBarHalfTheWander checks that a relation is never suspect if the true wander is at most half
 // of the declared one.
 func TestBarHalfTheWander(t *testing.T) {
-	seeds := 8
+	seeds := 4
 	if proof.Begin(t) == proof.Full {
 		seeds = 200
 	}
@@ -154,7 +154,7 @@ func TestBarHalfTheWander(t *testing.T) {
 // bound, a factor of five or more must give no such answer. In the other networks, no constraint
 // shows what the wander does between two constraints (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
-	seeds := 10
+	seeds := 5
 	if proof.Begin(t) == proof.Full {
 		seeds = 1000
 	}
@@ -233,7 +233,7 @@ func (x *world) partOf(from, to int) *world {
 // TestBarStepsAreNamed lets either counter jump by more than four half-widths. Check must name the
 // jump and its place within two trains.
 func TestBarStepsAreNamed(t *testing.T) {
-	seeds := 10
+	seeds := 5
 	if proof.Begin(t) == proof.Full {
 		seeds = 300
 	}

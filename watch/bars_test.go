@@ -20,10 +20,10 @@ import (
 // test compares every duration with the truth.
 func TestBarTop(t *testing.T) {
 	size := proof.Begin(t)
-	const nodes, tuples_s = 10, 100_000
-	lasts := 5 * time.Second
+	const nodes = 10
+	tuples_s, lasts := 20_000, 3*time.Second
 	if size == proof.Full {
-		lasts = 30 * time.Second
+		tuples_s, lasts = 100_000, 30*time.Second
 	}
 	var names, points []string
 	for i := range nodes {
@@ -94,7 +94,8 @@ func TestBarTop(t *testing.T) {
 	}
 	proof.Check(t,
 		proof.Bar{
-			Name:   "age of what cprof top shows, 10 nodes and 1 M events/s, until it is replaced",
+			Name: fmt.Sprintf("age of what cprof top shows, %d nodes and %g M events/s, until it "+
+				"is replaced", nodes, float64(nodes*tuples_s)/1e6),
 			Figure: float64(oldest.Age_ns) / 1e9, Limit: 1, Unit: "s", Timing: true,
 		},
 		proof.Bar{Name: "what watching costs an agent beside its work, the worst of ten",
@@ -103,8 +104,8 @@ func TestBarTop(t *testing.T) {
 			Limit: 2, Unit: "% of a core", Timing: true},
 		proof.Bar{Name: "cprof top itself, without the terminal", Figure: 100 * own, Limit: 10,
 			Unit: "% of a core", Timing: true},
-		proof.Bar{Name: "events logged meanwhile", Figure: rate, Limit: 0.97 * nodes * tuples_s,
-			AtLeast: true, Unit: "events/s", Timing: true},
+		proof.Bar{Name: "events logged meanwhile", Figure: rate,
+			Limit: 0.97 * float64(nodes*tuples_s), AtLeast: true, Unit: "events/s", Timing: true},
 		proof.Bar{Name: "paths in a picture, the fewest", Limit: nodes,
 			Figure: float64(least.Spans), AtLeast: true, Unit: "paths", Timing: true},
 		proof.Bar{Name: "durations that cprof top shows and that miss the truth",

@@ -96,7 +96,7 @@ func runBenchAnalyze(ctx context.Context, flags benchAnalyzeFlags, given func(st
 	case size == proof.Full && !given("memory-tuples"):
 		flags.memoryTuples = 100_000_000
 	case size == proof.Small && !given("tuples"):
-		flags.tuples, flags.memoryTuples, flags.duckTuples = 8_000_000, 2_000_000, 500_000
+		flags.tuples, flags.memoryTuples, flags.duckTuples = 2_000_000, 500_000, 200_000
 	}
 	line := command.NewProgress(stderr)
 	result, err := bench.Analyze(ctx, bench.AnalyzeOptions{

@@ -34,10 +34,10 @@ const (
 
 	pairMilliseconds = 1
 
-	smallServe       = 10 * time.Second // the default of --serve, unless the proof is full
-	fleetJoins       = 5                // nodes that join while a run is open
-	sizeLimit        = 1.1              // of a node's cost, against that in small fleets
-	healSeconds      = 60               // until the graph is regular again after many nodes died
+	smallServe       = 5 * time.Second // the default of --serve, unless the proof is full
+	fleetJoins       = 5               // nodes that join while a run is open
+	sizeLimit        = 1.1             // of a node's cost, against that in small fleets
+	healSeconds      = 60              // until the graph is regular again after many nodes died
 	maxFleet         = 20_000
 	leastFleetSample = 1000 // with fewer answers, there is no figure
 )

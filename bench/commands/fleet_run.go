@@ -61,7 +61,7 @@ func (o *fleetFlags) add(cmd *cobra.Command) {
 func (o *fleetFlags) fit(size proof.Size, given func(flag string) bool) fleet.KelpOptions {
 	small := func(flag string) bool { return size != proof.Full && !given(flag) }
 	if small("nodes") {
-		o.Nodes, o.Pairs = smallFleet, 500
+		o.Nodes, o.Pairs = smallFleet, 200
 	}
 	if small("hostile") {
 		o.hostile = smallHostile

@@ -132,6 +132,9 @@ func runBenchProbe(ctx context.Context, flags benchProbeFlags, given func(string
 		}
 	case size == proof.Small && !given("seconds"):
 		flags.seconds, options.WithPaper = fewestSeconds, false
+		if !given("queries") {
+			flags.queries = 10_000 // of all rows together, more than queriesWanted
+		}
 	}
 	if flags.all && !given("limit") {
 		flags.limit = 40 * time.Minute

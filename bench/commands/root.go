@@ -53,7 +53,7 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 
 // smallLimit is the longest time that a small run of bars takes on a busy machine. A small run
 // prints timings but does not judge them, so it need not wait until the machine is quiet.
-const smallLimit = 20 * time.Second
+const smallLimit = 8 * time.Second
 
 // minCounted is the smallest number of valid repetitions by which a bar is judged.
 const minCounted = 5
@@ -72,8 +72,13 @@ func checkSize(repetitions *int, limit *time.Duration, given func(flag string) b
 	switch {
 	case wanted == proof.Full && !given("repetitions"):
 		*repetitions, *limit = 25, 5*time.Minute
-	case wanted == proof.Small && !given("limit"):
-		*limit = smallLimit
+	case wanted == proof.Small:
+		if !given("repetitions") {
+			*repetitions = minCounted
+		}
+		if !given("limit") {
+			*limit = smallLimit
+		}
 	}
 	return nil
 }

@@ -96,6 +96,9 @@ func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string
 		if !given("limit") {
 			flags.limit = smallLimit
 		}
+		if !given("sustained") {
+			flags.sustained = minCounted * time.Second
+		}
 	}
 	line := command.NewProgress(stderr)
 	result, err := bench.Store(ctx, bench.StoreOptions{

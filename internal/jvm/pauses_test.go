@@ -29,7 +29,7 @@ var collectorFlags = []string{"UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC
 // with the same times. The JVM's log gives times of CLOCK_MONOTONIC. To compare them with the
 // counter, this process reads both together every 10 ms.
 func TestBarJavaPauses(t *testing.T) {
-	seconds, chosen := 1.5, []string{"UseG1GC", "UseZGC"}
+	seconds, chosen := 0.7, []string{"UseG1GC", "UseZGC"}
 	if proof.Begin(t) == proof.Full {
 		seconds, chosen = 15, collectorFlags
 	}

@@ -160,7 +160,7 @@ func TestServeProcess(t *testing.T) {
 
 // The page of a large run opens, zooms and finds tuples at once, in bounded memory.
 func TestBarServe(t *testing.T) {
-	tuples := 500_000
+	tuples := 200_000
 	if proof.Begin(t) == proof.Full {
 		tuples = 100_000_000
 	}
