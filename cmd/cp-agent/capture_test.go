@@ -250,7 +250,7 @@ func checkRun(t *testing.T, run string, sent int, timed bool) {
 		t.Errorf("%d messages matched, %d lost, %d sent: %+v", matched, lost, sent, m)
 	}
 	out := runCLI(t, "analyze", run)
-	service, end := talkers() + " on na (db.example, web.example)", "\n"
+	service, end := talkers()+" on na (db.example, web.example)", "\n"
 	if !timed {
 		end = ", transfer of "
 	}
