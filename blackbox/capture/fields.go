@@ -15,6 +15,7 @@ type fields struct {
 	cookie, net, flags, kind                int16
 	writeSeq, sndUna, sndNxt, bytesAcked    int16 // in struct tcp_sock
 	rcvNxt, copiedSeq, bytesReceived        int16
+	bytesSent, bytesAgain                   int16
 	clock                                   int16
 	waiting                                 int16 // in struct sk_buff_head of struct sock
 	unixPeer                                int16 // in struct unix_sock
@@ -111,6 +112,8 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 		{&f.rcvNxt, "tcp_sock", []string{"rcv_nxt"}},
 		{&f.copiedSeq, "tcp_sock", []string{"copied_seq"}},
 		{&f.bytesReceived, "tcp_sock", []string{"bytes_received"}},
+		{&f.bytesSent, "tcp_sock", []string{"bytes_sent"}},
+		{&f.bytesAgain, "tcp_sock", []string{"bytes_retrans"}},
 		{&f.clock, "tcp_sock", []string{"tcp_clock_cache"}},
 		{&f.waiting, "sock", []string{"sk_receive_queue", "qlen"}},
 		{&f.unixPeer, "unix_sock", []string{"peer"}},

@@ -227,6 +227,7 @@ type description struct {
 	localPort, remotePort uint16
 	family, protocol      uint16
 	kind                  uint16 // type of the socket
+	start                 uint16 // the first byte that was sent comes so much after the beginning
 	namespace             uint32
 	sends, receives       uint32 // sequence numbers
 	sent, received        uint64 // number of bytes before them
@@ -338,7 +339,7 @@ func parseDescription(b []byte) description {
 		localPort:  u16(descriptionLocalPort),
 		remotePort: binary.BigEndian.Uint16(b[descriptionRemotePort:]),
 		family:     u16(descriptionFamily), protocol: u16(descriptionProtocol),
-		kind:      u16(descriptionType),
+		kind: u16(descriptionType), start: u16(descriptionStart),
 		sends:     binary.NativeEndian.Uint32(b[descriptionSends:]),
 		receives:  binary.NativeEndian.Uint32(b[descriptionReceives:]),
 		sent:      binary.NativeEndian.Uint64(b[descriptionSent:]),

@@ -43,6 +43,7 @@ func (in *stream) positionAt(sequence uint32) (position uint64) {
 // began.
 type stream struct {
 	begins uint64 // its first position; at the sending end perhaps one less
+	first  uint64 // position of its first byte, if it is known
 	next   uint64 // position after the bytes that were seen last
 	seen   bool   // a message was seen
 }
@@ -51,7 +52,7 @@ type stream struct {
 // sequence number.
 func streamFrom(sequence uint32, bytes uint64) stream {
 	begins := uint64(sequence - uint32(bytes))
-	return stream{begins: begins, next: begins + bytes}
+	return stream{begins: begins, first: begins, next: begins + bytes}
 }
 
 // placeMessage returns the position of a message's first byte. It reports whether the position is
@@ -71,7 +72,7 @@ func (s *socket) placeMessage(m *seenMessage) (position uint64, sure bool) {
 		position -= uint64(m.bytes)
 	}
 	sure = m.what&whatSure != 0 || in.seen && position == in.next ||
-		!in.seen && position == in.begins
+		!in.seen && position == in.first
 	if after := position + uint64(m.bytes); !in.seen || after > in.next {
 		in.next, in.seen = after, true
 	}
@@ -89,6 +90,7 @@ func (all *sockets) rememberSocket(d description) {
 	}
 	known := &socket{sent: streamFrom(d.sends, d.sent),
 		received: streamFrom(d.receives, d.received)}
+	known.sent.first += uint64(d.start)
 	c.Sends, c.Receives = uint32(known.sent.begins), uint32(known.received.begins)
 	var local, remote netip.Addr
 	switch d.family {

@@ -111,6 +111,7 @@ const (
 	descriptionProtocol   = 54
 	descriptionNamespace  = 56
 	descriptionType       = 60 // of the socket
+	descriptionStart      = 62 // of TCP: see storeStart
 	descriptionPeer       = 64 // cookie of a UNIX socket's peer; 0: it has none yet
 	descriptionSends      = 72 // of TCP: a sequence number of the stream that is sent; of a UNIX
 	// socket: the process that made its peer

@@ -265,6 +265,7 @@ func (w *writer) fillDescription() {
 	w.copyField(descriptionFamily, f.family, asm.Half)
 	w.copyField(descriptionProtocol, f.protocol, asm.Half)
 	w.copyField(descriptionType, f.kind, asm.Half)
+	w.add(asm.Mov.Imm(asm.R2, 0), asm.StoreMem(asm.R9, descriptionStart, asm.R2, asm.Half))
 	w.add(asm.LoadMem(asm.R1, asm.R7, f.net, asm.DWord))
 	w.copyField(descriptionNamespace, f.netNumber, asm.Word)
 	w.add(asm.Mov.Imm(asm.R1, 0))
@@ -278,6 +279,7 @@ func (w *writer) fillDescription() {
 	)
 	w.storeStream(descriptionSends, descriptionSent, f.sndUna, f.bytesAcked)
 	w.storeStream(descriptionReceives, descriptionReceived, f.rcvNxt, f.bytesReceived)
+	w.storeStart()
 	w.add(
 		asm.Ja.Label("submit"),
 		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("other"),
@@ -320,6 +322,28 @@ func (w *writer) storeStream(toSequence, toBytes, sequence, bytes int16) {
 	w.add(
 		asm.StoreMem(asm.R9, toSequence, asm.R1, asm.Word).WithSymbol(done),
 		asm.StoreMem(asm.R9, toBytes, asm.R2, asm.DWord),
+	)
+}
+
+// storeStart stores the distance of the first byte that the socket sent from the number at which
+// the stream begins. The kernel counts the beginning of a stream as an acknowledged byte at one of
+// the two ends, but never as a sent byte. R0 is the socket. The distance is 0 or 1, unless packets
+// changed a value between the reads.
+func (w *writer) storeStart() {
+	f := w.f
+	w.add(
+		asm.LoadMem(asm.R1, asm.R0, f.sndNxt, asm.Word),
+		asm.LoadMem(asm.R2, asm.R0, f.bytesSent, asm.DWord),
+		asm.Sub.Reg32(asm.R1, asm.R2),
+		asm.LoadMem(asm.R2, asm.R0, f.bytesAgain, asm.DWord),
+		asm.Add.Reg32(asm.R1, asm.R2),
+		asm.LoadMem(asm.R2, asm.R9, descriptionSends, asm.Word),
+		asm.Sub.Reg32(asm.R1, asm.R2),
+		asm.LoadMem(asm.R2, asm.R9, descriptionSent, asm.DWord),
+		asm.Add.Reg32(asm.R1, asm.R2),
+		asm.JEq.Imm32(asm.R1, 1, "start"),
+		asm.Mov.Imm(asm.R1, 0),
+		asm.StoreMem(asm.R9, descriptionStart, asm.R1, asm.Half).WithSymbol("start"),
 	)
 }
 
