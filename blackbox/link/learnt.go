@@ -37,7 +37,6 @@ const (
 	// While the model is learnt, the method makes surveys only if calls have fewer candidates than
 	// mostSurveyed, on average.
 	mostSurveyed = 16
-	firstSays    = 0.55        // weight of the better one of two models
 	longest_ns   = int64(1e15) // limits the length of requests from which the margin is computed
 	oldWeight    = 0.5         // weight of earlier experience in each window
 )
@@ -132,23 +131,13 @@ func (l learntMethod) linkProgram(seen *calls.Seen, places []place, of []int32, 
 	if !p.wasCrowded() && (len(p.windows(l.window)) > 1 || l.memory != nil) {
 		return
 	}
-	// What is learnt may depend on chance, most of all if there are few data. So a second model is
-	// learnt, and the links are the weighted mean of both.
-	again := noLinks(seen)
 	name += " again"
 	second := newProgram(places, of, seen.Quantum_ns, l.memory[name])
 	second.seed = 2
+	again := noLinks(seen)
 	second.link(seen, l.window, again)
 	l.keepLearnt(name, second)
-	part := firstSays
-	if second.score() > p.score() {
-		part = 1 - firstSays
-	}
-	for i := range p.places {
-		for _, s := range p.places[i].sends {
-			all[s.call] = meanLink(all[s.call], again[s.call], part)
-		}
-	}
+	p.combine(all, again, p.score-second.score)
 }
 
 // keepLearnt keeps what was learnt about a program, without its calls.
@@ -163,15 +152,17 @@ func (l learntMethod) keepLearnt(name string, p *program) {
 }
 
 // wasCrowded reports whether calls of the last window had many candidates.
-func (p *program) wasCrowded() bool {
-	const many = 3
+func (p *program) wasCrowded() bool { return p.load() > 3 }
+
+// load returns how many candidates a call of the last window had on average.
+func (p *program) load() float64 {
 	candidates, n := 0, 0
 	for _, s := range p.sharers {
 		for _, open := range s.candidates {
 			candidates, n = candidates+len(open), n+1
 		}
 	}
-	return candidates > many*n
+	return float64(candidates) / float64(max(n, 1))
 }
 
 // load returns how many candidates a call has on average.
@@ -181,37 +172,6 @@ func (s *sharing) load() float64 {
 		n += len(open)
 	}
 	return float64(n) / float64(max(len(s.candidates), 1))
-}
-
-// score returns the logarithm of the probability of the last window's sharing.
-func (p *program) score() (sum float64) {
-	for _, s := range p.sharers {
-		for _, v := range s.scores {
-			sum += v
-		}
-		for c, r := range s.owner {
-			if r < 0 {
-				sum += p.m.spontaneous[s.calls[c].kind]
-			}
-		}
-	}
-	return sum
-}
-
-// meanLink returns the weighted mean of two links. The parameter part is the weight of x.
-func meanLink(x, y Link, part float64) Link {
-	causes := map[int32]float64{
-		x.Cause: x.Probability * part,
-	}
-	causes[x.RunnerUp] += x.RunnerUpProbability * part
-	causes[y.Cause] += y.Probability * (1 - part)
-	causes[y.RunnerUp] += y.RunnerUpProbability * (1 - part)
-	b := newBest()
-	for _, c := range slices.Sorted(maps.Keys(causes)) {
-		b.add(c, causes[c])
-	}
-	b.sum = 1
-	return b.link()
 }
 
 // A program has all places that run one program, and what was learnt about it.
@@ -224,6 +184,7 @@ type program struct {
 	of      []int32     // program of each place
 	x       *experience // experience from earlier windows
 	seed    uint64
+	score   float64 // mean logarithm of the probabilities of sharings in the answers
 
 	firsts  *firstRates
 	lingers []int64                   // of each kind of call: see linger.go
@@ -433,6 +394,6 @@ func (p *program) answer(w window, all []Link) {
 	p.m.temper = 1
 	for _, s := range p.sharers {
 		s.rescore()
-		s.drawAnswer(w, all)
+		p.score += s.drawAnswer(w, all)
 	}
 }

@@ -418,8 +418,8 @@ func (s *sharing) replaceCall(c, to int32) {
 }
 
 // drawAnswer draws many sharings. The share of draws in which a request owns a call is the
-// probability of that link.
-func (s *sharing) drawAnswer(w window, all []Link) {
+// probability of that link. drawAnswer returns the mean score of the draws.
+func (s *sharing) drawAnswer(w window, all []Link) (score float64) {
 	s.surveyOwners(true)
 	for range 5 {
 		s.drawOwners()
@@ -432,6 +432,9 @@ func (s *sharing) drawAnswer(w window, all []Link) {
 	}
 	for k := range probabilityDraws {
 		s.drawOwners()
+		if k%10 == 9 {
+			score += s.score() * 10 / probabilityDraws
+		}
 		if k%20 == 19 {
 			s.surveyOwners(false)
 		}
@@ -453,4 +456,18 @@ func (s *sharing) drawAnswer(w window, all []Link) {
 		all[s.sends[c].call] = b.link()
 	}
 	s.had = nil
+	return score
+}
+
+// score returns the logarithm of the probability of the sharing.
+func (s *sharing) score() (sum float64) {
+	for _, v := range s.scores {
+		sum += v
+	}
+	for c, r := range s.owner {
+		if r < 0 {
+			sum += s.m.spontaneous[s.calls[c].kind]
+		}
+	}
+	return sum
 }
