@@ -183,6 +183,24 @@ func TestRecordOfNothing(t *testing.T) {
 	}
 }
 
+// Two programs that begin in the same second get runs of different names.
+func TestRecordsOfOneSecond(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("CLOUDPROFILER_RUNS", dir)
+	now := time.Now()
+	for s := range 100 { // the name that the command chooses is taken, whenever it begins
+		at := now.Add(time.Duration(s) * time.Second).Format("-20060102-150405")
+		if err := os.Mkdir(filepath.Join(dir, "true"+at), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	code := Run(t.Context(), []string{"record", "--no-capture", "--", "true"}, &out, &out)
+	if code != 1 || !strings.Contains(out.String(), "nothing was recorded") {
+		t.Errorf("exit code %d: %s", code, out.String())
+	}
+}
+
 // A user who ends the program with ^C gets the answer.
 func TestRecordThatTheUserEnds(t *testing.T) {
 	t.Setenv("CLOUDPROFILER_RUNS", t.TempDir())

@@ -216,7 +216,7 @@ func TestLink(t *testing.T) {
 	for name, test := range map[string]struct{ node, key, serverKey, advertise, says string }{
 		"one of two":             {"beta", secret, "", "", "key and server_key"},
 		"the other":              {"beta", "", server, "", "key and server_key"},
-		"no such key":            {"beta", "/nonexistent", server, "", "key: "},
+		"no such key":            {"beta", "/nonexistent", server, "", "cprof keys client"},
 		"no such server's key":   {"", secret, "/nonexistent", "", "server_key: "},
 		"a node's as a server's": {"", secret, public, "", `key of node "beta": use server.public`},
 		"no address":             {"beta", secret, server, "here", "advertise"},
@@ -243,7 +243,7 @@ func TestListen(t *testing.T) {
 	}
 	for says, test := range map[string][2]string{
 		"key and client_keys":      {secret, ""},
-		"key: ":                    {"/nonexistent", dir},
+		"cprof keys server":        {"/nonexistent", dir},
 		"client_keys: stat /nonex": {secret, "/nonexistent"},
 	} {
 		if _, err := Listen("0.0.0.0:1", Setting{"key", test[0]},

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 
@@ -31,7 +32,9 @@ func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfi
 		return l, l.Server.Check()
 	}
 	own, err := control.ReadKey(key)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, fmt.Errorf("key: %w: make it with \"cprof keys client\"", err)
+	} else if err != nil {
 		return l, fmt.Errorf("key: %w", err)
 	}
 	if node != "" && node != own.Name { // the server checks this, too
@@ -60,7 +63,9 @@ func Listen(address string, key, clients Setting) (control.ServerConfig, error) 
 		return c, c.Check()
 	}
 	own, err := control.ReadKey(key.Value)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, fmt.Errorf("%s: %w: make it with \"cprof keys server\"", key.Key, err)
+	} else if err != nil {
 		return c, fmt.Errorf("%s: %w", key.Key, err)
 	}
 	if _, err := os.Stat(clients.Value); err != nil {

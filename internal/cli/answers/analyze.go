@@ -311,7 +311,7 @@ are suspect, missing or undecided.`,
 				err = printAnswer(cmd.OutOrStdout(), answer, shown{
 					run: args[0], verbose: verbose, slowest: flags.given("slowest"),
 					// A note may say that a declared edge changed nothing.
-					notes: flags.given("edge"),
+					notes: flags.given("edge"), captured: captured != nil,
 				})
 				if err == nil {
 					err = printMessages(cmd.OutOrStdout(), captured, answer.Reference, verbose)

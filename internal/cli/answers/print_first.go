@@ -18,6 +18,8 @@ type shown struct {
 	verbose bool
 	slowest bool // show the slowest tuples
 	notes   bool // show notes, even if not verbose
+
+	captured bool // messages follow the answer, so that an answer without tuples need not say so
 }
 
 // printAnswer prints an answer: what is slow, how sure that is and what to look at next, then the
@@ -36,9 +38,12 @@ func printAnswer(w io.Writer, a *analysis.Answer, show shown) error {
 		head += fmt.Sprintf(" and %d that were made of them", made)
 	}
 	printFolded(out, "", 2, head)
-	if len(a.Spans)+len(a.EndToEnd) == 0 {
+	switch {
+	case len(a.Points) == 0 && show.captured:
+		// Programs that were not changed log nothing, so nobody expects durations.
+	case len(a.Spans)+len(a.EndToEnd) == 0:
 		fmt.Fprintln(out, "\nthere are no durations: "+whyNone(a))
-	} else {
+	default:
 		PrintPaths(out, a)
 		printPauses(out, a)
 		printCertainty(out, a)

@@ -301,6 +301,11 @@ func TestWhyThereAreNoDurations(t *testing.T) {
 			t.Errorf("%d tuples, %v:\n%s", tuples, err, &out)
 		}
 	}
+	var out strings.Builder
+	if err := printAnswer(&out, &analysis.Answer{}, shown{captured: true}); err != nil ||
+		strings.Contains(out.String(), "no durations") {
+		t.Errorf("%v, only messages:\n%s", err, &out)
+	}
 }
 
 func TestDiffOutput(t *testing.T) {

@@ -142,9 +142,10 @@ func addName(cmd *cobra.Command, name *string) {
 		"time)")
 }
 
-// runName returns the name of the run. It checks that no run has this name yet.
+// runName returns the name of the run. No run has this name yet.
 func runName(name, program string) (string, error) {
-	if name == "" {
+	chosen := name != ""
+	if !chosen {
 		word := strings.TrimLeft(strings.Map(func(r rune) rune {
 			if r == '-' || r == '_' || r == '.' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' ||
 				'A' <= r && r <= 'Z' {
@@ -157,14 +158,28 @@ func runName(name, program string) (string, error) {
 	if err := runs.CheckName(name); err != nil {
 		return "", command.UsageError{Err: err}
 	}
-	for _, path := range []string{name, name + ".part"} {
-		path = filepath.Join(command.RunsDir(), path)
-		if _, err := os.Lstat(path); err == nil {
+	for base, n := name, 2; ; n++ {
+		path := pathOf(name)
+		switch {
+		case path == "":
+			return name, nil
+		case chosen:
 			return "", command.Usagef("--run %q: %q exists: choose another name, or remove it",
 				name, path)
 		}
+		name = fmt.Sprintf("%s-%d", base, n) // two programs began in the same second
 	}
-	return name, nil
+}
+
+// pathOf returns the path of a run that exists, also if it is not complete, or "".
+func pathOf(name string) string {
+	for _, path := range []string{name, name + ".part"} {
+		path = filepath.Join(command.RunsDir(), path)
+		if _, err := os.Lstat(path); err == nil {
+			return path
+		}
+	}
+	return ""
 }
 
 // runProgram runs the program until it ends. If the command is cancelled, it asks the program to
