@@ -54,9 +54,11 @@ var broadDensity = func() (d [delaySteps]float64) {
 	return d
 }()
 
-func (d *delays) add(units int64, weight float32) {
+func (d *delays) add(units int64, weight float32) { d.addStep(stepOf(units), weight) }
+
+func (d *delays) addStep(step int, weight float32) {
 	d.n += float64(weight)
-	d.count[stepOf(units)] += weight
+	d.count[step] += weight
 }
 
 // density returns the density in each step, per unit. It smooths: the density in a step is the mean

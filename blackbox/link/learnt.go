@@ -386,7 +386,7 @@ func (p *program) mostThreads() (most int) {
 // teach adds the sharing to the experience.
 func (s *sharing) teach(x *experience, weight float64) {
 	for r := range s.requests {
-		x.add(&s.requests[r], s.scripts[r], s.calls, s.order, weight)
+		x.add(s.eventsOf(r), weight)
 	}
 }
 

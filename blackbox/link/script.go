@@ -63,23 +63,39 @@ type call struct {
 	kind      int32
 }
 
-// walkEvents goes through the events of a script. It calls the function each with the state before
-// the event, the event, the delay since the state began, and the event's mark.
+// An event is an event of a script. It has the number of the state before it and the next event, as
+// in the fields of the model, the step of its delay, and its mark. The step is -1 if the delay tells
+// nothing.
+type event struct {
+	number int32
+	step   int16
+	of     mark
+}
+
+// walkEvents goes through a script, and adds its events to a list.
 func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
-	each func(state, next int, delay int64, of mark)) {
+	into []event) []event {
 	counts, waiting, numbers := &m.counts, &m.waiting, &m.numbers
 	for _, c := range script {
 		counts[all[c].kind&63] = 0
 	}
 	heard := int(r.kind) // kind of the last event, if a message was received; -1: none was
-	event, since, pending := eventReceived+int(r.kind), r.from, 0
+	latest, since, pending := eventReceived+int(r.kind), r.from, 0
 	threads := crew{last: r.begin}
 	isReplied := false
 	state := func() int {
 		if pending > 0 {
-			return 2*event + 1
+			return 2*latest + 1
 		}
-		return 2 * event
+		return 2 * latest
+	}
+	n := m.nexts()
+	add := func(next int, delay int64, of mark) {
+		e := event{int32(state()*n + next), -1, of}
+		if delay >= 0 {
+			e.step = int16(stepOf(delay))
+		}
+		into = append(into, e)
 	}
 	i := 0
 	for {
@@ -98,18 +114,18 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 			at, what = r.to, m.numberOfReply()
 		}
 		if what < 0 {
-			each(state(), m.end(), -1, noMark)
-			return
+			add(m.end(), -1, noMark)
+			return into
 		}
 		switch what {
 		case m.answer():
-			each(state(), what, -1, noMark)
+			add(what, -1, noMark)
 			c := waiting[first]
 			if o != nil {
 				threads.add(all[c].got)
 			}
 			heard = m.requests + int(all[c].kind)
-			event = m.sentEvent(int(all[c].kind), int(numbers[first])) + 1
+			latest = m.sentEvent(int(all[c].kind), int(numbers[first])) + 1
 			pending--
 			waiting[first], numbers[first] = waiting[pending], numbers[pending]
 		case m.numberOfReply():
@@ -117,8 +133,8 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 			if o != nil {
 				of = threads.joinEvent(r.reply)
 			}
-			each(state(), what, (at-since)/m.unit, of)
-			event, isReplied = eventReplied, true
+			add(what, (at-since)/m.unit, of)
+			latest, isReplied = eventReplied, true
 		default:
 			c := script[i]
 			of := noMark
@@ -131,12 +147,12 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 				}
 			}
 			heard = -1
-			each(state(), what, (at-since)/m.unit, of)
+			add(what, (at-since)/m.unit, of)
 			i++
 			if k := what & 63; counts[k] < 255 {
 				counts[k]++
 			}
-			event = m.sentEvent(what, int(counts[what&63]))
+			latest = m.sentEvent(what, int(counts[what&63]))
 			if all[c].to != calls.Unknown && pending < len(waiting) {
 				waiting[pending], numbers[pending] = c, counts[what&63]
 				pending++
@@ -146,16 +162,14 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 	}
 }
 
-// score returns the logarithm of the probability of a script.
-func (m *model) score(r *request, script []int32, all []call, o *order) (sum float64) {
-	n := m.nexts()
-	m.walkEvents(r, script, all, o, func(state, next int, delay int64, of mark) {
-		k := state*n + next
-		sum += m.next[k]
-		if delay >= 0 {
-			sum += float64(m.delay[k][stepOf(delay)] + m.marks[k][of])
+// score returns the logarithm of the probability of a script with the given events.
+func (m *model) score(all []event) (sum float64) {
+	for _, e := range all {
+		sum += m.next[e.number]
+		if e.step >= 0 {
+			sum += float64(m.delay[e.number][e.step] + m.marks[e.number][e.of])
 		}
-	})
+	}
 	return sum
 }
 
@@ -172,19 +186,19 @@ func (m *model) newExperience() *experience {
 	return &experience{m, make([]float64, n), make([]*delays, n), make([][marks]float32, n)}
 }
 
-func (x *experience) add(r *request, script []int32, all []call, o *order, weight float64) {
-	n := x.m.nexts()
-	x.m.walkEvents(r, script, all, o, func(state, next int, delay int64, of mark) {
-		k := state*n + next
-		x.next[k] += weight
-		x.marks[k][of] += float32(weight)
-		if delay >= 0 {
-			if x.delays[k] == nil {
-				x.delays[k] = &delays{}
-			}
-			x.delays[k].add(delay, float32(weight))
+// add adds the events of a script.
+func (x *experience) add(all []event, weight float64) {
+	for _, e := range all {
+		x.next[e.number] += weight
+		x.marks[e.number][e.of] += float32(weight)
+		if e.step < 0 {
+			continue
 		}
-	})
+		if x.delays[e.number] == nil {
+			x.delays[e.number] = &delays{}
+		}
+		x.delays[e.number].addStep(int(e.step), float32(weight))
+	}
 }
 
 // learn computes the model's probabilities from the experience. For a state with little experience,

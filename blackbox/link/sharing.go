@@ -20,6 +20,8 @@ type sharing struct {
 	owner      []int32 // request of each call, or -1
 	scripts    [][]int32
 	scores     []float64
+	events     [][]event // of the scripts
+	current    []bool    // events has the events of the script as it is now
 	random     *rand.Rand
 
 	pinned []bool // the only candidate of the call is its cause
@@ -38,6 +40,7 @@ type sharing struct {
 	// The exchange that is being tried: a and b would be the new scripts of two requests. mine and
 	// theirs are the parts of their scripts that they would exchange.
 	a, b, mine, theirs []int32
+	walked             []event // a buffer
 
 	once  bool // exchanges that are in tried are not tried again
 	tried []trial
@@ -58,10 +61,34 @@ const (
 	mostTries      = 64  // tries for a call in one draw
 )
 
+// eventsOf returns the events of a request's script.
+func (s *sharing) eventsOf(r int) []event {
+	if !s.current[r] {
+		s.events[r] = s.m.walkEvents(&s.requests[r], s.scripts[r], s.calls, s.order,
+			s.events[r][:0])
+		s.current[r] = true
+	}
+	return s.events[r]
+}
+
+// scoreOf returns the score that a request would have with the given script.
+func (s *sharing) scoreOf(r int32, script []int32) float64 {
+	s.walked = s.m.walkEvents(&s.requests[r], script, s.calls, s.order, s.walked[:0])
+	return s.m.score(s.walked)
+}
+
+// rescore computes the scores of all scripts. It must be called after the model has changed.
 func (s *sharing) rescore() {
 	for r := range s.requests {
-		s.scores[r] = s.m.score(&s.requests[r], s.scripts[r], s.calls, s.order)
+		s.scores[r] = s.m.score(s.eventsOf(r))
 	}
+}
+
+// makeScripts makes empty scripts of all requests.
+func (s *sharing) makeScripts() {
+	n := len(s.requests)
+	s.scripts, s.scores, s.touched = make([][]int32, n), make([]float64, n), make([]bool, n)
+	s.events, s.current = make([][]event, n), make([]bool, n)
 }
 
 // surveyOwners tries all changes of the owner of each call, and notes the owners that have a
@@ -182,44 +209,35 @@ func (s *sharing) countOwners(c int32) {
 
 // tryMove tries to give a call to another request, or to none.
 func (s *sharing) tryMove(c, to int32) {
-	from := s.owner[c]
-	s.a = s.a[:0]
-	if from >= 0 {
-		for _, k := range s.scripts[from] {
-			if k != c {
-				s.a = append(s.a, k)
-			}
-		}
-	}
-	s.b = s.b[:0]
-	if to >= 0 {
-		s.b = s.insertCall(append(s.b, s.scripts[to]...), c)
-	}
 	bonus := 0.0
-	if from < 0 {
+	if s.owner[c] < 0 {
 		bonus -= s.m.spontaneous[s.calls[c].kind]
 	}
 	if to < 0 {
 		bonus += s.m.spontaneous[s.calls[c].kind]
 	}
-	if s.acceptScripts(from, to, bonus) {
+	one := [1]int32{c}
+	if s.acceptExchange(s.owner[c], to, one[:], nil, bonus) {
 		s.giveOwner(c, to)
 	}
 }
 
-// acceptScripts tries to make s.a and s.b the scripts of two requests. If the sharing becomes more
-// probable, it always accepts them. Otherwise it decides at random.
-func (s *sharing) acceptScripts(from, to int32, bonus float64) bool {
+// acceptExchange tries to exchange parts of the scripts of two requests. If the sharing becomes more
+// probable, it always accepts the exchange. Otherwise it decides at random. Afterwards, s.mine and
+// s.theirs are copies of the parts.
+func (s *sharing) acceptExchange(from, to int32, mine, theirs []int32, bonus float64) bool {
 	var before, after, x, y float64
 	after = bonus
 	if from >= 0 {
 		before += s.scores[from]
-		x = s.m.score(&s.requests[from], s.a, s.calls, s.order)
+		s.a = s.copyExchanged(s.a[:0], s.scripts[from], mine, theirs)
+		x = s.scoreOf(from, s.a)
 		after += x
 	}
 	if to >= 0 {
 		before += s.scores[to]
-		y = s.m.score(&s.requests[to], s.b, s.calls, s.order)
+		s.b = s.copyExchanged(s.b[:0], s.scripts[to], theirs, mine)
+		y = s.scoreOf(to, s.b)
 		after += y
 	}
 	d := (after - before) * s.m.temper
@@ -227,22 +245,16 @@ func (s *sharing) acceptScripts(from, to int32, bonus float64) bool {
 	if d < 0 && (d < -30 || s.random.Float64() >= math.Exp(d)) {
 		return false
 	}
+	s.mine, s.theirs = append(s.mine[:0], mine...), append(s.theirs[:0], theirs...)
 	if from >= 0 {
 		s.scripts[from] = append(s.scripts[from][:0], s.a...)
-		s.scores[from] = x
+		s.scores[from], s.current[from] = x, false
 	}
 	if to >= 0 {
 		s.scripts[to] = append(s.scripts[to][:0], s.b...)
-		s.scores[to] = y
+		s.scores[to], s.current[to] = y, false
 	}
 	return true
-}
-
-// insertCall puts a call where it belongs in a script. Calls are numbered in the order in which
-// they were sent.
-func (s *sharing) insertCall(script []int32, c int32) []int32 {
-	at, _ := slices.BinarySearch(script, c)
-	return slices.Insert(script, at, c)
 }
 
 // swapParts tries to exchange parts of the scripts of two requests: a few calls, all later calls,
@@ -310,10 +322,7 @@ func (s *sharing) try(from, to int32, mine, theirs []int32) {
 		!s.isCandidate(theirs, from) {
 		return
 	}
-	s.a = s.copyExchanged(s.a[:0], s.scripts[from], mine, theirs)
-	s.b = s.copyExchanged(s.b[:0], s.scripts[to], theirs, mine)
-	s.mine, s.theirs = append(s.mine[:0], mine...), append(s.theirs[:0], theirs...)
-	if s.acceptScripts(from, to, 0) {
+	if s.acceptExchange(from, to, mine, theirs, 0) {
 		for _, m := range s.mine {
 			s.giveOwner(m, to)
 		}
@@ -372,7 +381,7 @@ func (s *sharing) alikeCall(c, r int32) int32 {
 // isCandidate reports whether a request is a candidate for each of the given calls.
 func (s *sharing) isCandidate(all []int32, r int32) bool {
 	for _, c := range all {
-		if !slices.Contains(s.candidates[c], r) {
+		if _, found := slices.BinarySearch(s.candidates[c], r); !found {
 			return false
 		}
 	}
@@ -404,14 +413,7 @@ func (s *sharing) replaceCall(c, to int32) {
 		s.tryMove(c, to)
 		return
 	}
-	s.a, s.b = s.a[:0], s.b[:0]
-	for _, k := range s.scripts[to] {
-		if k != other {
-			s.b = append(s.b, k)
-		}
-	}
-	s.b = s.insertCall(s.b, c)
-	if s.acceptScripts(-1, to, 0) {
+	if s.acceptExchange(-1, to, []int32{c}, []int32{other}, 0) {
 		s.giveOwner(c, to)
 		s.giveOwner(other, -1)
 	}

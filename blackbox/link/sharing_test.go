@@ -15,11 +15,14 @@ func TestExchangeSteps(t *testing.T) {
 	m.learn(m.newExperience())
 	m.temper = 0 // accepts everything
 	both := []int32{0, 1}
-	s := &sharing{m: m, scripts: [][]int32{{0, 1, 4}, {2, 3, 5}}, owner: []int32{0, 0, 1, 1, 0, 1},
-		requests: []request{{from: 0, to: 100}, {from: 1, to: 100}}, scores: make([]float64, 2),
-		touched: make([]bool, 2), candidates: [][]int32{both, both, both, both, both, both},
+	s := &sharing{m: m, owner: []int32{0, 0, 1, 1, 0, 1},
+		requests:   []request{{from: 0, to: 100}, {from: 1, to: 100}},
+		candidates: [][]int32{both, both, both, both, both, both},
 		calls: []call{{from: 10, to: 20}, {from: 11, to: 30}, {from: 12, to: 20, kind: 1},
 			{from: 13, to: 21}, {from: 40, to: 50}, {from: 41, to: 50}}}
+	s.makeScripts()
+	s.scripts[0], s.scripts[1] = []int32{0, 1, 4}, []int32{2, 3, 5}
+	s.rescore()
 	s.exchangeSteps(0, 1, 3)
 	if diff := cmp.Diff([][]int32{{2, 3, 4}, {0, 1, 5}}, s.scripts); diff != "" {
 		t.Errorf("scripts (-want +got):\n%s", diff)

@@ -65,9 +65,7 @@ func (p *program) openWindow(w window) {
 		}
 		s.pinned = make([]bool, len(s.calls))
 		s.active = make([][]int32, len(s.calls))
-		s.touched = make([]bool, len(s.requests))
-		s.scripts = make([][]int32, len(s.requests))
-		s.scores = make([]float64, len(s.requests))
+		s.makeScripts()
 		s.candidates = make([][]int32, len(s.calls))
 		n := 0
 		at.eachCandidates(at.slack, func(of send, open []int32) {
