@@ -18,6 +18,11 @@ type Stream struct {
 	size   int        // of the window, in calls
 	next   int64      // number of the next call
 	emit   func(Streamed)
+	known  map[int64]int64 // causes of kept calls that are known from other sources
+
+	// Passed is called whenever links were passed on, with the numbers of the calls that are still
+	// kept, in no certain order. Only these calls can be causes of later links. It may be nil.
+	Passed func(kept []int64)
 }
 
 // A Streamed is the link of a call. Calls are numbered from 0, in the order in which they were
@@ -33,7 +38,7 @@ type Streamed struct {
 func NewStream(quantum_ns int64, window int, emit func(Streamed)) *Stream {
 	size := cmp.Or(window, defaultWindow)
 	return &Stream{method: learntMethod{window: size, memory: map[string]*program{}}, size: size,
-		seen: calls.Seen{Quantum_ns: max(quantum_ns, 1)}, emit: emit}
+		seen: calls.Seen{Quantum_ns: max(quantum_ns, 1)}, emit: emit, known: map[int64]int64{}}
 }
 
 // Place adds a place, and returns its number for Call.Caller and Call.Callee.
@@ -55,10 +60,19 @@ func (s *Stream) Push(c calls.Call) int64 {
 	return s.next - 1
 }
 
+// PushKnown does what Push does, for a call whose cause is known from other sources.
+func (s *Stream) PushKnown(c calls.Call, cause int64) int64 {
+	s.known[s.next] = cause
+	return s.Push(c)
+}
+
 // Flush links the remaining calls. Afterwards, nothing is kept but what was learnt.
 func (s *Stream) Flush() {
 	s.passLinks(len(s.seen.Calls))
 	s.seen.Calls, s.id, s.linked = nil, nil, nil
+	if s.Passed != nil {
+		s.Passed(nil)
+	}
 }
 
 // Kept is the number of calls in memory.
@@ -70,6 +84,7 @@ func (s *Stream) passLinks(n int) {
 	if n == 0 {
 		return
 	}
+	s.seen.Known = s.keptCauses()
 	links := s.method.Link(&s.seen)
 	number := func(i int32) int64 {
 		if i < 0 {
@@ -85,6 +100,28 @@ func (s *Stream) passLinks(n int) {
 		s.linked[i] = true
 	}
 	s.forgetLinked(n)
+	if s.Passed != nil && n < len(links) {
+		s.Passed(s.id)
+	}
+}
+
+// keptCauses returns the known causes of kept calls, as calls.Seen has them. A cause that is not
+// kept is left out.
+func (s *Stream) keptCauses() map[int32]int32 {
+	if len(s.known) == 0 {
+		return nil
+	}
+	at := map[int64]int32{}
+	for i, id := range s.id {
+		at[id] = int32(i)
+	}
+	all := map[int32]int32{}
+	for id, cause := range s.known {
+		if c, kept := at[cause]; kept {
+			all[at[id]] = c
+		}
+	}
+	return all
 }
 
 // sortKept sorts the kept calls by when they began.
@@ -118,6 +155,7 @@ func (s *Stream) forgetLinked(n int) {
 		if max(c.Replied_ns, c.Got_ns) >= until && open < s.size {
 			open++
 		} else {
+			delete(s.known, s.id[i])
 			s.id[i] = -1
 		}
 	}

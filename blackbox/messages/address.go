@@ -57,6 +57,9 @@ func (s *socket) usedTogether(other *socket) bool {
 // usedStamps returns the first and the last stamp of a socket.
 func (s *socket) usedStamps() (first, last uint64) {
 	first = ^uint64(0)
+	if s.moved != nil {
+		first, last = s.moved.first, s.moved.last
+	}
 	for _, calls := range [][]end{s.sends, s.receives} {
 		for i := range calls {
 			first, last = min(first, calls[i].began), max(last, calls[i].ended)

@@ -175,7 +175,11 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 }
 
 // Logs reads the captures of a run. It returns none if nothing was captured.
-func Logs(dir *runs.Directory) (logs []*Log, err error) {
+func Logs(dir *runs.Directory) (logs []*Log, err error) { return LogsInto(dir, nil) }
+
+// LogsInto does what Logs does. The store keeps the calls, so only the function Sockets may be used
+// with the logs. If the store is nil, all calls stay in memory.
+func LogsInto(dir *runs.Directory, store *Store) (logs []*Log, err error) {
 	all, _ := dir.Logs() // package analysis reports what is missing
 	for _, node := range all {
 		rest := slices.DeleteFunc(slices.Clone(node.Segments), func(s logstore.Segment) bool {
@@ -184,14 +188,17 @@ func Logs(dir *runs.Directory) (logs []*Log, err error) {
 		for len(rest) > 0 {
 			ring := logstore.SegmentsOf(rest, rest[0].Channel, rest[0].Incarnation)
 			rest = rest[len(ring):]
-			l, err := Read(node.Node, ring)
+			l, err := read(node.Node, ring, store)
 			if err != nil {
 				return nil, err
 			}
 			logs = append(logs, l)
 		}
 	}
-	return logs, nil
+	if store != nil {
+		err = store.finish()
+	}
+	return logs, err
 }
 
 // Summary says how much was captured and how much was lost.

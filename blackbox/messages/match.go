@@ -174,8 +174,7 @@ func mergeSockets(logs []*Log) (all []*socket, twice uint64) {
 				all = append(all, s)
 				continue
 			}
-			before.sends = append(before.sends, s.sends...)
-			before.receives = append(before.receives, s.receives...)
+			before.join(s)
 			before.again = append(before.again, s.again...)
 			for position, b := range s.busy {
 				if before.busy == nil {
@@ -196,7 +195,8 @@ func mergeSockets(logs []*Log) (all []*socket, twice uint64) {
 		}
 		twin.of.Peer = max(twin.of.Peer, s.of.Peer)
 		twin.of.PeerProcess = max(twin.of.PeerProcess, s.of.PeerProcess)
-		twice += uint64(len(s.sends) + len(s.receives))
+		sends, receives := s.counts()
+		twice += uint64(sends + receives)
 		return true
 	})
 	return all, twice
@@ -211,7 +211,9 @@ func (s *socket) betterThan(twin *socket) bool {
 	if s.isTCP() {
 		return kernel
 	}
-	more := cmp.Compare(len(s.sends)+len(s.receives), len(twin.sends)+len(twin.receives))
+	sends, receives := s.counts()
+	twinSends, twinReceives := twin.counts()
+	more := cmp.Compare(sends+receives, twinSends+twinReceives)
 	switch {
 	case more != 0:
 		return more > 0

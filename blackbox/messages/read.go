@@ -33,6 +33,9 @@ type Log struct {
 	unnamed map[uint32]*Thread  // threads without a description yet
 	last    map[uint32]lastCall // by thread
 	hosts   map[blackbox.HostName]bool
+
+	store *Store // nil: all calls stay in memory
+	err   error  // of the store
 }
 
 // lastCall is the last captured call of a thread: its two stamps, and a reading of the counter
@@ -57,7 +60,8 @@ type socket struct {
 	log             *Log
 	of              blackbox.Connection
 	sends, receives []end
-	lossy           bool // messages of the socket may be missing
+	moved           *moved // calls that come before those of sends and receives; nil: none
+	lossy           bool   // messages of the socket may be missing
 
 	busy  map[uint64]busyTime // by the position after a message that it received
 	again []retransmission    // in the order of time
@@ -134,7 +138,12 @@ func newLog(node string) *Log {
 
 // Read reads the segments of one ring.
 func Read(node string, segments []logstore.Segment) (*Log, error) {
+	return read(node, segments, nil)
+}
+
+func read(node string, segments []logstore.Segment, store *Store) (*Log, error) {
 	l := newLog(node)
+	l.store = store
 	r := logstore.ReadLog(segments)
 	defer r.Close()
 	decoders := map[int]*blackbox.Decoder{} // a ring of many writers has several shards
@@ -164,6 +173,9 @@ func Read(node string, segments []logstore.Segment) (*Log, error) {
 		}
 		for _, e := range b.Events {
 			l.add(d.Add(blackbox.Event{Counter_cycles: e.Counter, ID: e.ID}))
+		}
+		if l.err != nil {
+			return nil, fmt.Errorf("read captured messages of %q: %w", node, l.err)
 		}
 	}
 	for _, d := range decoders {
@@ -205,7 +217,7 @@ func (l *Log) add(record any) {
 		}
 		l.noteReading(&e)
 		if s := l.numbers[v.Connection]; s != nil {
-			s.add(v.Kind, e)
+			l.addTo(s, v.Kind, e)
 		} else {
 			l.early[v.Connection] = append(l.early[v.Connection], openCall{v.Kind, e})
 		}
@@ -279,16 +291,19 @@ func (l *Log) handleConnection(c blackbox.Connection) {
 	}
 	l.numbers[c.Number] = s
 	for _, w := range l.early[c.Number] {
-		s.add(w.kind, w.end)
+		l.addTo(s, w.kind, w.end)
 	}
 	delete(l.early, c.Number)
 }
 
-func (s *socket) add(k blackbox.Kind, e end) {
+func (l *Log) addTo(s *socket, k blackbox.Kind, e end) {
 	if k == blackbox.Sent {
 		s.sends = append(s.sends, e)
 	} else {
 		s.receives = append(s.receives, e)
+	}
+	if l.store != nil && l.err == nil {
+		l.err = l.store.keep(s)
 	}
 }
 

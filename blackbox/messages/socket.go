@@ -7,18 +7,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// A Socket is one captured end of a connection, with its calls in the order of their bytes.
+// A Socket is one captured end of a connection. While its calls are loaded, they are in the order
+// of their bytes.
 type Socket struct {
 	Log      *Log
 	Of       *blackbox.Connection
 	Other    *Socket // the other end; nil: not known
 	Sends    []Call
 	Receives []Call
+
+	unloaded *socket // nil: the calls are loaded, and stay so
 }
 
 // Sockets returns all sockets that are connected. In TCP and UNIX sockets, the field Other is set
 // if the other end is known. In sockets of other kinds, the calls are in the order of the stamps.
-// Sockets takes the calls out of the logs, so that no call is in memory twice.
+// Load loads the calls. Sockets takes the calls out of the logs, so that no call is in memory
+// twice.
 func Sockets(logs []*Log) []*Socket {
 	sockets, _ := mergeSockets(logs)
 	otherEnd := findOtherEnd(sockets)
@@ -34,15 +38,13 @@ func Sockets(logs []*Log) []*Socket {
 	var all []*Socket
 	of := map[*socket]*Socket{}
 	for _, s := range sockets {
+		s.busy, s.again = nil, nil
 		if s.isTCP() || s.of.Family == blackbox.UNIX || s.of.Remote.Port() != 0 {
-			if !s.isTCP() {
-				s.numberCalls()
-			}
-			of[s] = &Socket{Log: s.log, Of: &s.of, Sends: s.take(&s.sends),
-				Receives: s.take(&s.receives)}
+			of[s] = &Socket{Log: s.log, Of: &s.of, unloaded: s}
 			all = append(all, of[s])
+		} else {
+			s.sends, s.receives, s.moved = nil, nil, nil
 		}
-		s.sends, s.receives, s.busy, s.again = nil, nil, nil, nil
 	}
 	for s, other := range others {
 		of[s].Other = of[other]
@@ -50,10 +52,35 @@ func Sockets(logs []*Log) []*Socket {
 	return all
 }
 
-// take returns the calls of a list, in the order of their bytes. It empties the list.
-func (s *socket) take(list *[]end) []Call {
-	ends := *list
-	*list = nil
+// Load loads the calls of a socket.
+func (k *Socket) Load() error {
+	s := k.unloaded
+	if s == nil || k.Sends != nil || k.Receives != nil {
+		return nil
+	}
+	sends, receives, err := s.readBack()
+	if err != nil {
+		return err
+	}
+	if !s.isTCP() {
+		numberCalls(sends, receives)
+	}
+	k.Sends, k.Receives = s.callsOf(sends), s.callsOf(receives)
+	if s.moved == nil {
+		s.sends, s.receives, k.unloaded = nil, nil, nil
+	}
+	return nil
+}
+
+// Release removes the calls of a socket from memory, if Load can load them again.
+func (k *Socket) Release() {
+	if k.unloaded != nil {
+		k.Sends, k.Receives = nil, nil
+	}
+}
+
+// callsOf returns calls in the order of their bytes. It changes the order of the list.
+func (s *socket) callsOf(ends []end) []Call {
 	inOrder(ends)
 	exact := exactCalls(ends, s.lossy)
 	calls := make([]Call, len(ends))
@@ -74,8 +101,11 @@ func peersOf(sockets []*socket) map[*socket]*socket {
 			continue
 		}
 		other := find(s)
-		if other == nil || bytesOf(s.sends) != bytesOf(other.receives) ||
-			bytesOf(s.receives) != bytesOf(other.sends) {
+		if other == nil {
+			continue
+		}
+		sent, received := s.sizes()
+		if otherSent, got := other.sizes(); sent != got || received != otherSent {
 			continue
 		}
 		peers[s], peers[other] = other, s
@@ -92,8 +122,8 @@ func bytesOf(calls []end) (n uint64) {
 
 // numberCalls gives a position to each call of a UNIX or UDP socket. The bytes have the order of
 // the calls.
-func (s *socket) numberCalls() {
-	for _, calls := range [2][]end{s.sends, s.receives} {
+func numberCalls(lists ...[]end) {
+	for _, calls := range lists {
 		slices.SortStableFunc(calls, func(a, b end) int { return cmp.Compare(a.began, b.began) })
 		at := uint64(0)
 		for i := range calls {

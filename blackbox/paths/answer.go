@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"errors"
 	"math"
 	"slices"
 
@@ -26,6 +27,10 @@ type Options struct {
 	// The function Each is called for each chosen path, in the order in which the paths began. If
 	// Each returns an error, Of returns that error. Each may be nil.
 	Each func(*Path) error
+
+	// Tests choose smaller numbers than the defaults: how many calls are in memory at once before
+	// they are linked, and the window of the stream that links them.
+	held, window int
 }
 
 // An Answer is what a run says about paths.
@@ -64,41 +69,124 @@ type Answer struct {
 
 // Of returns the answer for a run, or nil if the run has no captured messages.
 func Of(dir *runs.Directory, o Options) (*Answer, error) {
-	logs, err := messages.Logs(dir)
+	a := &Answer{Reference: o.Reference.Node}
+	k, err := o.look(dir, a)
+	if k == nil || err != nil {
+		return nil, err
+	}
+	defer k.close()
+	a.Method, a.Mixed, a.Refuted = o.Method.Name(), k.seen.Mixed, k.seen.Refuted
+	c := newCollector(a, k.times, &o)
+	if o.Each == nil && o.streams(k) {
+		return a, o.stream(k, c)
+	}
+	seen, links, err := o.linkWhole(k)
+	if err != nil {
+		return nil, err
+	}
+	return a, c.addWhole(seen, links)
+}
+
+// known is what is known of a run's calls before they are linked.
+type known struct {
+	*observer
+	times *messages.Times
+	pins  map[int32]pin
+	store *messages.Store
+}
+
+func (k *known) close() error { return errors.Join(k.store.Close(), k.calls.close()) }
+
+// look makes calls from captured messages. It returns nil if no messages were captured. It adds
+// what was captured on each node to an answer, unless the answer is nil.
+func (o *Options) look(dir *runs.Directory, a *Answer) (*known, error) {
+	k := &known{store: messages.NewStore(o.held)}
+	isReady := false
+	defer func() {
+		if !isReady {
+			k.store.Close()
+		}
+	}()
+	logs, err := messages.LogsInto(dir, k.store)
 	if err != nil || len(logs) == 0 {
 		return nil, err
 	}
-	times, seen, links, err := o.link(dir, logs)
-	if err != nil {
-		return nil, err
-	}
-	a := &Answer{Reference: o.Reference.Node, Method: o.Method.Name()}
 	for _, l := range logs {
-		a.Nodes = append(a.Nodes, l.Summary())
+		if a != nil {
+			a.Nodes = append(a.Nodes, l.Summary())
+		}
 	}
-	return a, a.answer(seen, links, times, &o)
-}
-
-// link makes calls from captured messages, and links them.
-func (o *Options) link(dir *runs.Directory, logs []*messages.Log) (*messages.Times, *Seen,
-	[]link.Link, error) {
-	times, err := messages.NewTimes(dir, messages.Options{
+	if k.times, err = messages.NewTimes(dir, messages.Options{
 		Reference: o.Reference.Node, Wander: o.Wander, ThirdNodes: o.ThirdNodes,
-	})
-	if err != nil {
-		return nil, nil, nil, err
+	}); err != nil {
+		return nil, err
 	}
 	if o.Method == nil {
 		o.Method = link.Methods[0]
 	}
-	sockets := messages.Sockets(logs)
-	to := newScale(times, o.Reference, sockets)
-	seen := observe(sockets, to.ns, boundRefutes(times))
-	logged, err := readEntries(dir, seen, to)
+	v, err := surveySockets(messages.Sockets(logs))
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	return times, seen, seen.link(o.Method, seen.findPins(logged)), nil
+	to := newScale(k.times, o.Reference, v)
+	if k.observer, err = observe(v, to.ns, boundRefutes(k.times), o.held); err != nil {
+		return nil, err
+	}
+	if k.pins, err = k.findPins(dir, to); err != nil {
+		k.calls.close()
+		return nil, err
+	}
+	isReady = true
+	return k, nil
+}
+
+// findPins returns the links that logged tuples pin. If no tuples were logged, it need not look at
+// the calls.
+func (o *observer) findPins(dir *runs.Directory, to *scale) (map[int32]pin, error) {
+	logged, err := readEntries(dir, &o.seen, to)
+	if err != nil || len(logged) == 0 {
+		return nil, err
+	}
+	seen := o.seen
+	err = o.each(func(c calls.Call, _ *moments) error {
+		seen.Calls = append(seen.Calls, c)
+		return nil
+	})
+	return seen.findPins(logged), err
+}
+
+// linkWhole links all calls, which must fit into memory.
+func (o *Options) linkWhole(k *known) (*Seen, []link.Link, error) {
+	seen, err := k.whole()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !o.streams(k) {
+		return seen, seen.link(o.Method, k.pins), nil
+	}
+	links := make([]link.Link, len(seen.Calls))
+	s := link.NewStream(seen.Quantum_ns, o.window, func(l link.Streamed) {
+		links[l.Call] = link.Link{Cause: int32(l.Cause), Probability: l.Probability,
+			RunnerUp: int32(l.RunnerUp), RunnerUpProbability: l.RunnerUpProbability}
+	})
+	seen.Known = map[int32]int32{}
+	for _, p := range seen.Places {
+		s.Place(p)
+	}
+	for i := range seen.Calls {
+		links[i] = link.Link{Cause: calls.NoCause, RunnerUp: calls.NoCause}
+		if p, is := k.pins[int32(i)]; is {
+			seen.Known[int32(i)] = p.cause
+			s.PushKnown(seen.Calls[i], int64(p.cause))
+		} else {
+			s.Push(seen.Calls[i])
+		}
+	}
+	s.Flush()
+	for call, p := range k.pins {
+		links[call] = p.link()
+	}
+	return seen, links, nil
 }
 
 // link links the calls. The method is not used for links that logged tuples pin.
@@ -109,54 +197,13 @@ func (s *Seen) link(by link.Method, pins map[int32]pin) []link.Link {
 	}
 	links := by.Link(&s.Seen)
 	for call, p := range pins {
-		links[call] = link.Link{Cause: p.cause, Probability: p.probability,
-			RunnerUp: calls.NoCause}
+		links[call] = p.link()
 	}
 	return links
 }
 
-func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times, o *Options) error {
-	a.Mixed, a.Refuted, a.Pinned = seen.Mixed, seen.Refuted, len(seen.Known)
-	for i := range links {
-		if !seen.Calls[i].Answers {
-			a.Calls++
-		}
-		if seen.Calls[i].Caller >= 0 {
-			a.Links++
-			if links[i].Probability >= link.Said {
-				a.Said++
-			}
-			if links[i].Probability >= link.Sure {
-				a.Sure++
-			}
-		}
-	}
-	f := newForest(seen, links)
-	a.Requests = len(f.roots)
-	m := &meter{forest: f, times: times, parts: make([]parts, len(seen.Calls)),
-		number: map[int32]int32{}}
-	var chosen []int32
-	for _, r := range f.roots {
-		m.measure(r)
-		if m.isChosen(r, &o.Filter) {
-			chosen = append(chosen, r)
-		}
-	}
-	a.Chosen = len(chosen)
-	a.Patterns = m.groupTrees(chosen)
-	for _, r := range m.slowestTrees(chosen, o.Slowest) {
-		a.Slowest = append(a.Slowest, m.describeTree(r))
-	}
-	for _, r := range chosen {
-		if o.Each == nil {
-			break
-		}
-		p := m.describeTree(r)
-		if err := o.Each(&p); err != nil {
-			return err
-		}
-	}
-	return nil
+func (p pin) link() link.Link {
+	return link.Link{Cause: p.cause, Probability: p.probability, RunnerUp: calls.NoCause}
 }
 
 // A scale converts stamps to ns for the linking of calls. Stamps of one node keep their distances,
@@ -174,29 +221,13 @@ type line struct {
 	rate float64 // cycles of the reference in a cycle of the node
 }
 
-func newScale(times *messages.Times, r analysis.Reference, sockets []*messages.Socket) *scale {
+func newScale(times *messages.Times, r analysis.Reference, v *survey) *scale {
 	s := &scale{hz: r.FrequencyLo_hz/2 + r.FrequencyHi_hz/2, nodes: map[*messages.Log]line{}}
 	if !(s.hz > 0) {
 		s.hz = 1e9
 	}
-	ends := map[*messages.Log][2]*messages.Call{} // the first and the last call
-	for _, k := range sockets {
-		for _, all := range [][]messages.Call{k.Sends, k.Receives} {
-			for i := range all {
-				c := &all[i]
-				e, known := ends[c.Log]
-				if !known || momentOf(c) < momentOf(e[0]) {
-					e[0] = c
-				}
-				if !known || momentOf(c) > momentOf(e[1]) {
-					e[1] = c
-				}
-				ends[c.Log] = e
-			}
-		}
-	}
-	for l, e := range ends {
-		s.nodes[l] = newLine(times, e[0], e[1])
+	for l, e := range v.ends {
+		s.nodes[l] = newLine(times, &e[0], &e[1])
 		if s.zero == 0 || s.nodes[l].to < s.zero {
 			s.zero = s.nodes[l].to
 		}

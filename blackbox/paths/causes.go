@@ -20,11 +20,12 @@ type Cause struct {
 // Causes finds the causes of all messages that began a request or ended a response. For every such
 // message, it calls the function each once.
 func Causes(dir *runs.Directory, o Options, each func(Cause)) error {
-	logs, err := messages.Logs(dir)
-	if err != nil || len(logs) == 0 {
+	k, err := o.look(dir, nil)
+	if k == nil || err != nil {
 		return err
 	}
-	_, seen, links, err := o.link(dir, logs)
+	defer k.close()
+	seen, links, err := o.linkWhole(k)
 	if err == nil {
 		newCauses(seen, links).each(each)
 	}

@@ -12,10 +12,10 @@ const fewestRequests = 20
 // compare compares the slowest tenth of a pattern's requests with the faster half. For each call it
 // says how much longer the slow requests waited for this call. The differences of all calls add up
 // to the difference of the whole requests.
-func (m *meter) compare(p *Pattern, roots []int32, trees [][]int32) {
+func (g *group) compare(p *Pattern) {
 	var known []int // numbers of the trees
-	for i, r := range roots {
-		if m.parts[r].whole.known {
+	for i, w := range g.whole {
+		if w.known {
 			known = append(known, i)
 		}
 	}
@@ -23,8 +23,7 @@ func (m *meter) compare(p *Pattern, roots []int32, trees [][]int32) {
 		return
 	}
 	slices.SortStableFunc(known, func(a, b int) int {
-		return cmp.Compare(middle(m.parts[roots[a]].whole.Interval),
-			middle(m.parts[roots[b]].whole.Interval))
+		return cmp.Compare(middle(g.whole[a].Interval), middle(g.whole[b].Interval))
 	})
 	p.Slow, p.Fast = len(known)/10, len(known)/2
 	slow, fast := known[len(known)-p.Slow:], known[:p.Fast]
@@ -32,13 +31,11 @@ func (m *meter) compare(p *Pattern, roots []int32, trees [][]int32) {
 		a, b := mean(slow, of), mean(fast, of)
 		return Interval{Lo_cycles: a.Lo_cycles - b.Hi_cycles, Hi_cycles: a.Hi_cycles - b.Lo_cycles}
 	}
-	p.Slower = difference(func(t int) Interval { return m.parts[roots[t]].whole.Interval })
+	p.Slower = difference(func(t int) Interval { return g.whole[t].Interval })
 	for i := range p.Calls {
-		c := &p.Calls[i]
-		c.SlowerOwn = difference(func(t int) Interval { return m.parts[trees[t][i]].critical.own })
-		c.SlowerNetwork = difference(func(t int) Interval {
-			return m.parts[trees[t][i]].critical.network
-		})
+		c, of := &p.Calls[i], g.calls[i].critical
+		c.SlowerOwn = difference(func(t int) Interval { return of[t].own })
+		c.SlowerNetwork = difference(func(t int) Interval { return of[t].network })
 	}
 }
 

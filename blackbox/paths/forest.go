@@ -23,11 +23,13 @@ type forest struct {
 	programs    map[string]int32
 }
 
-func newForest(seen *Seen, links []link.Link) *forest {
+// newForest makes a forest. The canonical forms and the programs of earlier forests keep their
+// numbers.
+func newForest(seen *Seen, links []link.Link, forms, programs map[string]int32) *forest {
 	n := len(links)
 	f := &forest{seen: seen, links: links, parent: make([]int32, n), children: make([][]int32, n),
-		form: make([]int32, n), probability: make([]float64, n), forms: map[string]int32{},
-		programs: map[string]int32{}, answer: seen.pairResponses(links)}
+		form: make([]int32, n), probability: make([]float64, n), forms: forms,
+		programs: programs, answer: seen.pairResponses(links)}
 	for i := range links {
 		f.parent[i] = -1
 		if seen.Calls[i].Caller >= 0 && links[i].Cause >= 0 {

@@ -27,9 +27,8 @@ type amount struct {
 // meter measures trees.
 type meter struct {
 	*forest
-	times  *messages.Times
-	parts  []parts
-	number map[int32]int32 // of the pattern of each root
+	times *messages.Times
+	parts []parts
 }
 
 func (m *meter) between(a, b *messages.Call) amount {

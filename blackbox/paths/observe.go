@@ -3,7 +3,6 @@ package paths
 import (
 	"cmp"
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
@@ -50,7 +49,9 @@ type observer struct {
 	places  map[process]int32
 	outside map[string]int32 // places that were not captured, by their address
 	ports   map[process]uint16
-	found   []foundCall
+	found   []foundCall // of the present connection
+	calls   *foundCalls
+	time    func(*messages.Call) int64
 
 	connections uint32 // on which several requests were open at the same time, so far
 }
@@ -65,35 +66,77 @@ type foundCall struct {
 
 // observe makes calls from sockets. The function time converts stamps to ns of one scale, in which
 // the stamps of one node keep their distances. The function refuted reports whether the first of
-// two given calls cannot have sent what the second received.
-func observe(sockets []*messages.Socket, time func(*messages.Call) int64,
-	refuted func(sent, received *messages.Call) bool) *Seen {
+// two given calls cannot have sent what the second received. At most the given number of calls is
+// in memory; 0 means 32768. The caller must close the result.
+func observe(v *survey, time func(*messages.Call) int64,
+	refuted func(sent, received *messages.Call) bool, most int) (*observer, error) {
 	o := &observer{places: map[process]int32{}, outside: map[string]int32{},
-		ports: map[process]uint16{}}
-	servers := serversOf(sockets)
-	for _, s := range sockets {
+		ports: map[process]uint16{}, calls: newFoundCalls(most), time: time}
+	servers := v.servers()
+	for _, s := range v.sockets {
 		if servers[s] {
-			o.notePort(s)
+			o.notePort(s, v.of[s].reader)
 		}
 	}
-	for _, s := range sockets {
-		switch {
-		case !servers[s]:
-			o.fromClient(s)
-		case s.Other == nil:
-			o.fromServer(s)
+	for _, s := range v.sockets {
+		if servers[s] && s.Other != nil {
+			continue
+		}
+		if err := o.makeCalls(s, servers[s], refuted); err != nil {
+			o.calls.close()
+			return nil, err
 		}
 	}
+	o.seen.Quantum_ns = 1
+	o.seen.processes, o.seen.tuples = o.places, map[int32]uint64{}
+	return o, nil
+}
+
+// makeCalls makes the calls of a connection.
+func (o *observer) makeCalls(s *messages.Socket, isServer bool,
+	refuted func(sent, received *messages.Call) bool) error {
+	if err := s.Load(); err != nil {
+		return err
+	}
+	defer s.Release()
+	if s.Other != nil {
+		if err := s.Other.Load(); err != nil {
+			return err
+		}
+		defer s.Other.Release()
+	}
+	o.found = o.found[:0]
+	if isServer {
+		o.fromServer(s)
+	} else {
+		o.fromClient(s)
+	}
+	n := len(o.found)
 	o.separateRefuted(refuted)
 	for i := range o.found {
-		f := &o.found[i]
-		o.seen.Calls = append(o.seen.Calls, f.convertCall(time))
+		c := o.found[i].convertCall(o.time)
+		if err := o.calls.add(c.Began_ns(), &o.found[i], i >= n); err != nil {
+			return err
+		}
 	}
-	o.sortCalls()
+	return nil
+}
+
+// each calls the function do for each call, in the order in which they began.
+func (o *observer) each(do func(calls.Call, *moments) error) error {
+	return o.calls.each(func(f *foundCall) error {
+		return do(f.convertCall(o.time), &f.moments)
+	})
+}
+
+// whole returns all calls, so all of them must fit into memory.
+func (o *observer) whole() (*Seen, error) {
 	seen := o.seen // not a pointer into o, because o is large
-	seen.Quantum_ns = 1
-	seen.processes, seen.tuples = o.places, map[int32]uint64{}
-	return &seen
+	err := o.each(func(c calls.Call, m *moments) error {
+		seen.Calls, seen.moments = append(seen.Calls, c), append(seen.moments, *m)
+		return nil
+	})
+	return &seen, err
 }
 
 // convertCall converts the moments of a call.
@@ -117,23 +160,6 @@ func (f *foundCall) convertCall(time func(*messages.Call) int64) calls.Call {
 		Connection: f.connection, Answers: f.answers}
 }
 
-// sortCalls sorts the calls by when they begin.
-func (o *observer) sortCalls() {
-	order := make([]int, len(o.found))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(o.seen.Calls[a].Began_ns(), o.seen.Calls[b].Began_ns())
-	})
-	sorted := make([]calls.Call, len(order))
-	o.seen.moments = make([]moments, len(order))
-	for i, from := range order {
-		sorted[i], o.seen.moments[i] = o.seen.Calls[from], o.found[from].moments
-	}
-	o.seen.Calls = sorted
-}
-
 // A local is an address with a port, in one network namespace of a node.
 type local struct {
 	node      string
@@ -141,23 +167,23 @@ type local struct {
 	at        netip.AddrPort
 }
 
-// serversOf says which sockets belong to the program that receives requests. A server has many
+// servers says which sockets belong to the program that receives requests. A server has many
 // connections with one port. A client has another port for each connection. If that does not
 // decide, the client is the end that sends first.
-func serversOf(sockets []*messages.Socket) map[*messages.Socket]bool {
+func (v *survey) servers() map[*messages.Socket]bool {
 	ports := map[local]int{}
 	remotes := map[netip.AddrPort]int{}
 	portOf := func(s *messages.Socket) local {
 		return local{s.Log.Node, s.Of.Namespace, s.Of.Local}
 	}
-	for _, s := range sockets {
+	for _, s := range v.sockets {
 		if s.Of.Family != blackbox.UNIX {
 			ports[portOf(s)]++
 			remotes[s.Of.Remote]++
 		}
 	}
 	is := map[*messages.Socket]bool{}
-	for _, s := range sockets {
+	for _, s := range v.sockets {
 		if _, known := is[s]; known {
 			continue
 		}
@@ -168,7 +194,7 @@ func serversOf(sockets []*messages.Socket) map[*messages.Socket]bool {
 				other = ports[portOf(s.Other)]
 			}
 		}
-		is[s] = own > other || own == other && receivesFirst(s)
+		is[s] = own > other || own == other && v.of[s].receivesFirst
 		if s.Other != nil {
 			is[s.Other] = !is[s]
 		}
@@ -176,24 +202,15 @@ func serversOf(sockets []*messages.Socket) map[*messages.Socket]bool {
 	return is
 }
 
-func receivesFirst(s *messages.Socket) bool {
-	switch {
-	case len(s.Receives) == 0:
-		return false
-	case len(s.Sends) == 0:
-		return true
-	}
-	return s.Receives[0].Hi_cycles < s.Sends[0].Lo_cycles
-}
-
-// notePort notes the lowest port at which a process receives requests.
-func (o *observer) notePort(s *messages.Socket) {
+// notePort notes the lowest port at which a process receives requests. The thread is the one that
+// received first.
+func (o *observer) notePort(s *messages.Socket, reader *messages.Thread) {
 	const ephemeral = 32768 // ports from here on may differ each time a program starts
 	port := s.Of.Local.Port()
-	if s.Of.Family == blackbox.UNIX || port >= ephemeral || len(s.Receives) == 0 {
+	if s.Of.Family == blackbox.UNIX || port >= ephemeral || reader == nil {
 		return
 	}
-	p := processOf(s.Receives[0].By)
+	p := processOf(reader)
 	if known, ok := o.ports[p]; !ok || port < known {
 		o.ports[p] = port
 	}

@@ -51,7 +51,7 @@ func TestPipelined(t *testing.T) {
 	a.Other = b
 	sockets = append(sockets, a, b)
 	time := func(c *messages.Call) int64 { return int64(momentOf(c)) }
-	seen := observe(sockets, time, refutesNothing)
+	seen := observeAll(t, surveyed(t, sockets), time, refutesNothing)
 	requests := map[int64]int32{}
 	causes := map[int64]int32{}
 	for i, c := range seen.Calls {
@@ -73,7 +73,7 @@ func TestPipelined(t *testing.T) {
 			links[i].Cause = requests[c.Sent_ns-1] // each call follows its cause at once
 		}
 	}
-	f := newForest(seen, links)
+	f := newForest(seen, links, map[string]int32{}, map[string]int32{})
 	if len(f.roots) != 30 || f.probability[f.roots[0]] != 0.125 {
 		t.Errorf("%d paths of probability %v", len(f.roots), f.probability[f.roots[0]])
 	}

@@ -1,9 +1,6 @@
 package paths
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
@@ -65,9 +62,9 @@ type End struct {
 	Socket  uint64 `json:"socket,string,omitempty"` // the kernel's number
 }
 
-// describeTree describes a tree.
+// describeTree describes a tree. The path's pattern is the number of the canonical form.
 func (m *meter) describeTree(root int32) Path {
-	p := Path{Pattern: int(m.number[root]), Probability: m.probability[root],
+	p := Path{Pattern: int(m.form[root]), Probability: m.probability[root],
 		Whole: m.parts[root].whole.pointer()}
 	start := m.seen.moments[root].firstMoment()
 	if began, err := m.times.At(start); err == nil {
@@ -172,16 +169,4 @@ func (m *meter) hasName(place int32, name string) bool {
 
 func (id *MessageID) is(c *messages.Call) bool {
 	return c != nil && c.Cookie == id.Socket && c.Lo_cycles == id.Sent_cycles
-}
-
-// slowestTrees returns the trees that took longest, the slowest one first. It returns at most as
-// many trees as the parameter most says. Trees whose time is not known are left out.
-func (m *meter) slowestTrees(roots []int32, most int) []int32 {
-	known := slices.DeleteFunc(slices.Clone(roots), func(r int32) bool {
-		return !m.parts[r].whole.known
-	})
-	slices.SortStableFunc(known, func(a, b int32) int {
-		return -cmp.Compare(middle(m.parts[a].whole.Interval), middle(m.parts[b].whole.Interval))
-	})
-	return known[:min(most, len(known))]
 }

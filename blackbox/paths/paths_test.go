@@ -73,9 +73,40 @@ func lookAt(t *testing.T, dir *runs.Directory) (*Seen, *scale, *messages.Times) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	sockets := messages.Sockets(logs)
-	to := newScale(times, reference, sockets)
-	return observe(sockets, to.ns, boundRefutes(times)), to, times
+	v := surveyed(t, messages.Sockets(logs))
+	to := newScale(times, reference, v)
+	return observeAll(t, v, to.ns, boundRefutes(times)), to, times
+}
+
+func surveyed(t *testing.T, sockets []*messages.Socket) *survey {
+	t.Helper()
+	v, err := surveySockets(sockets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// observeAll returns all calls of sockets.
+func observeAll(t *testing.T, v *survey, time func(*messages.Call) int64,
+	refuted func(sent, received *messages.Call) bool) *Seen {
+	t.Helper()
+	o, err := observe(v, time, refuted, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.calls.close()
+	seen, err := o.whole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// answerWhole adds all calls to an answer.
+func (a *Answer) answerWhole(seen *Seen, links []link.Link, times *messages.Times,
+	o *Options) error {
+	return newCollector(a, times, o).addWhole(seen, links)
 }
 
 // All calls are seen, between the right programs, and their moments keep their distances.
@@ -117,7 +148,7 @@ func TestPatterns(t *testing.T) {
 	m := trueCauses{set, seen}
 	a := &Answer{}
 	all := 0
-	err := a.answer(seen, m.Link(&seen.Seen), times, &Options{Slowest: 3,
+	err := a.answerWhole(seen, m.Link(&seen.Seen), times, &Options{Slowest: 3,
 		Each: func(p *Path) error {
 			all += len(p.Calls)
 			return nil
@@ -172,7 +203,7 @@ func TestFilters(t *testing.T) {
 	seen, times := observeRun(t, dir)
 	links := trueCauses{set, seen}.Link(nil)
 	count := func(f Filter) (a Answer) {
-		if err := a.answer(seen, links, times, &Options{Filter: f, Slowest: 1}); err != nil {
+		if err := a.answerWhole(seen, links, times, &Options{Filter: f, Slowest: 1}); err != nil {
 			t.Fatal(err)
 		}
 		return a
@@ -213,7 +244,7 @@ func TestPath(t *testing.T) {
 	seen, times := observeRun(t, dir)
 	a := &Answer{}
 	number := 0
-	err := a.answer(seen, trueCauses{set, seen}.Link(nil), times, &Options{
+	err := a.answerWhole(seen, trueCauses{set, seen}.Link(nil), times, &Options{
 		Each: func(p *Path) error {
 			for i, c := range p.Calls {
 				if (i == 0) != (c.Parent < 0) || p.Began == nil || c.Probability != 1 {

@@ -41,89 +41,98 @@ type Call struct {
 	SlowerNetwork Interval `json:"slower_network"`
 }
 
-// groupTrees groups the trees by their canonical forms.
-func (m *meter) groupTrees(roots []int32) []Pattern {
-	groups := map[int32][]int32{}
-	var order []int32
-	for _, r := range roots {
-		g := m.form[r]
-		if groups[g] == nil {
-			order = append(order, g)
+// A group has what a pattern needs to know of its trees.
+type group struct {
+	form        int32
+	from        string
+	probability float64 // sum
+	whole       []amount
+	calls       []groupCall
+}
+
+// groupCall is a call of all trees of a group.
+type groupCall struct {
+	depth        int32
+	program      string
+	nodes        []string
+	probability  float64    // sum
+	own, network []Interval // those that are known
+	critical     []part     // of each tree
+	began_ns     float64    // sum, since the trees began
+}
+
+// add adds a tree.
+func (g *group) add(m *meter, root int32) {
+	tree, depth := m.tree(root)
+	if g.calls == nil {
+		g.from, g.calls = m.caller(root), make([]groupCall, len(tree))
+		for i, d := range depth {
+			g.calls[i].depth, g.calls[i].program = d, m.callee(tree[i])
 		}
-		groups[g] = append(groups[g], r)
 	}
-	var all []Pattern
-	for _, g := range order {
-		p := m.describePattern(groups[g])
-		p.form = g
-		all = append(all, p)
+	g.probability += m.probability[root]
+	g.whole = append(g.whole, m.parts[root].whole)
+	for i, k := range tree {
+		c, at := &g.calls[i], &m.parts[k]
+		c.probability += m.sureness(k)
+		if at.own.known {
+			c.own = append(c.own, at.own.Interval)
+		}
+		if at.network.known {
+			c.network = append(c.network, at.network.Interval)
+		}
+		c.critical = append(c.critical, at.critical)
+		if r := m.seen.moments[k].received; r != nil && !slices.Contains(c.nodes, r.Log.Node) {
+			c.nodes = append(c.nodes, r.Log.Node)
+		}
+		c.began_ns += float64(m.seen.Calls[k].Began_ns() - m.seen.Calls[root].Began_ns())
+	}
+}
+
+// describePatterns describes the patterns of groups.
+func describePatterns(groups []*group) (all []Pattern) {
+	for _, g := range groups {
+		all = append(all, g.describe())
 	}
 	slices.SortStableFunc(all, func(a, b Pattern) int {
 		return cmp.Or(-cmp.Compare(a.Whole.Total.Hi_cycles, b.Whole.Total.Hi_cycles),
 			-cmp.Compare(a.Requests, b.Requests))
 	})
-	for i := range all {
-		for _, r := range groups[all[i].form] {
-			m.number[r] = int32(i)
-		}
-	}
 	return all
 }
 
-// describePattern describes trees of the same form.
-func (m *meter) describePattern(roots []int32) Pattern {
-	p := Pattern{From: m.caller(roots[0]), Requests: len(roots)}
-	var trees [][]int32
-	var depths []int32
+func (g *group) describe() Pattern {
+	n := float64(len(g.whole))
+	p := Pattern{From: g.from, Requests: len(g.whole), Probability: g.probability / n, form: g.form}
 	var whole []Interval
-	for _, r := range roots {
-		tree, depth := m.tree(r)
-		trees, depths = append(trees, tree), depth
-		p.Probability += m.probability[r]
-		if w := m.parts[r].whole; w.known {
+	for _, w := range g.whole {
+		if w.known {
 			whole = append(whole, w.Interval)
 		}
 	}
-	p.Probability /= float64(len(roots))
 	p.Whole = distribution(whole)
-	for i, depth := range depths {
-		c := Call{Depth: int(depth), Program: m.callee(trees[0][i])}
-		var own, network []Interval
-		for _, tree := range trees {
-			at := &m.parts[tree[i]]
-			c.Probability += m.sureness(tree[i])
-			if at.own.known {
-				own = append(own, at.own.Interval)
-			}
-			if at.network.known {
-				network = append(network, at.network.Interval)
-			}
-			c.WaitedOwn = plus(c.WaitedOwn, at.critical.own)
-			c.WaitedNetwork = plus(c.WaitedNetwork, at.critical.network)
-			if r := m.seen.moments[tree[i]].received; r != nil &&
-				!slices.Contains(c.Nodes, r.Log.Node) {
-				c.Nodes = append(c.Nodes, r.Log.Node)
-			}
+	for i := range g.calls {
+		of := &g.calls[i]
+		c := Call{Depth: int(of.depth), Program: of.program, Nodes: of.nodes,
+			Probability: of.probability / n, Own: distribution(of.own),
+			Network: distribution(of.network)}
+		for _, k := range of.critical {
+			c.WaitedOwn = plus(c.WaitedOwn, k.own)
+			c.WaitedNetwork = plus(c.WaitedNetwork, k.network)
 		}
-		c.Probability /= float64(len(roots))
 		slices.Sort(c.Nodes)
-		c.Own, c.Network = distribution(own), distribution(network)
 		p.Calls = append(p.Calls, c)
 	}
-	m.compare(&p, roots, trees)
-	p.Calls = m.inTime(p.Calls, trees)
+	g.compare(&p)
+	p.Calls = g.inTime(p.Calls)
 	return p
 }
 
 // inTime puts calls that have the same parent into the order in which they begin on average.
-func (m *meter) inTime(all []Call, trees [][]int32) []Call {
-	began := make([]float64, len(all))
+func (g *group) inTime(all []Call) []Call {
 	children := make([][]int32, len(all))
 	var way []int32 // the calls above
 	for i := range all {
-		for _, tree := range trees {
-			began[i] += float64(m.seen.Calls[tree[i]].Began_ns() - m.seen.Calls[tree[0]].Began_ns())
-		}
 		way = way[:all[i].Depth]
 		if i > 0 {
 			above := way[len(way)-1]
@@ -132,7 +141,9 @@ func (m *meter) inTime(all []Call, trees [][]int32) []Call {
 		way = append(way, int32(i))
 	}
 	for _, c := range children {
-		slices.SortStableFunc(c, func(a, b int32) int { return cmp.Compare(began[a], began[b]) })
+		slices.SortStableFunc(c, func(a, b int32) int {
+			return cmp.Compare(g.calls[a].began_ns, g.calls[b].began_ns)
+		})
 	}
 	order, _ := walk(0, func(c int32) []int32 { return children[c] })
 	sorted := make([]Call, len(all))

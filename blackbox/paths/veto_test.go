@@ -23,8 +23,9 @@ func TestBoundRefutesMatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	sockets := messages.Sockets(logs)
-	time := newScale(times, reference, sockets).ns
-	before := observe(sockets, time, boundRefutes(times))
+	v := surveyed(t, sockets)
+	time := newScale(times, reference, v).ns
+	before := observeAll(t, v, time, boundRefutes(times))
 	if before.Refuted != 0 {
 		t.Fatalf("%d true matches are refuted", before.Refuted)
 	}
@@ -48,7 +49,7 @@ func TestBoundRefutesMatches(t *testing.T) {
 	if remote == 0 || local == 0 {
 		t.Fatal("there is no message to move")
 	}
-	after := observe(sockets, time, boundRefutes(times))
+	after := observeAll(t, v, time, boundRefutes(times))
 	if after.Refuted != 1 || len(after.Calls) != len(before.Calls)+1 {
 		t.Fatalf("%d matches are refuted; %d calls, and before %d", after.Refuted,
 			len(after.Calls), len(before.Calls))

@@ -1,0 +1,225 @@
+package messages
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+)
+
+// A Store holds the calls of sockets while logs are read. If there are too many calls for the
+// memory, it moves them to a temporary file. Later, the calls of one socket at a time are read
+// back. One goroutine at a time may use a Store.
+type Store struct {
+	most    int // calls in memory
+	held    int
+	sockets []*socket // they have calls in memory
+	file    *os.File  // nil: all calls are in memory
+	at      int64     // where the file ends
+	threads []*Thread // by their number in the file
+	numbers map[*Thread]uint32
+}
+
+// mostHeld is the number of calls that a Store holds in memory if nobody chooses another.
+const mostHeld = 1 << 17
+
+// NewStore returns an empty store, which holds at most the given number of calls in memory. The
+// number 0 means 131072. Close must be called in the end.
+func NewStore(most int) *Store {
+	if most == 0 {
+		most = mostHeld
+	}
+	return &Store{most: most, numbers: map[*Thread]uint32{}}
+}
+
+// Close removes the temporary file.
+func (s *Store) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// TemporaryFile makes a file that has no name, so that it is gone when it is closed.
+func TemporaryFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "cloudprofiler-*")
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
+// moved says where the calls of a socket are in the file of a store.
+type moved struct {
+	store           *Store
+	sends, receives movedCalls
+	first, last     uint64 // stamps
+}
+
+type movedCalls struct {
+	chunks []chunk
+	number int
+	bytes  uint64
+}
+
+type chunk struct {
+	at     int64
+	number int
+}
+
+// keep notes that a socket got one more call. If too many calls are in memory, it moves all calls
+// to the file.
+func (s *Store) keep(of *socket) error {
+	if len(of.sends)+len(of.receives) == 1 {
+		s.sockets = append(s.sockets, of)
+	}
+	if s.held++; s.held < s.most {
+		return nil
+	}
+	return s.move()
+}
+
+// finish moves the calls that are still in memory, unless all of them are.
+func (s *Store) finish() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.move()
+}
+
+func (s *Store) move() (err error) {
+	if s.file == nil {
+		if s.file, err = TemporaryFile(); err != nil {
+			return fmt.Errorf("move captured calls out of memory: %w", err)
+		}
+	}
+	w := bufio.NewWriterSize(io.NewOffsetWriter(s.file, s.at), 1<<18)
+	for _, of := range s.sockets {
+		if of.moved == nil {
+			of.moved = &moved{store: s, first: ^uint64(0)}
+		}
+		m := of.moved
+		first, last := of.usedStamps()
+		m.first, m.last = min(m.first, first), max(m.last, last)
+		s.write(w, &m.sends, of.sends)
+		s.write(w, &m.receives, of.receives)
+		of.sends, of.receives = nil, nil
+	}
+	s.sockets, s.held = s.sockets[:0], 0
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("move captured calls to a temporary file: %w", err)
+	}
+	return nil
+}
+
+// These are flags of a call in the file.
+const (
+	flagEarly = 1 << iota
+	flagSure
+	flagPlaced
+)
+
+const endSize = 4*8 + 2*4 + 2 // bytes of a call in the file
+
+func (s *Store) write(w *bufio.Writer, to *movedCalls, all []end) {
+	if len(all) == 0 {
+		return
+	}
+	to.chunks = append(to.chunks, chunk{s.at, len(all)})
+	to.number += len(all)
+	s.at += int64(len(all) * endSize)
+	for i := range all {
+		e := &all[i]
+		to.bytes += uint64(e.bytes)
+		n, known := s.numbers[e.by]
+		if !known {
+			n = uint32(len(s.threads))
+			s.numbers[e.by], s.threads = n, append(s.threads, e.by)
+		}
+		flags := byte(0)
+		for bit, is := range [...]bool{e.early, e.sure, e.placed} {
+			if is {
+				flags |= 1 << bit
+			}
+		}
+		b := w.AvailableBuffer()
+		for _, v := range [...]uint64{e.began, e.ended, e.position, e.from} {
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
+		b = binary.LittleEndian.AppendUint32(b, n)
+		b = binary.LittleEndian.AppendUint32(b, e.bytes)
+		w.Write(append(b, e.class, flags)) // Flush returns the error
+	}
+}
+
+// read reads calls back. The arrivals of messages are not in the file.
+func (s *Store) read(from *movedCalls) ([]end, error) {
+	all := make([]end, 0, from.number)
+	for _, c := range from.chunks {
+		b := make([]byte, c.number*endSize)
+		if _, err := s.file.ReadAt(b, c.at); err != nil {
+			return nil, fmt.Errorf("read captured calls from a temporary file: %w", err)
+		}
+		for ; len(b) > 0; b = b[endSize:] {
+			word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+			flags := b[endSize-1]
+			all = append(all, end{began: word(0), ended: word(1), position: word(2), from: word(3),
+				by:    s.threads[binary.LittleEndian.Uint32(b[32:])],
+				bytes: binary.LittleEndian.Uint32(b[36:]), class: b[40],
+				early: flags&flagEarly != 0, sure: flags&flagSure != 0,
+				placed: flags&flagPlaced != 0})
+		}
+	}
+	return all, nil
+}
+
+// join adds the calls of another socket, which is the same one in another log.
+func (s *socket) join(other *socket) {
+	s.sends = append(s.sends, other.sends...)
+	s.receives = append(s.receives, other.receives...)
+	if o := other.moved; o != nil {
+		if s.moved == nil {
+			s.moved = &moved{store: o.store, first: ^uint64(0)}
+		}
+		m := s.moved
+		m.first, m.last = min(m.first, o.first), max(m.last, o.last)
+		m.sends.join(&o.sends)
+		m.receives.join(&o.receives)
+	}
+}
+
+func (c *movedCalls) join(other *movedCalls) {
+	c.chunks = append(c.chunks, other.chunks...)
+	c.number += other.number
+	c.bytes += other.bytes
+}
+
+// counts returns how many calls the socket has.
+func (s *socket) counts() (sends, receives int) {
+	sends, receives = len(s.sends), len(s.receives)
+	if s.moved != nil {
+		sends, receives = sends+s.moved.sends.number, receives+s.moved.receives.number
+	}
+	return sends, receives
+}
+
+// sizes returns how many bytes the socket sent and received.
+func (s *socket) sizes() (sent, received uint64) {
+	sent, received = bytesOf(s.sends), bytesOf(s.receives)
+	if s.moved != nil {
+		sent, received = sent+s.moved.sends.bytes, received+s.moved.receives.bytes
+	}
+	return sent, received
+}
+
+// readBack returns the calls of a socket as if they had never been moved.
+func (s *socket) readBack() (sends, receives []end, err error) {
+	if s.moved == nil {
+		return s.sends, s.receives, nil
+	}
+	if sends, err = s.moved.store.read(&s.moved.sends); err == nil {
+		receives, err = s.moved.store.read(&s.moved.receives)
+	}
+	return append(sends, s.sends...), append(receives, s.receives...), err
+}
