@@ -3,6 +3,7 @@ package messages
 import (
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -13,12 +14,16 @@ import (
 type Times struct {
 	reference string
 	related   *runs.Times
+
+	mutex sync.Mutex
+	ways  map[[2]string]*tscratio.Ways // by the nodes of the two calls
 }
 
 // NewTimes relates the counters of a run's nodes. It ignores o.Each.
 func NewTimes(dir *runs.Directory, o Options) (*Times, error) {
 	related, err := dir.Times(o.Wander, o.ThirdNodes)
-	return &Times{o.Reference, related}, err
+	return &Times{reference: o.Reference, related: related,
+		ways: map[[2]string]*tscratio.Ways{}}, err
 }
 
 var (
@@ -145,8 +150,16 @@ func (t *Times) readings(first *Call, x uint64, second *Call, y uint64) (d tscra
 		d.Lo, d.Hi = apart-slack, apart+slack
 		return d, nil
 	}
-	return t.related.Closure.Duration(t.reference, tscratio.Event{Node: from, Reading: x},
-		tscratio.Event{Node: to, Reading: y})
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	w, known := t.ways[[2]string{from, to}]
+	if !known {
+		if w, err = t.related.Closure.Ways(t.reference, from, to); err != nil {
+			return d, err
+		}
+		t.ways[[2]string{from, to}] = w
+	}
+	return w.Duration(x, y)
 }
 
 // At returns an interval of readings of the reference that contains the moment of a call.

@@ -49,9 +49,10 @@ type observer struct {
 	places  map[process]int32
 	outside map[string]int32 // places that were not captured, by their address
 	ports   map[process]uint16
-	found   []foundCall // of the present connection
 	calls   *foundCalls
+	err     error // of calls
 	time    func(*messages.Call) int64
+	refuted func(sent, received *messages.Call) bool
 
 	connections uint32 // on which several requests were open at the same time, so far
 }
@@ -71,7 +72,8 @@ type foundCall struct {
 func observe(v *survey, time func(*messages.Call) int64,
 	refuted func(sent, received *messages.Call) bool, most int) (*observer, error) {
 	o := &observer{places: map[process]int32{}, outside: map[string]int32{},
-		ports: map[process]uint16{}, calls: newFoundCalls(most), time: time}
+		ports: map[process]uint16{}, calls: newFoundCalls(most), time: time,
+		refuted: refuted}
 	servers := v.servers()
 	for _, s := range v.sockets {
 		if servers[s] {
@@ -82,7 +84,7 @@ func observe(v *survey, time func(*messages.Call) int64,
 		if servers[s] && s.Other != nil {
 			continue
 		}
-		if err := o.makeCalls(s, servers[s], refuted); err != nil {
+		if err := o.makeCalls(s, servers[s]); err != nil {
 			o.calls.close()
 			return nil, err
 		}
@@ -93,8 +95,7 @@ func observe(v *survey, time func(*messages.Call) int64,
 }
 
 // makeCalls makes the calls of a connection.
-func (o *observer) makeCalls(s *messages.Socket, isServer bool,
-	refuted func(sent, received *messages.Call) bool) error {
+func (o *observer) makeCalls(s *messages.Socket, isServer bool) error {
 	if err := s.Load(); err != nil {
 		return err
 	}
@@ -105,21 +106,20 @@ func (o *observer) makeCalls(s *messages.Socket, isServer bool,
 		}
 		defer s.Other.Release()
 	}
-	o.found = o.found[:0]
 	if isServer {
 		o.fromServer(s)
 	} else {
 		o.fromClient(s)
 	}
-	n := len(o.found)
-	o.separateRefuted(refuted)
-	for i := range o.found {
-		c := o.found[i].convertCall(o.time)
-		if err := o.calls.add(c.Began_ns(), &o.found[i], i >= n); err != nil {
-			return err
-		}
+	return o.err
+}
+
+// pass passes a call on.
+func (o *observer) pass(f *foundCall, isRefuted bool) {
+	c := f.convertCall(o.time)
+	if err := o.calls.add(c.Began_ns(), f, isRefuted); o.err == nil {
+		o.err = err
 	}
-	return nil
 }
 
 // each calls the function do for each call, in the order in which they began.

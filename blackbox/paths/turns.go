@@ -154,7 +154,7 @@ func (o *observer) fromServer(s *messages.Socket) {
 		if t.in[1] > t.in[0] {
 			f.replied = &s.Sends[t.in[1]-1]
 		}
-		o.found = append(o.found, f)
+		o.pass(&f, false)
 	}
 }
 
@@ -169,7 +169,7 @@ func (o *observer) add(s *messages.Socket, f foundCall) {
 	default:
 		f.callee = o.farPlace(s)
 	}
-	o.found = append(o.found, f)
+	o.separateRefuted(&f)
 }
 
 func apart(a, b int) int { return max(a-b, b-a) }

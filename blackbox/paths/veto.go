@@ -23,24 +23,22 @@ func boundRefutes(times *messages.Times) func(sent, received *messages.Call) boo
 	}
 }
 
-// separateRefuted separates the ends of calls whose messages the bound refutes.
-func (o *observer) separateRefuted(refuted func(sent, received *messages.Call) bool) {
-	for i := range o.found {
-		f := &o.found[i]
-		switch {
-		case refuted(f.sent, f.received):
-			o.seen.Refuted++
-			other := *f
-			f.received, f.heard, f.replied = nil, nil, nil
-			if other.answers {
-				continue
-			}
+// separateRefuted passes a call on. If the bound refutes one of its messages, the two ends of the
+// message are passed on as those of different calls.
+func (o *observer) separateRefuted(f *foundCall) {
+	switch {
+	case o.refuted(f.sent, f.received):
+		o.seen.Refuted++
+		other := *f
+		f.received, f.heard, f.replied = nil, nil, nil
+		if !other.answers {
 			// What the callee received is a request from an unknown caller.
 			other.sent, other.got, other.caller = nil, nil, calls.Outside
-			o.found = append(o.found, other)
-		case refuted(f.replied, f.got):
-			o.seen.Refuted++
-			f.replied = nil
+			o.pass(&other, true)
 		}
+	case o.refuted(f.replied, f.got):
+		o.seen.Refuted++
+		f.replied = nil
 	}
+	o.pass(f, false)
 }
