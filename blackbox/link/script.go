@@ -63,9 +63,9 @@ type call struct {
 	kind      int32
 }
 
-// An event is an event of a script. It has the number of the state before it and the next event, as
-// in the fields of the model, the step of its delay, and its mark. The step is -1 if the delay tells
-// nothing.
+// An event is an event of a script. Its number stands for the state before it and for the event
+// itself, as in the fields of the model. An event also has the step of its delay, and its mark. The
+// step is -1 if the delay tells nothing.
 type event struct {
 	number int32
 	step   int16

@@ -222,9 +222,9 @@ func (s *sharing) tryMove(c, to int32) {
 	}
 }
 
-// acceptExchange tries to exchange parts of the scripts of two requests. If the sharing becomes more
-// probable, it always accepts the exchange. Otherwise it decides at random. Afterwards, s.mine and
-// s.theirs are copies of the parts.
+// acceptExchange tries to exchange parts of the scripts of two requests. If the sharing becomes
+// more probable, it always accepts the exchange. Otherwise it decides at random. After an accepted
+// exchange, s.mine and s.theirs are copies of the parts.
 func (s *sharing) acceptExchange(from, to int32, mine, theirs []int32, bonus float64) bool {
 	var before, after, x, y float64
 	after = bonus

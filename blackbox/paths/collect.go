@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"math/rand/v2"
 	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
@@ -52,7 +53,7 @@ func (c *collector) add(seen *Seen, links []link.Link) (*meter, []int32) {
 		chosen = append(chosen, r)
 		g := c.groups[f.form[r]]
 		if g == nil {
-			g = &group{form: f.form[r]}
+			g = &group{form: f.form[r], random: rand.New(rand.NewPCG(1, 0))}
 			c.groups[g.form], c.order = g, append(c.order, g)
 		}
 		g.add(m, r)

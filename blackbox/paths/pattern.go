@@ -2,6 +2,7 @@ package paths
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -16,7 +17,8 @@ type Pattern struct {
 	Calls       []Call       `json:"calls"` // each call comes before those that it leads to
 
 	// Slow counts the slowest tenth of the requests, and Fast the faster half. Slower says how much
-	// longer the slow ones took than the fast ones, on average. With few requests, Slow is 0.
+	// longer the slow ones took than the fast ones, on average. With few requests, Slow is 0. If
+	// there are more than 32768 requests, a random sample of them is compared.
 	Slow   int      `json:"slow"`
 	Fast   int      `json:"fast"`
 	Slower Interval `json:"slower"`
@@ -45,9 +47,14 @@ type Call struct {
 type group struct {
 	form        int32
 	from        string
+	requests    int
 	probability float64 // sum
-	whole       []amount
+	all         spread  // of whole trees
 	calls       []groupCall
+
+	// If there are very many trees, whole and critical are those of a random sample.
+	whole  []amount
+	random *rand.Rand
 }
 
 // groupCall is a call of all trees of a group.
@@ -55,10 +62,35 @@ type groupCall struct {
 	depth        int32
 	program      string
 	nodes        []string
-	probability  float64    // sum
-	own, network []Interval // those that are known
-	critical     []part     // of each tree
-	began_ns     float64    // sum, since the trees began
+	probability  float64 // sum
+	own, network spread
+	waited       part    // sum of critical
+	critical     []part  // of each tree
+	began_ns     float64 // sum, since the trees began
+}
+
+// place returns where a new tree comes in the sample, or -1 if it is not in the sample. A sample has
+// at most the given number of trees.
+func (g *group) place(most int) int {
+	g.requests++
+	if len(g.whole) < most {
+		return len(g.whole)
+	}
+	if at := g.random.IntN(g.requests); at < most {
+		return at
+	}
+	return -1
+}
+
+// keepAt puts a value into a sample.
+func keepAt[T any](sample []T, at int, value T) []T {
+	switch {
+	case at == len(sample):
+		sample = append(sample, value)
+	case at >= 0:
+		sample[at] = value
+	}
+	return sample
 }
 
 // add adds a tree.
@@ -71,17 +103,23 @@ func (g *group) add(m *meter, root int32) {
 		}
 	}
 	g.probability += m.probability[root]
-	g.whole = append(g.whole, m.parts[root].whole)
+	place, whole := g.place(mostExact), m.parts[root].whole
+	g.whole = keepAt(g.whole, place, whole)
+	if whole.known {
+		g.all.add(whole.Interval, mostExact)
+	}
 	for i, k := range tree {
 		c, at := &g.calls[i], &m.parts[k]
 		c.probability += m.sureness(k)
 		if at.own.known {
-			c.own = append(c.own, at.own.Interval)
+			c.own.add(at.own.Interval, mostExact)
 		}
 		if at.network.known {
-			c.network = append(c.network, at.network.Interval)
+			c.network.add(at.network.Interval, mostExact)
 		}
-		c.critical = append(c.critical, at.critical)
+		c.critical = keepAt(c.critical, place, at.critical)
+		c.waited.own = plus(c.waited.own, at.critical.own)
+		c.waited.network = plus(c.waited.network, at.critical.network)
 		if r := m.seen.moments[k].received; r != nil && !slices.Contains(c.nodes, r.Log.Node) {
 			c.nodes = append(c.nodes, r.Log.Node)
 		}
@@ -102,24 +140,15 @@ func describePatterns(groups []*group) (all []Pattern) {
 }
 
 func (g *group) describe() Pattern {
-	n := float64(len(g.whole))
-	p := Pattern{From: g.from, Requests: len(g.whole), Probability: g.probability / n, form: g.form}
-	var whole []Interval
-	for _, w := range g.whole {
-		if w.known {
-			whole = append(whole, w.Interval)
-		}
-	}
-	p.Whole = distribution(whole)
+	n := float64(g.requests)
+	p := Pattern{From: g.from, Requests: g.requests, Probability: g.probability / n,
+		Whole: g.all.distribution(), form: g.form}
 	for i := range g.calls {
 		of := &g.calls[i]
 		c := Call{Depth: int(of.depth), Program: of.program, Nodes: of.nodes,
-			Probability: of.probability / n, Own: distribution(of.own),
-			Network: distribution(of.network)}
-		for _, k := range of.critical {
-			c.WaitedOwn = plus(c.WaitedOwn, k.own)
-			c.WaitedNetwork = plus(c.WaitedNetwork, k.network)
-		}
+			Probability: of.probability / n, Own: of.own.distribution(),
+			Network: of.network.distribution(), WaitedOwn: of.waited.own,
+			WaitedNetwork: of.waited.network}
 		slices.Sort(c.Nodes)
 		p.Calls = append(p.Calls, c)
 	}

@@ -74,7 +74,7 @@ func TestWindows(t *testing.T) {
 	for i := range whole.Slowest {
 		a, b := &whole.Slowest[i], &parts.Slowest[i]
 		if cmp.Equal(a.Whole, b.Whole) && len(a.Calls) == len(b.Calls) &&
-			cmp.Equal(whole.Patterns[a.Pattern].Whole.Count, parts.Patterns[b.Pattern].Whole.Count) {
+			len(parts.Patterns[b.Pattern].Calls) == len(b.Calls) {
 			same++
 		}
 	}
