@@ -1,8 +1,10 @@
 package paths
 
 import (
+	"cmp"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
@@ -116,6 +118,11 @@ func TestObserve(t *testing.T) {
 	if len(seen.Calls) != len(set.Calls) || seen.Mixed != 0 {
 		t.Fatalf("%d calls, want %d; %d connections mixed", len(seen.Calls), len(set.Calls),
 			seen.Mixed)
+	}
+	if !slices.IsSortedFunc(seen.Calls, func(a, b calls.Call) int {
+		return cmp.Compare(a.Began_ns(), b.Began_ns())
+	}) {
+		t.Error("the calls are not in the order in which they began")
 	}
 	program := func(s *calls.Seen, place int32) string {
 		if place < 0 {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
 )
 
@@ -61,13 +62,16 @@ func TestWindows(t *testing.T) {
 		t.Fatalf("%d calls, %d links and %d paths, want %d, %d and %d", parts.Calls, parts.Links,
 			parts.Chosen, whole.Calls, whole.Links, whole.Chosen)
 	}
-	requests, calls := 0, 0
+	if d := parts.Requests - whole.Requests; d < -2 || d > 2 {
+		t.Errorf("%d paths, and %d at once", parts.Requests, whole.Requests)
+	}
+	requests, n := 0, 0
 	for i := range parts.Patterns {
 		requests += parts.Patterns[i].Requests
-		calls += parts.Patterns[i].Requests * len(parts.Patterns[i].Calls)
+		n += parts.Patterns[i].Requests * len(parts.Patterns[i].Calls)
 	}
-	if requests != parts.Requests || calls != parts.Calls {
-		t.Errorf("patterns have %d requests and %d calls, want %d and %d", requests, calls,
+	if requests != parts.Requests || n != parts.Calls {
+		t.Errorf("patterns have %d requests and %d calls, want %d and %d", requests, n,
 			parts.Requests, parts.Calls)
 	}
 	same := 0
@@ -81,5 +85,27 @@ func TestWindows(t *testing.T) {
 	if same < len(whole.Slowest)*9/10 || parts.Sure < whole.Sure*98/100 {
 		t.Errorf("%d of %d slowest paths are the same; %d links are sure, and %d at once", same,
 			len(whole.Slowest), parts.Sure, whole.Sure)
+	}
+}
+
+// A tree stays in memory as long as any of its calls may get effects.
+func TestUnfinishedTrees(t *testing.T) {
+	seen := Seen{Seen: calls.Seen{Places: []calls.Place{{Program: "a"}, {Program: "b"}}}}
+	u := &unfinished{known: &known{observer: &observer{seen: seen}},
+		into: newCollector(&Answer{}, nil, &Options{})}
+	call := func(id, cause int64, caller, callee int32) {
+		u.all = append(u.all, linkedCall{id: id, call: calls.Call{Caller: caller, Callee: callee},
+			link: link.Streamed{Call: id, Cause: cause, RunnerUp: calls.NoCause, Probability: 1}})
+	}
+	call(0, calls.NoCause, calls.Outside, 0)
+	call(1, calls.NoCause, calls.Outside, 0)
+	call(2, 0, 0, 1)
+	for i, want := range [][2]int{{1, 1}, {1, 1}, {2, 3}} { // requests and calls
+		u.pass([][]int64{{2}, {2}, nil}[i])
+		if a := u.into.Answer; a.Requests != want[0] || a.Calls != want[1] ||
+			len(u.all) != 3-want[1] {
+			t.Fatalf("pass %d: %d requests, %d calls, %d calls left", i, a.Requests, a.Calls,
+				len(u.all))
+		}
 	}
 }
