@@ -52,7 +52,8 @@ type Agent struct {
 
 // TableStatus says which handler table applies.
 type TableStatus struct {
-	// Source is "none", "file", "server" or "last of the server".
+	// Source says where the present table is from: "none", "file", "server" or "last of the
+	// server".
 	Source     string    `json:"source"`
 	Generation uint64    `json:"generation,omitempty"` // the generation of the server's table
 	Since      time.Time `json:"since,omitzero"`

@@ -124,7 +124,7 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 	logIDs(ch, 30, 40)
 	unfinished := filepath.Join(c.State, a.runPath("tuesday"), runs.LogsPath(c.Node),
 		"a~x.00000000000000000000000000000001.000000.cplog.new")
-	// An agent that is killed while it begins a segment leaves such a file.
+	// An agent that is killed while it begins a segment leaves a file with such a name.
 	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +149,8 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 }
 
 // The agent removes excess runs in the order in which they were begun, even if the clock was set
-// back. It first removes the runs for which no order was noted. It removes these in the order that
-// the clock shows.
+// back. Older agents did not note this order. The agent removes their runs first, in the order of
+// the clock.
 func TestOldRunsAreRemoved(t *testing.T) {
 	for name, offset := range map[string]int64{"the clock goes on": 1, "it stands": 0,
 		"it was set back": -1} {

@@ -49,7 +49,7 @@ type runningCapture struct {
 	closed  bool // the agent ends
 }
 
-// StartCapture begins to capture messages. If a capture runs, it does nothing.
+// StartCapture begins to capture messages. If a capture runs already, StartCapture does nothing.
 func (a *Agent) StartCapture() error {
 	c := &a.capture
 	c.mu.Lock()
@@ -91,7 +91,7 @@ func (a *Agent) endCapture() error {
 	return err
 }
 
-// flushCapture moves what the capture has seen until now into its ring.
+// flushCapture moves everything that the capture has seen until now into the capture's ring.
 func (a *Agent) flushCapture() {
 	c := &a.capture
 	c.mu.Lock()

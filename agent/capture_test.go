@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// fakeCapture writes down what is done to it.
+// fakeCapture notes the calls of its methods.
 type fakeCapture struct{ done []string }
 
 func (f *fakeCapture) Counts() CaptureCounts {
@@ -77,7 +77,7 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// If a capture is not possible, the agent says why, and everything else runs on.
+// If a capture is not possible, the agent says why, and does everything else as usual.
 func TestCaptureRefused(t *testing.T) {
 	for what, capture := range map[string]func(string) (Capture, error){
 		"the kernel is too old": func(string) (Capture, error) {

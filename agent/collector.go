@@ -30,15 +30,15 @@ const (
 	collectWidth = 4
 
 	// The agent stops looking for work when no node has offered logs for the time collectQuiet. If
-	// another collector dies after it has taken logs, its lease of these logs may end only after
-	// this agent has stopped. Then the server itself fetches these logs.
+	// another collector dies, the logs that it was fetching are offered again only after a while.
+	// If this agent has stopped by then, the server itself fetches these logs.
 	collectQuiet = 2 * time.Second
 	collectPause = time.Second // after looking in vain
 
 	maxListBytes = 8 << 20
 )
 
-// collector is what the agent knows of its work as a collector.
+// collector is the agent's state while it collects the logs of other nodes.
 type collector struct {
 	taking sync.Mutex // locked while the agent looks for work: one search at a time is enough
 
@@ -91,7 +91,7 @@ func (a *Agent) collecting(run string) bool {
 	return c.run == run && c.working > 0
 }
 
-// collect takes the logs of one node after the other, until no node offers any.
+// collect fetches the logs of one node after the other, until no node offers logs.
 func (a *Agent) collect(link *tscclient.Link, run string) {
 	c := &a.collector
 	defer func() {
@@ -124,8 +124,8 @@ func (c *collector) isQuiet(run string) bool {
 	return time.Since(c.last) > collectQuiet || c.run != run
 }
 
-// findWork looks for a node that offers logs. It does not look if another goroutine has just found
-// no such node. If there is no such node, findWork waits a moment.
+// findWork looks for a node that offers logs. If no node has offered logs for some time, findWork
+// does not look. If it looks in vain, it waits a moment.
 func (a *Agent) findWork(link *tscclient.Link, run string) (w tscclient.Work, ok bool, err error) {
 	a.collector.taking.Lock()
 	defer a.collector.taking.Unlock()
@@ -244,7 +244,7 @@ func isOwn(path string) bool {
 }
 
 // readOwn reads a part of a file for a collector. This node's own files of a run are numbered from
-// 1, in the order in which Files lists them. File 0 is their list.
+// 1, in the order in which Files lists them. File 0 is the list of these files.
 func (a *Agent) readOwn(run string, file int, offset int64, into []byte) (int, int64, error) {
 	files, list, err := a.own(run)
 	switch {

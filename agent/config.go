@@ -40,9 +40,9 @@ type Config struct {
 	Chrony string // address of chronyd; "": the usual one; "off": do not ask chronyd
 	Listen string // address:port for /metrics and /status; "": only the socket in Rings
 
-	// Client is the node's part in measuring. It answers probes, and supplies the node's epoch,
-	// quantum and core slack for the headers of logs. The agent closes Client. If Client is nil,
-	// Epoch, Quantum_cycles and CoreSlack_cycles supply these values.
+	// Client takes part in measurements for this node. It answers probes, and supplies the node's
+	// epoch, quantum and core slack for the headers of logs. The agent closes Client. If Client is
+	// nil, Epoch, Quantum_cycles and CoreSlack_cycles supply these values.
 	Client *tscclient.Client
 
 	// Observe reads the node's counter together with a clock. The agent calls it at the beginning
@@ -60,8 +60,8 @@ type Config struct {
 	// Facts, OpenRun and Register.Capabilities. nil: the agent has no server.
 	Server *tscclient.LinkConfig
 
-	// Facts is what the node says about itself in the graph of a large fleet, in addition to its
-	// channels: see tscclient.LinkConfig.
+	// Facts are texts such as "role=worker", by which agents of a large fleet find this node. The
+	// agent adds the node's channels to them: see tscclient.LinkConfig.
 	Facts []string
 
 	// Capture begins to capture the messages that programs exchange, into a ring in a directory.

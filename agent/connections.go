@@ -6,7 +6,7 @@ import (
 )
 
 // maxConnections is the largest number of connections that an agent accepts at each of its
-// addresses. Further callers wait. While they wait, they take no descriptor of the agent.
+// addresses. Further callers wait. While they wait, the agent needs no descriptors for them.
 const maxConnections = 64
 
 // boundedListener is a listener with a limit on its open connections.

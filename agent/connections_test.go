@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Callers that open connections and send nothing take only a limited number of the agent's
+// Callers that open connections and send nothing occupy only a limited number of the agent's
 // descriptors.
 func TestConnectionsAreBounded(t *testing.T) {
 	inner, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))

@@ -21,8 +21,9 @@ import (
 // The result has one text for each directory that contains rings of channels that logged nothing to
 // this agent.
 //
-// If any channel logged to this agent, the result names only directories of other users. This
-// user's programs may use other directories on purpose, for example for tests.
+// If any channel logged to this agent, the result names only directories of other users, and only
+// if no agent drains them. This user's programs may use other directories on purpose, for example
+// for tests.
 func searchElsewhere(rings string, logged map[string]bool,
 	owner func(string) uint32) (all []string) {
 	own := filepath.Clean(rings)
@@ -69,7 +70,7 @@ func ownerOf(dir string) uint32 {
 	return 0
 }
 
-// notLogged returns the channels of rings that are not among the logged channels, sorted.
+// notLogged returns, sorted, the channels that have a ring but are not among the logged channels.
 func notLogged(files []string, logged map[string]bool) (channels []string) {
 	for _, file := range files {
 		stem := filepath.Base(file)

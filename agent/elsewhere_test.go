@@ -26,9 +26,9 @@ func makeRings(t *testing.T, parent, name string, files ...string) string {
 	return d
 }
 
-// The agent names rings of other users in two cases: no channel at all logged to the agent, or no
-// channel of these rings logged to it. Rings that another agent drains, and rings of the agent's
-// own user, are named only in the first case.
+// If no channel logged to the agent, the agent names all directories with rings. If some channels
+// logged to it, the agent names only directories of other users that have no agent, and in which a
+// channel has a ring but logged nothing to this agent.
 func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	parent := t.TempDir()
 	own := makeRings(t, parent, "cloudprofiler-1")

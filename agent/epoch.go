@@ -9,15 +9,16 @@ import (
 )
 
 // A full check of whether the counter ran unbroken takes a tenth of a millisecond. That is too long
-// before each block of a log. So the agent makes a full check only once every epochEvery. Before
-// each block it only asks how long the machine has slept, which takes little time. If the machine
-// has slept since the last full check, the agent makes a full check at once, so it notices a
-// suspend at the next block. After a break of another kind, such as a migration, logs may stay in
+// to do it before each block of a log. So the agent makes a full check only once every epochEvery.
+// Before each block it only asks how long the machine has slept, which takes little time. If the
+// machine has slept since the last full check, the agent makes a full check at once, so it notices
+// a suspend at the next block. After a break of another kind, such as a migration, logs may stay in
 // the old epoch for up to epochEvery.
 const (
 	epochEvery = 200 * time.Millisecond
-	// sleepLeast_ns is half of a step. An epoch's name contains the sleep time, rounded to such
-	// steps.
+	// sleepLeast_ns is the shortest sleep after which the agent makes a full check at once. An
+	// epoch's name contains how long the machine has slept, rounded to steps, and sleepLeast_ns is
+	// half of such a step.
 	sleepLeast_ns = 8_000_000
 )
 

@@ -27,9 +27,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// blockedFor starts a program with policy block, and returns how long its calls took. After the
-// program has opened its channels, and before it logs, blockedFor calls whenOpen. In whenOpen, the
-// test ends the draining, so nobody drains the rings during the calls.
+// blockedFor starts a program whose channels have the policy block, and returns how long its calls
+// took. After the program has opened its channels, and before it logs, blockedFor calls whenOpen.
+// In whenOpen, the test ends the draining, so nobody drains the rings during the calls.
 func blockedFor(t *testing.T, s *testScene, whenOpen func()) time.Duration {
 	t.Helper()
 	cmd, err := reexec.Command(s.Rings, "1000")
@@ -66,9 +66,10 @@ func blockedFor(t *testing.T, s *testScene, whenOpen func()) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// However an agent ends, a program with policy block waits for one second in total. The tests of
-// package ring use a simulated clock and check that the wait is exactly one second. Here a busy
-// machine may prolong a wait, so it is enough that one of several attempts is within the limit.
+// However an agent ends, a program whose channels have the policy block waits for one second in
+// total. The tests of package ring use a simulated clock and check that the wait is exactly one
+// second. Here a busy machine may prolong a wait, so it is enough that one of several attempts is
+// within the limit.
 func TestProgramsWaitASecondInAll(t *testing.T) {
 	const limit = 1900 * time.Millisecond // less than two waits take
 	drains := func(s *testScene) func() bool {
@@ -267,8 +268,8 @@ func TestHostileDirectory(t *testing.T) {
 	}
 }
 
-// If somebody cuts or removes a log, its content is lost. The agent continues all other logs, and
-// the cut log says what is missing.
+// If somebody cuts or removes a log, its content is lost. The agent continues this log and all
+// others, and the log says what is missing from it.
 func TestLogsThatGoAway(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)

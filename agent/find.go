@@ -57,9 +57,10 @@ func (a *Agent) nodeFacts() []string {
 	return slices.Concat(a.c.Facts, slices.Compact(channels))
 }
 
-// HeatDropped and HeatRingFill are kinds of heat by which Hot finds nodes. Both consider only rings
-// that programs have open. HeatDropped counts the events that were dropped in these rings.
-// HeatRingFill is how full the fullest of these rings is, in percent.
+// HeatDropped and HeatRingFill are kinds of heat. A heat is a figure of a node, and Hot finds the
+// nodes with the largest figures. HeatDropped and HeatRingFill consider only rings that programs
+// have open. HeatDropped counts the events that were dropped in these rings. HeatRingFill is how
+// full the fullest of these rings is, in percent.
 const (
 	HeatDropped  = "dropped"
 	HeatRingFill = "ring-fill"

@@ -57,7 +57,7 @@ func (a *Agent) endFrequency(run string) {
 	f.is.Clock = over.Clock + " over the run"
 }
 
-// widen_cycles returns how far two readings of the counter may disagree.
+// widen_cycles returns how far two readings of the counter at the same moment may differ.
 func (a *Agent) widen_cycles() uint64 {
 	if a.c.Client == nil {
 		return a.c.Quantum_cycles + a.c.CoreSlack_cycles

@@ -74,7 +74,7 @@ func growRecords(image []byte, records int64) (size int64) {
 	return size
 }
 
-// reserveAll sets the tails of all shards of an image.
+// reserveAll sets the tail of each shard in an image. All records below the tail are then reserved.
 func reserveAll(image []byte, tail uint64) {
 	for i := range shardsOf(image) {
 		binary.NativeEndian.PutUint64(image[atShard+shardBytes*i+atTail:], tail)
@@ -88,8 +88,8 @@ type hostileRing struct {
 }
 
 // put makes a ring from an image, with an identity of its own. If size is larger than the image,
-// the rest of the file is a hole. The ring is locked, like the ring of a living program. To make
-// the program look dead, close the ring.
+// the rest of the file is sparse: put writes nothing there. The ring is locked, like the ring of a
+// living program. To make the program look dead, close the ring.
 func (v *hostileProgram) put(name string, image []byte, size int64) hostileRing {
 	v.made++
 	incarnation := image[atIncarnation : atIncarnation+16]
@@ -140,9 +140,9 @@ func (v *hostileProgram) open(name string) *handlers.Channel {
 	return c
 }
 
-// kindsOfHarm returns a function for each kind of harm that hostile programs do, by description.
-// Each function commits one crime with the ring that has the given number. Hostile programs call
-// the functions every few milliseconds.
+// kindsOfHarm returns one function for each kind of harm that hostile programs do. The key is a
+// description of the harm. Each function commits one crime with the ring that has the given number.
+// Hostile programs call the functions every few milliseconds.
 func (v *hostileProgram) kindsOfHarm() map[string]func(i int) {
 	all := make([]map[int]hostileRing, 8)
 	for k := range all {

@@ -27,7 +27,8 @@ func killAtRandom(t testing.TB, rng *rand.Rand,
 	return languages, records, wrong
 }
 
-// killAtPoint makes agents kill themselves at one fault point, again and again, while programs log.
+// killAtPoint makes agents kill themselves at one fault point (drain.FaultPoint), again and again,
+// while programs log.
 func killAtPoint(t testing.TB, rng *rand.Rand,
 	point drain.FaultPoint) (records uint64, wrong []error) {
 	t.Helper()

@@ -54,7 +54,8 @@ func Connect(rings string) (*Local, error) {
 	return l, nil
 }
 
-// findElsewhere says how to find an agent that is not at a directory of rings.
+// findElsewhere returns advice for a user who has no agent at the given directory of rings: how to
+// start one, or where to find one.
 func findElsewhere(rings string) string {
 	const most = 3
 	say := "start cp-agent, or name its directory of rings with --rings"

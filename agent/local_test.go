@@ -48,7 +48,8 @@ func TestNoAgentOfThisUser(t *testing.T) {
 	}
 }
 
-// The file system of the kernel's settings belongs to root.
+// For a directory of root, such as /proc/sys, AsOwner returns a command with sudo. For a directory
+// of this user, it returns "".
 func TestAsOwner(t *testing.T) {
 	own := t.TempDir()
 	if got := AsOwner(own); got != "" {
@@ -59,7 +60,8 @@ func TestAsOwner(t *testing.T) {
 	}
 }
 
-// An agent of another user: the error says who owns its directory, and how to become that user.
+// If a directory of rings belongs to another user, the error says who owns it, and how to become
+// that user.
 func TestPrivilegedAgentOfAnotherUser(t *testing.T) {
 	privileged.Need(t)
 	dir := filepath.Join(t.TempDir(), "cloudprofiler-65534")

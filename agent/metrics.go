@@ -105,8 +105,8 @@ var (
 		"Records that wait in the rings of a channel.", []string{"channel"}, nil)
 )
 
-// maxChannelSeries is the number of channels with series of their own. All further channels share
-// one series. This limits the cost of a request.
+// maxChannelSeries is the largest number of channels that have time series of their own. All
+// further channels share one time series. This limits the cost of a request.
 const maxChannelSeries = 1000
 
 const otherChannels = "(others)"

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// setStrings sets every string in a value, at any depth. The function text makes the string from
-// the name of its field.
+// setStrings sets every string in a value, at any depth. The function text makes each string from
+// the name of the field that it is in.
 func setStrings(v reflect.Value, name string, text func(name string) string) {
 	switch v.Kind() {
 	case reflect.String:

@@ -14,9 +14,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// processPlaces says in which pod, container or unit of systemd a process that logs runs. The
-// answer is only for display, because it relies on the process id that a program wrote into its
-// ring.
+// processPlaces finds the pod, the container or the unit of systemd of each process that logs
+// events. The answer is only for display, because it relies on the process id that a program wrote
+// into its ring.
 type processPlaces struct {
 	proc string // the directory of processes
 	mu   sync.Mutex

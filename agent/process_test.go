@@ -59,8 +59,8 @@ func must(err error) {
 
 const sharedWriters = 2
 
-// beProgram logs until it is killed. It reports in a file what it logged, by writer. Writer 0 logs
-// on the channel one/x, and all others log on shared/x.
+// beProgram logs until it is killed. It reports in a file what each of its writers logged. Writer 0
+// logs on the channel one/x, and all others log on shared/x.
 func beProgram(rings, file string) {
 	said, err := testimony.Open(file)
 	must(err)

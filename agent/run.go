@@ -108,8 +108,8 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 	return state, nil
 }
 
-// moveLogs moves all logs to the given directory. If no run is named, it moves them to a new
-// directory for a time without a run. It writes the state file first, so that the next agent
+// moveLogs makes all rings log to the given directory. If no run is named, they log to a new
+// directory for a time without a run. moveLogs writes the state file first, so that the next agent
 // continues the move if this agent is killed.
 func (a *Agent) moveLogs(run, logs string) error {
 	a.flushCapture()
@@ -193,7 +193,7 @@ func (a *Agent) logged(name string) (map[string]bool, error) {
 }
 
 // hasRow reports whether a log file shows that something was logged. If the file cannot be read,
-// that is not known, and hasRow returns true.
+// nobody knows what it contains, and hasRow returns true.
 func hasRow(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {
@@ -203,7 +203,7 @@ func hasRow(path string) bool {
 	reader, err := logstore.NewReader(file, path)
 	for err == nil {
 		var block *logstore.Block
-		// a channel that was opened, but logged nothing, has only transitions
+		// a channel that was opened, but logged nothing, has only rows about its settings
 		if block, err = reader.Next(); err == nil && block.Kind() != logstore.Transitions {
 			return true
 		}
@@ -286,9 +286,9 @@ type File struct {
 	Bytes int64
 }
 
-// Files lists the files of a run. While the run is open, or while this node collects logs of other
-// nodes, more is true. Then files may still grow, and new files may appear. The error wraps
-// ErrNoRun.
+// Files lists the files of a run. The result more is true while the run is open, and while this
+// node collects logs of other nodes: files may still grow, and new files may appear. The error
+// wraps ErrNoRun.
 func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	root, err := a.openRoot(run)
 	if err != nil {

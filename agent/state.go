@@ -89,8 +89,8 @@ func readState(dir string) (agentState, error) {
 	return s, nil
 }
 
-// spanDirectory returns the directory of logs for the n-th time without a run. Each such time has
-// its own directory.
+// spanDirectory returns the directory of logs for the n-th period without a run. Each such period
+// has its own directory.
 func spanDirectory(n int) string { return filepath.Join(logsFolder, fmt.Sprintf("%06d", n)) }
 
 // write replaces the state file as a whole. If the agent dies during the call, the old file stays.

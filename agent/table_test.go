@@ -15,7 +15,7 @@ import (
 )
 
 // A server's table applies to open channels, too. It still applies while the server is away, even
-// to the next agent.
+// after another agent has taken the place of this one.
 func TestServersTable(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
@@ -112,7 +112,8 @@ func TestSnapshotTakesAPattern(t *testing.T) {
 		records  uint64
 	}{{"a/*", 1, 10}, {"none/*", 0, 0}, {"", 2, 10}, {"", 2, 0}} {
 		channels, records, err := a.Snapshot(test.pattern)
-		// The count may include rows for settings, which any snapshot may write.
+		// The count may include up to two rows about settings, because any snapshot may write such
+		// rows.
 		if err != nil || channels != test.channels || records < test.records ||
 			records > test.records+2 {
 			t.Errorf("%q: %d channels, %d records, %v", test.pattern, channels, records, err)

@@ -52,9 +52,9 @@ func (a *Agent) Watch(m *control.Watch) {
 	}
 }
 
-// The method now returns the present order, its arrival and the limit of events in a Sample. Only
-// the sending goroutine calls this method. If more is false, the sending has ended, and this
-// goroutine must return.
+// now returns the latest order, the time at which it arrived, and the largest number of events in a
+// Sample. Only the sending goroutine calls this method. If more is false, the sending has ended,
+// and this goroutine must return.
 func (w *watch) now(a *Agent) (order uint64, arrived time.Time, limit int, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +91,8 @@ func (a *Agent) sendSamples() {
 	}
 }
 
-// tellSample sends a Sample. If the Sample does not arrive, the server sees a gap in the numbers.
+// tellSample sends a Sample. If the Sample does not arrive, the server sees a gap in the numbers of
+// the Samples.
 func (a *Agent) tellSample(m *control.Sample) {
 	link := a.link.Load()
 	if link == nil { // the first order came while the agent was connecting
@@ -151,7 +152,7 @@ func cyclesOf(d time.Duration, hz uint64) uint64 {
 	return uint64(d.Seconds() * float64(hz) * 1.001)
 }
 
-// channelsOf joins rings of the same channel with the same settings, policy and stamp. It sorts the
+// channelsOf combines rings that have the same channel, settings, policy and stamp. It sorts the
 // channels by name. It leaves out the sampled events of other epochs.
 func channelsOf(rings []drain.SampledChannel, epoch string) []control.SampledChannel {
 	type key struct {
@@ -193,7 +194,7 @@ func channelsOf(rings []drain.SampledChannel, epoch string) []control.SampledCha
 	return channels
 }
 
-// keepsWhich says how many events of a channel get into logs with this handler and policy: all,
+// keepsWhich says how many events of a channel with this handler and policy get into logs: all,
 // some or none.
 func keepsWhich(kind channel.Kind, policy channel.Policy) string {
 	switch {
@@ -207,9 +208,9 @@ func keepsWhich(kind channel.Kind, policy channel.Policy) string {
 	return control.KeepsNone
 }
 
-// adjust limits the events of a Sample. If there are too many, only the events whose ids have a
-// greater depth stay in the Sample. If there are few, the least depth in the next Sample is one
-// less.
+// adjust limits the events of a Sample. If there are too many, adjust raises the least depth, and
+// removes the events whose ids are less deep. If there are few, adjust lowers the least depth of
+// the next Sample by one.
 func (s *sampleMaker) adjust(a *Agent, m *control.Sample, events, limit int) {
 	before := s.depth
 	if events < limit/3 && s.depth > 0 {

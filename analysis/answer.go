@@ -330,7 +330,7 @@ type BinDurations struct {
 // RunLength is the time from the first tuple to the end of the run, as first-last channels show it.
 // A first-last channel logs its first and its last tuple. The first tuple is the earliest that any
 // of these channels saw. The end is the latest moment at which one of these channels saw its first
-// poison. If no channel saw poison, the end is the last tuple.
+// poison, the id that ends a stream. If no channel saw poison, the end is the last tuple.
 type RunLength struct {
 	Interval
 	From    string `json:"from"` // channel and node

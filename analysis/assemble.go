@@ -179,8 +179,9 @@ func (a *assembler) pairs(out *Answer) {
 	}
 }
 
-// auditReadings returns the number of readings at which third nodes are checked against each
-// relation. With many nodes there are many relations, so each is checked at only one reading.
+// auditReadings returns the number of readings at which each relation is compared with the
+// relations over third nodes. With many nodes there are many relations, so each is checked at only
+// one reading.
 func auditReadings(nodes int) int {
 	if nodes > maxClosed {
 		return 1
@@ -271,8 +272,8 @@ func (a *assembler) points(out *Answer) {
 		a.findAlone(r, &point)
 		a.findSharedIDs(f, point.Name)
 		// If the logs of later points keep only tuples that a rule chooses, a steady share of the
-		// tuples seems to end here, although nothing filters them. In this case, undecided is not
-		// empty.
+		// tuples seems to end here, although nothing filters them. In this case, whyUndecided
+		// returns a reason.
 		if a.whyUndecided(r) == "" && f.actsAsFilter(point.PerBin) {
 			point.Filtered, point.Lost = point.Lost, 0
 		}

@@ -33,7 +33,8 @@ func (a *axis) bin(reading uint64) (int, bool) {
 	return int(min(n, uint64(a.count-1))), n <= uint64(a.count)
 }
 
-// binStart is the first reading of a bin, or the largest 64-bit number if the bin begins beyond it.
+// binStart is the first reading of a bin, or the largest 64-bit number if the bin begins beyond
+// that number.
 func (a *axis) binStart(bin int) uint64 {
 	if uint64(bin) >= a.scale {
 		return math.MaxUint64
@@ -56,11 +57,11 @@ func (a *axis) binRange(bin int, reading uint64) (from, length uint64) {
 	return from, max(a.binStart(bin+1), reading) - from
 }
 
-// axes makes one time axis for the counters of all nodes. The axis covers all readings that can be
-// placed on the reference's counter. It does not cover readings that cannot be placed, nor readings
-// of the reference that are far from all its measurements: otherwise one wrong reading would leave
-// few bins for all others. If a log has such readings, the axis covers, for this log, only the time
-// in which the log's node was measured.
+// axes makes one time axis for the counters of all nodes. The axis leaves out readings that cannot
+// be placed on the reference's counter. It also leaves out readings of the reference that are far
+// from all its measurements: otherwise one wrong reading would leave few bins for all others. If
+// the first or the last reading of a log is left out, the axis at this end of the log covers only
+// the time in which the log's node was measured.
 func (in *input) axes(t *timer) (Bins, []axis) {
 	// by node, the range of its measured readings; invalid: the node is not related
 	measured := make([]tscratio.Interval, len(in.nodes))
@@ -115,7 +116,7 @@ func (t *timer) coveredRange(source int, measured tscratio.Interval) tscratio.In
 		return none
 	}
 	// A reading of the reference itself can be placed however far it is from all measurements. So
-	// the axis takes such a reading only if the interval near contains it: this is the measured
+	// the axis covers such a reading only if the interval near contains it: this is the measured
 	// range, made longer by its own length at each end.
 	near := tscratio.Interval{
 		Lo: measured.Lo - min(measured.Lo, measured.Width()),

@@ -51,8 +51,8 @@ func TestNanoseconds(t *testing.T) {
 	}
 }
 
-// Begin gets the basis before the first row comes. The basis says the same as the answer. The rows
-// of a tuple come together, durations before events.
+// The function Options.Begin gets the Basis before the first row comes. The Basis says the same as
+// the answer. The rows of a tuple come together, durations before events.
 func TestBasis(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Suspect(seed.Random(t), parent, "suspect"); err != nil {

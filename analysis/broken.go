@@ -2,14 +2,14 @@ package analysis
 
 import "slices"
 
-// At these points the Java agent logs tuples that it cannot connect with others.
+// At these points the Java agent logs tuples that it cannot connect with other tuples.
 const (
 	unlinkedPoint   = "unlinked"   // made of others, but no link says of which
 	unanchoredPoint = "unanchored" // only counted, because they have no id
 )
 
-// findBroken adds findings that name the points at which ids break off. No latency across these
-// points can be computed.
+// findBroken adds findings that name the points where the path of a tuple breaks off, because
+// nothing connects its id with others. No latency across these points can be computed.
 func (a *assembler) findBroken() {
 	var unlinked, unanchored []string
 	tuples := uint64(0)

@@ -6,8 +6,8 @@ const (
 	// deviations99 is a number of standard deviations. In 99 of 100 cases, a normally distributed
 	// value is at most that far from its mean.
 	deviations99 = 2.58
-	// asOne is the number of tuples that are taken as one independent observation, because tuples
-	// that queue behind each other are not independent.
+	// asOne is the number of tuples that together count as one independent observation, because
+	// tuples that queue behind each other are not independent.
 	asOne = 10
 )
 

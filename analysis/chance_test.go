@@ -149,8 +149,9 @@ func TestNoiseOfManyTuples(t *testing.T) {
 	}
 }
 
-// The interval that chance returns contains the percentile of infinitely many durations, although
-// some of the drawn durations are lacking. The lacking ones may be the largest or the smallest.
+// The interval that chanceInterval returns contains the percentile of infinitely many durations,
+// although some of the drawn durations are lacking. The lacking ones may be the largest or the
+// smallest.
 func TestChanceContainsTheTruth(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)

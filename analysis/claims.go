@@ -25,7 +25,7 @@ type Claim struct {
 const maxClaims = 1 << 20
 
 // Claims reads what a node's NTP daemon claimed during an epoch of a run, oldest first. The error
-// wraps fs.ErrNotExist if no claims were kept. If the file is damaged, Claims returns what can be
+// wraps fs.ErrNotExist if no claims were stored. If the file is damaged, Claims returns what can be
 // read and an error that wraps *logstore.CorruptionError.
 func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
 	file, err := dir.OpenBaseline(node)

@@ -93,14 +93,15 @@ func (c *clocks) viewRange(v *tscratio.View, from, into string) (of tscratio.Int
 	return of
 }
 
-// chooseReference takes the node that the options name, or else the node that the run names. If
-// neither names one, it takes the node that is related to the most others. Of several such nodes,
-// it takes the one with the smallest median bound to the others. In a fleet of more than maxClosed
-// nodes, two nodes count as related only if they were measured with each other.
+// chooseReference chooses the node that the options name, or else the node that the run names. If
+// neither names one, it takes the node that is related to the most other nodes. If there are
+// several such nodes, it takes the one with the smallest median bound to the other nodes. In a
+// fleet of more than maxClosed nodes, two nodes count as related only if they were measured with
+// each other.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
 	// A node with several epochs is a candidate once for each epoch. If only the node is named, the
-	// best of its epochs is taken.
+	// best of its epochs is chosen.
 	candidate := func(n nodeInput) bool {
 		return wanted == "" || n.Name == wanted || n.node == wanted
 	}
@@ -155,7 +156,8 @@ func (in *input) chooseReference() error {
 	return nil
 }
 
-// timer computes durations between sources and places their events. Only one goroutine may use it.
+// timer computes durations between events of two logs. It also finds the intervals of events on the
+// reference's counter. Only one goroutine may use it.
 type timer struct {
 	in     *input
 	ways   []*tscratio.Ways // by first·nodes + second; nil: not needed yet
@@ -313,7 +315,7 @@ func scaleByRate(cycles int64, least, most float64) int64 {
 	return int64(max(math.Floor(low-math.Abs(low)*4*rounding), -1<<62))
 }
 
-// trivialDuration computes a duration without a relation, since a run of one node has none. e is
+// trivialDuration computes a duration from two readings of one node. This needs no relation. e is
 // the bound.
 func trivialDuration(x, y uint64, e int64) (tscratio.Duration, error) {
 	d := int64(y - x)
@@ -363,8 +365,8 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 // knownRanges has ranges of readings for each of two nodes: the readings that can be placed on the
 // counter of the other node, and those that can be placed on the counter of the reference. For any
 // other reading, the closure returns an error. Making an error takes a thousand times longer than
-// computing a result, and a program that makes up its counters logs millions of such readings. So
-// readings are looked up here before the closure is asked.
+// computing a result, and a program that invents its readings logs millions of them. So readings
+// are looked up here before the closure is asked.
 type knownRanges struct {
 	onOther, onReference [2]tscratio.Interval
 }
@@ -381,7 +383,7 @@ func (t *timer) knownOf(a, b int) *knownRanges {
 	return &k
 }
 
-// limits are the readings of one node that can be placed on another's counter.
+// limits returns the range of one node's readings that can be placed on another node's counter.
 func (t *timer) limits(from, into int) (of tscratio.Interval) {
 	if from == into {
 		return tscratio.Interval{Hi: math.MaxUint64}

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Unless a reference is named, it is the node that is related to the most others. Of several such
-// nodes, it is the one with the smallest median bound to the others.
+// Unless a reference is named, it is the node that is related to the most other nodes. If there are
+// several such nodes, it is the one with the smallest median bound to the other nodes.
 func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	rng := seed.Random(t)
 	for _, near := range []int{0, 1, 2} { // number of the node that is near to both others

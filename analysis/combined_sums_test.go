@@ -163,7 +163,7 @@ func (w *truth) checkOverTime(a *wholeAnswer, l *Span, rows []int) {
 	}
 }
 
-// hasText reports whether a finding has a text.
+// hasText reports whether some finding of the answer contains a text.
 func (a *wholeAnswer) hasText(text string) bool {
 	return slices.ContainsFunc(a.Findings, func(f Finding) bool {
 		return strings.Contains(f.Text, text)

@@ -102,7 +102,7 @@ func (w *truth) orderAll() {
 
 // criticalPath returns the events from where a tuple ended back to where it began. From each event
 // it goes to the latest of the events directly before. The path is nil if no branch of the tuple
-// ended at a last point. No other point follows a last point.
+// ended at a last point, which is a point that no other point follows.
 func (w *truth) criticalPath(u *simrun.Tuple) (path []*simrun.Event) {
 	var last *simrun.Event
 	for _, e := range u.Events {
@@ -178,8 +178,8 @@ func (w *truth) matchingPairs(r *DurationRow) (found []pair) {
 	return found
 }
 
-// checkPaths takes the tuples whose whole path is known, and compares their critical paths with the
-// true ones.
+// checkPaths compares critical paths with the true critical paths, for the tuples whose whole path
+// is known.
 func (w *truth) checkPaths(a *wholeAnswer) {
 	known := map[uint64]bool{}
 	for i := range a.rows {
@@ -202,8 +202,8 @@ func (w *truth) checkPaths(a *wholeAnswer) {
 }
 
 // repeatsAtPoint reports whether a row's id belongs to a tuple with several events at one point.
-// The analysis assumes that events are repeated before their id begins again, and that the logs
-// have the first copy. If a job breaks this assumption, such a row may be false.
+// The analysis assumes two things: an event is repeated only before its id begins again, and the
+// logs have the first copy of the event. If a job breaks this assumption, such a row may be false.
 func (w *truth) repeatsAtPoint(r *DurationRow) bool {
 	several := func(u *simrun.Tuple) bool {
 		points := map[string]bool{}

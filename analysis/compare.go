@@ -195,8 +195,8 @@ func (c *comparer) sampleBound(node string, bound func(reading uint64) (int64, b
 	return column
 }
 
-// ourMethod is our method. Its bound is half the width of the interval that a reading of B becomes
-// when it is translated into A's cycles.
+// ourMethod computes the bound of our own method: half the width of the interval that a reading of
+// B becomes when it is translated into A's cycles.
 func (c *comparer) ourMethod(p *pairClock) (Method, tscratio.Verdict) {
 	verdict := max(p.intoA.Verdict, p.intoB.Verdict)
 	scale := c.in.rateOf(p.a)
@@ -306,8 +306,8 @@ func (c *comparer) anchoredMethod(exchanges []tscratio.Exchange,
 		exchanges[min(from(end), len(exchanges)-1):])
 }
 
-// claimHolds_s is how long a daemon's claim is used if no other follows. During a run the daemon is
-// asked every second.
+// claimHolds_s is how long a daemon's claim is used if no other claim follows. During a run the
+// daemon is asked every second.
 const claimHolds_s = 10
 
 // ntpMethod adds up what both nodes' daemons claimed. The sum bounds the error of a duration from

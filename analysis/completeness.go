@@ -19,7 +19,7 @@ const (
 	Unknown Kept = "unknown" // a log is missing, or it is not known to which set a tuple belongs
 )
 
-// Completeness is how much of a set is in the logs, and why the rest is not.
+// Completeness says how much of a set of tuples is in the logs, and why the rest is not.
 type Completeness struct {
 	Kept Kept     `json:"kept"`
 	Why  []string `json:"why,omitempty"` // sorted; none if all is kept
@@ -70,7 +70,7 @@ func (s *source) keepsLinks() bool {
 }
 
 // ofRun names the nodes without a log and the logs without a readable row. Any tuple may have
-// passed these unseen.
+// passed there unseen.
 func (in *input) ofRun() Completeness {
 	c := Completeness{Kept: All}
 	for _, n := range in.silent {
@@ -121,10 +121,10 @@ func (in *input) lackingRanks(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
-// thinnedRanks returns the ranks of points whose logs lack so many events that they may hide
-// repetitions: even if every tuple had two events at such a point, the log might show only one
-// event of each tuple. If a log lacks at most half as many events as it has, it cannot hide
-// repetitions: some tuples would show two events.
+// thinnedRanks returns the ranks of points whose logs may hide repetitions: even if every tuple had
+// two events at such a point, the log might show only one event of each tuple. These are logs that
+// could not be read to their end, that lack more than half as many events as they have, or whose
+// channel chose events by other means than one rule for ids.
 func (in *input) thinnedRanks(g *graph, told []told) (mask uint64) {
 	for i := range told {
 		s, t := &in.sources[i], &told[i]
@@ -209,10 +209,10 @@ func (a *assembler) whyUndecided(rank int) string {
 	return c.Because()
 }
 
-// unseenBetween returns the points between two others that a tuple may have passed without an
-// event, because the logs of these points do not have every tuple. A point is left out if the same
-// rule chooses tuples by their ids at this point and at the two ends: then a tuple with events at
-// both ends has an event at the point, too.
+// unseenBetween returns points that a tuple may have passed without an event on its way from one
+// given point to another. The logs of these points do not have every tuple. A point is left out if
+// the same rule chooses tuples by their ids at this point and at the two ends: then a tuple with
+// events at both ends has an event at the point, too.
 func (a *assembler) unseenBetween(from, to int) []string {
 	var names []string
 	rule := a.sampledByID(from)
@@ -243,8 +243,8 @@ func (a *assembler) gapsByRank() []uint64 {
 
 // ofSpan says how many of the tuples that a span describes are in the logs. A span from one point
 // to the next describes tuples that passed no point between the two and did not wait for another
-// branch. So what a point's logs lack matters if a tuple may have come from this point to the
-// span's end without a record. If an id has several events at an end of the span, all earlier
+// branch. So what the logs of a third point lack matters, too, if this point precedes the end of
+// the span but not its beginning. If an id has several events at an end of the span, all earlier
 // points matter: two tuples may share the id, and if the log of an earlier point lacks an event of
 // one of them, they look like one tuple.
 func (a *assembler) ofSpan(k spanKey) Completeness {

@@ -67,10 +67,10 @@ func (c *criticalSums) addLongest(all []tscratio.Elapsed) {
 	c.hi.add(longest.Hi)
 }
 
-// share is the share of a span in an end-to-end time. It gets the sum of the end-to-end times
-// (total), and the sum of all other spans on critical paths (others). The time that was not spent
-// on this span is known in two ways: it is others, and it is total less the time on this span. At
-// each end, the tighter of the two limits is used.
+// share returns the share of a span in the end-to-end times. total is the sum of the end-to-end
+// times, and others is the sum of all other spans on critical paths. The time that was not spent on
+// this span is in two intervals: in others, and in the difference of total and the time on this
+// span. share uses the part that both intervals have in common.
 func (c *criticalSums) share(total, others *criticalSums) (s Share, known bool) {
 	lo, hi := c.lo.toFloat(), c.hi.toFloat()
 	if c.unplaced+total.unplaced+others.unplaced > 0 || hi < 0 || total.lo.toFloat() <= 0 {

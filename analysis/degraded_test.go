@@ -42,7 +42,7 @@ func rewrite(t *testing.T, run, node string, change func([]logstore.Event) []log
 	}
 }
 
-// rewriteFile changes the events of a log of one block.
+// rewriteFile changes the events of a log that has only one block.
 func rewriteFile(t *testing.T, path string, change func([]logstore.Event) []logstore.Event) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -74,7 +74,8 @@ func rewriteFile(t *testing.T, path string, change func([]logstore.Event) []logs
 	}
 }
 
-// spanBetween is the part of the answer between two nodes.
+// spanBetween returns the durations in an answer that begin on the node from and end on the node
+// to.
 func spanBetween(t *testing.T, a *Answer, from, to string) Durations {
 	t.Helper()
 	for _, l := range a.Spans {
@@ -88,7 +89,7 @@ func spanBetween(t *testing.T, a *Answer, from, to string) Durations {
 	return Durations{}
 }
 
-// A defect of one node is named, and changes nothing in the answer about the others.
+// A defect of one node is named, and changes nothing in the answer about the other nodes.
 func TestADegradedNodeHarmsNoOther(t *testing.T) {
 	seed.NotUnderRace(t, "TestAnswersEqualOracle analyzes side by side too")
 	const hour = 3600 * simrun.Hz

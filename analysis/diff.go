@@ -165,7 +165,7 @@ type spanOf struct {
 	reference Reference
 }
 
-// spansLike returns the span of a change in each run that has it.
+// spansLike finds the span that a change is about, in each run that has this span.
 func spansLike(c Change, in []*Answer) (found []spanOf) {
 	for _, a := range in {
 		for _, spans := range [][]Span{a.Spans, a.EndToEnd} {

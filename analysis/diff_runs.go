@@ -61,7 +61,7 @@ func (d *Durations) noise(percent float64, r Reference) float64 {
 	return far / r.FrequencyLo_hz * 1e9
 }
 
-// lackingRun names a run that lacks some durations. It is empty if none does.
+// lackingRun names a run that lacks some durations. It is empty if no run lacks durations.
 func (s side) lackingRun() string {
 	for _, m := range s {
 		if m.lacking > 0 {

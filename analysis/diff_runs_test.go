@@ -126,8 +126,9 @@ func TestWhatDecidesAChange(t *testing.T) {
 	if got := needsOf(2, side{of(3)}, side{of(4)}); got.Tuples != 15 || got.Runs != 0 {
 		t.Errorf("with a noise of 5, apart by 2: %+v, want 15 times the tuples", got)
 	}
-	// Twice as many tuples are too many to keep exactly. Then each of the two percentiles near
-	// 2,048,000 may be rounded by 1000, and the noise of each by 2000: 6000 in all.
+	// The durations of twice as many tuples are too many to be kept exactly. Then each of the two
+	// percentiles near 2,048,000 may be rounded by 1000, and the noise of each by 2000: 6000 in
+	// all.
 	many := side{{lo: 2_048_000, hi: 2_048_000, noise: 5_000, count: 40_000}}
 	for gap, want := range map[float64]Needs{
 		6_000: {Bounds: true}, 7_000: {Tuples: 113}, 16_000: {Tuples: 2},

@@ -57,7 +57,7 @@ func (a *Answer) chosenRules(c Change, joins bool) (rules, why string) {
 		}
 	}
 	for _, l := range spansLike(c, []*Answer{a}) {
-		// The span may lack tuples for a reason that none of its points has.
+		// The span may lack tuples for a reason that does not apply to any of its points.
 		if l.Completeness.Kept != All && (l.Completeness.Kept != Sampled || len(all) == 0) {
 			return "", l.Completeness.Because()
 		}

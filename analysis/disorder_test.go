@@ -55,8 +55,9 @@ func TestBackwardsAreTheSame(t *testing.T) {
 }
 
 func TestDisorderAsRFC4737(t *testing.T) {
-	// The ids other and other+1 are in order. They do not have the origin of the ids 1 to 6. A copy
-	// has the same id as its original, and is late only if a greater id came before it.
+	// The variable other is an id of another origin than the ids 1 to 6. The ids other and other+1
+	// are in order. A copy has the same id as its original, and is late only if a greater id came
+	// before it.
 	other := uint64(7) << originShift
 	a := analyze(t, write(t,
 		channelsOf([]uint64{1, 2, 3, 4, 5, 6},
@@ -158,7 +159,8 @@ func TestRunLengthAndCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two sources and a sink: the first tuple is at 2 s, the last poison at 10 s.
+	// Two sources and a sink: the first tuple is at 2 s, and the last poison (the end of a stream)
+	// is at 10 s.
 	for i, c := range []struct {
 		node                int
 		name                string

@@ -10,7 +10,7 @@ import (
 
 // exactValues is the largest number of durations that a distribution keeps exactly. Beyond that it
 // counts durations in buckets whose width is at most 1/2048 of the value, and rounds percentiles
-// outward to bucket edges. The library HdrHistogram would not do, for two reasons. It takes no
+// outward to bucket edges. The library HdrHistogram would not do, for two reasons. It accepts no
 // negative values, but the low end of a short duration between nodes may be negative. And it
 // reports the middles of buckets, which are not bounds.
 const exactValues = 1 << 16

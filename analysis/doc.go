@@ -22,9 +22,10 @@
 // Some operators send each tuple on under another id, and log a link. Before the sample is taken,
 // the tuple's events get the id that it began with, so they are one path (renamed.go).
 //
-// Some tuples are made of others, as the result of a window is. Logged links name these others.
-// Links are followed in rounds, from the tuples that were made of no others to those that were made
-// of them. Each round joins ids by partition, as described above (lineage.go).
+// Some tuples are made of other tuples, as the result of a window is. Logged links name these other
+// tuples. Links are followed in rounds. The first round begins at the tuples that were made of no
+// other tuples, and each round leads to the tuples that were made of the previous ones. Each round
+// joins ids by partition, as described above (lineage.go).
 //
 // A return trip consists of a tuple's transfer to another node and of the acknowledgement's
 // transfer back (package returntrip). Return trips are joined separately (returns.go), because

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// A node that is suspended in the middle of a run is taken as two nodes. Each of the two uses only
+// A node that is suspended in the middle of a run counts as two nodes. Each of the two uses only
 // its own relations. Events that were logged between the two epochs give no durations.
 func TestSuspendedNode(t *testing.T) {
 	// The tuples with the ids 100 to 119 are in a segment that belongs to neither epoch.

@@ -21,9 +21,9 @@ type evidence struct {
 	single, firsts, lasts tally
 
 	beginAgain uint64 // ids that begin again
-	// passedMasks has a mask for each id of the sample that does not begin again: the points that
-	// its tuple passes. several has a mask of those points at which the tuple has more than one
-	// event.
+	// passedMasks has, for each id of the sample that begins only once, a mask of the points that
+	// its tuple passes. several has, for the same id, a mask of those points at which the tuple has
+	// more than one event.
 	passedMasks, several []uint64
 	// For each point in a tuple's mask in several, counts has the number of the tuple's events
 	// there. The numbers of one tuple are in the order of the points. Those of tuple i begin at
@@ -32,7 +32,7 @@ type evidence struct {
 	countsOf []int
 }
 
-// tally counts in which order tuples passed two points.
+// tally counts, for each pair of points, how many tuples passed the two points in which order.
 type tally struct {
 	surelyBefore [][]uint64 // surelyBefore[p][q]: how many tuples certainly pass point p before q
 	middleBefore [][]uint64 // like surely, but judged by the middle of the duration's interval
@@ -171,11 +171,12 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 	return false
 }
 
-// oppositeVotes returns the votes for the opposite order.
+// oppositeVotes returns the same votes with the two orders exchanged.
 func (v votes) oppositeVotes() votes { return votes{v.surelyNot, v.surely, v.middleNot, v.middle} }
 
-// precedes decides by the intervals if they show the order, otherwise by the names of the points,
-// and at last by the middles of the intervals. both is the number of tuples that pass both points.
+// precedes decides by the intervals if they show the order. Otherwise it decides by the names of
+// the points, or, if they do not show it either, by the middles of the intervals. both is the
+// number of tuples that pass both points.
 func (v votes) precedes(both uint64, a, b point) bool {
 	if both == 0 {
 		return false
@@ -239,8 +240,8 @@ func (e *evidence) manyEvents(p int) bool {
 }
 
 // manyEvents returns the ranks where many tuples have several events. Branches that no log shows
-// may arrive at these ranks. manyEvents returns none if paths cannot begin or go on at points
-// without a place in the graph.
+// may arrive at these ranks. If g.openEnds is false, there are no such branches, and manyEvents
+// returns no rank.
 func (g *graph) manyEvents(e *evidence) (mask uint64) {
 	for r, p := range g.order {
 		if g.openEnds && e.manyEvents(p) {
@@ -267,9 +268,9 @@ func (e *evidence) mayJoin(g *graph, rank int) bool {
 
 // mergingRanks returns the ranks where branches of a tuple arrive one by one (found). Of the
 // sample's tuples that have branches at such a rank, at least half have several events there. At
-// some ranks, the sample does not tell whether branches arrive one by one (unknown): logs lack
-// events, or more ids begin again than there are tuples that show branches. thinned is the result
-// of input.thinnedRanks.
+// some ranks, the sample does not tell whether branches arrive one by one (unknown), because logs
+// lack events, or because the ids that begin again outnumber the tuples with branches. thinned is
+// the result of input.thinnedRanks.
 func (e *evidence) mergingRanks(g *graph, thinned uint64) (found, unknown uint64) {
 	var passed, several [maxPoints]int
 	for i := range e.passedMasks {

@@ -218,7 +218,7 @@ func TestDurationsWithinNodesWithoutRelations(t *testing.T) {
 }
 
 // Tuples of windows that are still open are called unfinished. They are not called lost, and no
-// finding says that their ids match those of no other point.
+// finding complains that their ids occur at only one point.
 func TestWindowsThatNeverClose(t *testing.T) {
 	const ms = simrun.Hz / 1000
 	for name, test := range map[string]struct {

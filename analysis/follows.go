@@ -27,10 +27,10 @@ type NearEdge struct {
 // points in one order, for each tuple that passed them in the other order.
 const leastNear = 19
 
-// nearEdges returns the pairs of points that a few tuples passed in the wrong order, while all
-// others show one order. The points of two branches that run side by side may also look like this.
-// But at such points, tuples come to the second point from another point. So nearEdges returns a
-// pair only if no other point precedes its second point.
+// nearEdges returns the pairs of points that nearly all tuples passed in one order, and a few
+// tuples in the opposite order. The points of two branches that run side by side may also look like
+// this. But at such points, tuples come to the second point from another point. So nearEdges
+// returns a pair only if no other point precedes its second point.
 func (in *input) nearEdges(e *evidence, o *ordering) (near []NearEdge) {
 	for p := range in.points {
 		for q := range in.points {

@@ -37,8 +37,8 @@ type pointFound struct {
 	unfinished   uint64 // tuples counted in made that ended inside an actor
 
 	// guessedEnds counts tuples that may have ended here. Whether they did is not known, because
-	// other tuples have the same ids. The fields above count some of the tuples in guessedEnds as
-	// ended. perhapsEnds counts the rest of them.
+	// other tuples have the same ids. Some of these tuples are counted as ended in the fields
+	// above. perhapsEnds counts the others.
 	guessedEnds, perhapsEnds uint64
 	// spilled sums up the end-to-end times of tuples that begin here and whose events are in doubt.
 	spilled criticalSums
@@ -70,7 +70,7 @@ type beginLogs struct {
 }
 
 // add adds the log in which a tuple begins. If a channel was opened again after its log had ended,
-// its two logs are taken as one.
+// its two logs count as one.
 func (b *beginLogs) add(in *input, log int32) {
 	if b.onNodes == nil {
 		b.onNodes, b.onNode = append(b.room[:0:2], log), append(b.room[2:2], log)
@@ -111,7 +111,7 @@ func addTo(bins *[]uint64, bin int, n uint64) {
 	(*bins)[bin] += n
 }
 
-// slowestTuples contains the slowest of some tuples, in order.
+// slowestTuples contains the slowest of the tuples that were measured, the slowest one first.
 type slowestTuples struct {
 	kept  []slowTuple
 	least int64 // a shorter tuple is not among them

@@ -111,8 +111,8 @@ func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	return w
 }
 
-// load takes a partition and groups its events by id. If keep is true, the store still has the
-// events afterwards.
+// load loads the events of a partition and groups them by id. If keep is true, the store still has
+// the events afterwards.
 func (w *gatherer) load(s *scatteredLogs, partition int, keep bool) error {
 	w.runs = w.runs[:0]
 	var err error

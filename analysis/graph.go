@@ -22,8 +22,8 @@ type graph struct {
 	// openRanks[rank] has the ranks that may precede rank, although the field ranksBefore does not
 	// have them. If the order of two ranks is not proven at all, each is open for the other.
 	openRanks []uint64
-	// calledRanks[rank] belongs to a point of an actor that another actor called. It has the ranks
-	// where a tuple may have entered the calling actor.
+	// If rank is a point of an actor that another actor may have called, calledRanks[rank] has the
+	// ranks where a tuple may have entered the calling actor.
 	calledRanks []uint64
 	// againstData[rank] has the ranks that follow rank only because declared edges say so. The data
 	// show the opposite, or nothing.
@@ -283,9 +283,10 @@ func sortPoints(precedes [][]bool) (g *graph, circle []int) {
 	return g, circle
 }
 
-// nextPoint considers the points that are not taken. It returns the first of these points that no
-// other of these points precedes. If there is none, it returns -1. If circles is given, it chooses
-// only among the points in circles, and returns the one that the fewest others precede.
+// nextPoint considers the points that are not marked in the parameter taken. It returns the first
+// of these points that no other of these points precedes. If there is none, it returns -1. If
+// circles is given, it chooses only among the points in circles, and returns the one that the
+// fewest others precede.
 func nextPoint(precedes [][]bool, taken, circles []bool) int {
 	best, least := -1, len(precedes)+1
 	for q := range precedes {
@@ -305,8 +306,8 @@ func nextPoint(precedes [][]bool, taken, circles []bool) int {
 	return best
 }
 
-// inCircles considers the points that are not taken. It says for each of them whether the order
-// leads from the point, over others, back to the same point.
+// inCircles considers the points that are not marked in the parameter taken. It says for each of
+// them whether the order leads from the point, over others, back to the same point.
 func inCircles(precedes [][]bool, taken []bool) []bool {
 	n := len(precedes)
 	reaches := matrix(n)

@@ -24,7 +24,7 @@ type Held struct {
 	True Percentiles `json:"true_percentiles,omitempty"`
 }
 
-// UsedSteps is the number of steps of Used.
+// UsedSteps is the number of steps of the histogram Held.Used.
 const UsedSteps = 20
 
 // checkTruth compares one interval with an interval that contains the truth.

@@ -40,7 +40,7 @@ type input struct {
 	points  []point // sorted by actor, then in the order in which tuples pass them
 	clocks  clocks
 	missing []runs.Missing
-	// number of entries of missing that were noted when the run was made
+	// how many entries of the field missing were noted when the run was made
 	recorded int
 	unseen   map[point]string   // why not all logs of a point are read
 	silent   []string           // nodes that should have logs, and have none
@@ -76,7 +76,8 @@ func (in *input) nodeOf(node, epoch string) int {
 	})
 }
 
-// source is the log of one ring: the events of one channel from one opening of it.
+// source is the log of one ring in one epoch of its node. It has the events of one channel. A
+// channel that is opened again has another ring.
 type source struct {
 	node     int
 	point    int       // -1: a return trip or pauses, which are joined separately
@@ -130,7 +131,8 @@ func (in *input) addFinding(kind FindingKind, format string, args ...any) {
 	in.findings = append(in.findings, Finding{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
-// relatePairs evaluates the pairs and makes the closure.
+// relatePairs computes the relation of each pair of nodes. Then it makes the closure, which can
+// relate two nodes by way of other nodes.
 func (in *input) relatePairs(pairs []*tscratio.Pair) error {
 	in.nameEpochs()
 	described := map[string]tscratio.Node{}
@@ -167,7 +169,7 @@ func (in *input) relatePairs(pairs []*tscratio.Pair) error {
 	return nil
 }
 
-// nameEpochs makes a node of each epoch of each of the run's nodes.
+// nameEpochs makes one nodeInput for each epoch of each node of the run.
 func (in *input) nameEpochs() {
 	for _, n := range in.run.Run.Nodes {
 		for i, e := range n.Epochs() {
@@ -212,8 +214,8 @@ func (in *input) relatePair(p *tscratio.Pair, described map[string]tscratio.Node
 // findPairsApart adds a finding for each pair of nodes that no chain of relations connects.
 func (in *input) findPairsApart(described map[string]tscratio.Node) {
 	for i, a := range in.nodes {
-		// Only pairs with the first node are checked: nodes that are related to it are also related
-		// to each other.
+		// In a run of many nodes, only pairs with the first node are checked: nodes that are
+		// related to it are also related to each other.
 		if i == 1 && len(in.nodes) > maxClosed {
 			break
 		}

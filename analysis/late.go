@@ -113,10 +113,10 @@ func (p *plan) lackedRanks(g *graph) (mask uint64) {
 	return mask &^ has
 }
 
-// takenRanks returns the ranks at which a tuple's event may have been taken for the event of a
-// later tuple with the same id. later has the beginnings of those later tuples. Ranks before those
-// that the tuple passed are left out, except ranks where branches arrive one by one. At such a
-// rank, one branch may have arrived while events of another are yet to come.
+// takenRanks returns the ranks at which a tuple's event may have been mistaken for the event of a
+// later tuple with the same id. later has the beginnings of those later tuples. A rank is left out
+// if the tuple passed a later rank, unless branches arrive one by one at that later rank: there,
+// one branch may have arrived while events of another branch are yet to come.
 func (p *plan) takenRanks(g *graph, later []beginning) (mask uint64) {
 	for _, b := range later[:min(len(later), longestLate)] {
 		mask |= b.mask

@@ -9,8 +9,9 @@ import (
 )
 
 // leaveOut drops points and logs if there are more of them than a single answer can distinguish,
-// and notes how many it drops. It takes one point of each node in turn, first those with the most
-// events. Thus one program with a thousand channels does not push out the points of other programs.
+// and notes how many it drops. It chooses one point of each node in turn, first the points with the
+// most events. Thus one program with a thousand channels does not push out the points of other
+// programs.
 func (in *input) leaveOut(rank map[point]int) {
 	sources := make([][]int, len(in.nodes))
 	points := make([][]point, len(in.nodes))
@@ -59,7 +60,7 @@ func (in *input) leaveOut(rank map[point]int) {
 	in.sources = left
 }
 
-// inTurns takes one item of each group in turn. most limits how many different items it chooses.
+// inTurns chooses one item of each group in turn. most limits how many different items it chooses.
 func inTurns[T comparable](groups [][]T, most int) map[T]bool {
 	chosen := map[T]bool{}
 	for turn, more := 0, true; more; turn++ {

@@ -41,7 +41,7 @@ func TestMorePointsThanAreToldApart(t *testing.T) {
 	}
 }
 
-// inTurns takes one item of each group in turn. An item that is in two groups is taken once.
+// inTurns chooses one item of each group in turn. An item that is in two groups is chosen once.
 func TestInTurns(t *testing.T) {
 	groups := [][]int{{1, 2, 3, 4, 5}, {9}, {2, 8}}
 	for most, want := range map[int]map[int]bool{

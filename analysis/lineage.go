@@ -11,10 +11,10 @@ import (
 // maxGenerations is the largest number of generations that are followed from an origin to a tuple.
 const maxGenerations = 64
 
-// lineage finds out, for tuples that were made of others, where those others began. A link names a
-// parent and a child: the child was made of the parent. lineage passes origins from parents to
-// children in rounds. A round is one generation: it joins the generation's origins with the links,
-// one partition at a time.
+// lineage finds out, for tuples that were made of other tuples, where those other tuples began. A
+// link names a parent and a child: the child was made of the parent. lineage passes origins from
+// parents to children in rounds. A round is one generation: it joins the generation's origins with
+// the links, one partition at a time.
 type lineage struct {
 	in      *input
 	bits    uint
@@ -137,7 +137,7 @@ func (w *gatherer) lineageOf(id, mask uint64, path *[maxPoints]passage, parent, 
 	}
 }
 
-// measureLineage measures all tuples that were made of others and reached the end.
+// measureLineage measures all tuples that were made of other tuples and reached the end.
 func (l *lineage) measureLineage(ctx context.Context, of *scatteredLogs, w *gatherer) error {
 	arrived := newStore[origin](l.scratch, l.bits, 64)
 	current := l.origins

@@ -9,7 +9,7 @@ import (
 // An actor is an operator. It works on a tuple from where the tuple enters it to where the tuple
 // leaves it. If actor B works on tuples only while actor A does, B is nested in A. Then either A
 // calls B, or both got a copy of the tuple and B is always quicker. Times alone do not show which
-// of the two is the case. If no other actor saw the tuple earlier, A is taken for the caller.
+// of the two is the case. If no other actor saw the tuple earlier, A is assumed to be the caller.
 
 // actor has the points of an actor. Tuples enter it at the point enter, and leave it at the point
 // leave.
@@ -61,9 +61,9 @@ type nesting struct {
 	// tight is true for branches that may be a chain: the bounds leave open whether tuples leave
 	// one of the two actors before they enter the other.
 	tight bool
-	// ends is true for an open nesting if tuples do not go from the inner actors to the points
-	// after the outer one. This is known from the number of events at those points, which is too
-	// small for a further branch.
+	// An open nesting is either a call or branches: it is not known which. ends is true for an open
+	// nesting if tuples do not go from the inner actors to the points after the outer one. This is
+	// known from the number of events at those points, which is too small for a further branch.
 	ends bool
 }
 
@@ -179,7 +179,7 @@ func withoutOrder(precedes [][]bool, x, y *actor) [][]bool {
 	return precedes
 }
 
-// withBranches returns the order in which the chosen nestings are branches.
+// withBranches returns the order of points that follows if the chosen nestings are branches.
 func (f *forkFinder) withBranches(chosen func(*nesting) bool) [][]bool {
 	precedes := f.precedes
 	for _, n := range f.nestings {
@@ -301,11 +301,11 @@ func (f *forkFinder) goesElsewhere(n *nesting, all []*actor) bool {
 }
 
 // countArrivals decides open nestings by the events at points where branches arrive one by one. For
-// each such point, it computes how many branches of a tuple arrive there if the nesting is
-// branches, and how many if it is a call, and compares both numbers with the number of events
-// there. If most tuples have at least as many events as branches need, the nesting is branches. If
-// most have only as many as with a call, the nesting stays open, and its field ends is set: it is a
-// call, or the inner branch ends earlier.
+// each such point, it computes two numbers: how many branches of a tuple arrive there if the
+// nesting is branches, and how many arrive if it is a call. It compares both numbers with the
+// number of events there. If most tuples have at least as many events as branches need, the nesting
+// is branches. If most have only as many as with a call, the nesting stays open, and its field ends
+// is set: it is a call, or the inner branch ends earlier.
 func (f *forkFinder) countArrivals() {
 	isOpen := func(n *nesting) bool { return n.is == nestingOpen }
 	if !slices.ContainsFunc(f.nestings, isOpen) {

@@ -15,8 +15,8 @@ import (
 type Options struct {
 	// Reference is the node in whose cycles the answer is given. If Reference is empty, the run's
 	// own choice is used. If the run has no choice either, it is the node that is related to the
-	// most others. Of several such nodes, it is the one with the smallest median bound to the
-	// others.
+	// most other nodes. If there are several such nodes, it is the one with the smallest median
+	// bound to the other nodes.
 	Reference string
 
 	// Wander is assumed for each pair of nodes, instead of the wander that is stored with their
@@ -24,7 +24,8 @@ type Options struct {
 	Wander tscratio.Wander
 
 	// ThirdNodes says which measurements by way of a third node may narrow the relation of two
-	// nodes. In runs of more than 32 nodes, third nodes are not used.
+	// nodes. If a node was measured, on average, with more than 32 others, third nodes are not
+	// used.
 	ThirdNodes tscratio.ThirdNodes
 
 	// Memory_bytes is how much memory events may take; 0 is 512 MiB. Events beyond that go to a
@@ -38,9 +39,9 @@ type Options struct {
 	Workers int
 
 	// Slowest is the number of slowest tuples whose whole path is kept. In addition, the same
-	// number of paths is kept of the slowest tuples that were made of others. 0 means 10, and a
-	// negative number means none. If other tuples were made of a slow tuple, only the slow tuple's
-	// path under its own id is kept.
+	// number of paths is kept of the slowest tuples that were made of other tuples. 0 means 10, and
+	// a negative number means none. If other tuples were made of a slow tuple, only the slow
+	// tuple's path under its own id is kept.
 	Slowest int
 
 	// Edges declare which points follow which, each as actor/point. They are added to the graph
@@ -53,7 +54,7 @@ type Options struct {
 
 	Filter Filter
 
-	// Truth takes a moment, at which one node's counter showed a reading. It returns the smallest
+	// Truth gets the reading that one node's counter showed at some moment. It returns the smallest
 	// and the largest reading that another node's counter may truly have had at that moment. This
 	// is known only for virtual nodes (internal/truth); otherwise ok is false. If Truth is set, the
 	// whole answer is checked against it. Many goroutines call it. nil: the truth is not known.
@@ -71,8 +72,8 @@ type Options struct {
 	// same time. Either function may be nil. If a function returns an error, the analysis ends. If
 	// one of them is set, the analysis uses only one core. Tuples come in any order, but all rows
 	// of a tuple follow one another, its durations before its events. Tuples that share an id
-	// follow one another too, in the order of time. Tuples that were made of others have further
-	// durations, after the rows of all tuples.
+	// follow one another too, in the order of time. Tuples that were made of other tuples have
+	// further durations, after the rows of all tuples.
 	Events    func(EventRow) error
 	Durations func(DurationRow) error
 

@@ -247,8 +247,8 @@ func (s *oracleSum) merge(o *oracleSum) {
 	s.hi.Add(&s.hi, &o.hi)
 }
 
-// compareShares checks the order of a path's spans, and the share of each in the end-to-end time.
-// Gaps take a part of the end-to-end time, but have no share. If lacking is true, some log is
+// compareShares checks the order of a path's spans, and the share of each in the end-to-end time. A
+// gap is a part of the end-to-end time, but has no share. If lacking is true, some log is
 // unreadable. Then the answer may withhold a share, or give a wider interval for it than the events
 // in the other logs allow. It need not call any span surely slower.
 func compareShares(t *testing.T, want *oracleAnswer, total *oracleSum, spans []Span,

@@ -141,7 +141,7 @@ func (o *oracle) duration(a, b oracleEvent) tscratio.Duration {
 
 func (o *oracle) precedes(p, q string) bool { return slices.Contains(o.before[q], p) }
 
-// mayHaveGap reports whether a tuple may have passed a point between two others without an event in
+// mayHaveGap reports whether a tuple may have passed a point between p and q without an event in
 // the logs.
 func (o *oracle) mayHaveGap(p, q string) bool {
 	return slices.ContainsFunc(o.points, func(r string) bool {

@@ -18,8 +18,8 @@ type oracleTuple struct {
 	late map[string]bool
 	// At these points, the tuple has several events, and it is not known which is the right one.
 	unsure map[string]bool
-	// At these points, an event of this tuple may have been taken for one of a later tuple with the
-	// same id.
+	// At these points, an event of this tuple may have been mistaken for an event of a later tuple
+	// with the same id.
 	taken  map[string]bool
 	shared bool // its id began several tuples
 	mixed  bool // it may be several tuples, because the logs may lack where the others began

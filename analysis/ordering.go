@@ -176,7 +176,7 @@ func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 //   - The operator gives tuples other ids, with the old id at p and the new one at q. The link
 //     between the ids shows where the tuple went. So q is taken as earlier, unless the data show
 //     that p is earlier.
-//   - The operator does not change the ids. Then q is taken as earlier only if the data show it,
+//   - The operator does not change the ids. Then q counts as earlier only if the data show it,
 //     and the names of p and q are end and send.
 func (in *input) sentBefore(e *evidence, p, q int) bool {
 	v := votesOf(q, p, &e.single, &e.firsts)
@@ -200,9 +200,9 @@ func (in *input) entryPoints(actor string) (mask uint64) {
 	return mask
 }
 
-// setAside makes the point p an aside: p then precedes no point. Only two kinds of points still
-// precede p. The first are those points in the mask from that preceded p before. The second are
-// points that precede a point of the first kind. Asides in the mask do not count.
+// setAside makes the point p an aside: p then precedes no point. Only these points still precede p:
+// the points of the mask from that preceded p before and are no asides, and each point that
+// precedes one of them.
 func (o *ordering) setAside(p int, from uint64) {
 	o.asides |= 1 << p
 	keep := from &^ o.asides

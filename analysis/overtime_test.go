@@ -20,7 +20,8 @@ func TestOverTime(t *testing.T) {
 	now := uint64(simrun.Hz)
 	for id := range uint64(tuples) {
 		now += rng.Uint64N(simrun.Hz / 2000)
-		// The durations to b grow over time, and those to c shrink.
+		// The durations of tuples that go to b grow over time, and the durations of tuples that go
+		// to c shrink.
 		channels[0].Records = append(channels[0].Records, simrun.Record{Time: now, ID: id})
 		channels[1].Records = append(channels[1].Records, simrun.Record{
 			Time: now + 50_000 + 100*id + rng.Uint64N(50_000), ID: id,

@@ -10,8 +10,9 @@ import (
 
 const pageRows = 1 << pageBits
 
-// page is a table of the events of one page of ids. It has a row for each id, and a column for each
-// rank of a point. Tuples with consecutive ids that took the same path are adjacent rows, and are
+// page is a table of the events of one page of ids: ids that differ only in their lowest pageBits
+// bits. It has a row for each id, and a column for each rank, which is a point's index in
+// graph.order. Tuples with consecutive ids that took the same path are adjacent rows, and are
 // measured together.
 type page struct {
 	masks   [pageRows]uint64 // by row: the ranks with an event
@@ -74,7 +75,8 @@ func (p *page) fill(events []logstore.Event, source uint16, rank uint8) {
 	}
 }
 
-// sortRepeats must be called after the page was filled and before its rows are read.
+// sortRepeats sorts by row the events that repeat a rank of their row. It must be called after the
+// page was filled and before its rows are read.
 func (p *page) sortRepeats() {
 	slices.SortFunc(p.again, func(a, b repeat) int { return cmp.Compare(a.row, b.row) })
 }
@@ -132,7 +134,7 @@ type eventRun struct {
 	source uint16
 }
 
-// pageRun is a run within one page of ids.
+// pageRun is an eventRun whose ids are all of one page.
 type pageRun struct {
 	eventRun
 	page uint64

@@ -10,13 +10,15 @@ import (
 )
 
 // Path is a set of points that the same tuples pass: a part of the graph that no edge connects to
-// the rest. Tuples that were made of others have ids of their own, and thus a Path of their own.
+// the rest. Tuples that were made of other tuples have ids of their own, and thus a Path of their
+// own.
 type Path struct {
 	From   []string `json:"from"` // points where tuples begin
 	To     []string `json:"to"`   // points where they end
 	Tuples uint64   `json:"tuples"`
 
-	// MadeOf are the paths of the tuples that this path's tuples were made of.
+	// MadeOf has the indexes, in Answer.Paths, of the paths of the tuples that this path's tuples
+	// were made of.
 	MadeOf []int `json:"made_of,omitempty"`
 
 	// Completeness is how many of the tuples that passed the path's points are in the logs. If not
@@ -61,7 +63,7 @@ type RankedSpan struct {
 	Surely bool `json:"surely"`
 }
 
-// Share is a share from 0 to 1, as an interval.
+// Share is an interval that contains a share. A share is a number from 0 to 1.
 type Share struct {
 	Lo float64 `json:"lo"`
 	Hi float64 `json:"hi"`
@@ -113,8 +115,8 @@ func (l *Span) Described() string {
 }
 
 // Lateness reports whether a span is not work of the program, but shows how late the program's load
-// was. Such a span begins when the tuple was due, at a point that load generators call intended.
-// The span ends where the tuple began.
+// generator was. Such a span begins when the tuple was due, at a point that load generators call
+// intended. The span ends where the tuple began.
 func (l *Span) Lateness() bool {
 	return strings.HasSuffix(l.From, "/intended") &&
 		l.Kind == "inside"
@@ -234,8 +236,8 @@ func backwardsOf(out *Answer, of func(*Span) bool) (n uint64) {
 	return n
 }
 
-// rankSpans orders the chosen spans by their shares, or by their medians if no share is
-// known. The caller may say that no order is proven.
+// rankSpans orders the chosen spans by their shares, or by their medians if no share is known. If
+// sure is false, no order is proven.
 func rankSpans(spans []Span, shares []*Share, sure bool, of func(*Span) bool) []RankedSpan {
 	r := []RankedSpan{}
 	byShare, withheld := true, false

@@ -93,7 +93,7 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		// Shares show the same order. The medians then do not matter.
+		// With shares in place of the medians, the order is the same.
 		shares := noShares(test.spans)
 		for i := range test.spans {
 			if m, ok := test.spans[i].All.Percentiles.At(50); ok {

@@ -37,7 +37,7 @@ type jvm struct {
 	ended, begins []uint64
 }
 
-// pause is a pause on the reference's counter.
+// pause is a pause of a JVM. Its moments are intervals on the reference's counter.
 type pause struct {
 	kind                uint8
 	begin, stopped, end tscratio.Interval
@@ -49,7 +49,7 @@ type pausesOf struct {
 	jvmsOf [][]int // by source: the JVMs of its process
 }
 
-// newPauses places the pauses of all JVMs. nil: no JVM logged pauses.
+// newPauses places the pauses of all JVMs on the reference's counter. nil: no JVM logged pauses.
 func (in *input) newPauses(t *timer, told []told) *pausesOf {
 	p := &pausesOf{jvmsOf: make([][]int, len(in.sources))}
 	for i := range in.sources {
@@ -125,8 +125,8 @@ func (j *jvm) dropOverlapping() {
 	j.pauses = kept
 }
 
-// placePause places the three moments of one pause. It returns false unless all three are logged
-// and can be placed, in an order that is possible.
+// placePause places the three moments of one pause on the reference's counter. It returns false
+// unless all three are logged and can be placed, in an order that is possible.
 func (t *timer) placePause(source int, events []logstore.Event) (p pause, ok bool) {
 	if len(events) != pauseMoments {
 		return p, false
@@ -210,8 +210,8 @@ type jvmTime struct {
 	elapsed tscratio.Elapsed
 }
 
-// pausedSpan has the durations of a span by their coarse high ends, so that the slowest can be
-// found when all durations are known.
+// pausedSpan groups the durations of a span by their high ends, coarsely rounded. So the slowest
+// can be found when all durations are known.
 type pausedSpan map[int]*pausedTime
 
 func (l *span) addPaused(d, in tscratio.Elapsed, each []jvmTime) {

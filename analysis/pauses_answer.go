@@ -49,8 +49,8 @@ type Pause struct {
 
 // SpanPauses says how much of a span's durations lay in pauses of the JVMs at its two ends. For a
 // whole path, it sums up the spans on the critical path. It leaves out durations that are withheld,
-// and durations that cannot be placed on the reference's counter. It also leaves out a duration of
-// a tuple that was made of others, if the duration begins at one of these others.
+// and durations that cannot be placed on the reference's counter. It also leaves out a duration
+// that begins at an event of another tuple, from which the span's tuple was made.
 type SpanPauses struct {
 	All PausedTime `json:"all"`
 	// Slowest describes the slowest durations by their high ends: the slowest hundredth, and also
@@ -70,7 +70,7 @@ type PausedTime struct {
 	JVMs   []JVMTime `json:"jvms"`   // time in pauses of each JVM; two may pause at the same time
 }
 
-// JVMTime is the time in pauses of one JVM.
+// JVMTime is how much of some durations lay in pauses of one JVM.
 type JVMTime struct {
 	JVM    string   `json:"jvm"`
 	Node   string   `json:"node"`
@@ -201,7 +201,7 @@ func (a *assembler) describeJVM(j *jvm) JVM {
 	return out
 }
 
-// maxLongest is the number of pauses of a JVM that an answer lists.
+// maxLongest is the largest number of pauses of a JVM that an answer lists.
 const maxLongest = 1000
 
 func nonNegative(d tscratio.Elapsed) tscratio.Elapsed {
@@ -240,7 +240,7 @@ func (s *SpanPauses) Text() string {
 	return text + fmt.Sprintf("; of the time of all %d, %s", s.All.Count, share(&s.All))
 }
 
-// Share is the share of the time that lay in pauses.
+// Share returns an interval that contains the share of the time that lay in pauses.
 func (p *PausedTime) Share() (lo, hi float64) {
 	if p.Total.Lo_cycles <= 0 {
 		return 0, 1

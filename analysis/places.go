@@ -11,7 +11,7 @@ import (
 // ran.
 const factPlaces = "programs_ran_in"
 
-// maxPlaces is the number of places that the fact names.
+// maxPlaces is the largest number of places that the fact names.
 const maxPlaces = 20
 
 // nodeFacts returns what is known about a node: what the node said about itself, and the pods,

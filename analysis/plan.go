@@ -22,7 +22,8 @@ type plan struct {
 	// unsureRanks has the ranks where branches arrive one by one and the logs may lack the event of
 	// a branch. several has the ranks where several branches arrive.
 	unsureRanks, several doubt
-	// openRanks has for each rank the ranks that may precede it, as in graph; nil: there are none.
+	// openRanks is graph.openRanks if the order of some of the plan's ranks is not known. Otherwise
+	// it is nil.
 	openRanks []uint64
 	// certainMask has the ranks that are surely on the critical path of a tuple that ended, even if
 	// some order is open.

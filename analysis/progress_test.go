@@ -9,8 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Progress is reported in order: reading takes the first half, joining the second. In either half,
-// a signal stops the analysis, and the error wraps the signal.
+// Progress is reported in order: first from 0 to a half while the logs are read, then from a half
+// to 1 while events are joined. In either half, a signal stops the analysis, and the error wraps
+// the signal.
 func TestProgress(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(5, parent, "chain", 2, 20_000, 1_000_000); err != nil {

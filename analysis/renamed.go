@@ -12,7 +12,7 @@ import (
 // renamer gives tuples back the ids that they began with. Some operators make exactly one tuple of
 // each tuple, under another id, and log a link. If the new tuple's events get the id that the old
 // tuple began with, the events of both are one path from source to sink. Windows, joins and forks
-// do not rename tuples. Their tuples keep their ids, and count as made of others.
+// do not rename tuples. Their tuples keep their ids, and count as made of other tuples.
 type renamer struct {
 	in      *input
 	scratch *scratch
@@ -124,8 +124,8 @@ func (r *renamer) operatorNames() string {
 	return strings.Join(names, ", ")
 }
 
-// oneForOne finds the operators that make one tuple of one. Each link of such an operator is the
-// only link of its parent, and the only link of its child.
+// oneForOne finds the operators that make exactly one tuple of each tuple. Each link of such an
+// operator is the only link of its parent, and the only link of its child.
 func (r *renamer) oneForOne(ctx context.Context) error {
 	for _, by := range []struct {
 		store *store[logstore.Link]
@@ -330,7 +330,7 @@ func (r *renamer) apply(ctx context.Context, began *store[renamedTuple]) error {
 	r.all.events = newStore[logstore.Event](r.scratch, old.events.bits, old.events.chunkRows)
 	r.all.byPar = newStore[logstore.Link](r.scratch, old.byPar.bits, old.byPar.chunkRows)
 	r.all.byKid = newStore[logstore.Link](r.scratch, old.byKid.bits, old.byKid.chunkRows)
-	// The links that remain are stored by the parent's id before and after the change.
+	// left has the links that remain, divided into partitions by the parent's old id.
 	left := newStore[logstore.Link](r.scratch, old.byPar.bits, old.byPar.chunkRows)
 	events, links := r.all.events.appender(), left.appender()
 	byPar, byKid := r.all.byPar.appender(), r.all.byKid.appender()
@@ -379,8 +379,8 @@ func (r *renamer) apply(ctx context.Context, began *store[renamedTuple]) error {
 	return errors.Join(err, byPar.flush(), byKid.flush())
 }
 
-// choosesLater reports whether the filter's choice by ids must wait until it is known which ids are
-// one tuple's.
+// choosesLater reports whether the filter's choice by ids must wait until it is known which ids
+// belong to the same tuple.
 func (in *input) choosesLater() bool {
 	return len(in.options.Filter.IDs) > 0 &&
 		slices.ContainsFunc(in.sources, func(s source) bool { return s.keepsLinks() })

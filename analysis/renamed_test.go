@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// renamingOperators returns the operators that give tuples other ids, according to the answer. The
-// truth then joins the same ids, so that a wrong claim of the answer shows when the two are
-// compared.
+// renamingOperators returns the operators that give tuples other ids, according to the answer. It
+// joins the same ids in j, which is the truth. If the answer is wrong, a comparison with the truth
+// then fails.
 func (n *jobsTried) renamingOperators(t *testing.T, j *simrun.Job, dir *runs.Directory) []string {
 	joined := joinedBy(analyze(t, dir, Options{}))
 	j.Join(joined)
@@ -150,8 +150,8 @@ func TestLinksOfAReturnTripAreLeftOut(t *testing.T) {
 	}
 }
 
-// If a tuple came to a point again under another id, its events there could not be told apart. So
-// its ids are not joined, and no event is called repeated.
+// If a tuple comes to a point again under another id, its ids are not joined: with one id, its
+// events there could not be told apart. No event is called repeated.
 func TestTupleThatComesBackKeepsItsIDs(t *testing.T) {
 	a := analyze(t, chain(t, "group", "group", "sink"), Options{})
 	for _, p := range a.Points {
@@ -164,7 +164,8 @@ func TestTupleThatComesBackKeepsItsIDs(t *testing.T) {
 	}
 }
 
-// If a tuple passes a point twice under one id, the ids of its operators are not joined either.
+// If a tuple passes a point twice under one id, the ids that operators gave to tuples are not
+// joined either.
 func TestTupleThatPassesAPointTwiceKeepsItsIDs(t *testing.T) {
 	operators := []string{"parse", "join", "count"}
 	for name, id := range map[string]uint64{"source#1/send": 7, "join#1/send": 2<<40 | 7} {

@@ -20,8 +20,8 @@ type copiedEvent struct {
 	at   tscratio.Interval
 }
 
-// measureRepeated takes the events of an id that passes some point more than once. The events
-// belong to several tuples that share the id, or are copies of one tuple's events.
+// measureRepeated measures the tuples of an id that passes some point more than once. The events of
+// the id belong to several tuples that share the id, or are copies of one tuple's events.
 func (w *gatherer) measureRepeated(id uint64, events []passage) {
 	if len(events) > maxCopies {
 		w.found.overused++
@@ -144,10 +144,10 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 	return d
 }
 
-// strayingRanks returns the ranks at which an event of this tuple may have been taken for an event
-// of a later tuple with the same id. At such a rank, this tuple has no event, although it went on
-// to further points. The later tuple has an event there. By the bounds, that event may be older
-// than this tuple's events at the further points. That event is put into w.passed.
+// strayingRanks returns the ranks at which an event of this tuple may have been mistaken for an
+// event of a later tuple with the same id. At such a rank, this tuple has no event, although it
+// went on to further points. The later tuple has an event there. By the bounds, that event may be
+// older than this tuple's events at the further points. That event is put into w.passed.
 func (w *gatherer) strayingRanks(tuple int, place func(tuple int,
 	rank uint8) *placedEvents) (found uint64) {
 	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]
@@ -231,8 +231,8 @@ func lowerEnds(all []beginning) {
 	}
 }
 
-// lastNotAfter returns the last beginning with a low end that is not above the given reading, or 0
-// if there is none. The method lowerEnds must have been called.
+// lastNotAfter returns the index of the last beginning with a low end that is not above the given
+// reading. If there is none, it returns 0. The method lowerEnds must have been called.
 func lastNotAfter(all []beginning, hi uint64) int {
 	return max(sort.Search(len(all), func(i int) bool { return all[i].lo > hi })-1, 0)
 }

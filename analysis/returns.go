@@ -161,7 +161,7 @@ func (in *input) returnTrips(ctx context.Context, s *scatteredLogs, g *graph,
 	return r, nil
 }
 
-// joinTuple takes all events of an id. If a packet or the tuple arrived more than once on one node,
+// joinTuple joins all events of an id. If a packet or the tuple arrived more than once on one node,
 // a moment has several events, and the earliest is used. This is safe: no acknowledgement precedes
 // the first arrival, and no echo precedes the first acknowledgement.
 func (r *returnJoiner) joinTuple(id uint64, events []passage) {
@@ -259,8 +259,8 @@ func (r *returnJoiner) checkTruth(p *spanPart, s tscratio.Elapsed, e *[tripEvent
 		[]uint64{e[tripSent].reading}, []uint64{e[tripArrived].reading})
 }
 
-// sumHeld sums up the return trips between two nodes in both directions. nil: the truth is not
-// known.
+// sumHeld sums up how the return trips between two nodes, in both directions, compare with the
+// truth. nil: the truth is not known.
 func (r *returnJoiner) sumHeld(in *input, a, b string) (h *Held) {
 	for k, g := range r.groups {
 		if x, y := in.nodes[k.fromNode].Name,
@@ -306,7 +306,7 @@ func (r *returnJoiner) durationsByKey(in *input) []ReturnTrips {
 }
 
 // medianBounds returns, for each bin of time, the median bound that the return trips between two
-// nodes claim. It takes both directions together.
+// nodes claim. It combines the return trips of both directions.
 func (r *returnJoiner) medianBounds(in *input, a, b string, bins int) Column {
 	var widths span
 	for k, g := range r.groups {

@@ -41,7 +41,7 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	return answer, nil
 }
 
-// takeSteps takes the steps of an analysis, one after the other.
+// takeSteps does the steps of an analysis, one after the other.
 func takeSteps(ctx context.Context, dir *runs.Directory, o Options, s *scratch) (*Answer, error) {
 	in, err := openInput(dir, o)
 	if err != nil {

@@ -8,7 +8,7 @@ import "github.com/cloudprofiler/cloudprofiler/logstore"
 // reached.
 const maxSamples = 1 << 14
 
-// samples are the samples of a channel that counts.
+// samples has what a counting channel logged: its count at several moments.
 type samples struct {
 	rows      []logstore.Sample // rising
 	every     uint64            // one sample out of this number is kept; 0 means 1

@@ -44,8 +44,8 @@ type scatteredLogs struct {
 	links   uint64
 }
 
-// partitionBits is the number of partitions as a power of two. A partition and the index of its
-// events should fit into a quarter of a worker's share of the memory.
+// partitionBits returns the binary logarithm of the number of partitions. A partition and the index
+// of its events should fit into a quarter of a worker's share of the memory.
 func partitionBits(events uint64, memory_bytes int64, workers int) uint {
 	const gatheredBytes = 32 // an event's size once it is gathered
 	share := uint64(memory_bytes) / uint64(workers) / 4

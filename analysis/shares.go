@@ -7,8 +7,8 @@ import (
 
 // noShares says why the shares of a path's spans are withheld. It gets the ranks of the path's
 // points (mask), and the sum over all tuples with a whole path (total). If shares can be computed,
-// it returns no reason. Then the shares describe all tuples with a whole path. But if noShares
-// returns a rule (sample), the shares describe only the tuples that this rule chose.
+// it returns no reason. If it returns no rule (sample) either, the shares describe all tuples with
+// a whole path. If it returns a rule, they describe only the tuples that this rule chose.
 //
 // The logs of points between the first and the last may lack tuples. The intervals of the shares
 // then include the time that the logs do not show (graph.allowUnseen).
@@ -64,7 +64,7 @@ func (a *assembler) lastPoints(mask uint64) (last uint64) {
 
 // sampledEnds finds which tuples have their beginning and their end in the logs. These may be all
 // tuples, or all tuples that a rule chose by their ids. In the second case, sampledEnds returns the
-// rule. If neither is so, it says what the logs lack (why).
+// rule. If neither case applies, it says what the logs lack (why).
 func (a *assembler) sampledEnds(mask uint64) (rule string, why Completeness) {
 	c := a.unseenPoints()
 	lacks := c.Lacks()

@@ -26,8 +26,7 @@ func (n *triedCounts) enough() bool {
 		n.sampled >= 10/share && n.surely >= 20/share
 }
 
-// completeSpans takes the spans of which an answer has all tuples, and compares them with the
-// truth.
+// completeSpans compares the spans of which an answer has all tuples with the truth.
 func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *triedCounts) {
 	t.Helper()
 	for _, spans := range [][]Span{a.Spans, a.EndToEnd} {

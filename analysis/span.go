@@ -23,7 +23,7 @@ type spanKey struct {
 	kind     spanKind
 }
 
-// span is what was measured from one point to another.
+// span has the durations that were measured from one point to another.
 type span struct {
 	key   spanKey
 	parts []*spanPart        // by first node·nodes + second node
@@ -39,7 +39,7 @@ type span struct {
 	// mayBeIndirect is true if it is not known whether tuples go directly from one end to the
 	// other.
 	mayBeIndirect bool
-	// missed counts durations that are withheld because their last event was taken for another
+	// missed counts durations that are withheld because their last event was mistaken for another
 	// tuple's event.
 	missed uint64
 	paused pausedSpan // nil: no JVM logged pauses
@@ -102,12 +102,12 @@ type readingPairs struct {
 	paths []passage
 }
 
-// freshPairs is the largest number of pairs that are collected.
+// freshPairs is the largest number of pairs that are collected before their durations are computed.
 const freshPairs = 512
 
 func (f *readingPairs) clear() { f.n, f.from, f.paths = 0, f.from[:0], f.paths[:0] }
 
-// add adds durations that began at the given readings. The scenario and the verdict are the same
+// add adds durations that began at the given readings. The fields Scenario and Verdict are the same
 // for all of them, and are taken from one duration (d). It returns the smallest and the largest
 // ends among them.
 func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration, xs []uint64,

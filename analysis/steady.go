@@ -2,7 +2,7 @@ package analysis
 
 import "math"
 
-// These limits say when tuples end at a point as if a filter dropped them.
+// By these limits, the analysis decides whether tuples end at a point as if a filter dropped them.
 const (
 	leastShare  = 0.05 // smallest share of the tuples that end there
 	leastJudged = 1000 // smallest number of tuples: with fewer, chance hides changes of the share
@@ -50,9 +50,9 @@ func (f *flow) add(g flow) { f.passed, f.ended = f.passed+g.passed, f.ended+g.en
 
 func (f *flow) share() float64 { return float64(f.ended) / float64(max(f.passed, f.ended, 1)) }
 
-// groupBins merges neighbouring bins into at most mostGroups groups. Each group has at least one
-// part in mostGroups of all tuples. It does not look at how many tuples ended. So the choice of
-// groups makes the share of ended tuples seem neither steadier nor less steady.
+// groupBins merges neighbouring bins into at most mostGroups groups. Each group has at least
+// 1/mostGroups of all tuples. It does not look at how many tuples ended. So the choice of groups
+// makes the share of ended tuples seem neither steadier nor less steady.
 func groupBins(bins []flow) (groups []flow) {
 	var all, group flow
 	for _, b := range bins {

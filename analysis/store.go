@@ -26,8 +26,8 @@ func mixBits(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// scratch is an unnamed file for the rows that do not fit into memory. It also keeps the budgets of
-// file and memory. Any number of goroutines may use it.
+// scratch is an unnamed file for the rows that do not fit into memory. It also has the budget for
+// the file and the budget for memory. Any number of goroutines may use it.
 type scratch struct {
 	directory string
 	most      int64 // largest size of the file

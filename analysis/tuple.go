@@ -7,8 +7,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// measureEvents takes all events of an id, and measures the one or more tuples to which they
-// belong.
+// measureEvents measures all tuples with one id. It gets all events of this id.
 func (w *gatherer) measureEvents(id uint64, events []passage) {
 	var mask uint64
 	path := &w.passed
@@ -44,8 +43,8 @@ func (w *gatherer) measurePath(id, mask uint64, events *[maxPoints]passage) {
 	p.tuples++
 	w.number++
 	messy := w.takenMask|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
-	// This is the verdict if the plan decides it without the times of events: either every span is
-	// surely critical, or no span is known to be critical.
+	// all is the result if the plan decides, without the times of events, which spans are critical:
+	// either every span is surely critical, or no span is known to be critical.
 	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
 		all = SurelyCritical
@@ -163,8 +162,7 @@ func (w *gatherer) countEndings(p *plan, path *[maxPoints]passage, parent,
 	return ended
 }
 
-// countMissed counts durations to the ranks in w.takenMask. The tuple may have had these
-// durations, but they are withheld.
+// countMissed counts the withheld durations that may end at the ranks in w.takenMask.
 func (w *gatherer) countMissed(p *plan) {
 	for _, all := range [][]plannedSpan{p.spans, p.wholes} {
 		for i := range all {

@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// slowestOf returns the slowest of the tuples that were made of others or, if made is false, of all
-// other tuples. Slow tuples are stored by the point where they begin. At one point, either all
-// tuples were made of others or none was.
+// If made is true, slowestOf returns the slowest of the tuples that were made of other tuples. If
+// made is false, it returns the slowest of the tuples that were not. Slow tuples are stored by the
+// point where they begin. Of the tuples that begin at one point, either all were made of other
+// tuples or none was.
 func (a *assembler) slowestOf(made bool) []slowTuple {
 	var all slowestTuples
 	for r := range a.found.slowest {
@@ -109,7 +110,7 @@ func (a *assembler) arrivalTimes(w *TuplePath, path []passage, i int) {
 }
 
 // latestMiddle returns the index of the event whose interval has the latest middle. It considers
-// only events that may be the latest. The mask may has a bit for each of these.
+// only events that may be the latest. The parameter may is a mask with a bit for each of these.
 func (t *timer) latestMiddle(events []passage, may uint64) (best int) {
 	best = bits.TrailingZeros64(may)
 	for rest := may & (may - 1); rest != 0; rest &= rest - 1 {

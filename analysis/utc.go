@@ -54,7 +54,7 @@ func (in *input) describeReference() Reference {
 }
 
 // Length_ns converts the middle of an interval of cycles to ns. It uses the middle of the interval
-// of the reference's frequency. If the frequency is not known, a cycle is taken as a nanosecond.
+// of the reference's frequency. If the frequency is not known, a cycle counts as a nanosecond.
 func (r Reference) Length_ns(i Interval) int64 {
 	hz := cmp.Or(r.FrequencyLo_hz/2+r.FrequencyHi_hz/2, 1e9)
 	return int64(math.Round((float64(i.Lo_cycles)/2 + float64(i.Hi_cycles)/2) * 1e9 / hz))
@@ -115,7 +115,8 @@ func shiftReading(c uint64, d float64) uint64 {
 	return c + uint64(d)
 }
 
-// Means says in words which clock shows these times, or that the time of day is not known.
+// Means says in words what the clock's times mean: by which node's clock they are in UTC, or that
+// the time of day is not known.
 func (c *Clock) Means() string {
 	if !c.Known {
 		return "the time of day is not known: times count from when the run began"

@@ -42,8 +42,8 @@ func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage
 }
 
 // measureWhole measures a tuple from its first point to the one that it passes last. If that point
-// is surely the last, the whole span is the critical path. The caller may ask that the tuple's path
-// is stored until it is known whether the tuple is among the slowest.
+// is surely the last, the whole span is the critical path. If keep is true, the tuple's path is
+// stored until it is known whether the tuple is among the slowest.
 func (w *gatherer) measureWhole(p *plannedSpan, id, mask uint64, path *[maxPoints]passage,
 	keep, surely bool) {
 	from, to := &path[p.from], &path[p.to]
@@ -107,7 +107,8 @@ func (w *gatherer) measureAlone(l *span, part *spanPart, id uint64, from, to *pa
 	if d.Hi < 0 {
 		w.found.noteBackwards(backwardsPair{id, l.key, part.a, part.b, d.Elapsed})
 	}
-	// w.number is 0 if the duration begins at another tuple, of which this one was made.
+	// w.number is 0 if the duration begins at an event of another tuple, from which this one was
+	// made.
 	if w.in.options.Events != nil && w.number > 0 {
 		w.apartDurations = append(w.apartDurations, apartDuration{l.key.from, l.key.to, d.Elapsed})
 	}
@@ -122,8 +123,8 @@ func (w *gatherer) measureAlone(l *span, part *spanPart, id uint64, from, to *pa
 	}
 }
 
-// placeEnds places the two events of a duration that begins at another tuple, for
-// DurationRow.Ends.
+// placeEnds places the two events of a duration, for DurationRow.Ends, if the first event is
+// another tuple's.
 func (w *gatherer) placeEnds(from, to *passage) (at [2]tscratio.Interval) {
 	if w.number > 0 {
 		return at

@@ -1,11 +1,11 @@
 package asm
 
 // Counter reads the counter after all earlier instructions have executed. Use it for the stamp of
-// an event. It executes RDTSCP on amd64, ISB and CNTVCT_EL0 on arm64.
+// an event. On amd64 it executes RDTSCP. On arm64 it executes ISB, and then reads CNTVCT_EL0.
 func Counter() uint64
 
-// CounterUnordered reads the counter without waiting for earlier instructions. It executes RDTSC on
-// amd64, and only CNTVCT_EL0 on arm64.
+// CounterUnordered reads the counter without waiting for earlier instructions. On amd64 it executes
+// RDTSC. On arm64 it reads CNTVCT_EL0 without an ISB.
 func CounterUnordered() uint64
 
 // EdgeOpen reads the counter before any later instruction starts.

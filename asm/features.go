@@ -8,7 +8,7 @@ import (
 // ErrUnfit is returned if the CPU's counter cannot measure time.
 var ErrUnfit = errors.New("counter unfit")
 
-// Features describes the counter as the CPU itself describes it. It never changes.
+// Features describes the counter as the CPU itself describes it. This description never changes.
 type Features struct {
 	CPU        string // brand, such as "Intel(R) Xeon(R) …"; "" if the CPU states none
 	Hypervisor string // signature, such as "KVMKVMKVM"; "" if none is found

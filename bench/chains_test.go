@@ -61,7 +61,8 @@ func TestBarChains(t *testing.T) {
 		"amd64": goRegions(t) + callRegions(t, "C: id, buffered", compiledC(t, "gcc")),
 		"arm64": callRegions(t, "C: id, buffered", compiledC(t, "aarch64-linux-gnu-gcc")),
 	}
-	// The go command reuses an old result if no file changed that the test has read.
+	// The go command reuses an old result if no file changed that the test has read. So the test
+	// reads the header, which otherwise only the compiler reads.
 	if _, err := os.ReadFile("../sdk/c/include/cloudprofiler.h"); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +205,7 @@ func callRegions(t *testing.T, row string, instructions []string) string {
 	return text
 }
 
-// goRegions builds a program for amd64 and returns the regions of goCalls.
+// goRegions builds a program for amd64, and returns the calls of goCalls as regions for llvm-mca.
 func goRegions(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "first")
@@ -234,7 +235,8 @@ func goRegions(t *testing.T) string {
 // "lock" on a line of its own.
 var asmPattern = regexp.MustCompile(`(?m)^ *([0-9a-f]+):\s+(?:lock\n\s+.*:\s+)?((j?)[a-z].*)$`)
 
-// instructionsOf returns the instructions of a function from its start to its return.
+// instructionsOf returns the instructions that a function executes from its start to its return, if
+// its conditional jumps go as jumps says.
 func instructionsOf(disassembly, jumps string) ([]string, error) {
 	var all [][]string
 	at := map[string]int{}

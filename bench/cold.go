@@ -18,8 +18,8 @@ type ColdRow struct {
 	P99_ns float64
 	Calls  int
 
-	// Middle_ns is the mean of the middle half. The counter of some CPUs moves in steps of 10 ns,
-	// which makes P50_ns coarse.
+	// Middle_ns is the mean of the times between the first and the third quartile. The counter of
+	// some CPUs moves in steps of 10 ns, which makes P50_ns coarse.
 	Middle_ns float64
 }
 
@@ -29,8 +29,8 @@ const (
 	coldWorkBytes = 64 << 20 // more than fits into a core's caches
 )
 
-// measureCold measures a log call that records an id and, at the same place in the program, a bare
-// reading of the counter.
+// measureCold measures, at the same place in the program, a bare reading of the counter and a log
+// call that records an id.
 func measureCold(ctx context.Context, dir string) ([]ColdRow, error) {
 	options := handlers.Options{Handler: "id", Policy: "overwrite", Dir: dir}
 	c, err := handlers.Open("bench#0/cold", options)

@@ -48,9 +48,10 @@ type turn struct {
 	crowd float64 // time of one round of additions in the same turn, in units of the base
 }
 
-// quietestTime returns how long additions take in the quietest turns. It ignores the twentieth of
-// the turns that look quietest, because an interruption of the base makes a few turns look quieter
-// than they are.
+// quietestTime returns how long additions take in the quietest turns. The time of the additions is
+// divided by the time of a reading. If the reading was interrupted, its time is longer, and the
+// turn looks quieter than it was. So quietestTime ignores the twentieth of the turns that look
+// quietest.
 func quietestTime(all []turn) float64 {
 	if len(all) == 0 {
 		return 0
@@ -63,7 +64,7 @@ func quietestTime(all []turn) float64 {
 	return crowds[len(crowds)/20]
 }
 
-// quietRepetitions takes the turns that were not crowded, in their order. It puts every eight of
+// quietRepetitions uses the turns that were not crowded, in their order. It puts every eight of
 // them together as a repetition, and returns the median of each repetition.
 func quietRepetitions(all []turn, quiet float64) (ratios, ns []float64) {
 	var ratio, took samples

@@ -41,8 +41,8 @@ func TestRepetitionsLeaveOutCrowdedTurns(t *testing.T) {
 	}
 }
 
-// A turn counts as crowded by comparison with the quietest turns of all rows with the same base.
-// judge returns the number of repetitions of the row that has the fewest.
+// To decide whether a turn was crowded, judge compares it with the quietest turns of all rows with
+// the same base. judge returns the number of repetitions of the row that has the fewest.
 func TestJudge(t *testing.T) {
 	row := func(base string, crowds ...float64) *logRun {
 		r := &logRun{LogRow: LogRow{Base: base}}

@@ -28,7 +28,7 @@ type GenOptions struct {
 	Progress func(row string, counted, disturbed int)
 }
 
-// GenRow is one row. GenRows describes what each row means.
+// GenRow has the results of one row. GenRows describes what each row means.
 type GenRow struct {
 	Name    string
 	Figures []float64 // one for each counted repetition

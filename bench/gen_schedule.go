@@ -109,11 +109,12 @@ func onOwnThread(f func() error) error {
 	return <-done
 }
 
-// lateAfter is how late a tuple may be sent.
+// lateAfter is how late a tuple may be sent before it counts as late.
 const lateAfter = 10 * time.Microsecond
 
-// A tuple that is due in a pause is sent late, unless it is due in the last lateAfter of the pause.
-// lateIn returns the part of a pause in which due tuples are sent late.
+// A tuple that is due in a pause is sent late, unless it is due so near the end of the pause that
+// it waits no longer than lateAfter. lateIn returns the part of a pause in which due tuples are
+// sent late.
 func lateIn(pause time.Duration) time.Duration { return max(0, pause-lateAfter) }
 
 // lateLoop reads the counter on a core for 0.2 s, and returns the share of that time in which due

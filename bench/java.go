@@ -53,7 +53,8 @@ var javaCalls = [][]string{{"log", "off", "unsampled"}, {"flink", "flink-sampled
 
 // Java measures log calls of the Java SDK, and the agent, in each Java of this machine. The
 // programs take turns on one core with log calls in C. In a turn, each call of Java is between two
-// measurements of C. Before that, each JVM is started with the agent and without it, on all cores.
+// measurements of C. Before the first turn, each JVM is started with the agent and without it, on
+// all cores.
 func Java(ctx context.Context, o JavaOptions) (JavaResult, error) {
 	dir, err := os.MkdirTemp("", "cloudprofiler-bench")
 	if err != nil {

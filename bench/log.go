@@ -214,7 +214,8 @@ func nsPerCall(n uint64, do func(n uint64)) float64 {
 	return float64(time.Since(start)) / float64(n)
 }
 
-// measure times the base of a stamp, which takes about two milliseconds.
+// measure times the bare reading that is the base of rows with the given kind of stamp. The
+// measurement takes about two milliseconds.
 func (b *base) measure(stamp string) float64 {
 	if stamp == channel.Unordered.String() {
 		ns := nsPerCall(200_000, func(n uint64) { asm.LoopCounterUnordered(n) })

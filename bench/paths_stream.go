@@ -80,7 +80,8 @@ func (s *streamed) time(do func()) {
 	s.spent_us += (processorTime() - begin).Microseconds()
 }
 
-// The method link notes the link of a call. When a part has all its links, they are judged.
+// The method link notes the link of a call. When a part of the stream (one set of calls) has all
+// its links, they are judged.
 func (s *streamed) link(l link.Streamed) {
 	k := 0
 	for l.Call >= s.parts[k].first+int64(len(s.parts[k].Calls)) {

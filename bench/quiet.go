@@ -64,7 +64,8 @@ func busyTime(stat []byte) (time.Duration, error) {
 	return time.Duration(ticks) * tick, nil
 }
 
-// othersSince returns how many cores other processes have used since before.
+// othersSince returns how many cores other processes used, on average, since the moment of an
+// earlier usage.
 func (u usage) othersSince(before usage) float64 {
 	elapsed := u.at.Sub(before.at)
 	if elapsed <= 0 {

@@ -2,8 +2,8 @@ package bench
 
 import "testing"
 
-// The figures have the trends of the thesis. A larger skew or a higher rate gives more offsets. The
-// length of an epoch and the number of processes matter little.
+// The figures have the trends of the thesis on replay clocks. A larger skew or a higher rate gives
+// more offsets. The length of an epoch and the number of processes matter little.
 func TestClocksHaveTheTrendsOfTheThesis(t *testing.T) {
 	const events = 20_000
 	base := ClockSetting{Processes: 32, Skew_us: 2000, Epoch_us: 20, Delay_us: 8, Rate_hz: 40}

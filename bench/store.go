@@ -38,7 +38,7 @@ type StoreOptions struct {
 	Progress func(part string, counted, disturbed int)
 }
 
-// StoreResult says what it costs to keep events.
+// StoreResult says what it costs to store events.
 type StoreResult struct {
 	Rows      []StoreRow
 	Sustained SustainedRow

@@ -318,8 +318,8 @@ func startWorker(ctx context.Context,
 	return w, nil
 }
 
-// startPiped starts a command, and returns its input and its output. Its errors go to this
-// process's errors.
+// startPiped starts a command, and returns its input and its output. What it writes to standard
+// error goes to this process's standard error.
 func startPiped(cmd *exec.Cmd) (in io.WriteCloser, out io.Reader, err error) {
 	if in, err = cmd.StdinPipe(); err != nil {
 		return nil, nil, err

@@ -18,8 +18,8 @@ type Decoder struct {
 	bytes []byte
 }
 
-// Add takes the next event, and returns the value that it completes: a Message, Connection, Thread,
-// Place, HostName, Happening or Loss. Otherwise it returns nil.
+// Add adds the next event, and returns the value that this event completes: a Message, Connection,
+// Thread, Place, HostName, Happening or Loss. Otherwise it returns nil.
 func (d *Decoder) Add(e Event) any {
 	if e.ID&firstHalf != 0 {
 		if d.first.ID != 0 {

@@ -15,8 +15,8 @@ const (
 	Retransmitted What = 9 // bytes of the stream that this end sends were sent again
 
 	// Busy says for how long Thread did something else while a message waited. Thread received this
-	// message afterwards. This time is the difference of the two readings of the counter, plus or
-	// minus at most Slack_cycles.
+	// message afterwards. The duration is the difference of the two readings of the counter, plus
+	// or minus at most Slack_cycles.
 	Busy What = 10
 )
 

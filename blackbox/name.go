@@ -30,7 +30,8 @@ type HostName struct {
 // MaxName is the largest number of bytes of a HostName's name.
 const MaxName = 200
 
-// In a description of the kind Told, aboutName says that it describes a HostName: see aboutPlace.
+// aboutName, in a description of the kind Told, says that the description is that of a HostName:
+// see aboutPlace.
 const aboutName = 2
 
 // Events returns the records of a name, all with the same stamp.

@@ -66,8 +66,8 @@ var ErrPolicy = errors.New("unknown policy")
 type Policy uint8
 
 const (
-	// Block waits for the drainer. If the drainer takes nothing for a second, Block drops and
-	// counts events until the drainer takes some again.
+	// Block waits for the drainer. If the drainer takes no record out of the ring for a second,
+	// Block drops and counts events until the drainer takes records out again.
 	Block Policy = 0
 
 	// Drop drops the event and counts it.

@@ -134,7 +134,7 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Parameter is a parameter in the form of text.
+// Parameter is the name of a handler's parameter, and its value as text.
 type Parameter struct{ Name, Text string }
 
 // Params lists the parameters in the order of A and B, in a form that NewSettings can read.

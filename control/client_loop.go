@@ -88,7 +88,7 @@ func (l *Client) readEvent(s *sendingState) {
 	switch event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT); {
 	case err != nil:
 	case event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH:
-		// If the client has no key of its own, nobody refused it because of its key.
+		// Only a client that has a key of its own can be refused because of its key.
 		s.refused = l.config.Key != nil
 	case event == zmq4.EVENT_DISCONNECTED:
 		s.lost = time.Now()
@@ -113,8 +113,8 @@ func (s *sendingState) isStuck(before int) bool {
 }
 
 // reconnect replaces the dealer and its monitor. If the server may have several keys, the new
-// dealer expects the next of them. But if a server that has the present key has refused this
-// client's own key, the new dealer expects the present key again.
+// dealer expects the next of them. But if a server with the expected key has refused this client's
+// own key, then the expected key is right, and the new dealer expects it again.
 func (l *Client) reconnect(s *sendingState) {
 	if !s.known {
 		l.turn++

@@ -119,8 +119,8 @@ func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {
 		t.Error("nobody was told whose connection it was")
 	}
 	f.wantRefused(ReasonDisconnected)
-	// The client may learn late that its connection has ended. What it has sent until then gets no
-	// answer, or is lost with the connection.
+	// The client may learn late that its connection has ended. Until then, each of its Calls ends
+	// without an answer: its time runs out, or it returns ErrLost.
 	err := error(context.DeadlineExceeded)
 	late := func() bool {
 		return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLost)

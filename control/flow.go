@@ -66,8 +66,8 @@ func (f *flows) ended(fd int) {
 	delete(f.open, fd)
 }
 
-// noteDelivered records that a message of some bytes was delivered. The descriptor fd is a text
-// because ZeroMQ returns it as text.
+// noteDelivered records that a message of the given number of bytes was delivered. The descriptor
+// fd is a text because ZeroMQ returns it as text.
 func (f *flows) noteDelivered(fd string, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

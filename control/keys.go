@@ -207,9 +207,9 @@ func readKeys(path string) ([]Key, error) {
 	return keys, nil
 }
 
-// isPrivate reports whether only the reader and root may read a file. If root owns the file and the
-// reader is not root, the file's group may read it, too. Otherwise the reader could not read it.
-// Kubernetes mounts secrets as such files.
+// isPrivate reports whether nobody but the reader and root may read a file. There is one exception:
+// if root owns the file and the reader is not root, the file's group may read it, because otherwise
+// the reader could not. Kubernetes mounts secrets as such files.
 func isPrivate(mode fs.FileMode, owner, reader int) bool {
 	return mode.Perm()&0o077 == 0 || owner == 0 && reader != 0 && mode.Perm()&0o037 == 0
 }
@@ -285,8 +285,8 @@ type keyFile struct {
 	err error
 }
 
-// stamp tells whether a file has changed: each write to a file also changes the time in its inode,
-// so a changed file has another stamp.
+// stamp tells whether a file has changed: a write to a file also changes the time in its inode, and
+// so the stamp. Only two writes shortly after each other may give the same stamp (see stampOf).
 type stamp struct {
 	inode   uint64
 	bytes   int64
@@ -305,8 +305,8 @@ func stampOf(info fs.FileInfo, now time.Time) (stamp, bool) {
 	return stamp{s.Ino, s.Size, s.Ctim}, age > settledFile || age < -settledFile
 }
 
-// If the last change of a file is longer ago than settledFile, every further change gives the file
-// another time.
+// settledFile is how long ago the last change of a file must be, so that a further change certainly
+// gives the file a different time.
 const settledFile = 2 * time.Second
 
 // readKey returns the key in a file. It reads the file only if the file may have changed.

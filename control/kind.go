@@ -40,7 +40,7 @@ const (
 	KindNeighbours    Kind = 39
 )
 
-// kinds contains the name of every kind and a function that makes its message.
+// kinds contains, for every kind, its name and a function that makes an empty message of the kind.
 var kinds = map[Kind]struct {
 	name string
 	make func() Message

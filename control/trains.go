@@ -85,8 +85,8 @@ func (r *trainReader) fail(err error) {
 	r.b = nil
 }
 
-// count reads the number of elements that follow. Each element takes at least the given number of
-// bytes and contains the given number of stamps.
+// count reads the number of elements that follow, and refuses a number that is too large: each
+// element takes at least the given number of bytes, and contains the given number of stamps.
 func (r *trainReader) count(what string, bytes, stamps int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/bytes) {

@@ -136,7 +136,8 @@ const sampledBytes = 9
 
 var errSampledEnd = errors.New("sampled events end early")
 
-// DecodeSampled decodes the result of EncodeSampled into the same channels.
+// DecodeSampled decodes the result of EncodeSampled. It puts the events into channels, which must
+// have the same order as when they were encoded.
 func DecodeSampled(b []byte, channels []SampledChannel) error {
 	for i := range channels {
 		n, length := binary.Uvarint(b)

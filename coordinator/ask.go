@@ -43,8 +43,8 @@ type SweepRequest struct {
 	Width     int  `json:"width,omitempty"`
 	NoQuiet   bool `json:"no_quiet,omitempty"` // do not wait for quiet moments
 
-	// Nodes names the nodes whose pairs are measured. If Nodes is empty, the pairs of all nodes
-	// are.
+	// Nodes names the nodes whose pairs are measured. If Nodes is empty, the sweep measures the
+	// pairs of all nodes.
 	Nodes []string `json:"nodes,omitempty"`
 }
 
@@ -95,8 +95,8 @@ func (q question) replyRun(code control.Code, err error) {
 	q.reply(q.c.runStatus())
 }
 
-// decodeArgument decodes the question's argument, and passes it to the function answer. If the
-// argument does not have the type T, decodeArgument refuses the question.
+// decodeArgument decodes the question's argument, and calls answer with the result. If the argument
+// does not have the type T, decodeArgument refuses the question.
 func decodeArgument[T any](q question, answer func(T)) {
 	var v T
 	if len(q.ask.Argument) > 0 {

@@ -20,14 +20,14 @@ type PairRequest struct {
 	Into string `json:"into"`
 }
 
-// PairAnswer says how exactly readings of one node can be translated into cycles of another, even
-// if the two nodes were never measured with each other.
+// PairAnswer contains the bound with which readings of one node can be translated into cycles of
+// another, even if the two nodes were never measured with each other.
 type PairAnswer struct {
 	At   time.Time  `json:"at"` // when the answer's relations were copied from the server's data
 	Pair PairStatus `json:"pair"`
-	// Ago_ns is the approximate time that passed from the moment when the counter of the node From
-	// showed Pair.Reading_cycles to the question. It is 0 if the relations can translate readings
-	// from the moment of the question.
+	// Ago_ns is the approximate time from the moment when the counter of the node From showed
+	// Pair.Reading_cycles to the question. It is 0 if the relations can translate readings from the
+	// moment of the question.
 	Ago_ns int64 `json:"ago_ns"`
 	// NewestBound_ns is the bound (half of the interval's width) at the time of the newest train of
 	// the node From. This train was reported NewestAge_ns before the question. Since then, the
@@ -154,8 +154,8 @@ func (s *Server) answerBeside(in control.Incoming) bool {
 	return true
 }
 
-// pair answers a question that was asked at the time now. A zero time stands for the middle of the
-// newest train of the node From.
+// pair answers a question about two nodes. The parameter now is the time of the question. If it is
+// zero, pair answers for the middle of the newest train of the node From.
 func (m *Matrix) pair(r PairRequest, now time.Time) (a PairAnswer, err error) {
 	for _, name := range []string{r.From, r.Into} {
 		if m.node(name) == nil {

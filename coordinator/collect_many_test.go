@@ -14,7 +14,7 @@ import (
 )
 
 // The files of many nodes are fetched from a few nodes at a time, so that few answers are in
-// memory. A server that is restarted meanwhile goes on where it was. Slow nodes delay the others
+// memory. A server that is restarted meanwhile continues where it was. Slow nodes delay the others
 // little, and the run says which nodes' files it lacks.
 func TestManyNodesAreCollectedInTurns(t *testing.T) {
 	seed.NotUnderRace(t, "the core runs on one goroutine")
@@ -102,8 +102,8 @@ func TestManyNodesAreCollectedInTurns(t *testing.T) {
 	}
 }
 
-// Half of a large fleet dies at once while a run is open. Within a minute the others have all their
-// neighbours again. No bound is false, and the run keeps what was measured and logged.
+// Half of a large fleet dies at once while a run is open. Within a minute the other nodes have all
+// their neighbours again. No bound is false, and the run keeps what was measured and logged.
 func TestHalfOfAFleetDies(t *testing.T) {
 	seed.NotUnderRace(t, "the core runs on one goroutine")
 	const nodes = 16

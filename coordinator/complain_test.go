@@ -64,7 +64,7 @@ func TestComplaintsAreSummedUp(t *testing.T) {
 	}
 }
 
-// While the server evaluates the fleet, it says how far it is.
+// While the server evaluates the fleet, it says how many pairs it has evaluated.
 func TestProgressOfAnEvaluation(t *testing.T) {
 	f := newFleet(t, testConfig(), names(5)...)
 	f.wantSweep(time.Minute)

@@ -19,7 +19,7 @@ type Config struct {
 	Settle     time.Duration // after a node joins, how long to wait for more nodes before the sweep
 
 	// AllPairs is the size of the largest fleet in which all pairs of nodes are measured. In a
-	// larger one each node measures Degree others, along the edges of a graph.
+	// larger fleet each node measures Degree other nodes, along the edges of a graph.
 	AllPairs int
 	Degree   int
 
@@ -53,7 +53,8 @@ type SweepOptions struct {
 	Spin       time.Duration
 
 	// Width is the number of pairs measured at once. If it is 0, the sweep measures as many pairs
-	// at once as it can while each node has one core of its machine for itself.
+	// at once as the cores allow: each node that is being measured needs one core of its machine
+	// for itself.
 	Width int
 
 	Quiet Quiet

@@ -24,9 +24,9 @@ type Link interface {
 	Admit(control.Peer)  // treat the peer as registered
 }
 
-// core contains the rules of the server. It never waits. Its caller passes messages to the method
-// handle, and calls tick when time has passed. The core sends messages through its network. Only
-// one goroutine may use it.
+// core contains the rules of the server. It never waits. Its caller calls handle for each message,
+// and calls tick when time has passed. The core sends messages through its network. Only one
+// goroutine may use it.
 type core struct {
 	config   Config
 	now      func() time.Time
@@ -35,9 +35,9 @@ type core struct {
 	log      *slog.Logger
 	instance string
 
-	// background runs the function work on another goroutine. When work returns, background calls
-	// the function done on the core's goroutine, with the error of work. The default, which tests
-	// use, calls both functions immediately, one after the other.
+	// background runs work on another goroutine. Then it calls done on the core's goroutine, with
+	// the error that work returned. The default, which tests use, calls both functions immediately,
+	// one after the other.
 	background func(work func() error, done func(error))
 
 	// timeSince returns how much time has passed since a given moment. The core charges this time
@@ -145,8 +145,8 @@ func (c *core) send(to control.Peer, request uint64, m control.Message) {
 	}
 }
 
-// ask sends a request to a node. It calls the function done once, with the answer or with an error.
-// There is an error if the node refuses, is gone, or does not answer within the limit.
+// ask sends a request to a node. It calls done once, with the answer or with an error. There is an
+// error if the node refuses, is gone, or does not answer within the limit.
 func (c *core) ask(
 	n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error),
 ) {

@@ -52,8 +52,8 @@ type fakeClient struct {
 	lie            func(peer string) (off, shorter int64)
 	overRun        *control.Frequency // sent when a run is closed
 
-	// slowAnswer delays the answers about files and tables. The function in the field instead, if
-	// it is not nil, returns the message that the client sends in place of each such answer.
+	// slowAnswer delays the answers about files and tables. If instead is not nil, it is called
+	// with each such answer, and the client sends the message that it returns.
 	slowAnswer time.Duration
 	instead    func(answer control.Message) control.Message
 }
@@ -87,8 +87,7 @@ func (c *fakeClient) counter(at time.Duration) uint64 {
 	return c.offset + uint64(float64(at)*c.rate)
 }
 
-// runLater calls the function do after the time d, unless the client has stopped or restarted by
-// then.
+// runLater calls do when d has passed, unless the client has stopped or restarted by then.
 func (c *fakeClient) runLater(d time.Duration, do func()) {
 	life := c.life
 	c.f.after(d, func() {

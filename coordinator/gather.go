@@ -36,7 +36,7 @@ type gathering struct {
 	lastCollected    time.Time       // when a node's logs were collected last
 }
 
-// gatheredLogs has the logs of one node that a collector keeps.
+// gatheredLogs says which collector keeps the logs of a node, and lists the files of these logs.
 type gatheredLogs struct {
 	holder string // the collector
 	files  []control.File

@@ -18,7 +18,7 @@ import (
 
 // In a large fleet, not all pairs of nodes probe each other. The nodes keep up a random graph
 // (package overlay) and probe along its edges. The server signs the names under which nodes take
-// part, gives them contacts to begin with, and hears from each node which others it probes.
+// part, gives them contacts to begin with, and hears from each node which other nodes it probes.
 
 const (
 	// maxContacts is the number of contacts that a node is given. Some may be dead.

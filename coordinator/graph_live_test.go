@@ -84,8 +84,8 @@ func (f *realFleet) waitConnected(dead string) {
 	})
 }
 
-// haveDegrees reports whether each node except one (but) has pairs with at least the given number
-// of other nodes. The excepted node must have no pair.
+// haveDegrees reports whether each node has pairs with at least the given number of other nodes.
+// The node that the parameter but names is an exception: it must have no pair.
 func (f *realFleet) haveDegrees(least int, but string) bool {
 	f.t.Helper()
 	var m Matrix

@@ -19,9 +19,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// reportFalseTrains reports false trains, each of which looks plausible by itself. The stamps of
-// the peer are true. The stamps of the hostile member are shifted, or run at another rate, or are
-// too narrow.
+// reportFalseTrains returns false trains for a report. Each train looks plausible by itself. The
+// stamps of the peer are true. The stamps of the hostile member are shifted, or run at another
+// rate, or are too narrow.
 func (h *hostileClient) reportFalseTrains(r *rand.Rand, peer string, count,
 	exchanges int) (out []control.Train) {
 	own, other := h.line(h.job.Node.Name), h.line(peer)
@@ -191,7 +191,7 @@ func (h *hostileClient) sendUnasked() (err error) {
 	return err
 }
 
-// withRawSocket calls the function do with a plain ZeroMQ socket. The socket has the member's key,
+// withRawSocket opens a plain ZeroMQ socket and passes it to do. The socket has the member's key,
 // but uses none of this project's code.
 func (h *hostileClient) withRawSocket(do func(*zmq4.Socket)) error {
 	s, err := h.context.NewSocket(zmq4.DEALER)

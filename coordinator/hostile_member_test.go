@@ -129,7 +129,7 @@ func (h *hostileClient) run() error {
 }
 
 // lieSlowly tells lies for a second, with pauses. Without these pauses the member would soon use up
-// its share, and the server would refuse all other deeds.
+// its share of the server's time, and the server would refuse all other deeds.
 func (h *hostileClient) lieSlowly() {
 	h.during(time.Second, func() { h.lies(); time.Sleep(50 * time.Millisecond) })
 }
@@ -172,7 +172,7 @@ func (h *hostileClient) sendPings() {
 }
 
 // A liarsLine predicts what a node's counter shows near the present moment. The prediction is less
-// exact than a reading, which is enough for a liar.
+// exact than a reading, but exact enough for a liar.
 type liarsLine struct {
 	at, reading uint64
 	rate        float64

@@ -44,7 +44,7 @@ type notedNode struct {
 	Reports    uint64           `json:"reports,string"`
 }
 
-// notedHeard is the form in which the server writes to disk what changes all the time about a node.
+// notedHeard is the form in which the server writes the fields of a node that change all the time.
 type notedHeard struct {
 	Name    string    `json:"name"`
 	Heard   time.Time `json:"heard"`
@@ -325,7 +325,8 @@ func (c *core) readFiles() (map[string]notedNode, error) {
 	return nodes, nil
 }
 
-// removeFiles removes the state of version 1, which the journal contains now.
+// removeFiles removes the files of version 1. The journal now contains the state that was in these
+// files.
 func (s *Store) removeFiles() error {
 	return errors.Join(s.remove("nodes.json"), os.RemoveAll(filepath.Join(s.dir, pairsDir)))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// manyPairs makes a core with many nodes. Each node was measured with about eight others for a
+// manyPairs makes a core with many nodes. Each node was measured with about eight other nodes for a
 // minute. All counters run at the same rate, and differ only by offsets.
 func manyPairs(t testing.TB, nodes int) *core {
 	t.Helper()

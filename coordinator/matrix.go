@@ -146,7 +146,8 @@ type fleetCopy struct {
 	large  bool
 	done   *atomic.Int64 // how many pairs have been evaluated
 
-	// suspects are the nodes of tscratio's Accused. One of them is wrong.
+	// suspects are the nodes that the audit of the relations accuses (tscratio.Audit). One of them
+	// is wrong.
 	suspects []string
 }
 
@@ -364,7 +365,7 @@ func (s *fleetCopy) status(
 	return p
 }
 
-// neverMeasured is what is wrong with a pair that should have been measured.
+// neverMeasured is the complaint about a pair that should have been measured, but never was.
 const neverMeasured = "never measured"
 
 // describeFaults describes in sentences what is unhealthy, and sums the sentences up.

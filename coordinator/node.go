@@ -30,7 +30,7 @@ type node struct {
 
 	generation uint64 // generation of the handler table that it uses
 	tableError string
-	// for each rule of the table, how many channels got it; nil: not known
+	// for each rule of the handler table, to how many channels it applies; nil: not known
 	matchCounts []int
 	load        *control.Load // its newest load
 	keys        probeKeys
@@ -225,7 +225,7 @@ func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *nod
 
 // mayBe returns the reason why a node must not register with a key, or nil. Each node has its own
 // key. Otherwise one machine could register as two nodes, whose lies would agree. By default, two
-// third nodes that agree can narrow the bound of a pair, so lies that agree could make a bound
+// other nodes that agree can narrow the bound of a pair, so lies that agree could make a bound
 // false. If the server uses no keys, any client may register under any name.
 func (c *core) mayBe(name string, key control.Key) error {
 	if key.Public == "" {

@@ -44,8 +44,8 @@ type pair struct {
 	complaintAt  time.Time
 }
 
-// maxLiveBytes is the greatest length, in Encode's format, of the trains that the method dropOld
-// leaves of a pair. Until dropOld drops trains, they may be up to one and a half times as long,
+// maxLiveBytes is the greatest total length, in Encode's format, of a pair's trains after the
+// method dropOld has dropped old ones. Before that, they may be up to one and a half times as long,
 // plus one report.
 const maxLiveBytes = 16 << 10
 

@@ -9,8 +9,8 @@ import (
 )
 
 // Keys authenticate probes. The server draws a secret for each node and sends it only to that node.
-// Each other node that probes this node gets a key of its own, which is derived from the secret. So
-// a node cannot know the key between two other nodes. When a node gets a new secret, all keys for
+// Every node that probes this node gets a key of its own, which is derived from the secret. So a
+// node cannot know the key between two other nodes. When a node gets a new secret, all keys for
 // probing this node become invalid.
 
 const (

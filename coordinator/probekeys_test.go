@@ -14,7 +14,7 @@ import (
 type fakeAnswerer struct {
 	f       *fleet
 	secrets map[uint64]minrtt.Secret
-	// for each secret that the newest list lacks: when the secret becomes invalid
+	// for each secret that is not in the newest list of secrets: when the secret becomes invalid
 	ends        map[uint64]time.Duration
 	secretCount int // number of different secrets that it got
 }
@@ -42,7 +42,7 @@ func (a *fakeAnswerer) answersProbe(key minrtt.Key) bool {
 }
 
 // wasAnswered reports whether one client (to) answers probes under a key that another client (from)
-// has. It also records that the second client has the key.
+// has. It also records that the client from has the key.
 func (f *fleet) wasAnswered(from, to *fakeClient, encoded []byte) bool {
 	key, err := minrtt.DecodeKey(encoded)
 	if err != nil {
@@ -163,8 +163,8 @@ func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
 	f.wantKeys(0)
 }
 
-// A node that registers again and again, each time as a new process, does not get many keys for
-// each other node.
+// A node that registers again and again, each time as a new process, does not get many numbers as a
+// prober, so it needs few keys.
 func TestANodeThatComesAgainAndAgainHasFewKeys(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)

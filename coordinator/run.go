@@ -88,8 +88,8 @@ type RunStatus struct {
 	Problem string               `json:"problem,omitempty"`
 }
 
-// takesTrains reports whether new trains belong to the run. If the run is only collected once more
-// (again), they do not.
+// takesTrains reports whether new trains belong to the run. They do not if a complete run is only
+// collected once more.
 func (r *run) takesTrains() bool { return !r.onlyCollect }
 
 func (r *run) name() string { return r.named }
@@ -238,8 +238,8 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 	c.gather()
 }
 
-// A run can lack a part that a node may still provide later. Then the reason begins with one of
-// these texts. All other reasons are final.
+// A run states a reason for each part that it lacks. If a node may still provide the part later,
+// the reason begins with one of these texts. All other reasons are final.
 const (
 	openingRun = "opening the run"
 	closingRun = "closing the run"
@@ -370,8 +370,8 @@ func (c *core) orderSome(nodes []*node) {
 }
 
 // order tells nodes which nodes to probe. In a large fleet, a node probes its neighbours in the
-// graph, which it knows without the server. So the server tells it only the other nodes that it
-// must probe: those with which it may exchange tuples.
+// graph. It knows these neighbours without the server. So the server tells it only the other nodes
+// that it must probe: those with which it may exchange tuples.
 func (c *core) order(nodes []*node) {
 	large := c.isLarge()
 	var probing []*node // at least as many as count

@@ -49,8 +49,8 @@ func (c *core) hasEnded(name, node string) bool {
 	return slices.ContainsFunc(dir.Run.Nodes, func(n runs.Node) bool { return n.Name == node })
 }
 
-// collectRun fetches once more the files that a complete run lacks. Since the run was completed,
-// nodes may have returned or completed their files.
+// collectRun tries once more to fetch the files that were missing when the run was completed. Since
+// then, nodes may have returned or completed their files.
 func (c *core) collectRun(name string) error {
 	if c.run != nil {
 		return fmt.Errorf("run %q is %s: wait until it is complete", c.run.name(), c.run.phase)

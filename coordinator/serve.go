@@ -126,8 +126,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// These limit how many messages wait for the core while it is busy, as when it writes to disk.
-// Meanwhile the server still answers questions that do not need the core.
+// These constants limit how many messages wait for the core while it is busy, as when it writes to
+// disk. Meanwhile the server still answers questions that do not need the core.
 const (
 	backlogMessages = 4096
 	backlogBytes    = 16 << 20
@@ -163,8 +163,9 @@ func (b *backlog) remove(bytes int64) {
 	}
 }
 
-// dueTime says when the core's tick is due. The core needs some time for each node to compute this.
-// So dueTime asks the core only now and then, and spends at most a fiftieth of the time on asking.
+// dueTime says when the core's tick is due. To compute this, the core needs some time for each
+// node. So dueTime asks the core only now and then, and spends at most a fiftieth of the time on
+// asking.
 type dueTime struct {
 	due   time.Time
 	again time.Time // when to ask the core again
@@ -252,6 +253,6 @@ func (v *Virtual) Related(a, b string) bool {
 	return v.core.nodes[a] != nil && v.core.nodes[b] != nil && v.core.wereMeasured(names)
 }
 
-// Pair says how exactly readings of one node can be translated into cycles of another, in
-// the middle of the newest train of the node From.
+// Pair says with what bound a reading of the node From can be translated into cycles of the node
+// Into, in the middle of the newest train of From.
 func (m *Matrix) Pair(r PairRequest) (PairAnswer, error) { return m.pair(r, time.Time{}) }

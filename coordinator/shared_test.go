@@ -43,7 +43,7 @@ func (f *fleet) pairOf01() *pair {
 }
 
 // When both nodes see the shared clock, the bound of the pair becomes narrower, whichever of the
-// two nodes reports what they saw. The pair says on how many such meetings its bound rests.
+// two nodes reports what they saw. Each train says how many moments on the clock both nodes saw.
 func TestMeetingsNarrow(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)

@@ -42,8 +42,8 @@ const (
 	defaultMaps = 65530 // the kernel's default, used if the limit cannot be read
 
 	// A ring costs a drainer up to 30 KB, including the kernel's memory. In addition, a part of its
-	// log's index waits in memory. So even with maxRings rings that log little, a drainer takes
-	// less than 1 GiB.
+	// log's index waits in memory. So even with maxRings rings that log little, a drainer needs
+	// less than 1 GiB of memory.
 	maxRings = 1 << 14
 
 	// maxMapped is the largest number of bytes of rings that a drainer maps. The kernel charges the

@@ -121,7 +121,7 @@ type sampler struct {
 	fault []error
 }
 
-// ringSampling is the state of a ring that the sampler samples.
+// ringSampling has what the sampler knows about one ring.
 type ringSampling struct {
 	reader *ring.Reader
 	period time.Duration

@@ -242,7 +242,8 @@ func TestDeathAtEveryFaultPoint(t *testing.T) {
 	}
 }
 
-// tellStory makes each drainer die when it reaches the point for the n-th time.
+// tellStory runs a story in which drainers die at the given fault point: the first one when it
+// comes there for the n-th time. It returns how many drainers died.
 func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths int) {
 	t.Helper()
 	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}

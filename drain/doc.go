@@ -1,5 +1,5 @@
-// Package drain takes the records that programs logged out of the rings, and writes each of them
-// exactly once to a log file.
+// Package drain moves records from rings to log files. Programs write the records into the rings,
+// and the drainer writes each record exactly once to a log.
 //
 //	d, err := drain.Start(ring.DefaultDirectory(), drain.Options{Logs: "logs"})
 //	…

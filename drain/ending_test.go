@@ -179,7 +179,7 @@ func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
 		if err := s.checkComplete(); errors.Is(err, ring.ErrDamaged) != (forget != nil) {
 			t.Errorf("with %s forgotten: %v", name, err)
 		}
-		// The death left the source open: rig.kill must close it.
+		// The death left the source open: killDrainer must close it.
 		r.d.workers[0].sources = []*source{s}
 	}
 }

@@ -55,8 +55,8 @@ func (s *source) shardTails() ([]uint64, error) {
 	return tails, nil
 }
 
-// holdEpoch makes sure that rows go to a segment with the right epoch. These are the rows that the
-// drainer read before the call.
+// holdEpoch makes sure that the rows that the drainer read before the call go to a segment with the
+// right epoch.
 func (s *source) holdEpoch() error {
 	now := s.d.o.epochNow(s.header)
 	if now == s.epoch {

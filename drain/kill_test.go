@@ -47,8 +47,8 @@ const sharedWriters, countingWriters = 4, 2
 // programRings is the number of rings of beProgram.
 const programRings = 4
 
-// beProgram logs until it is killed. It reports in a file what it logged, by writer. Writer 0 logs
-// on the channel one/x, writer 1 on links/x, the next ones on shared/x, and the last ones on
+// beProgram logs until it is killed. It reports in a file what each of its writers logged. Writer 0
+// logs on the channel one/x, writer 1 on links/x, the next ones on shared/x, and the last ones on
 // counted/x.
 func beProgram(rings, file string) {
 	said, err := testimony.Open(file)

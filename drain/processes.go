@@ -146,7 +146,7 @@ func (d *Drainer) admitNew(s *source) error {
 	return d.admitRing(s.process, s.header.FileBytes())
 }
 
-// checkProcesses takes rings that all name the same process, and checks which of them that process
+// checkProcesses gets rings that all name the same process, and checks which of them that process
 // has open. The other rings get the id unknownProcess or hasEnded.
 func (d *Drainer) checkProcesses(all []*source) {
 	whose := all[0].process

@@ -21,10 +21,10 @@ type Salvaged struct {
 // Salvage moves the content of some rings of dead programs into logs in Options.Logs, and removes
 // the rings. A Drainer does the same continuously for a whole directory.
 //
-// If Options.Logs has a log of the ring, Salvage continues that log. If not, Salvage begins a log,
-// which reports the rows that a drainer took from the ring earlier as missing. Salvage does not
-// change rings of living programs, and their Err is ErrAlive. The error wraps ring.ErrLocked if
-// another process drains the directory.
+// If Options.Logs has a log of the ring, Salvage continues that log. If not, Salvage begins a log.
+// A drainer may have taken rows from the ring earlier, and the new log says that these rows are
+// missing. Salvage does not change rings of living programs, and their Err is ErrAlive. The error
+// wraps ring.ErrLocked if another process drains the directory.
 func Salvage(dir string, paths []string, o Options) ([]Salvaged, error) {
 	begin := time.Now()
 	o.Workers = 1

@@ -50,7 +50,7 @@ type RingStats struct {
 	shards []shownStats
 }
 
-// shownStats is the part of the stats that is about one shard.
+// shownStats has the part of a ring's stats that is about one shard.
 type shownStats struct{ waiting, dropped, flags uint64 }
 
 // Stats describes the state of a drainer.

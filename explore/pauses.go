@@ -36,7 +36,7 @@ type Pause struct {
 	Steps  []int             `json:"steps"` // in a Path: the steps that begin or end in the JVM
 }
 
-// The largest numbers of pauses of a JVM that an answer lists.
+// These are the largest numbers of pauses of a JVM that an answer lists.
 const (
 	maxPauses     = 300
 	maxPathPauses = 100
@@ -68,7 +68,8 @@ func pauseEnd(i *item) tscratio.Interval {
 	return tscratio.Interval{Lo: moveReading(b.Hi, i.lo), Hi: moveReading(b.Lo, i.hi)}
 }
 
-// describeJVMs describes the JVMs of a run, and says for each lane which of them ran its instance.
+// describeJVMs describes the JVMs of a run, and says for each lane which JVMs ran the lane's
+// instance.
 func (b *builder) describeJVMs(m *Meta) {
 	m.JVMs, m.PauseKinds = []JVM{}, append([]string{}, b.kinds...)
 	for i := range m.Lanes {
@@ -126,7 +127,7 @@ func longestPauses(all []item, most int) []item {
 	return all
 }
 
-// pauseOf describes a pause, with its moments counted from a given one.
+// pauseOf describes a pause. The moments of the pause are counted from the reading zero.
 func (x *Index) pauseOf(jvm int, i *item, zero uint64) Pause {
 	j := &x.Meta.JVMs[jvm]
 	p := Pause{JVM: j.Name, Node: j.Node, Kind: "other", Steps: []int{},
@@ -161,8 +162,8 @@ type stepEnds struct {
 	critical analysis.Critical
 }
 
-// pausesOf adds to a path the pauses of the JVMs that logged it, and how much of the path's time
-// lay in them. steps has the ends of the path's steps.
+// pausesOf adds two things to a path: the pauses of the JVMs that logged the tuple, and how much of
+// the path's time lay in these pauses. steps has the ends of the path's steps.
 func (x *Index) pausesOf(p *Path, events []event, steps []stepEnds) error {
 	r := Range{From: math.MaxUint64}
 	of := map[int][]item{} // by JVM

@@ -21,9 +21,10 @@ import (
 // IndexName is the file name of the index in the run's directory of exports.
 const IndexName = "explore.index"
 
-// Prepare opens the index of a run. If there is none, or if the run or the options have changed
-// since it was made, Prepare makes the index, and tells the function remark why. The function page
-// makes the report's page from the analysis's answer. The caller closes the index.
+// Prepare opens the index of a run. If there is no index, or if the run or the options have changed
+// since the index was made, Prepare makes a new index, and tells the function remark the reason.
+// The function page makes the report's page from the analysis's answer. The caller closes the
+// index.
 func Prepare(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	page func(*analysis.Answer) ([]byte, error), remark func(why string)) (_ *Index, err error) {
 	fail := func(err error) (*Index, error) {
@@ -41,7 +42,7 @@ func Prepare(ctx context.Context, dir *runs.Directory, o analysis.Options,
 		return fail(err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	// another process may have made it while this one waited
+	// another process may have made the index while this process waited
 	index, why, err := openIfFitting(dir, want)
 	if index != nil || err != nil {
 		return index, err
@@ -53,8 +54,8 @@ func Prepare(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	return openIndex(dir)
 }
 
-// openIfFitting opens the index if its fingerprint is the wanted one. If it is not, why is
-// the reason for which an index must be made.
+// openIfFitting opens the index if its fingerprint is the wanted one. Otherwise it returns no
+// index, and why is the reason for making a new one.
 func openIfFitting(dir *runs.Directory, want string) (index *Index, why string, err error) {
 	index, err = openIndex(dir)
 	switch {
@@ -231,7 +232,7 @@ func (b *builder) shareProgress(from, part float64, what string) func(int) error
 }
 
 // makeMeta makes the description of the run. Tuples refer to lanes, points and spans by number, so
-// these keep the order in which they were found. The page orders points by Order.
+// lanes, points and spans keep the order in which they were found. The page orders points by Order.
 func (b *builder) makeMeta() Meta {
 	a := b.answer
 	m := Meta{Version: Version, Run: a.Run, Note: a.Note, Reference: a.Reference,

@@ -216,7 +216,7 @@ func TestNoReport(t *testing.T) {
 	}
 }
 
-// An index may come from a stranger. Even if all its checksums are right and its numbers are not,
+// An index may come from a stranger. Even if all its checksums are right but its numbers are wrong,
 // each question about it ends, with or without an error.
 func TestForgedIndexes(t *testing.T) {
 	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")

@@ -47,8 +47,8 @@ type queueReader struct {
 	nodes, blocks int                   // limits for each moment
 }
 
-// durations has the durations of a node of the index, as counts: for each bucket, how many low ends
-// or high ends of durations are in it or in a lower bucket.
+// durations has the durations of a node of the index, as counts: for each bucket, how many low
+// ends, or how many high ends, are in this bucket and all lower ones.
 type durations struct {
 	los, his           []int64 // for each bucket: its lowest value, its highest value
 	countLos, countHis []uint64

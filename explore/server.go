@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// page is built from web/ by make web. A test compares it with its source.
+// page is a file that make web builds from web/. A test checks that it was built from the present
+// source.
 //
 //go:embed page.html
 var page []byte
@@ -295,7 +296,8 @@ func reply(w http.ResponseWriter, answer any, err error) {
 	json.NewEncoder(w).Encode(answer)
 }
 
-// Serve serves until the context ends. It then gives the running answers a moment to finish.
+// Serve serves until the context ends. Then it waits a moment for the answers that are still being
+// made.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second,
 		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}

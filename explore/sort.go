@@ -65,7 +65,7 @@ func newSorter[T any](dir string, most int, compare func(a, b *T) int, key func(
 	return s, nil
 }
 
-// add adds a row, given the memory that the row needs, in bytes.
+// add adds a row. The parameter size is the memory that the row needs, in bytes.
 func (s *sorter[T]) add(row T, size int) {
 	s.rows = append(s.rows, row)
 	if s.size += size; s.size >= s.most {
@@ -164,7 +164,8 @@ func (f *source[T]) next(s *sorter[T]) (bool, error) {
 }
 
 // merge calls the function tell with each row, in order. A row is valid only during the call. From
-// time to time, merge calls the function done with the number of rows that it has told so far.
+// time to time, merge calls the function done with the number of rows that it has passed to tell so
+// far.
 func (s *sorter[T]) merge(tell func(*T) error, done func(rows int) error) error {
 	var heap []*source[T]
 	less := func(i, j int) bool { return s.compare(&heap[i].row, &heap[j].row) < 0 }

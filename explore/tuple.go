@@ -53,8 +53,8 @@ type duration struct {
 	suspect  bool
 }
 
-// The largest numbers of events and durations that the index stores for one tuple. A tuple passes
-// each point once, and a run has at most 64 points.
+// These are the largest numbers of events and durations that the index stores for one tuple. A
+// tuple passes each point once, and a run has at most 64 points.
 const (
 	maxEvents    = 64
 	maxDurations = 1024

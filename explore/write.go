@@ -71,7 +71,7 @@ type section struct {
 	Sum    uint32 `json:"sum"` // CRC-32C
 }
 
-// contents is the last section of the file. It says where all others are.
+// contents is the last section of the file. It says where all other sections are.
 type contents struct {
 	Meta        Meta      `json:"meta"`
 	Fingerprint string    `json:"fingerprint"`

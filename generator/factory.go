@@ -279,8 +279,8 @@ func (c *Consumer[T]) Next() (o Object[T], ok bool) {
 // Received returns the number of tuples that have arrived so far. Any goroutine may call it.
 func (f *Factory[T]) Received() uint64 { return f.receiver.Received() }
 
-// A Decoder makes an object of a serialised tuple. Several goroutines call it at once. It may not
-// keep a reference to body.
+// A Decoder makes an object of a serialised tuple. Several goroutines call a Decoder at once. A
+// Decoder may not keep a reference to body.
 type Decoder[T any] func(body []byte) (T, error)
 
 // JSON decodes with encoding/json.

@@ -86,8 +86,8 @@ func processorTime_ns() int64 {
 	return t.Nano()
 }
 
-// checkFavour checks before a run whether favourThread will work. It tries that on a thread that
-// ends with the check.
+// checkFavour checks before a run whether favourThread will work. It tries favourThread on a thread
+// that ends with the check.
 func (o *SenderOptions) checkFavour() error {
 	if len(o.Cores) == 0 && !o.Realtime {
 		return nil

@@ -184,7 +184,7 @@ func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 }
 
 // A stall lasts at least shortestStall, and at least stallTuples are due in that time. If fewer
-// tuples are due in a time, it proves nothing that no tuple comes out in that time.
+// tuples are due, then a time in which no tuple comes out proves nothing.
 const (
 	shortestStall = 5 * time.Millisecond
 	stallTuples   = 10

@@ -35,7 +35,7 @@ type Schedule interface {
 }
 
 // Times returns the next due time at each call, in nanoseconds after the run's start. Times never
-// decrease. ok is false after the last.
+// decrease. ok is false after the last due time.
 type Times func() (due_ns float64, ok bool)
 
 // maxRate is a rate that no machine reaches: ten tuples a nanosecond. A lower rate may still be too

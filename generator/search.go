@@ -103,8 +103,8 @@ const (
 type SearchResult struct {
 	// Sustained is the highest rate that was sustained, in tuples a second. 0 means none.
 	Sustained float64 `json:"sustained"`
-	// Failed is the lowest rate above Sustained that was not sustained. 0 means that none was
-	// tried.
+	// Failed is the lowest rate above Sustained that was not sustained. 0 means that no such rate
+	// failed.
 	Failed    float64  `json:"failed"`
 	LimitedBy string   `json:"limited_by"` // ByEngine and so on
 	Why       []Reason `json:"why"`        // why Failed was not sustained

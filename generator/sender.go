@@ -50,7 +50,7 @@ type SenderOptions struct {
 	LateAfter time.Duration
 	// CatchUp limits how fast late tuples are sent. A thread that is late first sends a burst of at
 	// most as many tuples as the schedule has in CatchUp milliseconds. After that it sends at most
-	// CatchUp times as fast as the schedule says. It must be at least 1; 0 means 4.
+	// CatchUp times as fast as the schedule says. CatchUp must be at least 1; 0 means 4.
 	CatchUp float64
 	// GiveUp is how late a tuple may be and still be sent. Later tuples are skipped and counted.
 	// GiveUp is also how long the sender waits, at the end of the schedule, for an engine that does
@@ -209,9 +209,10 @@ func (s *Sender) Mark(mark Mark, text string) { s.marks.addMark(mark, 1, "%s", t
 // leadTime_s is the time from the call of Run to the first due time. Threads prepare in this time.
 const leadTime_s = 2e-3
 
-// Run sends the schedule, sends the end on each sink, closes the sinks, and returns what became of
-// the tuples. If ctx is cancelled, Run ends early and returns the numbers so far with the mark
-// Interrupted. If a sink fails, Run returns the sink's error, and the numbers are still true.
+// Run sends the tuples of the schedule. Then it closes each sink, which sends the end of the
+// stream, and returns what became of the tuples. If ctx is cancelled, Run ends early and returns
+// the numbers so far with the mark Interrupted. If a sink fails, Run returns the sink's error, and
+// the numbers are still true.
 func (s *Sender) Run(ctx context.Context) (SenderResult, error) {
 	start := s.clock.Now() + uint64(leadTime_s*s.clock.Frequency_hz())
 	s.start.Store(start)
@@ -239,7 +240,8 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 		r.Scheduled += t.scheduled
 		r.Sent += t.sent.Load()
 		r.Skipped += t.skipped
-		// The thread marked its first skipped tuple when it skipped it. Mark the rest now.
+		// The thread made the mark for its first skipped tuple at once. Add its other skipped
+		// tuples to the mark now.
 		s.marks.addMark(Behind, t.skipped-min(t.skipped, 1), "tuples were skipped")
 		r.Unsent += t.unsent
 		r.Lateness.add(t.late)

@@ -230,8 +230,8 @@ func (t *sendThread) followSchedule(start uint64) error {
 	return nil
 }
 
-// awaitCounter waits until the counter shows a reading, and returns the reading at which the thread
-// woke.
+// awaitCounter waits until the counter has reached a given reading, and returns the reading at
+// which the thread woke.
 func (t *sendThread) awaitCounter(until, lateAfter uint64) uint64 {
 	t.sender.clock.Wait(until)
 	woke := t.sender.clock.Now()
@@ -251,9 +251,8 @@ func (t *sendThread) skipTuple() {
 }
 
 // ahead_s and maxAhead limit which tuples a pacer gets in one call: only tuples that are due within
-// ahead_s, and at most maxAhead of them. It takes 0.1 to 0.2 µs to make one message and to count
-// its lateness. maxAhead is so small that maxAhead messages take less time than a tuple may be
-// late.
+// ahead_s, and at most maxAhead of them. Making one message and counting its lateness takes 0.1 to
+// 0.2 µs. maxAhead is so small that maxAhead messages take less time than a tuple may be late.
 const (
 	ahead_s  = 500e-6
 	maxAhead = 16

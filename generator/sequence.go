@@ -7,7 +7,7 @@ import "slices"
 const countBits = 40
 
 // maxGaps is the largest number of gaps that a sequence remembers. If there are more, the sequence
-// gives up the oldest gap as lost.
+// forgets the oldest gap, and counts its ids as lost.
 const maxGaps = 4096
 
 // A gap is a range of counts that did not arrive: from ≤ count < to.

@@ -78,8 +78,8 @@ func (s *Server) Connect(int) (Sink, error) {
 	}), nil
 }
 
-// Start starts the server. The server calls the function done with the tuples that come out. The
-// returned function stops the server.
+// Start starts the server. The server calls the function done with the ids of the tuples that come
+// out. The returned function stops the server.
 func (s *Server) Start(done func(ids ...uint64)) (stop func()) {
 	s.done, s.begun = done, time.Now()
 	ended := make(chan struct{})

@@ -44,7 +44,7 @@ func (s *Search) runTrial(
 	}
 }
 
-// tryOnce tries a rate once, judges it and keeps the trial.
+// tryOnce tries a rate once, judges what it observed, and adds the trial to the search's result.
 func (s *Search) tryOnce(
 	ctx context.Context, phase string, rate float64,
 	warmUp, length time.Duration, growth float64,

@@ -117,10 +117,10 @@ typedef struct {
 	uint64_t sent, before; // before: bits of CP_WAITED, CP_PAUSED and CP_SLOW
 } cp_paced;
 
-// If the reading in cp_pacing is older than cp_cpu_age_ns, cp_pace reads anew. If the thread had
-// slept since that reading, cp_ran would count the sleep as time in which other threads had the
-// processor. But a thread that sleeps between two calls sleeps longer than cp_cpu_age_ns, so
-// cp_pace then reads anew.
+// If the reading in cp_pacing is older than cp_cpu_age_ns, cp_pace reads the counter and the
+// processor time again. If the thread had slept since that reading, cp_ran would count the sleep as
+// time in which other threads had the processor. But a thread that sleeps between two calls sleeps
+// longer than cp_cpu_age_ns, so cp_pace then reads both again.
 static const double cp_cpu_age_ns = 50e3;
 
 // cp_ran reports whether the thread was on a processor for most of a time that ends now. The
@@ -231,7 +231,8 @@ func (s *socket) pace(
 // waitRoom waits until the socket takes a message, for at most d.
 func (s *socket) waitRoom(d time.Duration) { C.cp_wait(s.socket, C.long(milliseconds(d))) }
 
-// C and Go must agree on the layout of paced and on its bits.
+// The struct cp_paced in C and the type pacingNote in Go must have the same layout and the same
+// bits.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(pacingNote{})-unsafe.Sizeof(C.cp_paced{})]
 	_ = [1]struct{}{}[unsafe.Offsetof(pacingNote{}.before)-unsafe.Offsetof(C.cp_paced{}.before)]

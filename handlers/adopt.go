@@ -16,8 +16,8 @@ import (
 var errLinkOnly = errors.New("only the open decides whether a channel keeps links: open a second " +
 	"channel")
 
-// adoptedSettings contains the settings of a switching word in the form that log calls use. These
-// settings do not change after log calls can see them.
+// adoptedSettings contains the settings that a ring's switching word selects, in the form that log
+// calls use. These settings do not change after log calls can see them.
 type adoptedSettings struct {
 	word  uint64
 	mode  uint64 // what the assembly does with an event

@@ -145,7 +145,8 @@ const (
 )
 
 // A window is the part of a ring into which the assembly may write the next records of one writer.
-// An empty window sends the log call to other code.
+// If a window is empty, the fast code of a log call writes nothing, and jumps to the code for all
+// other cases.
 type window struct{ next, end uintptr }
 
 // These constants say how a channel writes a record: see Channel.writer.

@@ -37,8 +37,8 @@ func newDrain(path string) (*drain, error) {
 	return d, nil
 }
 
-// drainOnce takes all records that the ring has now. In the ring of a dead owner it also skips the
-// holes.
+// drainOnce takes all records that the ring has now. If the ring's owner is dead, it also skips
+// places that the owner reserved for records but never wrote.
 func (d *drain) drainOnce(dead bool) (moved bool, err error) {
 	if pause := time.Since(d.last); d.last != (time.Time{}) && pause > d.pause {
 		d.pause = pause

@@ -324,8 +324,8 @@ func (p *play) stepOther(c call) {
 }
 
 // Some situations take long, and run only code that other situations run, too. This test leaves out
-// most of them. In the short run, it also leaves out two thirds of the combinations of handler,
-// writer and way to log. TestBarKillAfterEachInstruction leaves out nothing.
+// most of these situations. In the short run, it also leaves out two thirds of the combinations of
+// handler, writer and way to log. TestBarKillAfterEachInstruction leaves out nothing.
 func TestKillAfterEachInstruction(t *testing.T) { killAfterEachInstruction(t, false, 1) }
 
 func TestBarKillAfterEachInstruction(t *testing.T) {

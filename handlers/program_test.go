@@ -19,7 +19,8 @@ import (
 // processes that they may kill.
 const programVariable = "CLOUDPROFILER_HANDLERS_PROGRAM"
 
-// programs are programs by name. Each test file adds the programs that it needs.
+// programs contains the main functions of programs, by the programs' names. Each test file adds the
+// programs that it needs.
 var programs = map[string]func() error{}
 
 func init() {

@@ -227,7 +227,7 @@ func twoWays(t *testing.T, draw *rand.Rand, many bool, o Options) error {
 	return nil
 }
 
-// withoutCounters returns a copy of a view without the counters.
+// withoutCounters returns a copy of a view without the readings of the counter.
 func withoutCounters(v *view) view {
 	u := *v
 	u.records = slices.Clone(u.records)

@@ -97,7 +97,7 @@ func (p *parser) table(text []byte) *Table {
 	}
 	t := &Table{}
 	root := document.Content[0]
-	// Check the version first, because all keys may have other meanings in another version.
+	// Check the version first, because in other versions all keys may mean something else.
 	switch version := valueOf(root, "version"); {
 	case root.Kind == yaml.MappingNode && version == nil:
 		p.fail(root.Line, "no version: begin with %q", "version: 1")

@@ -2,9 +2,9 @@ package host
 
 import "fmt"
 
-// Clocks contains the counter and the clocks of a node. Code that gets Clocks as an argument must
-// not sleep, and must read no other clock. The zero value is not usable. SystemClocks returns this
-// machine's clocks.
+// Clocks contains functions that read the counter and the clocks of a node. Code that gets Clocks
+// as an argument must not sleep, and must read no other clock. The zero value is not usable.
+// SystemClocks returns this machine's clocks.
 type Clocks struct {
 	EdgeOpen     func() uint64
 	EdgeClose    func() uint64

@@ -258,8 +258,8 @@ type Watch struct {
 	rate  *Frequency
 }
 
-// NewWatch begins to watch. With WatchOptions.From, the first Check reports what broke since that
-// state was saved. Without it, NewWatch makes the first observation.
+// NewWatch begins to watch. If WatchOptions.From is set, the first Check reports what broke since
+// that state was saved. If it is nil, NewWatch makes the first observation.
 func NewWatch(options WatchOptions) (*Watch, error) {
 	w := &Watch{o: options}
 	if w.o.DriftLimit_ppm == 0 {

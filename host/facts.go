@@ -136,8 +136,8 @@ func hasDriver(root fs.FS, driver string) bool {
 	return false
 }
 
-// hashMachineID returns a keyed hash of the machine's id. By machine-id(5), the id itself is
-// confidential, but such a hash may be shown.
+// hashMachineID returns a keyed hash of the machine's id. According to machine-id(5), the id itself
+// is confidential, but such a hash may be shown.
 func hashMachineID(id string) string {
 	if id == "" || id == "uninitialized" {
 		return ""

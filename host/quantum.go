@@ -27,7 +27,7 @@ var (
 // greatest common divisor of the differences is then 1, which is smaller than the true step.
 // MeasureQuantum recognises such a counter because all differences are close to multiples of one
 // real number, ρ. If there are so few distinct differences that this may be chance, MeasureQuantum
-// takes the step that ρ gives, because it is the larger one.
+// takes the step that ρ gives, because it is larger than the divisor.
 //
 // MeasureQuantum does not recognise two kinds of uneven steps. The first kind are steps below 8
 // cycles. The second kind are steps that are nearly even: over all readings, their unevenness adds

@@ -112,7 +112,7 @@ func looksEven(values []uint64, step_cycles uint64) bool {
 func TestOneUnevenStepIsEnough(t *testing.T) {
 	r := seed.Random(t)
 	for range 300 {
-		// The step is so nearly even that only one or two of all readings show it.
+		// The step is so nearly even that only one or two of all readings show that it is not even.
 		step := float64(9+r.Uint64N(200)) + 1e-6 + 1e-4*r.Float64()
 		if r.IntN(2) == 0 {
 			step = 2*math.Trunc(step) - step
@@ -217,8 +217,8 @@ func TestCountersWithoutQuantum(t *testing.T) {
 }
 
 func TestFewReadingsAreJudgedTogether(t *testing.T) {
-	// The readings form eight blocks of six. No block has enough distinct differences, but all of
-	// them together have.
+	// The readings form eight blocks of six. No block alone has enough distinct differences, but
+	// all blocks together have enough.
 	var values []uint64
 	v := uint64(0)
 	for i := range uint64(48) {

@@ -18,7 +18,8 @@ func vmclockPage(disruption, generation uint64) []byte {
 	binary.LittleEndian.PutUint32(page[0x0c:], 2)
 	binary.LittleEndian.PutUint64(page[0x10:], disruption)
 	binary.LittleEndian.PutUint64(page[0x18:], vmClockHasGeneration)
-	// The field before the generation gets another value, in case a reader confuses the two.
+	// The field before the generation gets a value of its own, so that the test fails if that field
+	// is read in place of the generation.
 	binary.LittleEndian.PutUint64(page[0x60:], 0xbad)
 	binary.LittleEndian.PutUint64(page[0x68:], generation)
 	return page

@@ -94,8 +94,8 @@ func TestSizeStaysNearEntropy(t *testing.T) {
 }
 
 // BenchmarkEvents measures whole blocks with checksums. MB/s is computed from the wall clock.
-// thread-MB/s is computed from the time for which the thread had a core. On a machine that others
-// use, only thread-MB/s can be compared.
+// thread-MB/s is computed from the time for which the thread had a core. If other programs use the
+// machine at the same time, only thread-MB/s can be compared.
 func BenchmarkEvents(b *testing.B) {
 	for _, name := range dataset.Names() {
 		s := newSet(b, name, 1)

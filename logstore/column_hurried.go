@@ -100,10 +100,10 @@ func (e *columnEncoder) differences(column columnView, quantum uint64) (
 	return d, least, most
 }
 
-// packedShape returns a shape with so many low bits that most numbers fit into them: in the sample,
-// all numbers except about one in fifty at each end. If two more bits are enough for all numbers,
-// the shape has these bits too, and no number is an exception. sample is sorted as signed numbers.
-// All numbers lie between least and most.
+// packedShape returns a shape with so many low bits that most numbers fit into them: of the sorted
+// sample, all numbers fit except about one in fifty at each end. If two more bits are enough for
+// all numbers, the shape has these bits too, and no number is an exception. sample is sorted as
+// signed numbers. All numbers lie between least and most.
 func packedShape(sample []uint64, least, most int64) shape {
 	n := len(sample)
 	base := sample[n/50]

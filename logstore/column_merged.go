@@ -50,7 +50,7 @@ func (m *mergedColumn) split(values []uint64) bool {
 	return len(m.last) > 1
 }
 
-// cost_bits returns the average number of bits that the source of a value takes.
+// cost_bits returns how many bits it takes on average to store which source a value comes from.
 func (m *mergedColumn) cost_bits() float64 {
 	var count [maxSources]float64
 	for _, s := range m.sources {

@@ -169,8 +169,9 @@ var harms = map[string]func(h *damagedDirectory){
 }
 
 // damagedLogs writes two logs of random length. Each log extends over several runs: it begins in
-// the first run's directory, continues in each next one, and ends in the last. What was written
-// stays in its directory. damagedLogs returns the rows of the first log, by directory.
+// the first run's directory, continues in each next one, and ends in the last. The segments that
+// were written during a run stay in the directory of that run. damagedLogs returns the rows of the
+// first log, by directory.
 func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map[rowKey]rowValue {
 	rows := make([]map[rowKey]rowValue, len(dirs))
 	for d := range dirs {

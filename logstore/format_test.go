@@ -226,8 +226,8 @@ func TestExactBytes(t *testing.T) {
 	}
 }
 
-// shippedBlocks returns the content of the files in testdata. It must not change, because files of
-// old versions cannot be written again. A new version gets a file of its own.
+// shippedBlocks returns the content of the files in testdata. This content must not change, because
+// files of old versions cannot be written again. A new version gets a file of its own.
 func shippedBlocks() []*Block {
 	blocks := sampleBlocks()
 	rng := rand.New(rand.NewPCG(3, 4))

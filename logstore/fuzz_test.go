@@ -148,7 +148,8 @@ func FuzzAnyBytes(f *testing.F) {
 	})
 }
 
-// A header from any bytes may parse or not. If it does, writing it again gives the same header.
+// If arbitrary bytes can be parsed as a header, then the header is the same after it was written
+// and parsed again.
 func FuzzHeader(f *testing.F) {
 	h := sampleHeader(f)
 	h.Continues = []Place{{Links, 3, 99}}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A header need not have a place. Without one, it has no line for the place, like the headers of
-// older programs.
+// A header need not say in which place (such as a pod) the program ran. If it does not say this, it
+// has no line for the place, like the headers of older programs.
 func TestPlaceInTheHeader(t *testing.T) {
 	h := sampleHeader(t)
 	if text := appendHeader(nil, &h); bytes.Contains(text, []byte("place")) {

@@ -10,7 +10,7 @@ import (
 const shuffledFile = "v2-shuffled.cplog"
 
 // shuffledBlocks returns the content of the file with shuffled ids: groups of 64, which begin at
-// different places of their blocks. It must not change: see shippedBlocks.
+// different places of their blocks. This content must not change: see shippedBlocks.
 func shuffledBlocks() (blocks []*Block) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for shard, phase := range []int{0, 17, 63} {

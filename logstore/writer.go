@@ -374,7 +374,7 @@ func (w *Writer) appendOldIndex(e *encoder, b []byte) ([]byte, uint64) {
 	return b, uint64(len(w.index))
 }
 
-// Seal calls SealAs for a file with which the log ends.
+// Seal seals the last file of a log: it calls SealAs with Ended.
 func (w *Writer) Seal() error { return w.SealAs(Ended) }
 
 // SealAs writes the index and an end, and closes the file. The end says what follows the file. In a

@@ -15,9 +15,9 @@ import (
 )
 
 // TestBarVirtualRealtime tests everything from kernel stamps to a bound, in virtual time. Each of
-// two nodes has a counter that wanders, and a CLOCK_REALTIME that is steered, slewed and set. They
-// exchange trains over a network that delays and loses packets. The resulting relation translates
-// readings at random moments, and each bound must contain the exact truth.
+// two nodes has a counter that wanders, and a CLOCK_REALTIME that is steered, slewed and set. The
+// nodes exchange trains over a network that delays and loses packets. The resulting relation
+// translates readings at random moments, and each bound must contain the exact truth.
 func TestBarVirtualRealtime(t *testing.T) {
 	size := proof.Begin(t)
 	seeds, queries, wanted := 10, 5_000, 50_000.0

@@ -11,8 +11,8 @@ import (
 )
 
 // Clock contains functions that read a node's clocks. They need not be the machine's clocks: a
-// virtual node has others. Kernel stamps are used only if Realtime, RealtimeStep, Discipline and
-// Steps are set. Any goroutine may call the functions.
+// virtual node has clocks of its own. Kernel stamps are used only if Realtime, RealtimeStep,
+// Discipline and Steps are set. Any goroutine may call the functions.
 type Clock struct {
 	// Counter reads the node's counter, after everything that the program did before the call. It
 	// is required.

@@ -79,7 +79,8 @@ func TestReadDiscipline(t *testing.T) {
 	}
 }
 
-// No test may set the machine's clock. Tests of a step's effect use their own Steps function.
+// No test may set the machine's clock. So tests of what happens after the clock was set use a
+// function Steps of their own.
 func TestStepNotice(t *testing.T) {
 	n, err := OpenStepNotice()
 	if err != nil {

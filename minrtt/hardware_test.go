@@ -70,8 +70,8 @@ func (f *fakePair) checkPassing(t *testing.T, e Exchange) {
 }
 
 // An interface's clock may run at any rate and wander as far as its settings say, CLOCK_REALTIME
-// may be slewed, and packets may stay in a node for any time. Still no packet left before its
-// stamp, and none arrived after its stamp.
+// may be slewed, and packets may stay in a node for any time. Still, no packet left the interface
+// before the interval of its stamp begins, and none arrived after the interval of its stamp ends.
 func TestHardwareStampsHoldTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 500

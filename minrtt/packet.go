@@ -99,8 +99,8 @@ type keyID struct {
 	prober uint64
 }
 
-// body is the content of an answer. A probe's body contains only zeros. It makes the probe as long
-// as the answer.
+// body is the content of an answer. A probe's body contains only zeros. Because of this body, a
+// probe is as long as its answer.
 type body struct {
 	received stamp // receive stamp of the probe that this packet answers
 

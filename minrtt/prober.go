@@ -80,7 +80,7 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 	return p, nil
 }
 
-// Use makes later trains use another key. The prober still remembers the latest reading of the
+// Use makes later trains use the given key. The prober still remembers the latest reading of the
 // peer's counter.
 func (p *Prober) Use(key Key) {
 	if key != p.config.Key {

@@ -29,7 +29,8 @@ func (c trueClock) cyclesAt(x float64) float64 {
 	return c.rate * (x + c.wander*bent)
 }
 
-// cyclesOf converts a whole number of cycles, which may be negative.
+// cyclesOf converts a whole number of cycles to a reading of the counter. If the number is
+// negative, the reading wraps round below 0.
 func cyclesOf(x float64) uint64 { return uint64(int64(x)) }
 
 // The interval contains the truth, whatever the clock does within its wander, wherever in the train

@@ -37,8 +37,8 @@ type SharedClock struct {
 // the node that ran the train was within Own, and the counter of its peer within Peer.
 type Meeting struct{ Own, Peer tscratio.Interval }
 
-// Constraints returns the two inequalities that the meeting proves. They are those of an exchange
-// that takes no time.
+// Constraints returns the two inequalities that the meeting proves. An exchange that takes no time
+// would prove the same inequalities.
 func (m Meeting) Constraints(by tscratio.Starter) (lower, upper tscratio.Constraint) {
 	return tscratio.Exchange{
 		Sent: m.Own, Received: m.Peer, Answered: m.Peer, Returned: m.Own,

@@ -24,8 +24,8 @@ func (c simulatedClock) at(at time.Duration) int64 {
 	return int64(math.Floor(ns/c.step_ns) * c.step_ns)
 }
 
-// addSharedClock makes a node read a clock, each time with another delay. The reading is wrong by
-// up to error_ns.
+// addSharedClock makes a node read a clock, with a different delay each time. The reading is wrong
+// by up to error_ns.
 func (e *fakeEnd) addSharedClock(r *rand.Rand, name string, wander float64, step_ns, error_ns int64,
 	clock func(at time.Duration) int64) *SharedClock {
 	return &SharedClock{

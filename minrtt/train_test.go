@@ -214,7 +214,8 @@ func TestTrainOnAFailingTransport(t *testing.T) {
 	})
 }
 
-// Any other packet that arrives at either end is counted and has no other effect.
+// A packet that arrives at either end and does not belong to the train is counted, and has no other
+// effect.
 func TestTrainAmidForeignTraffic(t *testing.T) {
 	c := testKey.codecUnder()
 	make := func(change func(*packet)) []byte {

@@ -15,7 +15,8 @@ type Transport interface {
 
 	// Receive waits for a packet until Now would return the given time, and copies the packet to b.
 	// It returns ErrTimeout if no packet arrived. It returns an error that wraps ErrClosed if no
-	// packet can arrive any more. It returns another error if a packet or a wait failed.
+	// packet can arrive any more. Any other error means that receiving a packet or waiting for one
+	// failed.
 	Receive(b []byte, until time.Time) (Received, error)
 
 	// SentStamps passes to the function found each transmit stamp that the kernel has delivered

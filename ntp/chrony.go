@@ -26,8 +26,8 @@ var (
 )
 
 // These are constants of chrony's command protocol, version 6, as in candm.h of chrony's source.
-// Its numbers are in network byte order. The only command used is "tracking", which any user of the
-// machine may send.
+// The protocol's numbers are in network byte order. The only command used is "tracking", which any
+// user of the machine may send.
 const (
 	protocolVersion = 6
 	packetRequest   = 1

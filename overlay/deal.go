@@ -183,7 +183,7 @@ type joinState struct {
 }
 
 // handleAgreement handles the answer of the node in the note, and returns this answer. It forgets
-// the note. If the node refused, it sends the walk on.
+// the note. If the node refused, handleAgreement sends the walk on.
 func (j joinState) handleAgreement(n *Node, ok bool) bool {
 	n.forget(j.walk)
 	if !ok {

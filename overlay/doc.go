@@ -1,4 +1,4 @@
-// Package overlay is a random regular graph that its nodes keep up. Each node of a fleet has as
+// Package overlay is a random regular graph that its nodes maintain. Each node of a fleet has as
 // many outgoing as incoming neighbours, drawn from the whole fleet, however many nodes there are.
 //
 // The package decides who is whose neighbour. It knows no network: the caller passes in a
@@ -25,7 +25,8 @@
 //     (deal.go, join). A node that lacks both an out and an in is put into an edge like a new node.
 //   - Leave: a node connects its incoming to its outgoing neighbours.
 //   - Cut: if the fleet falls apart in two, each part repairs itself, and its nodes flag the edges
-//     made in the meantime. They probe lost neighbours. Once one answers, nodes exchange flagged
+//     made in the meantime. The nodes also probe neighbours that they lost. Once one answers, nodes
+//     exchange flagged
 //     edges with the nodes where walks through the other part end (deal.go, trade).
 //
 // A walk takes WalkSteps random steps before it may end, so it ends at each node with the same

@@ -14,7 +14,8 @@ type outEdge struct {
 	flag  flag
 }
 
-// openPart is what is not settled about an edge. It lies apart, because few edges have it.
+// openPart is what is not settled about an edge. It is a struct of its own, because few edges need
+// it at any time.
 type openPart struct {
 	next Name // where the edge will lead if a deal about it succeeds; "" without a deal
 
@@ -43,7 +44,7 @@ func (o *outEdge) settle(p openPart) {
 	}
 }
 
-// lead says where the edge will lead if a deal about it succeeds.
+// lead notes where the edge will lead if a deal about it succeeds.
 func (o *outEdge) lead(next Name) {
 	p := o.unsettled()
 	p.next = next
@@ -57,7 +58,7 @@ func (o *outEdge) promiseFrom(by Name) {
 	o.settle(p)
 }
 
-// deny says until when the peer may deny that it has the edge.
+// deny notes until when the peer may deny that it has the edge.
 func (o *outEdge) deny(until Time) {
 	p := o.unsettled()
 	p.until = until

@@ -51,9 +51,9 @@ func TestGraphIsRegularAtAnySize(t *testing.T) {
 	}
 }
 
-// Nodes that start one soon after another find each other soon. Among few nodes, a walk often comes
-// back to its origin. It must end before its steps exceed the number of walks that the neighbours
-// accept.
+// Nodes that start shortly after each other find each other soon. Among few nodes, a walk often
+// comes back to its origin. The walk must end before its steps exceed the number of walks that the
+// neighbours accept.
 func TestFewNodesJoinSoon(t *testing.T) {
 	for _, n := range []int{3, 4, 6} {
 		seed.For(t, 5, func(t *testing.T, r *rand.Rand) {

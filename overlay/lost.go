@@ -55,9 +55,9 @@ func (n *Node) rememberName(name Name) {
 	}
 }
 
-// Meet gives the node other contacts. They come from somebody who knows members of the graph, such
-// as the server. If the node lacks neighbours, it looks for them at once. An empty list changes
-// nothing.
+// Meet replaces the node's contacts. The new contacts come from somebody who knows members of the
+// graph, such as the server. If the node lacks neighbours, it looks for them at once. An empty list
+// changes nothing.
 func (n *Node) Meet(now Time, contacts []Name) {
 	n.setTime(now)
 	contacts = slices.DeleteFunc(slices.Clone(contacts),

@@ -1,3 +1,3 @@
-// Package packaging checks a user's values for the Helm chart. Its folders have what packages,
-// images and charts are made of.
+// Package packaging checks a user's values for the Helm chart. Its folders contain the files from
+// which packages, images and charts are made.
 package packaging

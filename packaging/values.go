@@ -16,7 +16,8 @@ import (
 //go:embed helm/cloudprofiler/values.yaml
 var defaults []byte
 
-// free lists the keys below which Kubernetes says what there may be.
+// free lists the keys whose values the chart does not check: Kubernetes defines what they may
+// contain.
 var free = []string{"nodeSelector", "resources", "seccompProfile", "tolerations"}
 
 // CheckValues returns an error for each value that the chart does not know, with its line and the

@@ -36,7 +36,7 @@ type Node struct {
 	Speed float64 // how much faster than a core of speed 1 each of its cores is
 }
 
-// Job is what Solve gets. The edges must not form a cycle.
+// Job is the input of Solve. The edges must not form a cycle.
 type Job struct {
 	Operators []Operator
 	Edges     []Edge

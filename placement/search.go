@@ -204,8 +204,8 @@ func (s *annealing) changeOnce(path []int) bool {
 	}
 }
 
-// randomTarget returns a random node for operator v: the node of a neighbour, or one with a small
-// limit.
+// randomTarget returns a random node for operator v: the node of an operator that sends to v or
+// gets from v, or a node with a small lower limit.
 func (s *annealing) randomTarget(v int) int {
 	around := [2][]int{s.before[v], s.after[v]}[s.random.IntN(2)]
 	if len(around) > 0 && s.random.IntN(2) == 0 {

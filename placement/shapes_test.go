@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// hardShapes are jobs that are harder to place than randomJob's, each in another way.
+// hardShapes are jobs that are harder to place than those of randomJob, each for a reason of its
+// own.
 var hardShapes = map[string]func(r *rand.Rand, j *Job){
 	// Each operator gets tuples from about eight others, which may be in any earlier layer.
 	"dense": func(r *rand.Rand, j *Job) {
@@ -41,7 +42,8 @@ var hardShapes = map[string]func(r *rand.Rand, j *Job){
 			next++
 		}
 	},
-	// Hardly two operators fit on a node, and a quarter of the nodes is too small for most.
+	// Most nodes have hardly room for two operators, and a quarter of the nodes is too small for
+	// most operators.
 	"tight": func(r *rand.Rand, j *Job) {
 		for i := range j.Nodes {
 			j.Nodes[i].Cores = []float64{0.5, 1, 1, 1.2}[r.IntN(4)]

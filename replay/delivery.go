@@ -12,7 +12,7 @@ type delivery struct {
 	received uint64 // reading of the receiving node when it had received the message
 }
 
-// deliver notes a captured message. The parameters from and to are names of lanes.
+// deliver notes a captured message. The parameters from and to are the names of the two nodes.
 func (r *Run) deliver(from string, sent uint64, to string, received uint64) {
 	find := func(name string) *lane {
 		i := slices.IndexFunc(r.lanes, func(l *lane) bool { return l.name == name })

@@ -190,8 +190,8 @@ func (d Done) key() string {
 }
 
 // Sample draws an order. If the orders were counted, each order is equally likely, and exact is
-// true. If not, Sample begins with any order and exchanges neighbours at random, a limited number
-// of times. Then nobody knows whether all orders are about equally likely.
+// true. If not, Sample begins with any order and exchanges neighbouring events at random, a limited
+// number of times. Then nobody knows whether all orders are about equally likely.
 func (c *Counted) Sample(rng *rand.Rand) (order []int, exact bool) {
 	d := c.of.Begin()
 	var front []int
@@ -234,8 +234,8 @@ func randBelow(rng *rand.Rand, n *big.Int) *big.Int {
 	return new(big.Int).Mod(new(big.Int).SetBits(words), n)
 }
 
-// Close marks an event, and all events before it, as done. It returns how many events are done
-// then.
+// Close marks an event, and all events before it, as done. It returns how many events are then done
+// in all.
 func (o *Orders) Close(d Done, event int) (length int) {
 	for l, n := range o.need[event] {
 		d[l] = max(d[l], n)
@@ -260,5 +260,5 @@ func (o *Orders) End() Done {
 // Within reports whether a replay with the state d has taken an event.
 func (o *Orders) Within(event int, d Done) bool { return int32(o.place[event]) < d[o.lane[event]] }
 
-// Need says how many events of each lane are before an event. The caller must not change it.
+// Need says how many events of each node are before an event. The caller must not change it.
 func (o *Orders) Need(event int) []int32 { return o.need[event] }

@@ -285,7 +285,8 @@ func TestOrdersAreThoseOfBruteForce(t *testing.T) {
 	}
 }
 
-// compareOrders compares all orders with the permutations that keep the truth.
+// compareOrders compares all orders with the permutations of the events that agree with the true
+// order.
 func compareOrders(t *testing.T, o *Orders, h *History, j *job, truth [][]bool) int {
 	want := map[string]bool{}
 	var permute func(order []int, used int)
@@ -378,7 +379,7 @@ func TestBrokenBoundIsNamed(t *testing.T) {
 	}
 }
 
-// A pattern of channels means the same here as in a handler table.
+// A pattern of channels means the same in a Part as in a handler table.
 func TestPartOfChannels(t *testing.T) {
 	for pattern, want := range map[string]bool{
 		"parser*": true, "parser/start": true, "parser#7/*": true, "*rt": true,
@@ -404,7 +405,8 @@ func TestCycleIsAnError(t *testing.T) {
 	}
 }
 
-// The window is as wide as the bounds, however long the run is.
+// The number of events in memory depends on how wide the bounds are, and not on how long the run
+// is.
 func TestWindowIsAsWideAsTheBounds(t *testing.T) {
 	j := chainJob(30_000)
 	s, err := j.run(t, 3).Each(context.Background(), nil)

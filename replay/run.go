@@ -43,7 +43,7 @@ type Options struct {
 	// another node, then the event of s is before the event of t.
 	Made [][2]string
 
-	// Messages are messages that were captured. They need no ids.
+	// Messages are the captured messages. They order events even if no id occurs on both nodes.
 	Messages []Message
 
 	// Epsilon_cycles replaces the proven bounds of the nodes' clocks: any two clocks may differ by

@@ -20,15 +20,16 @@ var ErrTrace = errors.New("bad trace")
 // pairs are compared.
 const maxTrace = 4000
 
-// traceLine is a line as the thesis prints it. A program with package clock can write such lines.
+// traceLine is a line as the thesis on replay clocks prints it (see package clock). A program with
+// package clock can write such lines.
 var traceLine = regexp.MustCompile(`^\[?\(EventID=(\d+), EventType=(SEND|RECV|LOCAL), ` +
 	`EventTime=\[\(NodeId=([^,]+), HLC=(\d+), Offsets=\[([-0-9, ]*)\], Counters=(\d+)\)\], ` +
 	`Sender=([^,]+), Receiver=([^)]+)\)\]?$`)
 
-// ReadTrace reads lines of the form that the thesis prints: events with stamps of replay clocks. An
-// absent offset is written as −epsilon. ReadTrace skips lines of other forms, such as a question to
-// the user. But a line that contains "EventID" must have this form. The error wraps ErrTrace or
-// ErrCycle.
+// ReadTrace reads lines of the form that the thesis on replay clocks prints (see package clock):
+// events with stamps of replay clocks. An absent offset is written as −epsilon. ReadTrace skips
+// lines of other forms, such as a question to the user. But a line that contains "EventID" must
+// have this form. The error wraps ErrTrace or ErrCycle.
 func ReadTrace(from io.Reader) (*History, error) {
 	type row struct {
 		stamp   clock.Stamp

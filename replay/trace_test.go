@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// This is the trace that the thesis prints. The program of the thesis offers a choice that is not
-// possible: see the comments below.
+// This is the trace that the thesis on replay clocks prints (see package clock). The program of the
+// thesis offers a choice that is not possible: see the comments below.
 func TestTraceOfTheThesis(t *testing.T) {
 	f, err := os.Open("testdata/thesis.txt")
 	if err != nil {

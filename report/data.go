@@ -125,7 +125,8 @@ type Path struct {
 	Slowest []Slow   `json:"slowest"` // a few spans, the largest share first
 }
 
-// Slow is a span between two points, on all nodes together.
+// Slow is an element of the list of the slowest spans: a span between two points, on all nodes
+// together.
 type Slow struct {
 	Name    string   `json:"name"`
 	Points  string   `json:"points"`
@@ -261,7 +262,7 @@ type Comparison struct {
 	Methods []Method `json:"methods"`
 }
 
-// The names of methods. A comparison has at most one of each.
+// These are the names of methods. A comparison has at most one method of each name.
 const (
 	Ours   = analysis.Ours
 	MinRTT = analysis.MinRTT

@@ -131,7 +131,8 @@ func (f *from) ofPoints() {
 	f.Totals.Lacks = strings.Join(lacks, "; ")
 }
 
-// addCounts adds a finding for each count. Some are shown only if there is something to count.
+// addCounts adds a finding for each count. Some findings are shown only if the run has anything
+// that they count.
 func (f *from) addCounts(s *runCounts) {
 	const shown = true
 	tuples := f.a.Work.Tuples

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// The largest numbers of things that a page shows. Data.Absent names what is left out.
+// These are the largest numbers of elements that a page shows. Data.Absent names what is left out.
 const (
 	maxSpans       = 120
 	maxSplit       = 4 // if a span has more pairs of nodes, it is not shown pair by pair

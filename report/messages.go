@@ -159,9 +159,9 @@ func (s *Service) addHostNames(hosts []string) {
 	s.Hosts = s.Hosts[:min(len(s.Hosts), maxHosts)]
 }
 
-// senderAsks reports whether the sender of a pair is the client. A client has another port
-// for each connection, and a server always has the same port. Without ports, the program that sent
-// first is taken for the client.
+// senderAsks reports whether the sender of a pair is the client. A client has a new port for each
+// connection, and a server always has the same port. If neither port is known, the program that
+// sent first is taken for the client.
 func senderAsks(p, back *messages.Pair) bool {
 	if back == nil || back == p {
 		return true

@@ -52,8 +52,8 @@ func written(t *testing.T, d *Data) string {
 
 var element = regexp.MustCompile(`(?s)<script id="data" type="application/json">(.*?)</script>`)
 
-// embeddedData returns what a browser takes as the data: everything up to the first end of the
-// element.
+// embeddedData returns what a browser takes as the data: everything up to the first end tag of the
+// script element.
 func embeddedData(t *testing.T, page string) []byte {
 	t.Helper()
 	found := element.FindStringSubmatch(page)
@@ -180,7 +180,7 @@ func TestWriteSamplePages(t *testing.T) {
 	}
 	partial := sampleData(sampleSeed) // the bounds hold, and a part of the run is missing
 	partial.Verdict, partial.Undecided, partial.Paths[0].Slowest[0].Surely = Consistent, nil, true
-	// This path's tuples are made of windows.
+	// The tuples of this path were made of windows of other tuples.
 	digests := Path{Begins: []string{"digest"}, Ends: []string{"digest"}, Points: "digest/start",
 		Tuples: 2300, Made_of: []int{0}, Of: "2300 tuples that were made of others"}
 	partial.Actors = append(partial.Actors, Actor{"digest", []string{"edge"}, 4600})

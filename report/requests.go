@@ -8,8 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 )
 
-// Inferred is what captured messages tell about requests: which calls each of them led to. These
-// links are inferred, and have probabilities. If nothing was captured, all lists are empty.
+// Inferred is what captured messages tell about requests: which calls each request led to. These
+// links from requests to calls are inferred, and have probabilities. If nothing was captured, all
+// lists are empty.
 type Inferred struct {
 	Requests int64   `json:"requests"` // in the run
 	Chosen   int64   `json:"chosen"`   // of which the following tells
@@ -38,7 +39,7 @@ type Pattern struct {
 	Calls       []Call       `json:"calls"`       // each before those that it leads to
 }
 
-// Call is a call of each request of a pattern.
+// Call is a call that every request of a pattern makes.
 type Call struct {
 	Depth         int64        `json:"depth"`
 	Program       string       `json:"program"` // the called program
@@ -59,8 +60,8 @@ type Trace struct {
 	Calls       []TraceCall `json:"calls"`
 }
 
-// TraceCall is a call of a trace. Moments are counted from when the request began. What is not
-// known is nil.
+// TraceCall is a call of a trace. Moments are counted from the beginning of the request. A field is
+// nil if its value is not known.
 type TraceCall struct {
 	Depth       int64     `json:"depth"`
 	From        string    `json:"from"` // the calling program; empty: not captured
@@ -84,7 +85,7 @@ const (
 	maxTraceCalls = 3000 // calls of all requests that a page shows
 )
 
-// AddRequests adds what was inferred of requests. The answer may be nil.
+// AddRequests adds to the page's data what was inferred about requests. The answer may be nil.
 func (d *Data) AddRequests(a *paths.Answer) {
 	if a == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 )
 
-// requestSample has what could be inferred from the messages of capturedSample: requests of two
-// patterns. The second pattern has a doubtful link.
+// requestSample returns what could be inferred from the messages of capturedSample: requests of two
+// patterns, of which the second has a doubtful link.
 func requestSample(requests int) *paths.Answer {
 	span := func(us, bound float64) paths.Interval {
 		return paths.Interval{Lo_cycles: int64((us - bound) * sample_hz / 1e6),
@@ -88,7 +88,8 @@ func requestSample(requests int) *paths.Answer {
 	return a
 }
 
-// A page of many requests shows the slowest, and does not become too long.
+// If a run has many requests, its page shows only the slowest ones, and so does not become too
+// long.
 func TestManyRequests(t *testing.T) {
 	var d Data
 	a := requestSample(400)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// emptyData is a run about which nothing is known.
+// emptyData returns the data of a run about which nothing is known.
 func emptyData() *Data {
 	d := &Data{Version: Version, Run: Run{Name: "nothing", Program: "cprof sample"},
 		Verdict: Consistent}
@@ -16,7 +16,8 @@ func emptyData() *Data {
 	return d
 }
 
-// hostileData has names that try to be markup in every place where the page shows text from a run.
+// hostileData returns data with names that look like markup, in every place where the page shows
+// text from a run.
 func hostileData(seed uint64) *Data {
 	const evil = `</script><script>document.title="owned"</script>` +
 		`<img src=x onerror='document.title="owned"'>` + "\u2028<!--"
@@ -80,8 +81,8 @@ func hostileData(seed uint64) *Data {
 	return d
 }
 
-// pastData has transfers that skip operators of the path. If short is true, the data have only a
-// few operators, and the page draws the graph from left to right.
+// pastData returns data with transfers that skip operators of the path. If short is true, the data
+// have only a few operators, and the page draws the graph from left to right.
 func pastData(short bool) *Data {
 	d := sampleData(sampleSeed)
 	past := slices.Clone(d.Spans)
@@ -100,8 +101,8 @@ func pastData(short bool) *Data {
 	return d
 }
 
-// largeData is as much as a page must be able to show: 30 nodes, all of their pairs, and a job of
-// many actors.
+// largeData returns as much data as a page must be able to show: 30 nodes, all of their pairs, and
+// a job of many actors.
 func largeData(seed uint64) *Data {
 	d := sampleData(seed)
 	d.Run.Name = "thirty-nodes"

@@ -37,7 +37,7 @@ var drawnSample = sync.OnceValue(func() []byte {
 	return text
 })
 
-// sampleData is the sample of a seed. Each call returns another copy.
+// sampleData returns the sample of a seed. Each call returns a new copy.
 func sampleData(seed uint64) *Data {
 	if seed != sampleSeed {
 		return drawSample(seed)
@@ -287,9 +287,9 @@ func (s *sample) throughput() {
 	}
 }
 
-// addTruth adds an invented comparison with the truth, as a run on virtual nodes would have one. If
-// values come from related counters, their errors are at most a third of the bound. If they come
-// from return trips, the errors may be as large as the bound.
+// addTruth adds an invented comparison with the truth. A run on virtual nodes has such a
+// comparison. If values come from related counters, their errors are at most a third of the bound.
+// If they come from return trips, the errors may be as large as the bound.
 func (s *sample) addTruth() {
 	held := func(n int64, largest float64) Held {
 		h := Held{Held: n, Shares: make([]float64, 20), Largest: largest, Used_50: .05,
@@ -431,7 +431,7 @@ func (s *sample) tuples(cycles func(float64) float64) {
 	}
 }
 
-// addPause adds a pause of a JVM on core-1. The pause begins while the tuple is there.
+// addPause adds a pause of a JVM on core-1. The pause begins while the tuple is on core-1.
 func (s *sample) addPause(t *Tuple, cycles func(float64) float64) {
 	const bound = 1.2 + .63
 	begin := t.Steps[3].Start.Hi_cycles + int64(cycles(5))

@@ -52,7 +52,8 @@ func typeScript() string {
 	return out.String()
 }
 
-// typeScriptOf names a type, and returns the struct that it is made of.
+// typeScriptOf returns the name that a type of Go has in TypeScript. If the type is made of a
+// struct, it also returns this struct.
 func typeScriptOf(t reflect.Type, asString bool) (string, reflect.Type) {
 	switch {
 	case asString:

@@ -1,6 +1,6 @@
 // Package returntrip measures a tuple's latency by a round trip: where the tuple arrives, the
 // program acknowledges it over the network. This is ReT, the usual method without related counters.
-// Here it is the baseline with which Cloudprofiler's own bound is compared.
+// Cloudprofiler compares its own bound with the bound of ReT.
 //
 //	// where tuples begin
 //	s, err := returntrip.NewStart(conn, "source#0", o)

@@ -22,7 +22,7 @@ type Options struct {
 	// random one is best.
 	Stream uint64
 
-	// Channels are the options with which the two channels are opened.
+	// Channels are the options with which the Start or the End opens its two channels.
 	Channels handlers.Options
 }
 
@@ -59,8 +59,8 @@ func (c *sharedCounts) postPacket(conn net.PacketConn, b []byte, to net.Addr) {
 	c.sent.Add(1)
 }
 
-// receive passes the ids of received packets to the function take until the connection is closed.
-// If it ends for another reason, it returns that reason.
+// receive calls the function take with the id of each received packet, until the connection is
+// closed. If receive ends for another reason, it returns that reason.
 func (c *sharedCounts) receive(
 	conn net.PacketConn, k kind, stream uint64, take func(id uint64, from net.Addr),
 ) error {
@@ -87,7 +87,8 @@ func (c *sharedCounts) receive(
 	}
 }
 
-// openTwo opens two channels of an actor. If one of them cannot be opened, it leaves none open.
+// openTwo opens two channels of an actor. If the second one cannot be opened, openTwo closes the
+// first one.
 func openTwo(
 	actor, point1, point2 string, o handlers.Options,
 ) (*handlers.Channel, *handlers.Channel, error) {

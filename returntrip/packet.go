@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// This file encodes and decodes the packets that FORMAT.md describes. The number of a kind of
-// packet never changes its meaning.
+// This file encodes and decodes the packets that FORMAT.md describes. Each kind of packet has a
+// number. The meaning of a number never changes.
 
 const (
 	magic      = "RETP"

@@ -90,7 +90,8 @@ func newTrip(t *testing.T) *testTrip {
 	return r
 }
 
-// records closes the trip's Start and End. It returns the events that these logged, by point.
+// records closes the trip's Start and End. It returns the events that the two have logged, by
+// point.
 func (r *testTrip) records(t *testing.T) map[string][]ring.Record {
 	t.Helper()
 	all := map[string][]ring.Record{}

@@ -18,7 +18,7 @@ import (
 )
 
 // childVariable names the environment variable that tells this test's binary which function of the
-// map children to run.
+// map childPrograms to run.
 const childVariable = "RING_TEST_CHILD"
 
 // childPrograms are programs that tests run in processes of their own. Each takes a directory or a
@@ -89,7 +89,7 @@ var childPrograms = map[string]func(dir string) error{
 		fmt.Println("ready")
 		return waitForEnd()
 	},
-	// This program holds no reference to its Producer, only to a Shard. It holds no reference to
+	// This program keeps a reference only to a Shard. It keeps none to its Producer, and none to
 	// its DirectoryLock.
 	"forgetful": func(dir string) error {
 		path, shard, err := func() (string, *Shard, error) {
@@ -156,7 +156,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// A child is a process that runs one of the functions in the map children.
+// A child is a process that runs one of the functions in the map childPrograms.
 type child struct {
 	*exec.Cmd
 	readyLine string // the line that it printed

@@ -31,8 +31,8 @@ func promisesNoMore() bool {
 // closedBytes is more than any address in user space.
 const closedBytes = 1 << 48
 
-// closedFile returns the memory file behind closed rings, which the first call creates, or -1 if
-// that fails.
+// closedFile returns the descriptor of the memory file that backs closed rings, or -1 if the file
+// could not be created. The first call creates the file.
 var closedFile = sync.OnceValue(func() int {
 	var l unix.Rlimit
 	// If a process makes a file longer than RLIMIT_FSIZE, the kernel sends a signal that ends the
@@ -51,7 +51,7 @@ var closedFile = sync.OnceValue(func() int {
 	return fd
 })
 
-// detach replaces the mapping with zeroed memory that nobody else reads.
+// detach replaces the mapping of a closed ring with zeroed memory that nobody else reads.
 func detach(mapping []byte) error {
 	const access = unix.PROT_READ | unix.PROT_WRITE
 	at := unsafe.Pointer(&mapping[0])

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Consumer is the end that drains a ring and changes its settings. A lock allows one drainer for
-// each directory: see LockDirectory. One goroutine at a time may use a Consumer.
+// Consumer is the end of a ring that drains the ring and changes its settings. A lock allows one
+// drainer for each directory: see LockDirectory. One goroutine at a time may use a Consumer.
 type Consumer struct {
 	Reader
 	generation uint64
@@ -43,8 +43,8 @@ func OpenConsumer(path string) (*Consumer, error) {
 }
 
 // Release tells the program what is safe in the log: the shard's records below head, and the given
-// numbers of drop ranges and of journal entries. The arguments with the names drops and journal are
-// numbers since the opening of the ring. Release refuses a number that is smaller than in an
+// numbers of drop ranges and of journal entries. The arguments drops and journal count from the
+// opening of the ring, not from the last call. Release refuses a number that is smaller than in an
 // earlier call, or larger than what the program has written.
 func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 	s, err := c.State(i)

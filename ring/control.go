@@ -7,9 +7,8 @@ import (
 // unknownKind is a handler kind that exists in no version, so the check of settings refuses it.
 const unknownKind = channel.Kind(0xFF)
 
-// readAttempts is how many times a program repeats a reading because a drainer changed the data
-// meanwhile. It holds also for a drainer whose reading a program disturbs. If the program and the
-// drainer are honest, a few repetitions are enough.
+// readAttempts is how often a program or a drainer repeats a reading because the other changed the
+// data meanwhile. If both are honest, a few repetitions are enough.
 const readAttempts = 10_000
 
 // load returns the settings that the switching word points to. It does not check them. If the word

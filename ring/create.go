@@ -23,8 +23,9 @@ import (
 // ErrConfig is returned for a configuration that cannot describe a ring.
 var ErrConfig = errors.New("bad ring configuration")
 
-// DefaultRecords is the number of records in a ring by default. They take 1 MiB. If a drainer reads
-// the ring every millisecond, the ring does not fill even at the highest possible rate.
+// DefaultRecords is the number of records in a ring by default. These records take 1 MiB. If a
+// drainer reads the ring every millisecond, the ring does not fill even at the highest possible
+// rate.
 const DefaultRecords = 1 << 16
 
 // minShardRecords is the least number of records in each shard of a ring with many writers, unless
@@ -139,8 +140,8 @@ func create(dir string, c Config, processors int) (*Producer, error) {
 
 func (p *Producer) prepare(c Config, records uint64, shards int, part string) error {
 	size := fileBytes(shards, records)
-	// Lock the file before it gets its name. Then a file with that name is unlocked only if it is
-	// abandoned.
+	// Lock the file before it gets its name. So if a ring's file has its name but no lock, its
+	// program has abandoned it.
 	if err := lock(p.file); err != nil {
 		return err
 	}

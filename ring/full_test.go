@@ -368,8 +368,9 @@ func TestDropsUnderAWriter(t *testing.T) {
 	<-done
 }
 
-// If many writers drop events, the events may not reach the table in the order of their counters. A
-// range then still contains all their counters.
+// If many writers drop events, the events may not reach the table in the order of their counters.
+// Even then, all their counters lie in the interval from the first to the last counter of their
+// range.
 func TestDropsOfManyWritersAreIntervals(t *testing.T) {
 	p := newShards(t, 1, MinRecords)
 	s := &p.Shards[0]

@@ -13,7 +13,7 @@ import (
 )
 
 // ringImages returns the ring files that the fuzz target changes: one for each kind of ring. Each
-// has entries in all its tables.
+// of these files has entries in all its tables.
 func ringImages(t testing.TB) [][]byte {
 	var all [][]byte
 	for _, change := range [][]func(*Config){

@@ -91,8 +91,8 @@ type identity struct {
 	_              [4]byte
 }
 
-// control says which settings apply. The drainer writes it, except the first word and the slot of
-// the program's own settings.
+// control says which settings apply. The drainer writes control, with two exceptions: the program
+// writes the first switching word and the slot of its own settings.
 type control struct {
 	word uint64 // the switching word of a ring with many writers, and of any ring of version 1
 	_    [56]byte
@@ -193,7 +193,8 @@ type dropRange struct {
 	last   uint64 // largest counter of the events
 }
 
-// shard is the page of one shard: its two lines, its cells, its journal and its drops.
+// shard is the page of one shard: the lines of the producer and of the consumer, the cells, the
+// journal and the drops.
 type shard struct {
 	producer producerLine
 	consumer consumerLine

@@ -13,9 +13,9 @@ import (
 
 // A program is alive while it has an open-file-description lock on the whole ring file. The kernel
 // releases the lock with the last descriptor and mapping of that open file, however the program
-// dies. A process id would not do, because processes in different containers can have the same id.
-// A POSIX lock would not do, because it ends when any part of the program opens and closes the same
-// file.
+// dies. A process id cannot replace this lock, because processes in different containers can have
+// the same id. A POSIX lock cannot replace it either, because a POSIX lock ends when any part of
+// the program opens and closes the same file.
 
 // ErrLocked is returned if another open of the file has the lock.
 var ErrLocked = errors.New("locked by another")

@@ -59,7 +59,8 @@ func CheckMemory(root fs.FS, bytes int64) error {
 	return nil
 }
 
-// groupFiles names the files in which one version of control groups has its numbers.
+// groupFiles names the files in which one version of control groups says how much memory a group
+// may use and does use.
 type groupFiles struct {
 	mount, limit, usage string
 	// cache names the lines of memory.stat with memory that the kernel reclaims before it ends a
@@ -88,7 +89,8 @@ func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 }
 
 // memoryLeft returns how many bytes a group may still take, and the group's limit. If the method
-// memoryLeft cannot read a limit, or the limit is "max", the group has no limit.
+// memoryLeft cannot read the limit, or if the limit is "max", it treats the group as one without a
+// limit.
 func (g groupFiles) memoryLeft(root fs.FS, group string) (left, limit int64) {
 	dir := path.Join(g.mount, group)
 	limit, err1 := readNumber(root, path.Join(dir, g.limit))

@@ -26,10 +26,10 @@ func copyFault(regs func(string) int, v int, names ...string) string {
 	return text
 }
 
-// ringExchanges contains the rules of FORMAT.md as programs for the machine in order_test.go.
-// Rings, tables and journals have two places. Every part of record n has the value n, but with many
-// writers the counter word has the value n + 1. Every part of range n and of entry n has the value
-// n.
+// ringExchanges contains the rules of FORMAT.md as programs for the machine in order_test.go. In
+// these programs, each ring, table and journal has two places. Every part of record n has the value
+// n, but with many writers the counter word has the value n + 1. Every part of range n and of entry
+// n has the value n.
 var ringExchanges = []exchange{
 	{
 		name:  "one writer, overwrite",
@@ -76,9 +76,9 @@ var ringExchanges = []exchange{
 		},
 	},
 	{
-		// A writer loads the head to see whether there is room, and then reserves. Because of the
-		// reservation, none of the writer's later stores happens before this load, so the writer
-		// needs no fence.
+		// A writer loads the head to see whether there is room, and then reserves a place. Because
+		// of the reservation, none of the writer's later stores happens before this load, so the
+		// writer needs no fence.
 		name:  "many writers and the drainer",
 		start: map[string]int8{"c[0]": 1, "i[0]": 0, "c[1]": 2, "i[1]": 1, "tail": 2},
 		threads: []string{

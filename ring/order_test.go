@@ -11,10 +11,10 @@ import (
 
 // This file simulates a machine with weakly ordered memory, as section Order of FORMAT.md describes
 // it. Each thread is a short program. The machine performs the accesses of a thread in any order
-// that FORMAT.md allows, and the accesses of several threads in any interleaving. It assumes no
-// order because of a branch, because FORMAT.md relies on none. The words look, publish and fence
-// mean what FORMAT.md says. Like arm64 and x86, the machine makes a store visible to all other
-// threads at once. order_contract_test.go has the programs.
+// that FORMAT.md allows, and the accesses of several threads in any interleaving. A branch between
+// two accesses does not order them on this machine, because FORMAT.md relies on no such order. The
+// words look, publish and fence mean what FORMAT.md says. Like arm64 and x86, the machine makes a
+// store visible to all other threads at the same moment. order_contract_test.go has the programs.
 //
 // A program has one access or fence on each line:
 //
@@ -65,7 +65,7 @@ func programLines(program string) (all []string) {
 	return all
 }
 
-// compile finds the accesses of a thread's program and their order.
+// compile turns the text of a thread's program into its accesses, and finds their order.
 func (m *machine) compile(thread int, program []string) (steps []step) {
 	var fences []int // each is the number of accesses before a fence
 	for _, line := range program {

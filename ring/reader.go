@@ -17,7 +17,8 @@ var (
 	// ErrUntrusted is returned for a file that must not be opened as a ring, because it is not a
 	// plain file that belongs to this user.
 	ErrUntrusted = errors.New("untrusted ring file")
-	// ErrVersion is returned for a ring with a layout that this version does not know.
+	// ErrVersion is returned for a ring with a layout that this version of the package does not
+	// know.
 	ErrVersion = errors.New("unknown ring version")
 	// ErrDamaged is returned for a ring with contents that contradict each other. The caller must
 	// set such a ring aside.
@@ -164,8 +165,8 @@ func (r *Reader) oldestRecord(s State) uint64 {
 	return s.Tail - held
 }
 
-// State reads the state of a shard, and checks it. If somebody else has moved a head of a
-// Consumer's ring, the ring is damaged. Errors wrap ErrDamaged or ErrShrunk.
+// State reads the state of a shard, and checks it. If somebody other than the Consumer has moved a
+// head of its ring, State reports the ring as damaged. Errors wrap ErrDamaged or ErrShrunk.
 func (r *Reader) State(i int) (State, error) {
 	var s State
 	page := r.shards[i]
@@ -231,7 +232,8 @@ func (r *Reader) damaged(format string, args ...any) error {
 // The first requested record may no longer be in the ring, because it was overwritten or released.
 // Then first is larger than from. unfinished means that the record after the copied records is
 // reserved but not written. If the owner is alive, a writer may still write that record. If the
-// owner is dead, the record is a hole that nobody will ever write: continue after it.
+// owner is dead, the record is a hole that nobody will ever write, and the caller must continue
+// after it.
 func (r *Reader) Copy(i int, from uint64,
 	into []Record) (first uint64, n int, unfinished bool, err error) {
 	s, err := r.State(i)

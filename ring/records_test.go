@@ -258,8 +258,8 @@ func TestManyWritersInAndOut(t *testing.T) {
 			rng := rand.New(rand.NewPCG(w, 0))
 			for i := range uint64(each) {
 				// The record's counter is the writer's own count, so that the reader can check it.
-				// A reading of the CPU's counter would not do, because goroutines change cores at
-				// any time.
+				// The reader could not check readings of the CPU's counter, because goroutines
+				// change cores at any time.
 				if !putMany(&p.Shards[rng.IntN(shards)], i, w<<32|i) {
 					t.Error("dropped while the drainer moves")
 				}
@@ -401,7 +401,7 @@ func TestHolesAreNotRecords(t *testing.T) {
 			t.Fatalf("hole %d: %+v, unfinished %v", seq+1, records, unfinished)
 		}
 		// The writer finishes the record late, and only then does the head move past it. If the
-		// head moved past the record before that, the record's place would keep the mark of the
+		// head moved past the record earlier, the record's place would keep the mark of the
 		// previous lap, which is also the mark of the next lap.
 		store(s, seq+1, Record{s.Finished(1, seq+1), 1})
 		if err := c.Release(0, seq+2, 0, 0); err != nil {

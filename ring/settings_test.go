@@ -325,8 +325,8 @@ func TestJournal(t *testing.T) {
 		want = append(want, change())
 		check(0)
 	}
-	// The journal is full. Each new entry replaces the newest one. It contains the number of
-	// entries that were replaced.
+	// The journal is full. Each new entry replaces the newest one. The new entry contains the
+	// number of entries that were replaced.
 	for skipped := uint64(1); skipped < 30; skipped++ {
 		e := change()
 		e.Skipped = skipped

@@ -86,7 +86,7 @@ var lostDrainers sync.Map // *atomic.Bool, by the directory's path
 
 // lostDrainer returns the mark of a directory. The first shard of the directory that waits for
 // stallLimit in vain sets the mark. While the mark is set, the program does not wait in any ring of
-// the directory. The first of these shards that sees its head move clears the mark.
+// the directory. The first shard of the directory that then sees its own head move clears the mark.
 func lostDrainer(dir string) *atomic.Bool {
 	mark, _ := lostDrainers.LoadOrStore(filepath.Clean(dir), new(atomic.Bool))
 	return mark.(*atomic.Bool)
@@ -106,8 +106,8 @@ func pauseBriefly(attempt int) {
 func (s *Shard) Head() uint64 { return atomic.LoadUint64(&s.page.consumer.head) }
 
 // refreshHead reads the head again. It reports whether there is room for n records at the tail, and
-// whether the head has moved. A valid drainer never moves the head past the tail, or below an
-// earlier head. refreshHead ignores such a head.
+// whether the head has moved. refreshHead ignores a head that is past the tail or below an earlier
+// head, because no valid drainer publishes one.
 func (s *Shard) refreshHead(n uint64) (room, moved bool) {
 	head := s.Head()
 	// Load the tail after the head. A tail that was loaded first could be below the head.
@@ -128,8 +128,8 @@ func (s *Shard) refreshHead(n uint64) (room, moved bool) {
 }
 
 // Room returns true if there is room for n records at the tail. With policy block it waits for
-// room. If there is none, Room counts the n records as one dropped event at the given counter, and
-// returns false.
+// room. If there is still no room, Room counts the n records as one dropped event at the given
+// counter, and returns false.
 func (s *Shard) Room(n, counter uint64) bool {
 	if s.manyWriters {
 		s.mu.Lock()
@@ -236,7 +236,7 @@ func (s *Shard) ask() {
 // many writers, they must use locked operations on this cell.
 func (s *Shard) Counter() *uint64 { return &s.page.cells.counter }
 
-// CounterAlone returns the address of another cell in which the counting handler counts. Only one
+// CounterAlone returns the address of a second cell in which the counting handler counts. Only one
 // writer at a time may use it, so writers need no locked operation.
 func (s *Shard) CounterAlone() *uint64 { return &s.page.cells.counterAlone }
 

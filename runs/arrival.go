@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stateFile contains the state of the run that arrives, as Files returned it. The process that
-// fetches the run locks the file. When the run is complete, the file is removed.
+// stateFile names the file with the state of the arriving run, as Files returned it. The process
+// that fetches the run locks the file. When the run is complete, the file is removed.
 const stateFile = "arriving"
 
 // ErrArriving is returned while another process fetches the same run.
@@ -129,7 +129,8 @@ func (a *Arrival) Lacks() (files []File) {
 	return files
 }
 
-// lastRun is the key by which to sort files such that run.yaml is the last one.
+// lastRun returns the key of a file for sorting. Files in the order of these keys end with
+// run.yaml.
 func lastRun(file string) string {
 	if file == runFile {
 		return "\xff"

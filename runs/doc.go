@@ -10,9 +10,9 @@
 //	pairs, missing := r.Relations()
 //	logs, missing := r.Logs()
 //
-// The directory of a run that is being written is called NAME.part. It can be read at any moment.
-// When the run is complete, the package renames the directory. run.yaml lists missing parts, and
-// every reader reports them again. Nothing is left out silently.
+// The directory of a run that is being written is called NAME.part. This directory can be read at
+// any moment. When the run is complete, the package renames the directory. run.yaml lists missing
+// parts, and every reader reports them again. Nothing is left out silently.
 //
 // A run directory may be a copy from elsewhere, so the package does not trust it. The package
 // checks names, and follows no link that leads out of the directory. If a part is damaged, the

@@ -150,8 +150,8 @@ func (r Run) clone() Run {
 	return r
 }
 
-// Update changes run.yaml. The function change must not call methods of the draft. It cannot change
-// the run's name.
+// Update changes run.yaml. The function change must not call methods of the draft, and cannot
+// change the run's name.
 func (d *Draft) Update(change func(*Run)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

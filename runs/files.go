@@ -52,7 +52,7 @@ func CheckFile(name string) error {
 	return nil
 }
 
-// notInFile reports whether no file of a run has the character in its name.
+// notInFile reports whether the name of a run's file cannot contain the character.
 func notInFile(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
 		strings.ContainsRune("-_.~@#", r))

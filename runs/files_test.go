@@ -297,8 +297,8 @@ func TestExportTables(t *testing.T) {
 	}
 }
 
-// Of two writers of the same file at once, the second is refused, and the first writes its file. A
-// file that a dead writer left does not hinder the next one.
+// If two writers write the same file at the same time, the second is refused, and the first
+// completes its file. A file that a dead writer left does not hinder the next one.
 func TestTwoExportsAtOnce(t *testing.T) {
 	draft, err := Create(t.TempDir(), exampleRun())
 	if err != nil {

@@ -63,7 +63,7 @@ func UTCOf(t time.Time, slack time.Duration) UTC {
 	return UTC{Lo_ns: t.UnixNano() - int64(slack), Hi_ns: t.UnixNano() + int64(slack)}
 }
 
-// Epoch is a part of the run in which a node's counter ran unbroken.
+// Epoch is a part of the run in which nothing interrupted a node's counter.
 type Epoch struct {
 	Epoch            string `yaml:"epoch"`
 	Quantum_cycles   uint64 `yaml:"quantum_cycles"`

@@ -32,8 +32,9 @@ const (
 )
 
 // Traffic returns the pairs of nodes between which tuples travelled, as far as ids in the logs
-// show. The pair with the most tuples comes first. It reads the beginning of each node's logs. It
-// does not follow tuples that get another id on their way, and leaves out logs that it cannot read.
+// show. The pair with the most tuples comes first. The method Traffic reads only the beginning of
+// each node's logs. It does not follow tuples that get another id on their way, and leaves out logs
+// that it cannot read.
 func (d *Directory) Traffic() []Traffic {
 	logs, _ := d.Logs()
 	t := traffic{nodes: map[uint64][]uint16{}}
@@ -72,7 +73,8 @@ type traffic struct {
 	every int                 // of 2^every tuples, one is looked at
 }
 
-// isChosen reports whether a tuple is looked at. Ids count up, so their bits are mixed first.
+// isChosen reports whether a tuple is looked at. Ids are often consecutive numbers, so isChosen
+// mixes their bits first.
 func (t *traffic) isChosen(id uint64) bool {
 	return id != 0 && (id*0x9e3779b97f4a7c15)>>40&(1<<t.every-1) == 0
 }

@@ -35,8 +35,8 @@ func countersOf(p *tscratio.Pair) counterPair {
 	return counterPair{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}
 }
 
-// A chain is the list of one pair's blocks in the journal. It contains the offset of the last
-// block, and each block contains the offset of the block before it.
+// A chain is the list of one pair's blocks in the journal. A chain contains only the offset of the
+// last block. Each block contains the offset of the block before it.
 type chain struct{ last int64 }
 
 // add appends a block with a pair's new trains.
@@ -167,8 +167,8 @@ func (d *Draft) Gathered() (pairs, trains int) {
 	return len(d.gathered.pairs), d.gathered.trains
 }
 
-// Cut returns how many bytes of trains Resume cut off, because the process that wrote them was
-// killed.
+// Cut returns how many bytes Resume has cut off the end of the journal. They are trains that a
+// killed process has not written completely.
 func (d *Draft) Cut() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

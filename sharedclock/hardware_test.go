@@ -13,8 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// Whatever ways of reading the driver offers, the result is true: at some moment between the two
-// values of CLOCK_REALTIME, the interface's clock showed the value that was read.
+// A driver may offer several ways to read the clock. With each of them, the result is true: at some
+// moment between the two values of CLOCK_REALTIME, the interface's clock showed the value that was
+// read.
 func TestStampClockHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	for range 1000 {

@@ -168,7 +168,8 @@ const (
 
 var errVMClock = errors.New("not a page of VMClock")
 
-// readEarliest returns the earliest value that the clock may have, and how much later it may be.
+// readEarliest returns the smallest value that the clock may have now, and by how much the clock's
+// true value may be larger.
 func (c *vmClock) readEarliest(counter func() uint64) (at_ns int64, step_ns uint32, ok bool) {
 	const tries = 100 // the hypervisor changes the page only for a moment
 	var page, again [vmClockBytes]byte

@@ -33,13 +33,14 @@ type reading struct {
 	after_cycles  uint64
 }
 
-// Settings are what an operator states about a source. Nothing on this machine can prove it.
+// Settings are what an operator states about a source. Nothing on this machine can prove these
+// statements.
 type Settings struct {
 	// Name names the clock. Nodes that give the same name read the same clock.
 	Name string
 
 	// Error is the largest difference between the exact values of the clocks that nodes read under
-	// this name. It is 0 if all of them read one clock.
+	// this name. Error is 0 if all these nodes read one clock.
 	Error time.Duration
 
 	// Wander_ppm is how much, at any moment of a train, the clock's rate may differ from the mean

@@ -321,9 +321,9 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// Two nodes of this machine read one clock through UDP trains: a made clock and, if the machine has
-// one, the hypervisor's page. Both nodes have the machine's counter, so the truth is known: at any
-// moment, the two counters show the same value.
+// Two nodes on this machine run trains over UDP, and both read one clock. The test does this with a
+// made clock and, if the machine has one, with the hypervisor's page. Both nodes have the machine's
+// counter, so the truth is known: at any moment, the two counters show the same value.
 func TestNodesMeetOnOneClock(t *testing.T) {
 	// The made clock ticks every 16 cycles, like a real clock whose step is some ns long.
 	made := &Source{name: "made", step_ns: 2, close: func() error { return nil },

@@ -29,7 +29,7 @@ const (
 var (
 	// ErrNoCheckpoint is returned for a file that does not begin like a checkpoint.
 	ErrNoCheckpoint = errors.New("this is not a checkpoint")
-	// ErrVersion is returned for a checkpoint of another version.
+	// ErrVersion is returned for a checkpoint with a version that this program does not read.
 	ErrVersion = errors.New("the checkpoint has another version")
 	// ErrDamaged is returned for a checkpoint that was changed or cut off.
 	ErrDamaged = errors.New("the checkpoint is damaged")
@@ -130,7 +130,8 @@ func (w *World) decodeWorld(from []byte, id [32]byte) error {
 
 // WriteCheckpoint writes the shards of this process, and the state that all processes have in
 // common. The parameter id is a checksum of the simulation's configuration, which identifies the
-// simulation. If there are other processes, each of them must call it between the same two windows.
+// simulation. If there are other processes, each of them must call WriteCheckpoint between the same
+// two windows.
 func (w *World) WriteCheckpoint(to io.Writer, id [32]byte) error {
 	if _, err := w.queueInFlight(); err != nil {
 		return err

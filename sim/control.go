@@ -103,7 +103,7 @@ func (w *World) InShard(shard int, f func(n Node)) {
 	}
 }
 
-// nextControl returns when the next control is due.
+// nextControl returns the time at which the next control is due.
 func (w *World) nextControl() Time {
 	at := Never
 	for _, c := range w.controls {

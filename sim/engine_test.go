@@ -64,7 +64,7 @@ func TestProtocolsThatDoWrong(t *testing.T) {
 	}
 }
 
-// TestOrder posts events of one node out of order. They must happen in order.
+// TestOrder posts events of one node out of order. The events must still happen in the right order.
 func TestOrder(t *testing.T) {
 	p := &chatterProtocol{receive: func(*Context, *Event) {}}
 	w := started(t, p, fixedDelay{100, 100})

@@ -93,8 +93,8 @@ func (w *World) exchangeEvents() (timeAndRound, error) {
 	return next, nil
 }
 
-// Inject posts an event from outside the simulation. Only this process knows of it. Inject returns
-// false if the node is not here, or if the simulation is over.
+// Inject posts an event from outside the simulation. Only this process knows of the event. Inject
+// returns false if the node is not here, or if the simulation is over.
 func (w *World) Inject(after Time, to Node, protocol, kind uint8, word uint64) bool {
 	if w.over || int(to) >= w.joined || w.shards[shardOf(to)] == nil || !w.Up(to) ||
 		int(protocol) >= len(w.protocols) || kind >= TimerKind {

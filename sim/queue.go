@@ -45,7 +45,8 @@ type chunk struct {
 	next   *chunk
 }
 
-// chunkEvents makes a chunk fit into 512 bytes, which is a size of the allocator.
+// chunkEvents makes a chunk fit into 512 bytes, which is one of the sizes in which Go allocates
+// memory.
 const chunkEvents = 15
 
 // newQueue returns a queue with buckets of 1<<shift ns, or without buckets if shift is 0.

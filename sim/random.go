@@ -24,8 +24,8 @@ func mixBits(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Uint64 returns the next value. It mixes the counter with two keys. With one key alone, the
-// streams of two nodes could be parts of one sequence.
+// Uint64 returns the next value. It mixes the number of the value in the stream with two keys. With
+// one key alone, the streams of two nodes could be parts of one sequence.
 func (s *Stream) Uint64() uint64 {
 	s.drawn++
 	return mixBits(mixBits(s.drawn*0x9e3779b97f4a7c15+s.key) ^ s.second)

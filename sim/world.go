@@ -217,8 +217,8 @@ func (w *World) Size() int {
 	return len(w.living)
 }
 
-// Living returns one of the living nodes. They are numbered from 0 to Size-1. A death changes these
-// numbers.
+// Living returns one of the living nodes. The living nodes are numbered from 0 to Size-1. A death
+// changes these numbers.
 func (w *World) Living(i int) Node {
 	if w.living == nil {
 		return Node(i)
@@ -308,7 +308,7 @@ func (w *World) listLiving() {
 	}
 }
 
-// Spare says that a node does not die.
+// Spare protects a node, so that Kill never makes it die.
 func (w *World) Spare(n Node) {
 	if w.spared == nil {
 		w.spared = map[Node]bool{}

@@ -31,7 +31,7 @@ type Client struct {
 	changed chan struct{} // wakes the probing goroutine; has room for one element
 
 	// busy is a channel with room for one element, which serves as a lock. A goroutine that runs a
-	// train holds the lock, because two trains at once would disturb each other.
+	// train holds the lock, because two trains at the same time would disturb each other.
 	busy    chan struct{}
 	probers map[proberKey]*prober // used only by the goroutine that holds busy
 
@@ -70,8 +70,8 @@ type Outcome struct {
 	// assumptions. It is nil if the constraints are consistent with the assumptions.
 	Contradiction *tscratio.Contradiction
 
-	// SharedClock says how the nodes' shared clock contradicts their packets, or is empty. After a
-	// contradiction, the clock is no longer used with this peer.
+	// SharedClock is empty unless the nodes' shared clock contradicts their packets. In that case
+	// it says how. After a contradiction, the clock is no longer used with this peer.
 	SharedClock string
 
 	// Continuous reports that the client ran the train on its own (SetPeers).
@@ -294,8 +294,8 @@ func (c *Client) Check() (string, error) {
 	return epoch, nil
 }
 
-// SetPeers sets the peers that the client probes on its own from now on, how it runs these trains,
-// and their budget. If there are no peers, the client runs no trains of its own.
+// SetPeers sets three things: the peers that the client probes on its own from now on, the manner
+// of these trains, and their budget. If there are no peers, the client runs no trains of its own.
 func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
 	if err := budget.Validate(); err != nil {
 		return err

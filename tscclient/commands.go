@@ -79,7 +79,7 @@ type Commands struct {
 	running  sync.WaitGroup
 }
 
-// maxQuestions is the number of questions that a client works on at once.
+// maxQuestions is the largest number of questions that a client works on at the same time.
 const maxQuestions = 16
 
 // ServeCommands starts to answer commands' questions. The last parameter tells commands the name

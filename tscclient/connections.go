@@ -40,7 +40,7 @@ type tcpConnections struct {
 }
 
 // listAddresses returns the addresses, sorted, and at most control.MaxNeighbours of them. It reads
-// the kernel's list only if lookEvery has passed since it last did.
+// the kernel's list again only if lookEvery has passed since the last reading of the list.
 func (c *tcpConnections) listAddresses(now time.Time) []string {
 	if c.seen == nil {
 		c.seen = map[netip.Addr]time.Time{}

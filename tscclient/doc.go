@@ -8,9 +8,9 @@
 //	Commands     answers "cprof relate" without a server
 //
 // A client works without a server. A program that embeds a client calls Train, or it calls SetPeers
-// and lets the client probe. Then it reads the pairs. The caller passes the clocks as functions
-// (minrtt.Clock), so a node can have clocks other than the machine's. The package itself knows
-// nothing about virtual nodes.
+// and lets the client probe. Then the program reads the pairs. The caller passes the clocks as
+// functions (minrtt.Clock), so a node can have clocks other than the machine's. The package itself
+// knows nothing about virtual nodes.
 //
 // The package finds no peers, plans no rounds between nodes (package coordinator does) and writes
 // no file. From the trains it computes only how wide a pair's bound is, which decides how often it

@@ -31,11 +31,11 @@ const factsEvery = 5 * time.Second
 const Incomplete = "facts=incomplete"
 
 // Find looks for a node with a fact that matches a pattern, as channel.MatchFact says. In a graph,
-// the search goes from node to node, without the server. If it finds no node, Missed is the
-// Find looks for a node with a fact that matches a pattern, as channel.MatchFact says. In a graph,
-// the search goes from node to node, without the server. If it finds no node, Missed is the
-// probability that it missed one with the fact. Without a graph, Find knows only this node's facts.
-// If none of them matches, the error wraps ErrNoGraph.
+// the search goes from node to node, without the server. If it finds no node, Missed is the Find
+// looks for a node with a fact that matches a pattern, as channel.MatchFact says. In a graph, the
+// search goes from node to node, without the server. If the search finds no node, Missed is the
+// probability that it missed a node with the fact. Without a graph, Find knows only this node's
+// facts. If none of them matches, the error wraps ErrNoGraph.
 func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
 	f, err := askGraph(ctx, l, func(answer func(Finding, error)) {
 		l.graph.beginSearch(pattern, answer)

@@ -27,7 +27,7 @@ type plainBound struct {
 	at time.Time
 }
 
-// A HotNode is a node with much of something that should be low.
+// A HotNode is a node at which a value that should be low (a heat) is high.
 type HotNode struct {
 	Node  string
 	Value uint64 // as the node itself said

@@ -135,7 +135,7 @@ func (id *Identity) presentEpoch() (string, error) {
 	return state.Epoch.String(), nil
 }
 
-// Epoch checks whether the counter still runs unbroken, and returns its present epoch.
+// Epoch checks whether the counter has run without interruption, and returns its present epoch.
 func (id *Identity) Epoch() (string, error) {
 	id.watching.Lock()
 	defer id.watching.Unlock()

@@ -32,12 +32,13 @@ type LinkConfig struct {
 
 	// Handle carries out orders that do not concern probing: runs, tables, files, snapshots. If
 	// Handle is nil, or returns a nil message and no error, the link refuses the order as unknown.
-	// Several goroutines may call Handle at once. The context that it gets ends with the link.
+	// Several goroutines may call Handle at the same time. The context that it gets ends with the
+	// link.
 	Handle func(ctx context.Context, m control.Message) (control.Message, error)
 
 	// Facts returns what the node says about itself in the graph of a large fleet, the most
-	// important first: texts such as "role=worker", by which Find finds the node. It is called
-	// every few seconds. If Facts is nil, the node says nothing.
+	// important first: texts such as "role=worker", by which Find finds the node. The link calls
+	// Facts every few seconds. If Facts is nil, the node says nothing.
 	Facts func() []string
 
 	// Heats returns values of the node that should be low, such as its number of dropped events.
@@ -46,8 +47,8 @@ type LinkConfig struct {
 	Heats func() map[string]uint64
 
 	// ReadFile reads a part of one of the node's files of a run for a collector, and returns the
-	// size of the whole file. File 0 is the list of the other files. Several goroutines may call it
-	// at once. If ReadFile is nil, the node gives no files to collectors.
+	// size of the whole file. File 0 is the list of the other files. Several goroutines may call
+	// ReadFile at the same time. If ReadFile is nil, the node gives no files to collectors.
 	ReadFile func(run string, file int, offset int64, into []byte) (n int, size int64, err error)
 
 	// OpenRun returns the name of the run that the node has open, or "". A nil OpenRun means that
@@ -107,8 +108,8 @@ const (
 	registerTimeout = 5 * time.Second
 	answerTimeout   = 10 * time.Second
 
-	// maxOrders is the number of the server's orders that a link works on at once. A correct server
-	// waits for most answers, so it never has this number of orders under way.
+	// maxOrders is the largest number of the server's orders that a link works on at the same time.
+	// A correct server waits for most answers, so it never has this number of orders under way.
 	maxOrders = 64
 )
 

@@ -41,12 +41,12 @@ const (
 	pruneEvery = 256
 
 	// recentTrains is the least number of trains in knownPair.recent, if the pair has that many.
-	// This field always has fewer than twice this number.
+	// The field recent always has fewer than 2*recentTrains trains.
 	recentTrains = 24
 
 	// judgeEvery is the number of trains between two computations of the bound, because a
-	// computation costs as much as some trains. A new pair's bound is computed after each of its
-	// first judgeEvery trains.
+	// computation takes as much processor time as several trains. A new pair's bound is computed
+	// after each of its first judgeEvery trains.
 	judgeEvery = 16
 )
 
@@ -63,8 +63,9 @@ func (p *peerPairs) addTrain(own, peer tscratio.Node, t minrtt.Train) (*tscratio
 	return c, err
 }
 
-// addShared does what addTrain does. If the train's meetings contradict the packets, addShared says
-// how, and forgets the pair's older trains. It removes unused meetings from the train.
+// addShared does what addTrain does. If the train's meetings on a shared clock contradict the
+// packets, addShared says how, and forgets the pair's older trains. It removes unused meetings from
+// the train.
 func (p *peerPairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
 	c *tscratio.Contradiction, lie string, err error,
 ) {
@@ -135,8 +136,8 @@ func packetConstraints(t minrtt.Train) tscratio.Train {
 // forgetRecent drops the older half of recent once it has 2*recentTrains trains.
 func (k *knownPair) forgetRecent() { k.recent = newestTrains(k.recent) }
 
-// If a pair has fewer than 2*recentTrains trains, newestTrains returns the pair itself. Otherwise
-// it returns a pair with the newer half of the trains.
+// newestTrains returns a pair with the newer half of the trains. If a pair has fewer than
+// 2*recentTrains trains, newestTrains returns the pair itself.
 func newestTrains(p *tscratio.Pair) *tscratio.Pair {
 	if p.Trains() < 2*recentTrains {
 		return p

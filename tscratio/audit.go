@@ -48,9 +48,10 @@ type auditor struct {
 }
 
 // Audit compares direct relations with paths between the same nodes: over each third node that was
-// measured with both, or, in a large fleet, over several nodes. It translates the given number of
-// readings both directly and along the path. The readings are spread evenly over the direct
-// relation's limits. Every third node is used, whatever ThirdNodes says.
+// measured with both, or, in a large fleet, over several nodes. For each such path, Audit
+// translates the given number of readings both directly and along the path. These readings are
+// spread evenly over all readings that the direct relation translates. Every third node is used,
+// whatever ThirdNodes says.
 func (c *Closure) Audit(readings int) Audit {
 	a := &auditor{c: c, readings: readings, compared: map[string]int{}}
 	var sparse [][2]int // pairs of nodes with fewer than two third nodes between them
@@ -172,9 +173,9 @@ func (a *auditor) nameLiars() (named []string) {
 // agreeingPaths returns how many paths over third nodes must agree about one end of a translated
 // reading. direct has the interval of the direct relation, if there is one; thirds has the
 // intervals of all paths. With ThirdAgreed, the number starts at 2, or higher in a fleet whose
-// paths often contradict each other. It grows by 1 for each given path that contradicts the others,
-// but not above the number of paths. If it started above 2, it is always at least 3, so two paths
-// alone are never believed.
+// paths often contradict each other. The number grows by 1 for each given path that contradicts the
+// others, but not above the number of paths. If it started above 2, it is always at least 3, so two
+// paths alone are never believed.
 func (c *Closure) agreeingPaths(direct, thirds []Interval) int {
 	n := c.third.neededNodes()
 	if c.third != ThirdAgreed || len(thirds) < n {

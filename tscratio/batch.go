@@ -239,8 +239,8 @@ func (v *View) countPiece(ys []uint64, out []Interval) (int, Verdict) {
 }
 
 // scaleAll does for many durations what scale does for one. Duration elapsed[i] begins at reading
-// ys[i]. It stops at the first duration that the segment's rate does not cover, and returns the
-// number of scaled durations.
+// ys[i]. scaleAll stops at the first duration that the segment's rate does not cover, and returns
+// the number of scaled durations.
 func (s *waySegment) scaleAll(ys []uint64, elapsed []Elapsed) int {
 	elapsed = elapsed[:len(ys)]
 	for i, y := range ys {

@@ -79,9 +79,9 @@ type scratch struct{ lower, upper []point }
 // point in the slice second. Both slices must be sorted by c. It also reports whether there is any
 // chord.
 //
-// It improves one chord step by step, as Newton's method does. In each step, it takes the chord
-// that rises most above a line with the slope of the current chord. That chord is steeper than the
-// current one. When no chord rises above the line, the current chord is the steepest.
+// steepestChord improves one chord step by step, as Newton's method does. In each step, it takes
+// the chord that rises most above a line with the slope of the current chord. That chord is steeper
+// than the current one. When no chord rises above the line, the current chord is the steepest.
 func steepestChord(first, second []point) (chord, bool) {
 	if len(first) == 0 || len(second) == 0 || first[0].c >= second[len(second)-1].c {
 		return chord{}, false
@@ -201,11 +201,11 @@ func (e *evidence) trainsWithin(within Interval) [2]int {
 
 // leastWander returns w_min, the smallest wander that the constraints allow.
 //
-// The chords of a window of k times the stated length prove that the wander in it is at least some
-// w_k. Then the wander in a stated window is at least w_k/k. Proof: if the wander in every stated
-// window is at most w, the logarithm of the rate moves by at most 2·artanh(w) in each of k
-// adjoining windows. So the logarithm stays within k·artanh(w) of the middle of its range, and the
-// wander of the long window is at most tanh(k·artanh(w)) ≤ k·w.
+// The chords of a window of k times the stated length prove that the wander in this window is at
+// least some w_k. Then the wander in a stated window is at least w_k/k. Proof: if the wander in
+// every stated window is at most w, the logarithm of the rate moves by at most 2·artanh(w) in each
+// of k adjoining windows. So the logarithm stays within k·artanh(w) of the middle of its range, and
+// the wander of the long window is at most tanh(k·artanh(w)) ≤ k·w.
 func (e *evidence) leastWander(places []uint64) Wander {
 	var w Wander
 	var s scratch

@@ -270,7 +270,8 @@ func decodeTrain(f fields, version uint32) (train, error) {
 	return t, nil
 }
 
-// checkTrain returns an error if Add, with or without Prune, can never have made t.
+// checkTrain returns an error for a train t that Add cannot have made, whether or not Prune was
+// called afterwards.
 func (p *Pair) checkTrain(t *train) error {
 	if len(t.lower)+len(t.upper) == 0 {
 		return fmt.Errorf("train without constraints: %w", ErrMalformed)

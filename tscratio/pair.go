@@ -28,8 +28,8 @@ var (
 type Node struct {
 	Name string
 
-	// Epoch names a time in which the counter ran unbroken. Readings of different epochs cannot be
-	// compared.
+	// Epoch names a time in which nothing interrupted the counter. Readings of different epochs
+	// cannot be compared.
 	Epoch string
 
 	// Nominal_hz converts the window and the extrapolation limit into cycles of this counter. The

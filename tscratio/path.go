@@ -197,8 +197,8 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 }
 
 // lightestPath returns the path of the smallest weight that leads over no used node, or nil. It
-// uses Dijkstra's algorithm from both ends at once, because the two searches visit few nodes until
-// they meet.
+// runs Dijkstra's algorithm from both ends at the same time, because two such searches visit few
+// nodes until they meet.
 func (c *Closure) lightestPath(from, into int, f *twoSearches) path {
 	f.begin(from, into)
 	best, middle := math.Inf(1), -1

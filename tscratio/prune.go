@@ -13,17 +13,18 @@ const pruneWindows = 8
 // every window of up to 8 times the stated length whose wander is at most MaxWander, answers stay
 // exactly the same. In other windows they stay true, but may become wider. In every window of up to
 // 8 times the stated length, the smallest wander that the window proves also stays the same, if it
-// is at most MaxWander. (w_min is the largest of the wanders that single windows prove.)
+// is at most MaxWander.
 //
-// Prune may drop a lower constraint i if the same train has some j with
+// Prune may drop a lower constraint i if the same train has a lower constraint j with
 //
 //	a_j − a_i ≥ max over r of r·[(b_j − b_i) + w_max·|b_j − b_i|]
 //
-// because j then implies i at every y. The rule for upper constraints is the mirror image. Only
-// constraints of one train can replace each other, because a window contains a whole train or none
-// of it. Here r ranges over the rates of all windows that may contain the train. provenRates proves
-// these rates from constraints that are never dropped, called anchors in this file. Each train's
-// exchange of smallest round trip is stored separately, and Prune does not change it.
+// because j then implies i at every reading of B. Here r ranges over the rates of all windows that
+// may contain the train. The rule for upper constraints is the mirror image. Only constraints of
+// one train can replace each other, because a window contains a whole train or none of it.
+// provenRates proves these rates from constraints that are never dropped, called anchors in this
+// file. Each train's exchange of smallest round trip is stored separately, and Prune does not
+// change it.
 //
 // Prune does not change a train that lacks one kind of constraint, or a train with too few
 // constraints before or after it to prove a rate. More trains may be added afterwards, and Prune
@@ -134,8 +135,9 @@ func atLeast(a, a2 uint64, d int64, rates RateInterval) bool {
 }
 
 // provenRates returns a rate interval for each train. The interval includes all rates in the
-// polygon of any window that contains the train, that is at most 8 times the stated length, and in
-// which the wander is at most MaxWander. If nothing is proven for a train, its interval is zero.
+// polygons of certain windows: those that contain the train, are at most 8 times as long as the
+// stated window, and have a wander of at most MaxWander. If nothing is proven for a train, its
+// interval is zero.
 //
 // Proof. Let a window around y reach H to either side, and let it contain a train whose readings
 // reach from x to z. If y ≤ z, the window also contains every other train within [z − H, z]. If y >

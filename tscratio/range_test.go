@@ -68,8 +68,8 @@ func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	return p
 }
 
-// holdsDifference fails the test unless a span contains the difference of two readings, or the
-// error wraps ErrOutOfRange.
+// holdsDifference fails the test if a span does not contain the difference of two readings. Instead
+// of a span, it accepts an error that wraps ErrOutOfRange, ErrBeyondLimit or ErrNoPath.
 func holdsDifference(t *testing.T, what string, got Elapsed, err error, second, first uint64) {
 	t.Helper()
 	truth := new(big.Int).Sub(new(big.Int).SetUint64(second), new(big.Int).SetUint64(first))

@@ -38,8 +38,8 @@ func (v Verdict) String() string {
 	return "suspect"
 }
 
-// Relation maps readings of From's counter to cycles of Into's counter, as intervals. It is
-// immutable; any number of goroutines may use it.
+// Relation maps readings of From's counter to cycles of Into's counter, as intervals. A Relation is
+// immutable, and any number of goroutines may use it.
 //
 // Its bounds are true under five conditions. In any window of the declared length, the relative
 // rate of the two counters stays within Wander of its mean. The cores of each node agree within its
@@ -188,8 +188,8 @@ func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.Qua
 func (n Node) readings(c Interval) Interval { return Interval{down(c.Lo, n.Quantum_cycles), c.Hi} }
 
 // otherCore returns the values that any core of the node may have shown when one core showed a
-// value in c. Do not apply it to a result of a relation, because a relation already includes this
-// difference.
+// value in c. Do not apply it to a result of a relation, because a relation already includes the
+// core slack.
 func (n Node) otherCore(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles)}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// This file simulates two nodes and the network between them. It knows the exact truth.
+// This file simulates two nodes and the network between them. The simulation knows the exact truth.
 
 // The simulation counts time in ticks of 2⁻³² s. No simulated node sees this time.
 const (

@@ -13,8 +13,8 @@ var ErrConfig = errors.New("not a virtual node")
 // Version is the version of the configuration's format, which FORMAT.md describes.
 const Version = 1
 
-// Config describes a virtual node. FORMAT.md explains each field. DefaultConfig returns a node with
-// the same clocks as the machine.
+// Config describes a virtual node. FORMAT.md explains each field. DefaultConfig returns the
+// configuration of a node with the same clocks as the machine.
 type Config struct {
 	Version  int            `json:"version"`
 	Name     string         `json:"name"`
@@ -84,8 +84,8 @@ type Slew struct {
 	Rate_ppm  int64 `json:"rate_ppm"`
 }
 
-// length_ns returns how long the slew lasts. The result is exact, because Rate_ppm divides a
-// million.
+// length_ns returns how long the slew lasts. The result is exact, because one million is a multiple
+// of Rate_ppm.
 func (s Slew) length_ns() int64 { return max(s.Offset_ns, -s.Offset_ns) * (1_000_000 / s.Rate_ppm) }
 
 // RealtimeStep sets the clock at a time.
@@ -97,7 +97,8 @@ type RealtimeStep struct {
 // PPM converts parts per million to 2^-40, the unit of rates and wanders.
 func PPM(ppm float64) int64 { return int64(math.Round(ppm * (1 << 40) / 1e6)) }
 
-// DefaultConfig returns a node with clocks that show the same readings as the physical clocks.
+// DefaultConfig returns the configuration of a node whose clocks show the same readings as the
+// physical clocks.
 func DefaultConfig() Config {
 	return Config{Version: Version, Counter: CounterConfig{Quantum_cycles: 1,
 		Wander: WanderConfig{Shape: Steady, SegmentLog2: 28}}}

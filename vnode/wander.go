@@ -84,8 +84,8 @@ func windowSegments(w WanderConfig) int {
 }
 
 // wanderOf returns the smallest w, in units of 2^-40 and rounded up, such that (max - min)/(max +
-// min) ≤ w within every window. A window consists of whole segments, so the extremes of a piecewise
-// linear function in it are at knots.
+// min) ≤ w within every window. A window consists of whole segments, so within a window the
+// extremes of a piecewise linear function are at knots.
 func wanderOf(rates []uint64, window int) uint64 {
 	most := uint64(0)
 	visitExtremes(len(rates), window, func(i, j int) bool { return rates[i] > rates[j] },

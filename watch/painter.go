@@ -161,7 +161,8 @@ func (p *painter) addCounts() {
 	slices.SortFunc(p.Points, func(x, y Point) int { return strings.Compare(x.Name, y.Name) })
 }
 
-// noteMissing records in p.whyUnseen why tuples may pass a channel's point unseen, if they may.
+// noteMissing checks whether tuples may pass a channel's point unseen. If so, and if p.whyUnseen
+// has no reason yet, noteMissing records the reason there.
 func (p *painter) noteMissing(n *node, c countedEvents) {
 	why := ""
 	switch {

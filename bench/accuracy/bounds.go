@@ -250,7 +250,7 @@ func (s *session) anywhere(into [2]*tscratio.Relation) randomQuery {
 	}
 }
 
-// mostDeclared is the largest declared wander that the method declared tries.
+// mostDeclared is the limit for the wanders with which session.declared evaluates a session.
 const mostDeclared = 16 * tscratio.PPM
 
 // The method declared evaluates a session several times: with the session's declared wander, with
@@ -347,7 +347,7 @@ func (v constraintView) upper(c tscratio.Constraint) uint64 {
 }
 
 // least returns the smallest product of d and any rate within the limits of v.rate. d is a distance
-// within a train, which is below 2⁴⁰ cycles.
+// within a train, so it is below 2⁴⁰ cycles.
 func (v constraintView) least(d int64) float64 {
 	return min(float64(d)*v.rate.Lo.Float(), float64(d)*v.rate.Hi.Float())
 }

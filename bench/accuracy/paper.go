@@ -21,9 +21,10 @@ type PaperRow struct {
 	Spin      bool
 	Load      bool
 
-	// Paper_us has one element for each repetition: the smaller of two bounds, one for each node
-	// that starts exchanges. The bound of a node is half of the larger of two round trips: the
-	// smallest one before the pause, and the smallest one after it.
+	// Paper_us has one element for each repetition. The exchanges that one node started give one
+	// bound, and those that the other node started give another: the element is the smaller of the
+	// two. Such a bound is half of the larger of two round trips: the smallest one before the
+	// pause, and the smallest one after it.
 	Paper_us   []float64
 	Ours_us    []float64 // our half-width at the median query, with quantum and core slack
 	Ratios     []float64 // Paper_us divided by Ours_us
@@ -32,7 +33,8 @@ type PaperRow struct {
 	OursBeyond int // queries whose truth is outside our interval
 }
 
-// Name returns the row's name. The paper's own method is a plain bound over ZeroMQ.
+// Name returns the row's name. In these names, plain means the paper's method. The paper itself
+// uses ZeroMQ.
 func (r PaperRow) Name() string {
 	if r.Transport == "zmq" {
 		return "plain-zmq"

@@ -20,10 +20,11 @@ import (
 )
 
 // RoundTrips compares the round trips of exchanges with the round trips of a bare ping-pong. The
-// ends of the exchanges spin, each on a CPU of its own. The time in which the answerer holds a
-// probe is left out. The ping-pong only makes raw system calls, reads the counter, and counts. Its
-// packets are as long as those of the exchanges, its sockets are of the same kind, and it lets
-// other threads run as often. Each slice in RoundTrips has one element for each repetition.
+// ends of the exchanges spin, each on a CPU of its own. The time between the arrival of a probe and
+// the sending of its answer is left out. The ping-pong only makes raw system calls, reads the
+// counter, and counts. Its packets are as long as those of the exchanges, its sockets are of the
+// same kind, and it lets other threads run as often. Each slice in RoundTrips has one element for
+// each repetition.
 type RoundTrips struct {
 	Absent string // why there are no round trips
 
@@ -70,8 +71,8 @@ func (l *twoEnds) roundTrips(ctx context.Context, to *RoundTrips) error {
 	return nil
 }
 
-// runOnCPU runs f on a CPU. The returned function calls the function stop, waits for f to end, and
-// returns the error.
+// runOnCPU runs f on a CPU. The returned function calls the function stop and waits for f to end.
+// It returns the error of host.OnCore.
 func runOnCPU(cpu int, stop func(), f func()) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- host.OnCore(cpu, f) }()
@@ -81,7 +82,7 @@ func runOnCPU(cpu int, stop func(), f func()) (wait func() error) {
 	}
 }
 
-// spinning returns the round trips of trains whose ends spin, in cycles.
+// spinning returns, in cycles, the round trips of trains whose ends spin.
 func (l *twoEnds) spinning(ctx context.Context, answererCPU int) (cycles []float64, err error) {
 	config := minrtt.UDPConfig{
 		Counter: asm.Counter, Spin: 100 * time.Millisecond, UserStampsOnly: true,

@@ -60,7 +60,8 @@ func examineCounter() (Machine, error) {
 	}, nil
 }
 
-// twoEnds has the two ends and their shared state. One goroutine may use it.
+// twoEnds has the two ends between which trains run, and the state that they share. Only one
+// goroutine at a time may use it.
 type twoEnds struct {
 	machine Machine
 	pair    *netns.Pair // nil: both ends are on the loopback interface
@@ -94,7 +95,7 @@ func (l *twoEnds) close() error {
 	return l.done()
 }
 
-// at runs f at an end, 0 or 1.
+// at runs f in the namespace of an end (0 or 1), if the ends have namespaces.
 func (l *twoEnds) at(end int, f func() error) error {
 	if l.pair == nil {
 		return f()

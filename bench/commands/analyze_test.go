@@ -54,8 +54,8 @@ func TestBenchAnalyze(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &line); err != nil {
 				t.Fatal(err)
 			}
-			// The analysis of a tuple takes between 10 ns and 1 ms of one core. A process that
-			// holds 300,000 events takes some MB.
+			// The analysis of a tuple takes between 10 ns and 1 ms of one core. A process with
+			// 300,000 events in memory uses some MB.
 			if line.Tuples != 100_000 || line.PerSecond < 1e3 || line.PerSecond > 1e8 ||
 				line.Peak_mb < 5 || line.Peak_mb > 10_000 {
 				t.Errorf("%s", out)

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// These are the limits for a large fleet. A limit of a bound is a multiple of the median bound
-// between neighbours.
+// These are the limits for a large fleet. A limit on a bound says how many times the median bound
+// between neighbours the bound may be.
 const (
 	randomLimit     = 3.0 // of a random pair, up to manyNodes nodes
 	randomLimitMany = 4.0 // of a random pair in a larger fleet
@@ -178,7 +178,8 @@ func barsOfFleet(o fleet.Options, r fleet.Result) []proof.Bar {
 	return bars
 }
 
-// barsOfHostile returns the bars of the hostile simulation, if there was one.
+// barsOfHostile returns the bars of the hostile simulation, in which some nodes lie, if there was
+// one.
 func barsOfHostile(o fleet.Options, r fleet.Result) []proof.Bar {
 	if r.Nodes == 0 {
 		return nil

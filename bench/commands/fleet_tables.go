@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// tableLimit is how far a figure may be from the figure of the model, as a share of the latter.
+	// tableLimit is how far a figure may be from the model's figure, as a share of the model's
+	// figure.
 	tableLimit = 0.1
 
 	// These are the sizes of the experiments of KELP's thesis, unless the proof is full.

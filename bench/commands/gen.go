@@ -198,8 +198,8 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 }
 
 // medianShares returns two medians over all repetitions, in percent. The first is the share of
-// tuples that were late. The second is the share that would have been late if a loop that sends
-// nothing had followed the schedule, on the same core, right before and after the repetition.
+// tuples that were late. The second is the share that would have been late in a loop that sends
+// nothing, and that ran on the same core right before and after the repetition.
 func medianShares(row bench.GenRow) (late, loop float64) {
 	var lates, loops []float64
 	for _, b := range row.Beside {

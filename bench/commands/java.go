@@ -31,8 +31,9 @@ const (
 // recordLimits are the limits of the time that the agent adds to a record, in ns. For Flink with
 // all records kept, the limit is 3 % of the 2 µs of work for a record. For Flink with 2 of 1,024
 // records kept, it is 2 % of the 278 ns of CPU time for a record of a trivial job. For Storm, it is
-// 2 % of the 11 µs of CPU time for a tuple. The 11 µs follow from the search of docs/engines.md, in
-// which two cores were busy with 35,013 events a second, and each event was handed over five times.
+// 2 % of the 11 µs of CPU time for a tuple. The 11 µs follow from docs/engines.md, which says how
+// many events a second Storm sustains: two cores were busy with 35,013 events a second, and each
+// event was handed over five times.
 var recordLimits = map[string]float64{"flink": 60, "flink-sampled": 5.5, "storm": 220}
 
 type benchJavaFlags struct {
@@ -145,8 +146,8 @@ func javaAgentBars(result bench.JavaResult) (bars []proof.Bar) {
 	if result.Agent_bytes == 0 {
 		size.Absent = "no cloudprofiler.jar is here: type make java-sdk"
 		// The bar counts as a timing, so that only a full run treats the missing figure as a
-		// failure. During make test, make java-sdk may not have built the jar yet. In make test,
-		// the part make test-dist judges the size of the jar.
+		// failure. During make test, make java-sdk may not have built the jar yet. The part of make
+		// test that judges the size of the jar is make test-dist.
 		size.Timing = true
 	}
 	for _, s := range result.Starts {

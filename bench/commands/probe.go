@@ -41,7 +41,8 @@ const (
 	queriesWanted = 100_000
 )
 
-// halfWidthLimits_us are the bars of the windowed bound from kernel stamps, by the declared wander.
+// halfWidthLimits_us are the bars of the windowed bound (from all trains within 10 s) with kernel
+// stamps, by the declared wander.
 var halfWidthLimits_us = map[tscratio.Wander]float64{100 * tscratio.PPB: 0.5, 1 * tscratio.PPM: 0.8}
 
 func newBenchProbe() *cobra.Command {
@@ -95,8 +96,8 @@ Exit code 3: a relation was suspect, or a part could not be measured here or wit
 	return cmd
 }
 
-// newBenchProbePeer returns the command that runs the other end. "cp-bench probe" starts this
-// command.
+// newBenchProbePeer returns the command that runs the other end of the trains. "cp-bench probe"
+// starts this command.
 func newBenchProbePeer() *cobra.Command {
 	return &cobra.Command{
 		Use:    "probe-peer",

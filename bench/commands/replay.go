@@ -64,8 +64,8 @@ type replayLine struct {
 	Free    *freePairs        `json:"free_pairs,omitempty"`
 }
 
-// region says how many offsets a stamp of a replay clock contains on average, for several delays
-// and rates of messages.
+// region says how many offsets a stamp of a replay clock contains on average (one for each process
+// that the stamp holds), for several delays and rates of messages.
 type region struct {
 	Skew_us   float64     `json:"skew_us"`
 	Processes int         `json:"processes"`

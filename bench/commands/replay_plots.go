@@ -96,8 +96,8 @@ func plotFeasible(line *replayLine) plot.Figure {
 	return f
 }
 
-// boundaryRate returns the rate at which the offsets exceed replayBudget. Between two measured
-// rates, it interpolates on a logarithmic scale.
+// boundaryRate returns the rate above which a stamp contains more than replayBudget offsets.
+// Between two measured rates, it interpolates on a logarithmic scale.
 func boundaryRate(rates, offsets []float64) (at float64, ok bool) {
 	for k := 1; k < len(rates); k++ {
 		if a, b := offsets[k-1], offsets[k]; a <= replayBudget && b > replayBudget {

@@ -58,8 +58,9 @@ const smallLimit = 8 * time.Second
 // minCounted is the smallest number of valid repetitions by which a bar is judged.
 const minCounted = 5
 
-// checkSize checks the number of repetitions. If the user gave no number, checkSize sets the number
-// that the size of the proof needs. It does the same with the limit.
+// checkSize checks the number of repetitions. For a full proof, it sets this number and the time
+// limit, unless the user gave a number. For a small proof, it sets the time limit, unless the user
+// gave one.
 func checkSize(repetitions *int, limit *time.Duration, given func(flag string) bool) error {
 	if *repetitions < minCounted {
 		return command.Usagef("--repetitions %d: a figure needs %d or more", *repetitions,
@@ -116,7 +117,7 @@ func answer(bars []proof.Bar, print func() error) error {
 	return nil
 }
 
-// thisMachine returns the line above a benchmark's table.
+// thisMachine describes this machine in the line that stands above a benchmark's table.
 func thisMachine() string {
 	m := proof.ThisMachine()
 	return fmt.Sprintf("%s (%s), %d cores, Linux %s, %s", m.CPU, m.Core, m.Cores, m.Kernel, m.Go)

@@ -169,8 +169,8 @@ func (b *simBench) all(sizes simSizes) error {
 }
 
 // e1Bands are the ranges in which the variance must be after a number of cycles. In each cycle,
-// each node has two messages. One end of a range is the variance if each exchange of two nodes is
-// atomic. The other end is the variance if messages wait in a queue.
+// each node begins one exchange, which takes two messages. One end of a range is the variance if
+// each exchange of two nodes is atomic. The other end is the variance if messages wait in a queue.
 var e1Bands = map[int][2]float64{1: {244, 317}, 5: {2.1, 6.1}, 10: {6.0e-3, 4.5e-2},
 	15: {1.6e-5, 3.2e-4}}
 
@@ -231,7 +231,8 @@ func (b *simBench) e2(sizes simSizes) error {
 	return nil
 }
 
-// infect runs the infection of E2 and E3, for all degrees and numbers of workers.
+// infect runs the experiments E2 and E3, in which an infection spreads, for all degrees and numbers
+// of workers.
 func (b *simBench) infect(experiment string, sizes simSizes, all []int,
 	each func(*simRow, simulate.Result)) error {
 	for _, degree := range []int{1, 3} {
@@ -250,8 +251,8 @@ func (b *simBench) infect(experiment string, sizes simSizes, all []int,
 }
 
 // e3 compares the delays of messages within a worker with the delays of messages between workers.
-// In DIPS, messages between workers take longer, because they wait in bundles. Here, only the
-// simulated transport says how long a message takes.
+// In DIPS (another simulator), messages between workers take longer, because they wait in bundles.
+// Here, only the simulated transport says how long a message takes.
 func (b *simBench) e3(sizes simSizes) error {
 	worst := 0.0
 	err := b.infect("E3", sizes, []int{2, 3, 4, 8}, func(row *simRow, r simulate.Result) {

@@ -33,8 +33,8 @@ import (
 //
 // Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
 // of the surrounding ten seconds. If other load delays these trains, the bound may be 1.5 times as
-// wide. The bound of the hour's second half must not be more than a tenth wider than the bound of
-// the first half.
+// wide. The bound of the soak's second half must not be more than a tenth wider than the bound of
+// its first half.
 const (
 	soakDaemon_bytes  = 4 // bytes that a daemon may keep of a tuple
 	soakProgram_bytes = 16
@@ -237,8 +237,8 @@ func soakGrowth_MB(s *demo.Soak, process string) float64 {
 	return (soakDaemon_bytes*tuples + soakTrain_bytes*trains) / 1e6
 }
 
-// soakRow is the number of periods in one row of the table. In a soak of an hour these are five
-// minutes.
+// soakRow is the number of periods in one row of the table. In a soak of an hour, these periods
+// together last five minutes.
 const soakRow = 5
 
 // soakTable shows the results over time. Each line is for a few periods. It shows memory and disk

@@ -14,7 +14,7 @@ import (
 )
 
 // sampleSoak returns a soak with 1,000 tuples a minute. One of its processes does not grow, and the
-// other keeps 20 bytes of each tuple. In one minute the bound is wider.
+// other keeps 20 bytes of each tuple. In one of the minutes, the bound is wider.
 func sampleSoak(minutes int) *demo.Soak {
 	s := &demo.Soak{Every: time.Minute, Processes: []string{"agent A", "job A"}}
 	s.Nodes = make([]demo.NodeFacts, 1)

@@ -26,7 +26,7 @@ const (
 	shuffleGroup        = 64
 )
 
-// In the set loop, a program does nothing but log, so the gaps between records are short:
+// The gaps named loop are those of a program that does nothing but log, so they are short:
 // loopFirst_cycles, loopFirst_cycles+1 and so on. loopWeights says how often each of these gaps
 // occurs.
 var loopWeights = []float64{1, 4, 10, 10, 4, 1}
@@ -177,8 +177,8 @@ func (s *Set) nextID() uint64 {
 }
 
 // EntropyBits returns the entropy rate of each column in bits a record, computed from the
-// distribution. For the set loop there is no formula of the counter's entropy, so EntropyBits
-// returns NaN. Then [PlugIn] can measure the entropy.
+// distribution. If the set's gaps are those named loop, there is no formula of the counter's
+// entropy, so EntropyBits returns NaN. Then [PlugIn] can measure the entropy.
 func (s *Set) EntropyBits() (counter, id float64) {
 	q := float64(s.Quantum)
 	switch s.Gaps {

@@ -30,8 +30,8 @@ type nodeTape struct {
 	sent int           // messages that the node sent since then
 }
 
-// input is a message that the node received. If message is nil, it is a call of the node's method
-// Tick.
+// input is a message that the node received. If message is nil, the input is a call of the node's
+// method Tick.
 type input struct {
 	at      time.Duration
 	from    overlay.Name

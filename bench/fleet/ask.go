@@ -91,7 +91,8 @@ func (w *world) ask(ctx context.Context, r *Result, closure *tscratio.Closure, a
 	return nil
 }
 
-// end returns when the node died, or when the measurements ended if it lived until then.
+// end returns the moment at which the node died or, if it lived until then, the moment at which the
+// measurements ended.
 func (n *node) end() time.Duration {
 	if n.died > 0 {
 		return n.died
@@ -123,7 +124,7 @@ func (w *world) goodMoment() (at time.Duration) {
 	return at
 }
 
-// The function median converts the median of bounds from cycles to a time.
+// The function median returns the median of bounds. It converts the median from cycles to a time.
 func median(all []uint64) time.Duration {
 	if len(all) == 0 {
 		return 0

@@ -45,8 +45,8 @@ func TestHostileFleetHoldsTruth(t *testing.T) {
 	runTruthful(t, o)
 }
 
-// If half of a fleet dies at once, the others soon have all their neighbours again, and all bounds
-// contain the truth.
+// If half of a fleet dies at once, the other nodes soon have all their neighbours again, and all
+// bounds contain the truth.
 func TestFleetOfWhichHalfDies(t *testing.T) {
 	seed.NotUnderRace(t, "TestFleetHoldsTruth runs the same code side by side")
 	o := Options{Nodes: 80, Degree: 7, Talks: 1, Measure: 20 * time.Second, Killed: 0.5,

@@ -39,7 +39,7 @@ type KelpCell struct {
 var KelpTables = []string{"randomness", "coverage", "search length", "product's search", "queue"}
 
 // Off returns how far the measured figure is from the model, as a share of the model. If
-// BetterAbove is set, a figure above the model counts as 0.
+// BetterAbove is set, Off is 0 for a figure above the model.
 func (c KelpCell) Off() float64 {
 	off := 1 - c.Measured/c.Model
 	if c.BetterAbove {

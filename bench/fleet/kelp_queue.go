@@ -18,7 +18,7 @@ const (
 )
 
 // When an item is taken from the queue, its rank says how old it is among the items in the queue:
-// it is 1 for the oldest, and near 0 for the newest. The struct ranks sums up the ranks of the
+// it is 1 for the oldest, and near 0 for the newest. The struct itemRanks sums up the ranks of the
 // items that were taken.
 type itemRanks struct {
 	ages         []int // of the items that nobody has taken
@@ -139,7 +139,7 @@ func (r *itemRanks) figures() [3]float64 {
 // queueModel has the figures of the thesis' queue in a simulation without delays. Over 18 runs, the
 // figures were 69 to 82 %, 53 to 68 %, and 34 to 49 %. queueModel has the middle of each of these
 // ranges. The thesis' queue moves many items at once, and the product's queue moves one. So the
-// order of the product may be closer to the order of age.
+// order in which the product's items are taken may be closer to the order of their age.
 var queueModel = [3]float64{75.5, 60.5, 41.5}
 
 // thesisQueues are the means of the thesis' three experiments with each number of nodes.

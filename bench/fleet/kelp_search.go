@@ -15,9 +15,10 @@ const (
 	thesisSearchDegree = 7
 )
 
-// factSpread says how far a node's facts spread. A node that has them is said to hold a hint. The
-// hints reach all nodes at a distance of at most levels edges. Each node at exactly this distance
-// passes the hints on to a few random neighbours, and the field some is their number.
+// factSpread says how far a node's facts spread. A node that the facts reach is said to hold a hint
+// of their node. Hints reach all nodes at a distance of at most levels edges. Each node at exactly
+// this distance passes them on to random neighbours, and the field some is the number of these
+// neighbours.
 type factSpread struct{ levels, some int }
 
 // hints returns the number of nodes that hold a node's hint, if the hint reaches no node twice.
@@ -44,8 +45,8 @@ func (s factSpread) String() string {
 }
 
 // The method length returns the mean number of nodes that a search visits, if the given share of
-// all nodes has the fact. The thesis' model, 1/P, assumes that all hints of each visited node are
-// fresh.
+// all nodes has the fact. The thesis' model is 1/P, where P is the probability that a visited node
+// holds a hint of the fact. This model assumes that all hints of each visited node are fresh.
 func (s factSpread) length(share float64) (model, thesis float64) {
 	first := 1 - math.Pow(1-share, s.hints())
 	later := 1 - math.Pow(1-share, s.fresh())

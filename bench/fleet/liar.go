@@ -32,8 +32,9 @@ type nodeLies struct {
 	seed    uint64
 }
 
-// Packets take at least leastDelay. If a liar made them seem faster than light, its relations would
-// be refused. The largest offset is a millisecond: larger ones are noticed in the same way.
+// newLiar returns random lies. They shorten the time of a packet by less than leastDelay, because
+// packets must not seem to arrive before they were sent: then the liar's relations would be
+// refused. The largest offset is a millisecond: larger ones are noticed in the same way.
 func newLiar(r *rand.Rand) *nodeLies {
 	const smallest, decades = 0.5e-6 * physical_hz, 3.3
 	return &nodeLies{manner: lieManner(r.IntN(int(manners))),

@@ -126,8 +126,8 @@ func nonceOf(prefix string, number uint64) *[24]byte {
 	return &n
 }
 
-// command sends a command of the handshake, and returns what follows the name in the server's
-// answer.
+// command sends a command of the handshake. The server's answer must begin with the given text, and
+// command returns what follows this text.
 func (l *link) command(c []byte, answer string) ([]byte, error) {
 	if _, err := l.conn.Write(append(frameHead(nil, frameCommand, len(c)), c...)); err != nil {
 		return nil, err

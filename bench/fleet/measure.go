@@ -62,8 +62,8 @@ type pairMeasurements map[[2]int]*tscratio.Pair
 const trainExchanges = 5
 
 // trainPackets and trainBytes are what a train costs. In addition to its exchanges, a train has an
-// exchange to warm up and one that closes it. A packet has 92 bytes, or 296 in the last exchange,
-// and 28 bytes of headers.
+// exchange to warm up and one that closes it. A packet has 92 bytes (296 in the last exchange), and
+// in addition 28 bytes of headers.
 const (
 	trainPackets = 2 * (trainExchanges + 2)
 	trainBytes   = 2 * ((trainExchanges+1)*(92+28) + 296 + 28)

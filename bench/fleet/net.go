@@ -63,7 +63,7 @@ func (w *world) run(d time.Duration) {
 	w.now = end
 }
 
-// node is a member of the graph and its counter.
+// node is a member of the graph, together with its counter.
 type node struct {
 	w     *world
 	index int

@@ -93,7 +93,7 @@ func Watch(ctx context.Context, o ServerOptions) (r ServerResult, err error) {
 	return r, err
 }
 
-// watchedServer is a server in another process and its simulated nodes.
+// watchedServer is a server in another process, together with the simulated nodes that it serves.
 type watchedServer struct {
 	o       ServerOptions
 	dir     string
@@ -422,8 +422,9 @@ func (w *watchedServer) joinAll(ctx context.Context) error {
 	})
 }
 
-// neighboursOf returns the nodes that a node measures. They are at the same random distances from
-// every node. So each node is measured by as many nodes as it measures.
+// neighboursOf returns the nodes that a node measures. In the list of nodes, they are at random
+// distances from the node. The distances are the same for every node, so each node is measured by
+// as many nodes as it measures.
 func (w *watchedServer) neighboursOf(i int) (names []string) {
 	r := rand.New(rand.NewPCG(w.o.Seed, 2))
 	var steps []int

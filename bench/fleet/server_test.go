@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// serverVariable is set in the process that is the server of Watch.
+// serverVariable names an environment variable that is set only in the process of Watch's server.
 const serverVariable = "CLOUDPROFILER_FLEET_SERVER"
 
 func TestMain(m *testing.M) {

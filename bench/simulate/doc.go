@@ -5,6 +5,6 @@
 //
 // In DIPS, E3 compares the delays of local and remote messages, because bundles lengthen the delay
 // of remote ones. Here the delay of a message is simulated, and does not depend on the receiver's
-// worker. So here E3 only checks that the two delays hardly differ. Tests of package sim check that
-// the results are equal.
+// worker. So here E3 only checks that the two delays hardly differ. Tests of package sim/library
+// check that the results are the same for any number of workers.
 package simulate

@@ -17,7 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
 
-// Average is a configuration of E1 and E4, and Infection of E2 and E5. An Order sets their keys.
+// Average is a configuration for the experiments E1, E4 and E6. Infection is one for E2, E3 and E5.
+// An Order sets keys in them.
 const (
 	Average   = "average"
 	Infection = "infection"

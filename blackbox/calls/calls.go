@@ -76,7 +76,7 @@ type Truth struct {
 	Paths int
 }
 
-// A Set has calls and the truth about them.
+// A Set has calls, and the truth about which call caused which.
 type Set struct {
 	Seen
 	Truth

@@ -123,8 +123,8 @@ func (b *builder) protoMessage(raw []byte) (all []*span, ok bool) {
 	return all, ok
 }
 
-// submessages takes the fields that have the given number. Each of them must be a message, which
-// submessages divides into its fields. It returns false if the bytes of one are not a message.
+// submessages returns the messages in the fields that have the given number, each divided into its
+// own fields. It returns false if the bytes of such a field are not a message.
 func submessages(of []field, number uint64) (all [][]field, ok bool) {
 	for _, f := range of {
 		if f.number != number {

@@ -88,7 +88,8 @@ func (b *builder) readFile(path string, named bool, format Format,
 	begin, _ := r.Peek(64)
 	isText := strings.ContainsAny(firstLetter(begin), "{[")
 	var from io.Reader = r
-	// A line feed may also begin a protocol buffer.
+	// If the first byte is a line feed, the file may be a protocol buffer, even if it looks like
+	// text.
 	if format == OTLP && len(begin) > 0 && (!isText || begin[0] == '\n') {
 		var raw bytes.Buffer
 		if _, err := raw.ReadFrom(io.LimitReader(r, longestProto)); err != nil {
@@ -127,7 +128,8 @@ func (b *builder) readFile(path string, named bool, format Format,
 	}
 }
 
-// firstLetter is the first letter that is no space.
+// firstLetter returns the first character of a text that is no space. It returns "" if there is
+// none.
 func firstLetter(text []byte) string {
 	text = bytes.TrimSpace(text)
 	return string(text[:min(1, len(text))])

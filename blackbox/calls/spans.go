@@ -91,8 +91,9 @@ func (b *builder) finish() *Set {
 //     and is not a client. So a root that is not a client is a request from outside.
 //   - If the parent is a client, the caller's moments are those of the parent. If not, the recorder
 //     did not note these moments, and they are Unknown.
-//   - A client without a server in the data called a program that was not observed.
-//   - Messages of queues and spans that follow from others have no response.
+//   - If the server of a client is not in the data, the client called a program that was not
+//     observed.
+//   - Messages of queues have no response. A span that follows from another span has none, either.
 //
 // The cause of a call is found among the ancestors of its span. The nearest ancestor in the
 // caller's place that begins with a received call is taken, and this received call is the cause.
@@ -135,7 +136,8 @@ func (b *builder) append(c Call, path int32) {
 	b.set.Cause = append(b.set.Cause, UnknownCause)
 }
 
-// uniqueSpans leaves out a span that occurs again. But a client and its server may share an id.
+// uniqueSpans leaves out a span that occurs again. If a client and its server share an id, it keeps
+// both spans.
 func (b *builder) uniqueSpans(all []*span) []*span {
 	type key struct {
 		id    string

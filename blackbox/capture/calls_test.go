@@ -125,7 +125,7 @@ func TestPrivilegedCalls(t *testing.T) {
 		if lo, hi = received(); hi != 0 {
 			t.Errorf("busy for %d to %d in a call", lo, hi)
 		}
-		// The receiver waited in poll, for as long as poll had to wait.
+		// The receiver waited in poll until its timeout, and then did something else.
 		waited, sent, read := truth[5], truth[6], truth[7]
 		waits := waited.Before + uint64(hz*pollTimeout_ms/1000*0.999)
 		lo, hi = received()

@@ -78,8 +78,8 @@ type Capture struct {
 
 // Stats counts messages since the start.
 type Stats struct {
-	// Messages counts the messages that the capture logged. If the ring had no room for some of
-	// them, Dropped counts their events.
+	// Messages counts the messages that the capture gave to the ring. If the ring had no room for
+	// some of them, Dropped counts their events.
 	Messages uint64
 
 	// Lost counts the messages that were seen but not logged. The log has these counts, too.
@@ -213,7 +213,7 @@ func (c *Capture) run() {
 	}
 }
 
-// seenMessage is a message of the present round.
+// seenMessage is a message that moveBatch took from one of the rings.
 type seenMessage struct {
 	sighting
 	ring int

@@ -173,8 +173,8 @@ func (c captureLog) missedMessages(t *testing.T) (n uint64) {
 
 // Every message that programs sent and received over TCP is captured, with the right connection,
 // size, position, thread and time. This also holds on a kernel that does not show when a call
-// begins. It also holds if there are so few slots that sockets and threads take the slots of
-// others.
+// begins. It also holds if there are so few slots that sockets and threads take the slots of other
+// sockets and threads.
 func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	for name, o := range map[string]Options{
@@ -238,9 +238,9 @@ func captureIsTheTruth(t *testing.T, o Options, slow bool) {
 			base = m.Position - before
 			bases[s] = base
 		}
-		// While a thread takes the entry of another thread, which lasts a few ns, the program in
-		// the kernel may not see the beginning of a call, or mistake a later part of the call for
-		// its beginning. Then the program says that the message's position is not sure.
+		// A thread may take the entry of another thread. For a few ns, the program in the kernel
+		// then may not see the beginning of a call, or may mistake a later part of the call for its
+		// beginning. Then the program says that the message's position is not sure.
 		if o.slots > 0 && !m.Sure && (m.Early || before > 0) {
 			unsure++
 			return
@@ -263,9 +263,9 @@ func captureIsTheTruth(t *testing.T, o Options, slow bool) {
 		float64(intervals)/float64(len(truth)), widest)
 }
 
-// compare runs its parameter each for every true call that was captured. It also passes the number
-// of bytes that precede the call. The test fails if the capture missed a call without counting it,
-// or logged a call that nobody made.
+// compare passes every true call that was captured to the function each, with the message and with
+// the number of bytes that precede the call. The test fails if the capture missed a call without
+// counting it, or logged a call that nobody made.
 func compare(t *testing.T, got captureLog, truth []conversation.Call,
 	each func(s side, m blackbox.Message, c conversation.Call, before uint64)) {
 	t.Helper()
@@ -421,7 +421,7 @@ func startWithoutRights() {
 	fmt.Print(errors.Is(err, ErrNotPossible), " ", err)
 }
 
-// Without the rights to capture, the error says which ones are missing.
+// If this process lacks rights that a capture needs, the error names the missing rights.
 func TestPrivilegedWithoutRights(t *testing.T) {
 	privileged.Need(t)
 	cmd, err := reexec.Command()

@@ -79,7 +79,7 @@ func readBracket() bracket {
 	return best
 }
 
-// takeBracket takes a bracket. From then on, all stamps before the bracket can be converted.
+// takeBracket makes a new bracket. From then on, all stamps before the bracket can be converted.
 func (c *clocks) takeBracket() {
 	b := c.read()
 	if n := len(c.brackets); n > 0 && b.clock_ns <= c.brackets[n-1].clock_ns {
@@ -91,8 +91,8 @@ func (c *clocks) takeBracket() {
 	c.brackets = append(c.brackets, b)
 }
 
-// wander returns how far the clock's rate may be from some constant value between two brackets, as
-// a share of this value.
+// wander returns how far the clock's rate may move from some constant rate between the time of
+// bracket a and the time of bracket b. The result is a share of the constant rate.
 func wander(a, b steering) float64 {
 	switch {
 	case a.tick != b.tick:

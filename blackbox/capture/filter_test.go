@@ -109,8 +109,8 @@ func TestPrivilegedFilter(t *testing.T) {
 	}
 }
 
-// newCGroup makes a cgroup below another one, and returns the path of the outer one. If process is
-// not 0, it puts that process into the inner one.
+// newCGroup makes a cgroup with another cgroup inside, and returns the path of the outer one. If
+// process is not 0, it puts that process into the inner one.
 func newCGroup(t *testing.T, process int) (path string) {
 	t.Helper()
 	root, err := cgroupRoot()

@@ -21,7 +21,8 @@ type timedHappening struct {
 	earlier, later uint64 // of Busy: lo and hi, each less the time for which the program was busy
 }
 
-// busy_ns returns for how long the thread did something else.
+// busy_ns returns for how long the thread did something else while a message waited. It returns 0
+// for happenings that are not Busy.
 func (h *happening) busy_ns() uint64 {
 	if blackbox.What(h.what) != blackbox.Busy {
 		return 0
@@ -31,8 +32,8 @@ func (h *happening) busy_ns() uint64 {
 
 func (all *happeningQueue) add(h happening) { all.now = append(all.now, h) }
 
-// writeHappenings writes the happenings of this round to the ring, after the messages of this
-// round, so that sockets with messages already have their numbers.
+// writeHappenings writes the new happenings to the ring. It is called after the new messages were
+// written, so that sockets with messages already have their numbers.
 func (c *Capture) writeHappenings(counts *Stats) {
 	for _, h := range c.happens.now {
 		lo, hi, ok := c.clocks.countsAt(h.stamp_ns)

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// hostsFile is where a machine has names of addresses.
+// hostsFile is the file in which a machine has names of addresses.
 const hostsFile = "/etc/hosts"
 
 // hostNames are the names of addresses in a hosts file. An answer of DNS is the content of a

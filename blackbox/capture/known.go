@@ -19,9 +19,8 @@ const again_ns = 1e9
 // the capture forgets the others.
 const mostRemembered = 1 << 16
 
-// sockets has the sockets that the kernel described, by their cookies. The sockets that were
-// described since the last call of forget are in the field now. The older ones are in the field
-// before.
+// sockets has the sockets that the kernel described, by their cookies. The map now has those that
+// were described since the last call of forget, and the map before has the older ones.
 type sockets struct {
 	now, before map[uint64]*socket
 	number      uint32 // the newest number of a connection
@@ -83,7 +82,8 @@ func (s *socket) placeMessage(m *seenMessage) (position uint64, sure bool) {
 // The kernel must then describe every socket again.
 func (all *sockets) forget() { all.now, all.before = map[uint64]*socket{}, all.now }
 
-// rememberSocket remembers a socket. The socket gets its number when its first message comes.
+// rememberSocket keeps the kernel's description of a socket. The socket gets its number when its
+// first message comes.
 func (all *sockets) rememberSocket(d description) {
 	c := blackbox.Connection{
 		Namespace: d.namespace, Cookie: d.cookie, Peer: d.peer,

@@ -50,9 +50,9 @@ const (
 )
 
 // If arrivals are captured, an entry of mapSockets also has the last two arrivals, the newer one
-// first. These are offsets in an arrival. Several processors may write to the entry at once. So
-// that a mixture of two arrivals is noticed, the field check combines the other two fields with the
-// first word of the entry.
+// first. The first constants are offsets in an arrival. Several processors may write to the entry
+// at once. So that a mixture of two arrivals is noticed, the field check combines the other two
+// fields with the first word of the entry.
 const (
 	arrivalStamp = 0 // CLOCK_MONOTONIC in ns
 	arrivalRange = 8 // sequence number after the arrived bytes; in the upper half: before them

@@ -34,7 +34,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkOrder sorts what comes from four rings in one round.
+// BenchmarkOrder sorts messages that come from four rings at once.
 func BenchmarkOrder(b *testing.B) {
 	random := seed.Random(b)
 	var from []seenMessage

@@ -85,9 +85,9 @@ func (w *writer) noteWaiting(sent bool) {
 	)
 }
 
-// loadDatagram loads the address of the datagram in the program's memory into R9. It reports the
-// message without a checksum if the datagram is not in one piece of memory, or if the system call
-// is not known.
+// loadDatagram loads into R9 the address of the datagram in the memory of the process that made the
+// call. It reports the message without a checksum if the datagram is not in one piece of memory, or
+// if the system call is not known.
 func (w *writer) loadDatagram(sent bool) {
 	f := w.f
 	calls := map[string][]int32{
@@ -132,8 +132,8 @@ func (w *writer) loadDatagram(sent bool) {
 	)
 }
 
-// readUser copies bytes from the program's memory, at R9, to the stack. If the parameter bytes is
-// 0, R2 has the number of bytes.
+// readUser copies bytes from the memory of the process that made the call to the stack. R9 is their
+// address. If the parameter bytes is 0, R2 has the number of bytes.
 func (w *writer) readUser(to int16, bytes int32) {
 	if bytes != 0 {
 		w.add(asm.Mov.Imm(asm.R2, bytes))
@@ -181,7 +181,7 @@ func (w *writer) computeChecksum() {
 	)
 }
 
-// mixBytes changes the checksum in R0 by the bytes on the stack.
+// mixBytes mixes the bytes on the stack into the checksum in R0.
 func (w *writer) mixBytes() {
 	factor := uint64(checksumFactor)
 	w.add(asm.LoadImm(asm.R2, int64(factor), asm.DWord))

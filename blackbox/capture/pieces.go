@@ -31,9 +31,9 @@ type writer struct {
 
 func (w *writer) add(i ...asm.Instruction) { w.to = append(w.to, i...) }
 
-// putAside puts the instructions that f adds behind those that most messages need. So the
-// instructions that most messages need are close together in memory, and fill fewer lines of the
-// processor's caches. Jumps lead to the instructions of f, and back from them.
+// putAside puts the instructions of f at the end of the program. So the instructions that most
+// messages need are close together in memory, and fill fewer lines of the processor's caches. Jumps
+// lead to the instructions of f, and back from them.
 func (w *writer) putAside(f func()) {
 	usual := w.to
 	w.to = nil
@@ -42,7 +42,7 @@ func (w *writer) putAside(f func()) {
 	w.to = usual
 }
 
-// copyField copies a field from the structure at R1 to a place behind R9. It changes R2.
+// copyField copies a field from the structure at R1 to the report at R9. It changes R2.
 func (w *writer) copyField(to, from int16, size asm.Size) {
 	w.add(asm.LoadMem(asm.R2, asm.R1, from, size), asm.StoreMem(asm.R9, to, asm.R2, size))
 }
@@ -89,7 +89,7 @@ func (w *writer) reserveReport(bytes int32) {
 	)
 }
 
-// submitReport passes the report, for which reserveReport got room, to the capture.
+// submitReport passes a report to the capture. reserveReport got the room for this report.
 func (w *writer) submitReport() {
 	w.add(
 		asm.Mov.Reg(asm.R1, asm.R9),
@@ -168,8 +168,8 @@ func (w *writer) nameThread() {
 }
 
 // loadSocket loads the kind of the socket into R3, and the address of its entry in mapSockets into
-// R4. If the socket was not described before in this round, it first reports a description. It ends
-// the program for a socket that is neither IPv4, IPv6 nor UNIX.
+// R4. If the socket was not described since the last call of describeAgain, it first reports a
+// description. It ends the program for a socket that is neither IPv4, IPv6 nor UNIX.
 func (w *writer) loadSocket() {
 	w.add(
 		asm.LoadMem(asm.R2, asm.R7, w.f.cookie, asm.DWord),
@@ -188,7 +188,8 @@ func (w *writer) loadSocket() {
 	w.putAside(w.describeSocket)
 }
 
-// describeSocket reports a description of the socket, unless that was done before in this round.
+// describeSocket reports a description of the socket, unless that was done since the last call of
+// describeAgain.
 func (w *writer) describeSocket() {
 	f := w.f
 	w.add(

@@ -28,7 +28,7 @@ func (all *places) forgetDescriptions() {
 	}
 }
 
-// describePlace describes where the process of a thread runs, if its cgroup says so.
+// describePlace describes where the process of a thread runs, if the name of its cgroup shows that.
 func (all *places) describePlace(t *name, put func([]blackbox.Event, error) bool,
 	stamp_ns, at uint64) {
 	p := all.of[t.process]

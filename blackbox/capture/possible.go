@@ -22,7 +22,7 @@ type surroundings struct {
 	lockdown string   // the kernel's lockdown: "none", "integrity", "confidentiality" or ""
 }
 
-// lookAround looks at this machine and this process.
+// lookAround returns the properties of this machine and this process.
 func lookAround() (a surroundings) {
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -36,7 +36,7 @@ func lookAround() (a surroundings) {
 	return a
 }
 
-// chosenLockdown reads a text such as "none [integrity] confidentiality".
+// chosenLockdown returns the word in brackets of a text such as "none [integrity] confidentiality".
 func chosenLockdown(text string) string {
 	_, rest, _ := strings.Cut(text, "[")
 	chosen, _, _ := strings.Cut(rest, "]")

@@ -8,6 +8,6 @@ const (
 	argumentOffset  = 8
 )
 
-// oldWaitingCalls is empty here. On older architectures it has further system calls like
-// waitingCalls.
+// oldWaitingCalls is empty here. On amd64, it has further system calls in which a thread waits for
+// data.
 var oldWaitingCalls []int32

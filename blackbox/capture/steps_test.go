@@ -261,7 +261,8 @@ func threadSteps(s *steps) {
 	must(unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
-// placeSteps sends messages after its cgroup was chosen.
+// placeSteps waits until the test has chosen the cgroup of this process. Then it sends a message
+// and receives it.
 func placeSteps(s *steps) {
 	one := make([]byte, 1)
 	_, err := os.Stdin.Read(one)

@@ -122,8 +122,8 @@ func (w *writer) lifeProgram(what blackbox.What) asm.Instructions {
 	return w.to
 }
 
-// reportGroups reports the names of the present thread's cgroup and of the groups above it, at R9.
-// Once the process has ended, nobody can find out these names any more.
+// reportGroups writes the names of the present thread's cgroup and of the groups above it into the
+// report at R9. Once the process has ended, nobody can find out these names any more.
 func (w *writer) reportGroups() {
 	f := w.f
 	w.add(asm.Mov.Imm(asm.R1, 0))

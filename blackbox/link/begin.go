@@ -34,8 +34,8 @@ func (l *lag) rates(calls float64) (f [delaySteps]float64) {
 	return f
 }
 
-// firstRates has the rates from which calls get their first owners, for each kind of request and
-// each kind of call.
+// firstRates has the rates by which calls are first assigned to requests, for each kind of request
+// and each kind of call.
 type firstRates struct {
 	starts [][delaySteps]float64 // of delays from the request to the call
 	ends   [][delaySteps]float64 // of delays from the response to the reply

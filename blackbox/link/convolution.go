@@ -9,8 +9,8 @@ import (
 
 // convolution is the convolution algorithm of Project 5. It correlates the times at which requests
 // come with the times at which calls are sent. A spike in the correlation is the delay between
-// cause and effect. Project 5 does not link single messages. Here each call takes the open request
-// at whose delay the correlation is highest.
+// cause and effect. Project 5 does not link single messages. Here the cause of a call is the open
+// request at whose delay the correlation is highest.
 type convolution struct{}
 
 func (convolution) Name() string { return "convolution" }

@@ -8,10 +8,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// learntMethod is the product's own method. For each program it learns a model of scripts from the
-// data. Then it draws many random sharings: each sharing assigns the program's calls to its
-// requests. The more probable a sharing is according to the model, the more often the method draws
-// it. The probability of a link is the share of drawn sharings that contain it.
+// learntMethod is the product's own method. For each program it learns from the data how probable
+// each script is. A script is what the program did for one request. Then it draws many random
+// sharings: each sharing assigns the program's calls to its requests. The more probable a sharing
+// is according to the model, the more often the method draws it. The probability of a link is the
+// share of drawn sharings that contain it.
 //
 // The method goes through the data in windows. Each window begins with what was learnt in the
 // previous window, so the model follows the load.
@@ -34,8 +35,8 @@ const (
 	moreDraws        = 1   // draws in each of these rounds
 	probabilityDraws = 120 // draws from which probabilities are computed
 	mostOpen         = 96  // candidates that a call may have
-	// While the model is learnt, the method makes surveys only if calls have fewer candidates than
-	// mostSurveyed, on average.
+	// While the model is learnt, the method makes surveys (sharing.surveyOwners) only if calls have
+	// fewer candidates than mostSurveyed, on average.
 	mostSurveyed = 16
 	longest_ns   = int64(1e15) // limits the length of requests from which the margin is computed
 	oldWeight    = 0.5         // weight of earlier experience in each window
@@ -179,7 +180,7 @@ type program struct {
 	m      *model
 	places []place
 	kinds  map[int32]int32 // number of the kind of a call, by kindOf
-	// callers has the numbers of the kinds of requests.
+	// callers has a number for each kind of request.
 	callers map[requestKind]int32
 	of      []int32     // program of each place
 	x       *experience // experience from earlier windows

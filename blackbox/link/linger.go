@@ -6,9 +6,9 @@ import (
 )
 
 // A program may go on with a request after the reply: this is background work. A call that it sends
-// then is usually taken for a call of another request. So a request counts as open for a kind of
-// calls a little longer than until its reply, if the data show that the program sends such calls
-// after replies.
+// then is usually mistaken for a call of another request. So if the data show that the program
+// sends calls of some kind after replies, a request counts as open for such calls until a little
+// after its reply.
 //
 // The data show this in the times in which no request is open. Calls that the program sends by
 // itself come at any moment of these times. Calls that it sends because of a request come soon

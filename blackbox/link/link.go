@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// A Link says which call caused a call.
+// A Link names the received call that caused a sent call.
 type Link struct {
 	Cause       int32   // number of the received call that caused it, or calls.NoCause
 	Probability float64 // probability that Cause is right
@@ -57,7 +57,7 @@ type send struct {
 	got      act
 }
 
-// A place has the requests and calls of one place of the data.
+// A place has the requests that one place of the data received, and the calls that it sent.
 type place struct {
 	number   int32
 	requests []request // sorted by from

@@ -39,7 +39,7 @@ func made(app string, requests int, rate float64) *calls.Set {
 
 func pathsRight(s Score) float64 { return float64(s.PathsRight) / float64(s.Paths) }
 
-// The product's own method (learnt) is better than the others, and its sure links are right.
+// The product's own method (learnt) is better than the other methods, and its sure links are right.
 func TestLearnt(t *testing.T) {
 	for _, c := range []struct {
 		app   string
@@ -64,7 +64,7 @@ func TestLearnt(t *testing.T) {
 }
 
 // At a low load, calls of random applications are linked well: two requests that overlap are not
-// taken for each other, and links that are called sure are right.
+// confused with each other, and links that are called sure are right.
 func TestRandomApps(t *testing.T) {
 	var sure, wrong, paths, right int
 	for _, seed := range []uint64{5, 10, 12} {
@@ -212,7 +212,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// If two models disagree, the mean is not sure.
+// If two models disagree about the cause of a call, the mean of their links is not sure.
 func TestBoth(t *testing.T) {
 	one := Link{Cause: 1, Probability: 1, RunnerUp: calls.NoCause}
 	other := Link{Cause: 2, Probability: 0.9, RunnerUp: 1, RunnerUpProbability: 0.1}

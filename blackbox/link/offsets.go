@@ -43,7 +43,8 @@ func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 	return spanAround(from, to, quantum, s.middle, reach_ns/2)
 }
 
-// spanAround looks only at lags that differ from the given one by no more than the reach.
+// spanAround is like spanOf, but looks once, and only at lags that differ from around by no more
+// than most.
 func spanAround(from, to []int64, quantum, around, most int64) (lagSpan, bool) {
 	step := max(lagStep, quantum)
 	steps := most / step
@@ -98,8 +99,8 @@ func spanAround(from, to []int64, quantum, around, most int64) (lagSpan, bool) {
 	return best, best.width < reach
 }
 
-// A clocks puts the events of a place on one clock. Number 0 is the clock of its requests, and each
-// callee's clock has another number.
+// The type clocks puts the events of a place on one clock. Number 0 is the clock of its requests,
+// and each callee's clock has another number.
 type clocks struct {
 	numbers map[int32]int
 	callees []int32

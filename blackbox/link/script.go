@@ -20,7 +20,8 @@ type model struct {
 	requests int   // number of kinds of requests; the calling program is the kind
 	kinds    int   // number of kinds of calls; the called program is the kind
 	// The following fields have, for each state and each next event, three logarithms: of the
-	// event's probability, of the density of its delay, and of the probability of its mark.
+	// event's probability, of the density of its delay, and of the probability of its mark (see the
+	// type mark).
 	next  []float64
 	delay []*[delaySteps]float32
 	marks [][marks]float32

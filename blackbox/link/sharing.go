@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// A sharing shares out the calls of one place among its requests.
+// A sharing divides the calls that one place sent among the requests that it received.
 type sharing struct {
 	m          *model
 	foreign    bool
@@ -282,16 +282,16 @@ func (s *sharing) swapParts(c, to int32) {
 	}
 }
 
-// exchangeParts tries to exchange parts of the scripts of two requests. One part begins at the
-// given call, and the other one at another given call. Each part has at most the given number of
-// calls.
+// exchangeParts tries to exchange parts of the scripts of two requests. One part begins at the call
+// c, and the other part begins at the call other. Each part has at most the given number of calls.
 func (s *sharing) exchangeParts(c, to, other int32, most int) {
 	from := s.owner[c]
 	mine, theirs := s.partAfter(from, c), s.partAfter(to, other)
 	s.try(from, to, mine[:min(most, len(mine))], theirs[:min(most, len(theirs))])
 }
 
-// exchangeSteps tries to exchange the steps of two requests that contain the given calls.
+// exchangeSteps tries to exchange two steps (see stepWith): the step with the call c, and the step
+// of the request to with the call other.
 func (s *sharing) exchangeSteps(c, to, other int32) {
 	s.try(s.owner[c], to, s.stepWith(s.owner[c], c), s.stepWith(to, other))
 }
@@ -332,7 +332,8 @@ func (s *sharing) try(from, to int32, mine, theirs []int32) {
 	}
 }
 
-// wasTried reports whether these parts of two scripts were given before, since s.tried was emptied.
+// wasTried reports whether it was called with the same parts of two scripts before, since s.tried
+// was emptied.
 func (s *sharing) wasTried(mine, theirs []int32) bool {
 	t := trial{-1, -1, len(mine), len(theirs)}
 	if len(mine) > 0 {

@@ -9,8 +9,8 @@ import (
 
 // A thread that handles a request often also sends the calls of this request. But many programs
 // hand a request over to other threads, or handle several requests in one thread. So nothing is
-// assumed: for each state and each next event, the model learns how often both are of the same
-// thread.
+// assumed: for each state and each next event, the model learns how probable each mark of this
+// event is.
 
 // An act says who did something.
 type act struct {
@@ -35,7 +35,7 @@ const (
 	marks        = markOvertook + markAnother + 1
 )
 
-// crew has the threads of a script so far.
+// crew has the threads that took part in a script so far.
 type crew struct {
 	last  act
 	known [4]uint32
@@ -74,8 +74,8 @@ type order struct {
 	kinds   int
 	threads int // number of threads that sent something
 	// least says when the queue was surely empty. The surplus is the number of messages that were
-	// received, less the number of calls that were sent. For each kind of received message, each
-	// kind of call and each call, least has the smallest surplus near this call. When the surplus
+	// received, less the number of calls that were sent. For each kind of received message and each
+	// kind of call, least has the smallest surplus near each call of this kind. When the surplus
 	// was smallest, the queue was empty.
 	least [][]int32
 }
@@ -84,15 +84,16 @@ type order struct {
 // at least, the queue should be empty.
 const orderReach = 32
 
-// keepsOrder reports whether a call keeps the order: if a given message caused the call, it must
-// have been the next one in the queue. The message and the call are given by their kinds and their
-// indices.
+// keepsOrder reports whether a call keeps the order if a given message caused it: this message must
+// then have been the next one in the queue. The message and the call are given by their kinds and
+// their indices.
 func (o *order) keepsOrder(e int, i int32, k int, j int32) bool {
 	least := o.least[e*o.kinds+k]
 	return int(j) >= len(least) || i-j == least[j]
 }
 
-// numberEvents numbers the events of each kind. It returns nil if no threads are known.
+// numberEvents numbers the events of each kind. It returns the order of the place, or nil if no
+// threads are known.
 func (p *place) numberEvents(requests, kinds int, kindOf func(*send) int32) *order {
 	known := false
 	received, sent := make([][]int64, requests+kinds), make([][]int64, kinds)
@@ -150,7 +151,8 @@ func leastAhead(received, sent []int64) []int32 {
 	return least
 }
 
-// countReceived counts, for each event, how much each thread of the place had received before.
+// countReceived counts, for each event of the place, how many messages the event's thread had
+// received so far.
 func (p *place) countReceived() {
 	type event struct {
 		at    int64

@@ -60,7 +60,7 @@ func poolCalls(requests int, threads, mixed bool) *calls.Set {
 }
 
 // Threads say which request caused a call even if delays do not. This holds even for a pool, in
-// which another thread receives the requests.
+// which one thread receives all requests and other threads handle them.
 func TestThreadsOfAPool(t *testing.T) {
 	set := poolCalls(400, false, false)
 	if s := Judge(set, Methods[0].Link(&set.Seen)); float64(s.Right) > 0.9*float64(s.Links) {

@@ -16,7 +16,7 @@ import (
 //   - A cause was received at most wap5Horizon_ns before the call, or at the same moment. The mean
 //     delay is measured with the same limit.
 //   - If the mean is 0, 1 ns is used instead.
-//   - If the moments of the caller are not known, those of the callee are used.
+//   - If it is not known when the caller sent a call, the moments of the callee are used.
 //   - Requests and responses are messages, so the cause of a call may be a response. The cause is
 //     then replaced by the cause of the call with this response. Probabilities are multiplied.
 type wap5 struct{}
@@ -30,7 +30,7 @@ const (
 func (wap5) Name() string { return "wap5" }
 
 // wap5Weights returns the probabilities of causes at these delays. The last result is the
-// probability of no cause.
+// probability of no cause, which is as high as that of a cause with a delay of y times the mean.
 func wap5Weights(delays []float64, mean, y float64) []float64 {
 	w := make([]float64, len(delays)+1)
 	sum := 0.0

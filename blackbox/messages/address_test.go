@@ -86,7 +86,7 @@ func TestSeenTwice(t *testing.T) {
 }
 
 // twiceAt logs messages between two sockets of one process, as the kernel sees them or as a library
-// does. It does not log the first messages: as many as the parameter skipped says.
+// does. The parameter skipped is the number of messages at the beginning that it does not log.
 func twiceAt(l *Log, family blackbox.Family, protocol blackbox.Protocol, messages, skipped int) {
 	for i := range uint32(2) {
 		c := blackbox.Connection{

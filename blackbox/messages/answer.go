@@ -57,7 +57,8 @@ type Answer struct {
 	Outside []Outside `json:"outside,omitempty"`
 }
 
-// A Pair is all messages from one program to another of which both ends are known.
+// A Pair sums up the messages from one program to another. It includes only messages of which both
+// ends are known.
 type Pair struct {
 	From        Program `json:"from"`
 	To          Program `json:"to"`
@@ -83,7 +84,7 @@ type Pair struct {
 	Arrival []Percentile `json:"arrival,omitempty"`
 	Waited  []Percentile `json:"waited,omitempty"`
 
-	// Divided is the number of messages of which it is known why they waited. Kernel and Program
+	// Divided is the number of messages for which the log shows why they waited. Kernel and Program
 	// have percentiles of the two parts, as in Parts.
 	Divided uint64       `json:"divided,string,omitempty"`
 	Kernel  []Percentile `json:"kernel,omitempty"`
@@ -99,7 +100,8 @@ type Pair struct {
 	From_port uint16 `json:"from_port,omitempty"`
 	To_port   uint16 `json:"to_port,omitempty"`
 
-	// From_names and To_names are the host names by which each program knows the other one.
+	// From_names are the host names by which the receiving program knows the sending one. To_names
+	// are those by which the sending program knows the receiving one.
 	From_names []string `json:"from_names,omitempty"`
 	To_names   []string `json:"to_names,omitempty"`
 

@@ -173,7 +173,8 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 	})
 	ours, arrived := map[conversation.Call]bool{}, 0
 	for cookie, matches := range found {
-		// The test takes as the stream's first position the one with which most stamps agree.
+		// The test does not know the stream's first position. It takes the position with which the
+		// most matches fit calls of the truth.
 		votes := map[uint64]int{}
 		for _, m := range matches {
 			for offset, c := range sends[cookie] {

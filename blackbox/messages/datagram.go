@@ -32,7 +32,8 @@ func (d datagram) mayBeReceived(receive datagram, possible possibleFunc) bool {
 	return possible(&send, &got)
 }
 
-// sameNode is a function of the type possibleFunc. It only knows the order of calls of one node.
+// sameNode is a possibleFunc that compares only calls of one node and one epoch. For all other
+// calls it returns true.
 func sameNode(send, receive *Call) bool {
 	return send.Log.Node != receive.Log.Node || send.Log.Epoch != receive.Log.Epoch ||
 		send.Lo_cycles <= receive.Hi_cycles
@@ -158,7 +159,7 @@ func (g *datagramMatcher) match(sends, receives []datagram) {
 		}
 	}
 	for i, s := range sends {
-		// A datagram may be doubled on the way. Then the first one counts.
+		// A datagram may be doubled on the way. Then the first copy counts.
 		slices.SortFunc(claims[i], func(a, b datagram) int { return cmp.Compare(a.ended, b.ended) })
 		switch c := claims[i]; {
 		case slices.ContainsFunc(c, func(d datagram) bool { return d.of != c[0].of }):

@@ -251,7 +251,7 @@ func TestDatagramsWithLostCalls(t *testing.T) {
 	}
 }
 
-// takeFlying takes all datagrams that were sent and not received from the network.
+// takeFlying takes from the network all datagrams that were sent and not yet received.
 func (n *network) takeFlying() (all []flyingDatagram) {
 	all, n.flying = n.flying, nil
 	for _, p := range n.posts {
@@ -339,7 +339,8 @@ func TestIdenticalAnswers(t *testing.T) {
 		}
 		var sent [2]uint64
 		for i, server := range servers {
-			// The thread that answers received a request before. Its answer cannot be older.
+			// Before a thread answers, it receives a request. So the answer cannot be older than
+			// this request.
 			if c.sent[i] != 0 {
 				at(server, blackbox.Received, c.sent[i]-100, 1000+uint32(i))
 			}

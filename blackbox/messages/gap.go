@@ -25,7 +25,8 @@ func (l *Log) addGap(first, last uint64) {
 	l.gaps = append(l.gaps, gap{first, last})
 }
 
-// gaps has the gaps of logs, ordered by their first reading, without gaps that are close together.
+// gaps has the gaps of each log, ordered by their first reading. Gaps that are close together are
+// joined into one.
 type gaps map[*Log][]gap
 
 func findGaps(logs []*Log) gaps {

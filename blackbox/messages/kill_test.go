@@ -23,7 +23,8 @@ import (
 const capturerVariable = "CLOUDPROFILER_TEST_CAPTURER"
 
 // capturerMain captures like an agent until it is killed. Again and again, it prints a reading of
-// the counter: all messages up to this reading are in the ring.
+// the counter, and then flushes. So when it prints the next line, all messages up to this reading
+// are in the ring.
 func capturerMain(dir string) {
 	must := func(err error) {
 		if err != nil {
@@ -42,8 +43,8 @@ func capturerMain(dir string) {
 	}
 }
 
-// A shift is the time in which a capturer ran, from its first to its last line. All calls that
-// ended in this time are in the log.
+// A shift is the time in which a capturer ran, from its first line to its last but one. All calls
+// that ended in this time are in the log.
 type shift struct{ from, to uint64 }
 
 // runCapturer starts a capturer, and waits until it captures. Then it calls the function meanwhile,

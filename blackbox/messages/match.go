@@ -33,8 +33,8 @@ type Match struct {
 
 	sender, receiver *socket
 
-	// Between these two readings, the kernel made the last byte that the call received ready for
-	// the program. Both are 0 if that moment is not known.
+	// The kernel made the last byte of the receiving call ready for the program between these two
+	// readings. Both are 0 if that moment is not known.
 	arrivedLo, arrivedHi uint64
 	busy                 *busyTime // nil: not known
 }
@@ -46,8 +46,9 @@ type Call struct {
 	Cookie     uint64               // the socket
 	Connection *blackbox.Connection // its description
 	Position   uint64               // of its first byte in the stream, as in blackbox.Message
-	// If Early is true, the call that sent began between Lo_cycles and Hi_cycles. Otherwise there
-	// is a moment between them at which the call had all bytes and had not yet returned.
+	// If Early is true, the call sent something, and it began between Lo_cycles and Hi_cycles.
+	// Otherwise there is a moment between them at which the call had all bytes and had not yet
+	// returned.
 	Lo_cycles, Hi_cycles uint64
 	Bytes                uint32 // number of bytes of the whole call
 	Early                bool
@@ -327,9 +328,9 @@ func inOrder(calls []end) {
 // If the place of a call in the stream is not sure, the logged place may be too late, by the bytes
 // that other threads sent or received in between. But suppose that no message was lost, and that
 // from some call on all calls follow each other without a gap or an overlap. Then none of their
-// places is too late: otherwise the last bytes of the stream would belong to no call. There are two
-// exceptions: another call may follow the last one and may not have ended when the capture ended,
-// and a call may have begun before the capture.
+// places is too late: otherwise the last bytes of the stream would belong to no call. This proves
+// nothing about two kinds of calls: the last call, because another one that followed it may not
+// have ended when the capture ended, and a call that may have begun before the capture.
 func exactCalls(calls []end, lossy bool) []bool {
 	is := make([]bool, len(calls))
 	begins := ^uint64(0) // beginning of the first of the later calls

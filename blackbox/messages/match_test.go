@@ -52,7 +52,7 @@ func (w *world) connect(a, b uint32) [2]*peer {
 		number := w.number
 		sends, receives := a, b
 		if i == 1 {
-			// The passive end does not count the beginning of the stream.
+			// The passive end may or may not count the beginning of a stream as a byte.
 			sends, receives = a+uint32(w.random.IntN(2)), b+uint32(w.random.IntN(2))
 		}
 		describe := func() {
@@ -179,7 +179,8 @@ func TestMatchIsTheTruth(t *testing.T) {
 	}
 }
 
-// A message whose partner cannot be known stays without a match. It is counted under the reason.
+// A message whose other end cannot be known stays without a match. It is counted under the reason
+// for this.
 func TestLeft(t *testing.T) {
 	random := seed.Random(t)
 	for what, c := range map[string]struct {
@@ -247,7 +248,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// A place that is not sure is exact if its neighbours prove it, and no message was lost.
+// Even if the log does not say that the place of a call is exact, the neighbouring calls may prove
+// it, provided that no message was lost.
 func TestExact(t *testing.T) {
 	sure := func(position uint64, bytes uint32) end {
 		return end{position: position, bytes: bytes, sure: true}

@@ -73,8 +73,8 @@ func joinNames(names, more []string) []string {
 	return names
 }
 
-// noteName notes a name that an address has. The names of a machine's own loopback interface say
-// nothing about a service.
+// noteName notes a name that an address has. It leaves out the names of a machine's own loopback
+// interface, because they say nothing about a service.
 func (l *Log) noteName(n blackbox.HostName) {
 	if n.Name != "localhost" && !strings.HasPrefix(n.Name, "localhost.") &&
 		!strings.HasPrefix(n.Name, "ip6-l") {

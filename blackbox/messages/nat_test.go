@@ -114,9 +114,9 @@ table ip gateway {
 }`
 
 // Two clients send identical requests through a gateway, which spreads them over two servers, and
-// get identical answers at about the same time. No request or answer is matched with the other
-// client's or the other server's. If both fit, neither is chosen, and the message is counted with
-// this reason.
+// get identical answers at about the same time. No call of a client is matched with a call of the
+// server that served the other client. If both fit, neither is chosen, and the message is counted
+// with this reason.
 func TestPrivilegedNATOfTwins(t *testing.T) {
 	privileged.Need(t)
 	s, err := netns.NewStar(4)

@@ -21,7 +21,7 @@ type Socket struct {
 
 // Sockets returns all sockets that are connected. In TCP and UNIX sockets, the field Other is set
 // if the other end is known. In sockets of other kinds, the calls are in the order of the stamps.
-// Load loads the calls. Sockets takes the calls out of the logs, so that no call is in memory
+// Load loads the calls. Sockets removes the calls from the logs, so that no call is in memory
 // twice.
 func Sockets(logs []*Log) []*Socket {
 	sockets, _ := mergeSockets(logs)
@@ -91,7 +91,7 @@ func (s *socket) callsOf(ends []end) []Call {
 }
 
 // peersOf returns the other ends of UNIX sockets, which it finds by the kernel's cookies. Two
-// sockets are taken for the ends of one connection only if each received as many bytes as the other
+// sockets count as the ends of one connection only if each received as many bytes as the other
 // sent. Then no datagram was lost, and the capture has seen both sockets from the same byte on.
 func peersOf(sockets []*socket) map[*socket]*socket {
 	find := unixPeers(sockets)

@@ -94,8 +94,8 @@ func TestPrivilegedRough(t *testing.T) {
 	checkPipes(t, r.logs, truth, 0)
 }
 
-// Each message is matched though programs use very many connections at the same time, close them
-// and open as many others without a pause.
+// Each message is matched though programs use very many connections at the same time, close them,
+// and open as many new ones without a pause.
 func TestPrivilegedManyConnections(t *testing.T) {
 	privileged.Need(t)
 	const each = 2000 // a program may not have more descriptors on some machines

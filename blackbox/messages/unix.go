@@ -73,9 +73,9 @@ func allPlaced(calls []end) bool {
 	return !slices.ContainsFunc(calls, func(e end) bool { return !e.placed })
 }
 
-// Between the sockets s and o, each message stays separate. staysSeparate reports whether the
-// places of all these messages are known. Otherwise only checksums show which message was received
-// where.
+// The sockets s and o keep each message separate. staysSeparate reports whether their messages are
+// to be matched by their places: in each direction, the places are known, or a checksum is missing.
+// Otherwise checksums show which message was received where.
 func staysSeparate(s, o *socket) bool {
 	for _, way := range [2][2][]end{{s.sends, o.receives}, {o.sends, s.receives}} {
 		p := newPipe(way[0], way[1], true)
@@ -123,7 +123,7 @@ func unixPeers(sockets []*socket) func(*socket) *socket {
 }
 
 // mutuallyConnected reports whether two sockets for datagrams are connected with each other only.
-// Otherwise others may send to them, too.
+// Otherwise further sockets may send to them, too.
 func mutuallyConnected(a, b *socket) bool {
 	return a.of.Peer == b.of.Cookie && b.of.Peer == a.of.Cookie
 }

@@ -236,7 +236,7 @@ func newScale(times *messages.Times, r analysis.Reference, v *survey) *scale {
 
 func (s *scale) ns(c *messages.Call) int64 { return s.readingAt(c.Log, momentOf(c)) }
 
-// readingAt converts a reading of the counter of a capture's node.
+// readingAt converts a reading of the counter of a capture's node to ns.
 func (s *scale) readingAt(log *messages.Log, cycles uint64) int64 {
 	l := s.nodes[log]
 	apart := float64(int64(l.to-s.zero)) + float64(int64(cycles-l.from))*l.rate

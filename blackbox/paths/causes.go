@@ -18,7 +18,7 @@ type Cause struct {
 }
 
 // Causes finds the causes of all messages that began a request or ended a response. For every such
-// message, it calls the function each once.
+// message, it makes one call of the function each.
 func Causes(dir *runs.Directory, o Options, each func(Cause)) error {
 	k, err := o.look(dir, nil)
 	if k == nil || err != nil {

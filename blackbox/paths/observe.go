@@ -37,7 +37,7 @@ type Seen struct {
 	Refuted   int // matches of messages that the bound between their nodes refutes
 }
 
-// A process is where calls may have causes.
+// A process identifies one process on a node, by its name and its number.
 type process struct {
 	node, name string
 	number     uint32
@@ -168,7 +168,7 @@ type local struct {
 }
 
 // servers says which sockets belong to the program that receives requests. A server has many
-// connections with one port. A client has another port for each connection. If that does not
+// connections with one port. A client has a different port for each connection. If that does not
 // decide, the client is the end that sends first.
 func (v *survey) servers() map[*messages.Socket]bool {
 	ports := map[local]int{}

@@ -30,8 +30,8 @@ type PathCall struct {
 	RunnerUp    float64 `json:"runner_up"`
 
 	// Tuple is the id of the instrumented tuple that the request carried. The events that the
-	// called program logged show this. It is nil if the request carried no tuple, or if the tuple
-	// is not known.
+	// called program logged show which tuple that was. It is nil if the request carried no tuple,
+	// or if the tuple is not known.
 	Tuple *uint64 `json:"tuple,omitempty,string"`
 
 	// These are the times since the path began. A moment that was not captured is nil.

@@ -138,7 +138,7 @@ func TestObserve(t *testing.T) {
 		if (c.Caller < 0) != (want.Caller < 0) {
 			t.Fatalf("call %d: %+v, want %+v", i, c, want)
 		}
-		// The counter of the reference runs up to 50 ppm too fast or too slow.
+		// The counter of the reference is too fast or too slow by up to 50 ppm.
 		near := func(a, b int64) bool { return max(a-b, b-a) < 1000+b/10_000 }
 		if !near(c.Replied_ns-c.Received_ns, want.Replied_ns-want.Received_ns) ||
 			c.Caller >= 0 && !near(c.Got_ns-c.Sent_ns, want.Got_ns-want.Sent_ns) {

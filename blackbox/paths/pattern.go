@@ -26,7 +26,7 @@ type Pattern struct {
 	form int32
 }
 
-// A Call describes a call of each path of a pattern.
+// A Call describes a call that every path of a pattern has.
 type Call struct {
 	Depth       int          `json:"depth"`
 	Program     string       `json:"program"`     // the called program
@@ -34,11 +34,11 @@ type Call struct {
 	Probability float64      `json:"probability"` // mean, of the link to the call before
 	Own         Distribution `json:"own"`         // of the program, while it waited for no call
 	Network     Distribution `json:"network"`     // of request and response
-	// All requests together waited for this call. WaitedOwn says how long they waited for the
-	// program, and WaitedNetwork says how long they waited for the network.
+	// These are the times that all requests together waited for this call: WaitedOwn is the time
+	// for the program, and WaitedNetwork is the time for the network.
 	WaitedOwn     Interval `json:"waited_own"`
 	WaitedNetwork Interval `json:"waited_network"`
-	// SlowerOwn and SlowerNetwork are the parts of Pattern.Slower.
+	// SlowerOwn and SlowerNetwork are this call's parts of Pattern.Slower.
 	SlowerOwn     Interval `json:"slower_own"`
 	SlowerNetwork Interval `json:"slower_network"`
 }

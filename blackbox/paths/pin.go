@@ -38,8 +38,8 @@ type carriedTuples struct {
 	probability float64            // that a carrier is right
 }
 
-// findPins returns the links that logged tuples pin, by call, and notes the tuples of their
-// carriers.
+// findPins returns the links that logged tuples pin, by call. It also notes in s which tuple each
+// carrier carried.
 func (s *Seen) findPins(all []entry) map[int32]pin {
 	places := map[int32]*carriedTuples{}
 	requests := s.requestsByPlace()

@@ -79,7 +79,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// Tuples whose requests were not captured pin nothing wrong.
+// Tuples whose requests were not captured pin no wrong link.
 func TestPinsOfLostRequests(t *testing.T) {
 	random := seed.Random(t)
 	pinned := 0

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// An entry is an event that a program logged of a tuple.
+// An entry is an event of a tuple that a program logged.
 type entry struct {
 	place int32  // where the program runs
 	id    uint64 // of the tuple
@@ -25,8 +25,8 @@ const pausePoint = "jvm-pauses"
 
 // readEntries reads what captured programs logged themselves. The result is sorted by place and
 // moment. A log and a captured message both name their process by node and number. If a program is
-// in another PID namespace, the two numbers differ. Its log is then left out, or is taken for the
-// log of another program. In the second case, pin.go finds no carriers.
+// in another PID namespace, the two numbers differ. Its log is then left out, or is mistaken for
+// the log of another program. In the second case, pin.go finds no carriers.
 func readEntries(dir *runs.Directory, seen *Seen, s *scale) (all []entry, err error) {
 	logs, _ := dir.Logs() // package analysis reports what is missing
 	for _, node := range logs {
@@ -94,7 +94,7 @@ func (s *Seen) place(node string, number uint32) int32 {
 	return found
 }
 
-// log returns a capture on a node's counter, or nil.
+// log returns a capture whose stamps are readings of a node's counter in an epoch, or nil.
 func (s *scale) log(node, epoch string) *messages.Log {
 	for l := range s.nodes {
 		if l.Node == node && l.Epoch == epoch {

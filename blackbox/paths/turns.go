@@ -8,11 +8,11 @@ import (
 )
 
 // On most connections, requests and responses take turns: a request is what the client sends until
-// it receives, and a response is what it receives until it sends again. On others, several requests
-// are open at the same time. Then the two ends see different turns, or the two ends made different
-// numbers of sending calls in a turn. If the client sent about as often as the server on the whole
-// connection, each call that sent is taken for one request or one response (pair.go). Otherwise
-// turns are the best guess.
+// it receives, and a response is what it receives until it sends again. On other connections,
+// several requests are open at the same time. Then the two ends see different turns, or the two
+// ends made different numbers of sending calls in a turn. If the client sent about as often as the
+// server on the whole connection, each call that sent counts as one request or one response
+// (pair.go). Otherwise turns are the best guess.
 
 // A turn is a request and its response, as one end sees them.
 type turn struct {

@@ -154,7 +154,8 @@ func TestPrivilegedCapture(t *testing.T) {
 	}
 }
 
-// runCLI runs cprof as root. An agent that runs as another user does not answer root.
+// runCLI runs cprof as root. So it can ask only an agent that runs as root: agents of other users
+// do not answer.
 func runCLI(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, complaints bytes.Buffer

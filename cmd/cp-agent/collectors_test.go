@@ -42,8 +42,8 @@ func TestCollectors(t *testing.T) {
 	testCollectors(t, nodes, kill, nil)
 }
 
-// This test does the same, but each agent and the server have a network namespace of their own, and
-// connections use keys. A collector is killed while it has logs of other nodes.
+// This test does the same as TestCollectors, but each agent and the server have a network namespace
+// of their own, and connections use keys. A collector is killed while it has logs of other nodes.
 func TestPrivilegedCollectorsInNamespaces(t *testing.T) {
 	privileged.Need(t)
 	const nodes, alone = 6, "alone"

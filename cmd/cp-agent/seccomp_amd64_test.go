@@ -29,7 +29,7 @@ const (
 
 func init() {
 	roles[filteredAgent] = func() {
-		// A process that drop started again has inherited the filter.
+		// If the function drop started this process again, the process has inherited the filter.
 		if _, again := os.LookupEnv(droppedVariable); !again {
 			filter()
 		}

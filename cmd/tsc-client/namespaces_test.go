@@ -25,7 +25,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// asVariable names an environment variable. Its value says as which command this test program runs.
+// asVariable names the environment variable that tells this test program which command to be.
 const asVariable = "CLOUDPROFILER_TEST_AS"
 
 func TestMain(m *testing.M) {
@@ -44,8 +44,8 @@ type process struct {
 	stdout, stderr bytes.Buffer
 }
 
-// start starts this test program as a command in a namespace. The process dies at the latest when
-// the thread of that namespace ends.
+// start starts this test program as a command in a namespace. If the process still runs when the
+// thread that started it ends, the kernel kills it.
 func start(t *testing.T, pair *netns.Pair, end int, as string, args ...string) *process {
 	t.Helper()
 	cmd, err := reexec.Command(args...)
@@ -129,8 +129,8 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	}
 	file := filepath.Join(dir, "north--south.rel")
 	before := asm.Counter()
-	// A client measures its counter for a second or two before it answers, on a busy machine for
-	// longer. relate waits only three seconds for an answer, so try more than once.
+	// Before a client answers, it measures its counter for a second or two, or longer on a busy
+	// machine. relate waits only three seconds for an answer, so try more than once.
 	var relating *process
 	code := -1
 	for try := 0; try < 3 && code != 0; try++ {

@@ -78,8 +78,9 @@ func becomeVirtual(c *tscclient.Config, v vnode.Config) error {
 	if err != nil {
 		return err
 	}
-	// A virtual counter may run faster than the machine's counter, so that the same core slack is
-	// more of its cycles. The function faster allows for a counter that is 1 % faster.
+	// A virtual counter may run faster than the machine's counter. Then the same core slack is more
+	// cycles of the virtual counter. So faster(n) returns enough cycles for a counter that is 1 %
+	// faster.
 	faster := func(n uint64) uint64 { return n + n/100 + 2 }
 	c.Clock = clock
 	if v.Name != "" {

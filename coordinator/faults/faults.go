@@ -67,13 +67,13 @@ type fault struct {
 	who, why, one string
 }
 
-// Add adds a fault. The parameter who names the node or the pair that has the fault, such as
-// "alpha" or "alpha with beta". The parameter why is the reason, which may be "". The sentence says
+// Add adds a fault. Its parameters are the kind, the node or the pair that has the fault (such as
+// "alpha" or "alpha with beta"), the reason (which may be ""), and a sentence. The sentence says
 // all about this one fault.
 func (l *List) Add(k Kind, who, why, sentence string) { l.AddMany(k, 1, who, why, sentence) }
 
-// AddMany adds several faults of a kind, described by one sentence. The parameter who need not name
-// everything that has these faults.
+// AddMany adds several faults of a kind, described by one sentence. Not everything that has these
+// faults must be named in who.
 func (l *List) AddMany(k Kind, count int, who, why, sentence string) {
 	l.all = append(l.all, fault{k, count, who, why, sentence})
 }

@@ -69,7 +69,7 @@ func TestReasonsThatDifferInNames(t *testing.T) {
 	}
 }
 
-// Every kind has a text, which counts its faults.
+// For every kind, the summary of several faults says how many they are.
 func TestEveryKindCounts(t *testing.T) {
 	for kind := range Noisy + 1 {
 		var l List

@@ -12,9 +12,10 @@
 // truth is computed from these readings, by the second implementation of virtual counters in
 // package vnode.
 //
-// The results also show the bound of the paper's method, from exchanges over ZeroMQ around the job,
-// and what return trips and NTP would have claimed. chronyd runs in the namespaces without setting
-// the clock. The nodes share one CLOCK_REALTIME, so NTP's claim is about that clock.
+// The results also show the bounds that other methods would have given: the method of the
+// Cloudprofiler paper, which makes exchanges over ZeroMQ before and after the job, return trips,
+// and NTP. chronyd runs in the namespaces without setting the clock. The nodes share one
+// CLOCK_REALTIME, so NTP's claim is about that clock.
 //
 // The package is only for the demonstration.
 package demo

@@ -186,8 +186,8 @@ func (r *EngineResult) take(d analysis.DurationRow, truth int64) {
 // sendPoints are the points at which the Java agent logs the tuples that leave an operator.
 var sendPoints = []string{"/send", "/unlinked"}
 
-// loadPoints is how the names of the load generator's points begin. No operator receives the ids
-// that are logged at these points.
+// loadPoints is the text with which the names of the load generator's points begin. No operator
+// receives the ids that are logged at these points.
 const loadPoints = "generator/"
 
 // matchIDs compares the ids that all operators sent with the ids that all operators received. An id

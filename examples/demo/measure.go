@@ -96,9 +96,9 @@ func (d *demonstration) load(bytesPerSecond int) error {
 	return err
 }
 
-// paperExchanges makes the exchanges of each pair, in both directions. A soak has none, because
-// over an hour the paper's bound consists almost only of wander. An engine's demonstration does not
-// compare methods.
+// paperExchanges makes the exchanges that the paper's method needs: between each pair of nodes, in
+// both directions. A soak makes none, because over an hour the paper's bound consists almost only
+// of wander. The demonstration of an engine makes none either, because it does not compare methods.
 func (d *demonstration) paperExchanges(when string) (pairs [][2][]tscratio.Exchange, err error) {
 	if d.soak != nil || d.engine != nil {
 		return nil, nil

@@ -147,7 +147,7 @@ func (s nodeSetup) drainedDirectory() string {
 	return filepath.Join(s.partDirectory(), filepath.FromSlash(runs.LogsPath(s.Node.Name)))
 }
 
-// load sends bytes to an address at a steady rate until it is cancelled.
+// load sends bytes to an address at a steady rate, until the returned function is called.
 func load(ctx context.Context, to string, perSecond int) (context.CancelFunc, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", to)

@@ -22,7 +22,8 @@ type Paper struct {
 	Anchors   []Anchors // one for each pair, started by the node that gives the smaller bound
 }
 
-// Anchors are the two exchanges through which the paper's method relates one pair.
+// Anchors are the two exchanges through which the paper's method relates the counters of one pair
+// of nodes.
 type Anchors struct {
 	E            *big.Rat // the bound, in cycles of the node that started the exchanges
 	Apart_cycles uint64   // from the first anchor to the second
@@ -77,8 +78,8 @@ type paperAnswerer struct {
 	served    chan struct{}
 }
 
-// counterAlone returns a clock that only has the counter. The kernel takes no stamps of ZeroMQ's
-// messages.
+// counterAlone returns a clock for exchanges over ZeroMQ. It only has the counter, because the
+// kernel does not stamp ZeroMQ's messages.
 func counterAlone(c minrtt.Clock) minrtt.Clock {
 	return minrtt.Clock{Counter: c.Counter, Quantum_cycles: c.Quantum_cycles}
 }

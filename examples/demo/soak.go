@@ -168,8 +168,8 @@ func (s *Soak) Spread() (worst, drift float64) {
 	return worst / median(s.Periods), median(s.Periods[half:]) / median(s.Periods[:half])
 }
 
-// Checked does for a soak what Result.Checked does for a demonstration, because a soak has no
-// spans.
+// Checked returns for a soak what Result.Checked returns for a demonstration. A soak has no spans,
+// so Checked adds up its periods.
 func (s *Soak) Checked() (durations, between, outside int) {
 	for _, p := range s.Periods {
 		durations += p.Durations

@@ -49,8 +49,8 @@ func (r *Result) Claimed_cycles(h *Span, method string) (bound int64, ok bool) {
 	return bound, ok
 }
 
-// percentile returns the smallest value that p percent of the values do not exceed. It sorts the
-// values.
+// percentile returns the smallest of the values such that at least p percent of the values are not
+// larger. It sorts the values.
 func percentile(v []int64, p float64) int64 {
 	if len(v) == 0 {
 		return 0
@@ -211,7 +211,7 @@ func (c *checker) readingAt(point string, id uint64) (reading uint64, err error)
 	return reading, err
 }
 
-// checkDuration checks one duration. The analysis calls it for each one (see
+// checkDuration checks one duration. The analysis calls checkDuration for each duration (see
 // analysis.Options.Durations).
 func (c *checker) checkDuration(d analysis.DurationRow) error {
 	if strings.Contains(d.Kind, ",") {

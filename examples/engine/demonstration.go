@@ -29,8 +29,8 @@ type Demonstration struct {
 	Path  [][2]string
 	Whole [2]string
 
-	// OfRecent is true if the engine claims latencies only of the last events, and not of all
-	// events.
+	// OfRecent is true if the latencies that the engine states are those of the last events, and
+	// not of all events.
 	OfRecent bool
 
 	schedule generator.Schedule

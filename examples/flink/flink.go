@@ -194,8 +194,8 @@ func (f *flink) Begin(ctx context.Context, l *engine.Load) error {
 	return err
 }
 
-// Run runs the job to its end. If KillOne is set, it kills a TaskManager halfway and starts another
-// one on the same node.
+// Run runs the job to its end. If KillOne is set, it kills a TaskManager halfway through the job
+// and starts a new one on the same node.
 func (f *flink) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*f.Lasts()+startLimit)
 	defer cancel()

@@ -155,8 +155,8 @@ func (k *kafka) startInstance(ctx context.Context, node demo.EngineNode) (*engin
 }
 
 // Run starts the programs. It waits until the consumer has read everything that the application
-// makes of the events. If KillOne is set, it kills an instance halfway and starts another one in
-// its place.
+// makes of the events. If KillOne is set, it kills an instance halfway through the job and starts a
+// new one in its place.
 func (k *kafka) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*k.Lasts()+startLimit)
 	defer cancel()

@@ -81,7 +81,7 @@ func (s *storm) Start(ctx context.Context, nodes []demo.EngineNode, temporary st
 	return nil
 }
 
-// daemon starts a process, and waits until it listens.
+// daemon starts a process, and waits until the process listens on its port.
 func (s *storm) daemon(ctx, long context.Context, j engine.JVM, port int) error {
 	if _, err := s.Cluster.Start(long, j); err != nil {
 		return err
@@ -235,8 +235,8 @@ func (s *storm) Run(ctx context.Context) error {
 	return nil
 }
 
-// messageTimeout is the topology's topology.message.timeout.secs: if a tuple was not processed by
-// then, its spout sends it again.
+// messageTimeout is the topology's setting topology.message.timeout.secs: if a tuple is not
+// processed within this time, its spout sends it again.
 const messageTimeout = 10 * time.Second
 
 // The method wait waits until all events are processed. After a kill, some events may be lost. Then
@@ -261,8 +261,8 @@ func (s *storm) wait(ctx context.Context, processed *engine.Counter) error {
 	}
 }
 
-// killWorker kills the last node's worker halfway, and waits until the supervisor has started
-// another one. It does so only if KillOne is set.
+// killWorker kills the last node's worker halfway through the job, and waits until the supervisor
+// has started another worker. If KillOne is not set, killWorker does nothing.
 func (s *storm) killWorker(ctx context.Context) error {
 	if !s.KillOne {
 		return nil

@@ -38,7 +38,8 @@ type App struct {
 	Front    string
 	Services map[string]Service
 	Laws     map[string]Law // of the times of a service
-	// Clients is true if the recorder notes the callers' moments as well as the callees'.
+	// Clients is true if calls are recorded at both ends. If it is false, they are recorded only by
+	// the services that are called.
 	Clients    bool
 	Quantum_us int64
 }

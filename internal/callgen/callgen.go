@@ -59,7 +59,7 @@ func Make(app App, o Options) *calls.Set {
 	return s.set
 }
 
-// observe removes from the calls what a recorder would not note.
+// observe removes from the calls what would not be recorded, as the fields of App say.
 func (s *simulation) observe() {
 	q := s.app.Quantum_us * 1000
 	for i := range s.set.Calls {

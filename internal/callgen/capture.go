@@ -68,8 +68,8 @@ type connection struct {
 func thread(place int32) uint32 { return uint32(place) + 100 }
 
 // Tuples returns channels of the given places. The programs there log the number of each request
-// from outside, plus 1. They log it twice: when they receive the request, and before they send the
-// response. The nodes are as in Capture.
+// from outside, plus 1. They log this number twice: when they receive the request, and before they
+// send the response. The nodes are as in Capture.
 func Tuples(set *calls.Set, nodes int, places ...int32) (all []simrun.Channel) {
 	const after_ns = 2000
 	c := &capturer{set: set}

@@ -147,8 +147,8 @@ func makeGroup(cmd *cobra.Command) {
 		}
 		return errors.New("a command is missing")
 	}
-	// Cobra parses flags before it checks the word. But the error for "cprof log dmup --json"
-	// should be about "dmup", not about "--json".
+	// Cobra parses flags before it checks the word that should be a subcommand. But the error for
+	// "cprof log dmup --json" should be about "dmup", not about "--json".
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if word := cmd.Flags().Arg(0); word != "" && cmd.HasSubCommands() {
 			return unknown(cmd, word)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The script contains operations, with the results of the replay clock in Go. The clock in C must
-// give the same results, as C and as C++.
+// The script contains operations on a replay clock, with the results of the clock in Go. The clock
+// in C must give the same results, compiled as C and as C++.
 func TestReplayClocks(t *testing.T) {
 	script, err := os.ReadFile("../../replay/clock/testdata/conformance.txt")
 	if err != nil {

@@ -68,7 +68,7 @@ func eachJava(t *testing.T, from int, test func(t *testing.T, language string)) 
 	}
 }
 
-// A shutdown hook may log, and nothing needs to be closed.
+// A shutdown hook of Java may log, and a program need not close its channels.
 func TestJavaLogsInShutdownHooks(t *testing.T) {
 	eachJava(t, 17, func(t *testing.T, language string) {
 		s := newScene(t, language)
@@ -100,7 +100,8 @@ func TestJavaLogsInVirtualThreads(t *testing.T) {
 	})
 }
 
-// If one thread closes a channel while another logs to it, the log has the first events.
+// If one thread closes a channel while another logs to it, the log has the first of the events and
+// not the last.
 func TestJavaClosesWhileItLogs(t *testing.T) {
 	eachJava(t, 17, func(t *testing.T, language string) {
 		for _, kind := range []string{"one", "shared"} {
@@ -119,7 +120,7 @@ func TestJavaClosesWhileItLogs(t *testing.T) {
 	})
 }
 
-// The examples in the page compile, open the channels that they name, and say nothing.
+// The examples in docs/java.md compile, open the channels that they name, and print nothing.
 func TestExamplesOfTheJavaPage(t *testing.T) {
 	if kit == nil {
 		t.Skipf("%s is not set: make java-sdk runs this test", javaVariable)

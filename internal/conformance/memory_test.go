@@ -133,8 +133,8 @@ func confine(t *testing.T, pid int, limit_bytes int64) {
 	parent, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1 of control groups
 	if _, err := os.Stat(parent); err != nil {
 		parent, limit = "/sys/fs/cgroup", "memory.max"
-		// Without this, the kernel refuses the limit below. An error there says more than an error
-		// here.
+		// Without this, the kernel refuses the limit below. An error here is ignored, because the
+		// error that follows below says more.
 		_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+memory"), 0)
 	}
 	group := filepath.Join(parent, fmt.Sprintf("cloudprofiler-test-%d", pid))

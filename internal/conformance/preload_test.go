@@ -335,7 +335,7 @@ func checkPairs(t *testing.T, out string, all []*messages.Log) messages.Matched 
 	pairs := map[uint64][]pair{}
 	m := messages.Find(all, func(m messages.Match) {
 		s, r := &m.Send, &m.Receive
-		// If the send is not early, the kernel showed only the end of the call.
+		// If s.Early is false, the kernel showed only the end of the call that sent.
 		if s.Bytes != r.Bytes || s.By.Process == r.By.Process ||
 			s.Early && r.Hi_cycles < s.Lo_cycles {
 			t.Errorf("%d bytes in process %d at %d were received as %d bytes in %d at %d", s.Bytes,

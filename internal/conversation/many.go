@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The function many opens a number of TCP connections, all at the same time, and sends a message in
-// each direction of each of them. It then does so once more, with other connections that it opens
-// without a pause.
+// The function many opens a number of TCP connections, so that all are open at the same time, and
+// sends a message in both directions over each of them. Then it does the same once more, without a
+// pause, with new connections.
 func many(at netip.Addr, connections int, start func(socket int, work func(*talker)),
 	must func(error)) {
 	var limit unix.Rlimit

@@ -28,7 +28,7 @@ type Call struct {
 	Bytes         int
 	Before, After uint64 // the counter before and after it
 
-	// These are only for programs whose role is many, pipes or rough.
+	// Only programs whose role is many, pipes or rough set these fields.
 	Peer   uint64 // the cookie of the socket at the other end
 	Single bool   // a call receives one message, not a part of a stream
 }
@@ -84,7 +84,8 @@ func (t *talker) do(sent bool, f func() (int, error)) int {
 	return n
 }
 
-// send sends a message with calls of all kinds.
+// send sends a message. For each part of it, send chooses at random one of the system calls that
+// send.
 func (t *talker) send(bytes int) {
 	b := t.buffer[:bytes]
 	for len(b) > 0 {
@@ -108,7 +109,8 @@ func (t *talker) send(bytes int) {
 	}
 }
 
-// receive receives a message with calls of all kinds. It returns false if there was none.
+// receive receives a message. For each part of it, receive chooses at random one of the system
+// calls that receive. It returns false if there was none.
 func (t *talker) receive(bytes int) bool {
 	for b := t.buffer[:bytes]; len(b) > 0; {
 		n := t.do(false, func() (int, error) {
@@ -137,7 +139,7 @@ func (t *talker) receive(bytes int) bool {
 	return true
 }
 
-// size draws the size of a message. Most are small, so that there are many.
+// size draws the size of a message. Most messages are small, so that one connection carries many.
 func (t *talker) size() int {
 	if t.random.IntN(16) == 0 {
 		return 4 + t.random.IntN(200_000)
@@ -265,7 +267,7 @@ func local(seed uint64, messages int, start func(int, func(*talker)), must func(
 	}
 }
 
-// serve accepts connections, and answers what comes on them.
+// serve accepts connections, and answers the messages that arrive on them.
 func serve(ip *unix.SockaddrInet4, address netip.Addr, connections int,
 	start func(int, func(*talker)), must func(error)) {
 	s := stream(must)

@@ -253,7 +253,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// Root checks a configuration for the user that the daemon will become.
+// Before a process of root becomes another user, it checks whether that user can read the files
+// that a configuration names.
 func TestReadableBy(t *testing.T) {
 	me, err := user.Current()
 	if err != nil {

@@ -34,8 +34,8 @@ type Node struct {
 // OpenNode measures this machine's node, which takes about a second. It sets the node, the epoch
 // and the clock in a client's configuration, and a new secret for the keys of probes. An empty name
 // means the host's name. If the counter jumps without a trace that other processes could find, the
-// node stores its epoch in the directory rings, which is emptied at boot. If rings is empty, it is
-// the default directory.
+// node stores its epoch in the directory rings, which is emptied at boot. If the argument rings is
+// empty, the default directory is used.
 func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
@@ -114,7 +114,7 @@ func (n *Node) Register(program string) (control.Register, error) {
 	}, nil
 }
 
-// Facts in the graph begin with these texts.
+// The facts that a node says about itself in the graph of a fleet begin with these texts.
 const (
 	factRole        = "role="
 	factKernel      = "kernel="

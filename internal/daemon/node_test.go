@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs may put anything into the directory of rings. A client must not wait for ever for such a
-// file, or read it without end.
+// Programs may put anything into the directory of rings, even in the place of the file with the
+// epoch. A client must neither wait for ever when it opens that file, nor read it without end.
 func TestKeptEpochIsReadFromAShortFileOnly(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"a FIFO": func(path string) error { return unix.Mkfifo(path, 0o600) },

@@ -8,9 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// TestBarChart renders the Helm chart with its own values and with others, and checks the objects
-// with the validation of Kubernetes's API server. It also makes sure that this validation refuses
-// bad values. No kubelet runs the objects.
+// TestBarChart renders the Helm chart with its default values and with values that users may set,
+// and checks the objects with the validation of Kubernetes's API server. It also makes sure that
+// this validation refuses bad values. No kubelet runs the objects.
 func TestBarChart(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("make prove builds Helm's renderer, which takes minutes")

@@ -8,8 +8,8 @@ import (
 )
 
 // After "make install" of the library for C, a program finds the library when it starts, because
-// "make install" renews the dynamic linker's cache. If it installs into another root (DESTDIR), it
-// leaves this to whoever unpacks the files.
+// "make install" renews the dynamic linker's cache. If "make install" installs below another root
+// (DESTDIR), it leaves the cache to whoever unpacks the files.
 func TestLibraryForCIsFound(t *testing.T) {
 	build := t.TempDir()
 	for name, other := range map[string]bool{"here": false, "in another root": true} {

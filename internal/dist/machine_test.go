@@ -18,8 +18,8 @@ type machine struct {
 	pid  int // of systemd, as this machine sees it
 }
 
-// boot starts systemd in a new Debian root. The machine has no network yet. It runs only those
-// services of this machine that systemd itself needs.
+// boot starts systemd in a new Debian root. The machine has no network yet. Of the services that
+// are installed on this host, it runs only those that systemd itself needs.
 func boot(t *testing.T, name string) *machine {
 	t.Helper()
 	m := &machine{debian: newDebian(t), name: name}

@@ -17,9 +17,10 @@ var (
 	rowLink  = regexp.MustCompile(`\]\((\.\./[^)#]+|[\w-]+\.md)`)
 )
 
-// placesExist is the rule that the places of changes in docs/architecture.md exist. A file that a
-// row of the table names lies in a folder that the same row names. Each other word between
-// backquotes (`) is a folder in one of these folders, or occurs in one of these files.
+// placesExist is the rule that all files and folders that docs/architecture.md names as places for
+// changes exist. A file that a row of the table names lies in a folder that the same row names.
+// Each other word between backquotes (`) is a folder in one of these folders, or occurs in one of
+// these files.
 func placesExist(_ *testing.T, files []file) []finding {
 	const name = "docs/architecture.md"
 	page, _ := find(files, name)

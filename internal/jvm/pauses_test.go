@@ -115,8 +115,8 @@ func judgePauses(t *testing.T, kit *Kit, java Java, collector, rings string, sec
 			Figure: float64(len(found))})
 }
 
-// toldPause is what the JVM's log says about a pause: two lines between which it began, a line
-// before which it had ended, and how long it took.
+// toldPause is what the JVM's log says about a pause: the times of two lines between which the
+// pause began, the time of a line before which it had ended, and how long it took.
 type toldPause struct {
 	name                                string
 	least_ns, most_ns, ended_ns         int64

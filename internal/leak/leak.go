@@ -45,8 +45,8 @@ func look() process {
 	return process{descriptors: openDescriptors(), goroutines: goleak.IgnoreCurrent()}
 }
 
-// The method left waits until the process has nothing that it did not have before. If the process
-// still has something more then, the error names it.
+// The method left waits until the process has nothing that it did not have before, but no longer
+// than the argument says. If something is still left after that time, the error names it.
 func (before process) left(wait time.Duration) error {
 	var err error
 	for end := time.Now().Add(wait); ; time.Sleep(10 * time.Millisecond) {

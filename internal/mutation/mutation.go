@@ -18,8 +18,8 @@ var mutate = flag.Bool("mutate", false, "apply every mutation of the list and wa
 	"tests to notice (minutes)")
 
 // A mutation is one way to break a package: it replaces one text in a file with another text. run
-// is a pattern for the tests that run. If run is empty, all tests of the package run. One of them
-// must notice.
+// is a pattern for the tests that run. If run is empty, all tests of the package run. At least one
+// of the tests that run must fail.
 type mutation struct{ name, file, old, new, run string }
 
 // parse reads a list of mutations. Each mutation has four or five lines, and an empty line
@@ -140,7 +140,8 @@ func run(t *testing.T, m mutation, mutated string) (noticed bool, output string,
 	}
 	cmd := exec.Command("go", args...)
 	for _, variable := range os.Environ() {
-		// Do not make the tests check their bars, which need not notice a mutation.
+		// Leave out the variables that make tests check bars, because bars need not notice a
+		// mutation.
 		if !strings.HasPrefix(variable, "CLOUDPROFILER_PROOF") {
 			cmd.Env = append(cmd.Env, variable)
 		}

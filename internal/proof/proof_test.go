@@ -147,8 +147,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// If Read accepts a bar, the bar can be reported and read again without a change. Its verdict and
-// its page can also be made.
+// If Read accepts a bar, the bar can be reported and read again without a change. It also has a
+// verdict, and a page can show it.
 func FuzzRead(f *testing.F) {
 	for _, text := range refused {
 		f.Add([]byte(text))

@@ -166,7 +166,7 @@ func randomShape(rng *rand.Rand) (s shape) {
 	return s
 }
 
-// The method log notes an event. Its causes are events of the same tuple.
+// The method log notes an event. The event's causes are events of the same tuple.
 func (m *jobMaker) log(t *Tuple, actor string, instance int, point string, time uint64,
 	causes ...*Event) *Event {
 	name := fmt.Sprintf("%s#%d/%s", actor, instance, point)

@@ -66,8 +66,8 @@ type Channel struct {
 	Dropped uint64
 }
 
-// Relate returns a pair of nodes that measured each other from one time to another. Trains are at
-// most a second apart. The nodes start trains in turn.
+// Relate returns a pair of nodes that measured each other during the given time. Trains are at most
+// a second apart. The nodes start trains in turn.
 func Relate(rng *rand.Rand, a, b *Node, from, to uint64) (*tscratio.Pair, error) {
 	describe := func(n *Node) tscratio.Node {
 		return tscratio.Node{Name: n.Name, Epoch: n.epoch(), Nominal_hz: Hz,
@@ -80,7 +80,7 @@ func Relate(rng *rand.Rand, a, b *Node, from, to uint64) (*tscratio.Pair, error)
 	return pair, Measure(rng, pair, a, b, from, to)
 }
 
-// Measure adds to pair the trains from one time to another.
+// Measure simulates trains between two nodes during the given time, and adds them to pair.
 func Measure(rng *rand.Rand, pair *tscratio.Pair, a, b *Node, from, to uint64) error {
 	by := tscratio.StartedByA
 	step := min(uint64(Hz), max((to-from)/20, Hz/1000))
@@ -112,7 +112,7 @@ func Measure(rng *rand.Rand, pair *tscratio.Pair, a, b *Node, from, to uint64) e
 
 func (n *Node) epoch() string { return cmp.Or(n.Epoch, "epoch-"+n.Name) }
 
-// Begin creates a run of nodes. The run has relations between all nodes from one time to another.
+// Begin creates a run of nodes. The run has relations between all nodes that cover the given time.
 func Begin(rng *rand.Rand, parent, name string, nodes []Node, from, to uint64) (*runs.Draft,
 	error) {
 	r := runs.Run{Name: name, Begun: runs.UTC{Lo_ns: 1, Hi_ns: 2},

@@ -114,8 +114,8 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	reach := 4 * (c.config.Quantum_cycles + 4)
 	low := guess - min(reach, guess)
-	// The function first returns the smallest physical reading, not below low, at which the counter
-	// shows at least the value least.
+	// The variable first is a function. It returns the smallest physical reading, not below low, at
+	// which the counter shows at least the value least.
 	first := func(least uint64) uint64 {
 		return low +
 			uint64(sort.Search(int(2*reach),

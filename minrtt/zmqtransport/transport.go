@@ -180,7 +180,7 @@ func (t *Transport) receiveOnce(
 	return r, true, fmt.Errorf("receive by ZeroMQ: %w", err)
 }
 
-// SentStamps does nothing, because there are no such stamps.
+// SentStamps does nothing, because the kernel takes no stamps of these packets.
 func (t *Transport) SentStamps(func([]byte, minrtt.Stamps)) {}
 
 // Sources returns Unsupported. ZeroMQ hides its sockets, so the kernel cannot be asked for stamps.

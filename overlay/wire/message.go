@@ -174,7 +174,7 @@ func (w *writer) writeEdge(m any) ([]byte, error) {
 	return w.b, nil
 }
 
-// writeWalking writes a message of walks, facts, heat or queues. It passes a message of another
+// writeWalking writes a message about walks, facts, heat or queues. It passes a message of another
 // kind on to the method writeOwn.
 func (w *writer) writeWalking(m any) ([]byte, error) {
 	switch m := m.(type) {

@@ -271,8 +271,8 @@ func (s *Socket) verify(name overlay.Name, signature []byte) error {
 	return nil
 }
 
-// peer returns what the socket knows of a node. If it knows nothing, it derives the keys. The
-// caller must have locked s.mu.
+// peer returns what the socket knows of a node. If the socket knows nothing of the node, the method
+// peer derives the keys. The caller must have locked s.mu.
 func (s *Socket) peer(name overlay.Name) (*peer, error) {
 	now := s.now()
 	if p := s.peers[name]; p != nil {

@@ -27,11 +27,11 @@ func (c *Clock) Stamp() *Stamp { return &c.now }
 // clocks must have differed by more than epsilon.
 func (c *Clock) Broken() uint64 { return c.broken }
 
-// Send is the event of sending a message, which must carry the stamp. The epoch should not be less
-// than at the last event. If it is less, Send uses the last event's epoch.
+// Send advances the clock at the event of sending a message, which must carry the stamp. The epoch
+// should not be less than at the last event. If it is less, Send uses the last event's epoch.
 func (c *Clock) Send(epoch int64) { c.Local(epoch) }
 
-// Local is an event that receives no message.
+// Local advances the clock at an event that receives no message.
 func (c *Clock) Local(epoch int64) {
 	reached := max(c.now.Max, epoch)
 	w := c.epsilons.at(reached)
@@ -67,8 +67,9 @@ func (c *Clock) Local(epoch int64) {
 	c.now.held = held[:n]
 }
 
-// Receive is the event of receiving a message. Receive does not change the message's stamp. The
-// result is false if the clocks of the two processes must have differed by more than epsilon.
+// Receive advances the clock at the event of receiving a message. It does not change the message's
+// stamp. The result is false if the clocks of the two processes must have differed by more than
+// epsilon.
 func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 	reached := max(c.now.Max, m.Max, epoch)
 	w := c.epsilons.at(reached)

@@ -75,8 +75,8 @@ func checkRun(t *testing.T, rng *rand.Rand, all []randomEvent, n int, epsilon, s
 	}
 }
 
-// Each process may have another epsilon, and epsilons may change at an epoch. Even so, causality is
-// kept, and events that are further apart than the epsilons are ordered by time.
+// Each process may have an epsilon of its own, and epsilons may change at an epoch. Even so,
+// causality is kept, and events that are further apart than the epsilons are ordered by time.
 func TestEpsilonsOfProcessesAndWindows(t *testing.T) {
 	rng := seed.Random(t)
 	for range 5_000 {
@@ -134,7 +134,8 @@ func TestEpsilonsOfProcessesAndWindows(t *testing.T) {
 	}
 }
 
-// Two stamps that hold nothing are ordered by their greatest known epochs.
+// A stamp may have no offsets of processes, but only the greatest epoch that its process knows. Two
+// such stamps are ordered by these epochs.
 func TestStampsThatHoldNothing(t *testing.T) {
 	e := Uniform(5)
 	if got := Compare(&Stamp{Max: 9}, &Stamp{Max: 10}, e); got != Before {
@@ -164,8 +165,8 @@ func TestBrokenBoundIsCounted(t *testing.T) {
 	}
 }
 
-// This is the trace of 13 events that the thesis prints. The program of the thesis counts in
-// another way.
+// This is the trace of 13 events that the thesis prints (see the package comment). The program of
+// the thesis counts events differently than this package: see Clock.counted.
 func TestTraceOfTheThesis(t *testing.T) {
 	const absent = -1
 	type row struct {

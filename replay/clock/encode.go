@@ -129,7 +129,7 @@ func (s *Stamp) Decode(from []byte, e *Epsilons) (int, error) {
 	return u.at, nil
 }
 
-// packer appends numbers of a few bits to words.
+// packer packs numbers of a few bits each into words, and appends the words to into.
 type packer struct {
 	into []byte
 	word uint64
@@ -155,7 +155,7 @@ func (p *packer) writeLast() []byte {
 	return p.into
 }
 
-// unpacker takes numbers of a few bits from words.
+// unpacker unpacks the numbers that a packer has packed into words.
 type unpacker struct {
 	from []byte
 	at   int // the next byte

@@ -12,7 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay"
 )
 
-// page is built from web/ by make web. A test compares it with its source.
+// page is a file that make web builds from web/. A test checks that it was built from the present
+// source.
 //
 //go:embed page.html
 var page []byte

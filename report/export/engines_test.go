@@ -228,8 +228,8 @@ func (e engine) runPercentiles(t *testing.T, dir string, answer *analysis.Answer
 				delete(rows, key)
 				lo_ns, hi_ns, _ := ns.Of(p.Interval)
 				// The query's percentile in ns must lie within the analysis's percentile, which is
-				// rounded outward, and must contain the exact percentile. Both are converted to ns
-				// here.
+				// rounded outward, and must contain the exact percentile. The analysis's percentile
+				// and the exact one are converted to ns here.
 				span := fmt.Sprint(s.From, s.To, s.Kind)
 				rank := max(int(math.Ceil(p.Percent*float64(s.All.Count)/100-1e-9)), 1) - 1
 				most_ns, least_ns, _ := ns.Of(analysis.Interval{Lo_cycles: los[span][rank],

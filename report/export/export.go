@@ -35,8 +35,8 @@ type File struct {
 
 // Run analyses a run and writes the chosen kinds of files into the run's exports directory. The
 // files replace older ones. If Run fails, the older files stay. Run returns the files that it
-// wrote. It replaces o.Events and o.Durations. If o.Slowest is above 0, a trace shows this number
-// of the slowest tuples.
+// wrote. Run replaces the functions o.Events and o.Durations of the caller. If o.Slowest is above
+// 0, a trace shows this number of the slowest tuples.
 func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []File,
 	answer *analysis.Answer, err error) {
 	x := &exporter{dir: dir}
@@ -243,7 +243,7 @@ type unfinishedFile interface {
 	Abandon() error
 }
 
-// queryFiles read the Parquet tables. The first three open them in an engine.
+// queryFiles read the Parquet tables. Each of the first three opens the tables in one SQL engine.
 var queryFiles = []string{"duckdb.sql", "spark.sql", "clickhouse.sql", "join.sql",
 	"percentiles.sql"}
 

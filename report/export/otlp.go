@@ -24,8 +24,8 @@ const batch_bytes = 512 << 10
 // mostLinks is the largest number of links that a span gets. Receivers cut longer lists.
 const mostLinks = 128
 
-// The messages of opentelemetry/proto/trace/v1 and collector/trace/v1, in the JSON of OTLP. In this
-// JSON, 64-bit numbers are strings, and ids are hexadecimal.
+// These types are the messages of opentelemetry/proto/trace/v1 and collector/trace/v1, in the JSON
+// of OTLP. In this JSON, 64-bit numbers are strings, and ids are hexadecimal.
 type (
 	otlpRequest struct {
 		ResourceSpans []*otlpResourceSpans `json:"resourceSpans"`

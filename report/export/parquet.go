@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// groupRows is the number of rows in a row group. All of them are in memory until the row group
-	// is written.
+	// groupRows is the number of rows in a row group. All rows of a group are in memory until the
+	// group is written.
 	groupRows = 1 << 17
 	// batchRows is the number of rows that are passed to the writer at once.
 	batchRows = 1 << 10

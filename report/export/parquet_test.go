@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// anEvent and aDuration have a different value in each field. Some are the extremes of a column.
+// anEvent and aDuration have a different value in each field. Some values are the largest that a
+// column can hold.
 var (
 	anEvent = analysis.EventRow{
 		ID: 1<<64 - 1, Tuple: 7, At: tscratio.Interval{Lo: 1 << 63, Hi: 1<<63 + 4},
@@ -256,7 +257,8 @@ func TestParquetWithoutFrequency(t *testing.T) {
 	}
 }
 
-// An engine reads a row group at once, so FORMAT.md promises its size. A run may have no rows.
+// An engine reads a whole row group at once, so FORMAT.md promises how large a row group is. A run
+// may have no rows.
 func TestParquetRowGroups(t *testing.T) {
 	for rows, want := range map[int][]int64{0: nil, 1: {1}, 2*131_072 + 3: {131_072, 131_072, 3}} {
 		written := files{}

@@ -37,7 +37,7 @@ func bothHalves(p *paths.Path, c *paths.PathCall) (all []half) {
 	return all
 }
 
-// momentOf is a moment of a path as a reading of the reference.
+// momentOf converts a moment, counted from the beginning of a path, to a reading of the reference.
 func momentOf(p *paths.Path, since *paths.Interval) tscratio.Interval {
 	return tscratio.Interval{Lo: p.Began.Lo + uint64(since.Lo_cycles),
 		Hi: p.Began.Hi + uint64(since.Hi_cycles)}

@@ -71,7 +71,7 @@ func newEndpoint(ctx context.Context, address string, told func(string)) (*Endpo
 		ctx: ctx, url: u, told: told, wait: waitPause,
 		client: &http.Client{
 			Timeout: requestTimeout, Transport: http.DefaultTransport.(*http.Transport).Clone(),
-			// A client that follows a redirect of a POST may send a GET instead.
+			// If the client followed a redirect of a POST, it might send a GET instead.
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			},
@@ -147,7 +147,8 @@ func (e *Endpoint) trySend(request []byte) (asked time.Duration, err error) {
 				err = fmt.Errorf("no answer within %v", e.client.Timeout)
 			}
 		}
-		// Servers that speak only HTTP/2, such as those of gRPC, begin like this.
+		// The answer of a server that speaks only HTTP/2, such as a server of gRPC, causes an error
+		// that begins like this.
 		const settings = `malformed HTTP response "\x00\x00`
 		switch text := err.Error(); {
 		case strings.Contains(text, settings):

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// receiver answers each request with the next of the given answers. After the last one, it gives
-// this answer again and again.
+// receiver answers each request with the next of the given answers. Once it has given all of them,
+// it repeats the last answer.
 func receiver(t *testing.T, answers ...func(http.ResponseWriter)) (*Endpoint, *[]string) {
 	t.Helper()
 	var got []string

@@ -119,8 +119,8 @@ func (t *tables) begin(run string, b analysis.Basis) error {
 	return t.writer.begin(describeNumbers(run, b))
 }
 
-// beginTuple prepares for the rows of another tuple, whose number it gets. The number is 0 for any
-// tuple that was made of others.
+// beginTuple prepares for the rows of the next tuple, if the row at hand belongs to a new one. The
+// parameter is the tuple's number, or 0 for any tuple that was made of others.
 func (t *tables) beginTuple(way int64) error {
 	if way == t.way && way != 0 {
 		return nil
@@ -154,7 +154,8 @@ func (t *tables) pathNumber() int32 {
 	return path
 }
 
-// toNanoseconds converts an interval. It returns nil if the ns are not known.
+// toNanoseconds converts an interval from cycles to ns. It returns nil if the interval cannot be
+// converted.
 func (t *tables) toNanoseconds(lo_cycles, hi_cycles int64) (lo_ns, hi_ns *int64) {
 	var ns struct{ lo, hi int64 }
 	var ok bool

@@ -168,8 +168,8 @@ func (c *choice) compareTuples(a, b *tuple) int {
 		cmp.Compare(a.copy, b.copy))
 }
 
-// sortedTuples returns the tuples that are kept, in order. Those that were made of others come
-// last.
+// sortedTuples returns the tuples that are kept, in order. Tuples that were made of other tuples
+// come last.
 func (c *choice) sortedTuples() []*tuple {
 	kept := c.kept.sortedElements()
 	if c.made == nil {

@@ -43,8 +43,8 @@ func TestSlowestTuples(t *testing.T) {
 	}
 }
 
-// Tuples that were made of others take longer than the rest. They do not take the places of the
-// slowest of the rest.
+// Here, tuples that were made of others take longer than all other tuples. Nevertheless they do not
+// displace the slowest of the other tuples.
 func TestSlowestTuplesAndWindows(t *testing.T) {
 	c := choice{most: 2, slowest: true}
 	for id := range uint64(10) {

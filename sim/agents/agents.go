@@ -65,7 +65,8 @@ type lastReport struct {
 	messages uint64
 }
 
-// simulatedAgent is one node. It implements overlay.Transport. It fills one cache line.
+// simulatedAgent is the agent of one node. It implements overlay.Transport. It fills one cache
+// line.
 type simulatedAgent struct {
 	in    *shardAgents
 	graph *overlay.Node
@@ -237,8 +238,8 @@ func (f *Fleet) Outs(n sim.Node) (all []sim.Node) {
 // leastWait is the shortest time between two Ticks.
 const leastWait = sim.Time(time.Millisecond)
 
-// watchGraph asks the graph when it next has something to do, and makes sure that a Tick comes
-// then.
+// watchGraph asks the graph for the time at which the graph next has something to do, and makes
+// sure that a Tick comes then.
 func (a *simulatedAgent) watchGraph(c *sim.Context) {
 	a.next = sim.Time(a.graph.Next())
 	a.waitForGraph(c)
@@ -450,8 +451,8 @@ func newJoin(b *library.Builder, key string) any { return agentJoiner{initOf(b, 
 
 func (j agentJoiner) Init(c *sim.Context) { j.f.Init(c) }
 
-// agentGrowth lets agents join until there are enough. At most a quarter of the present number
-// joins at once.
+// agentGrowth lets agents join until there are enough. Each time, at most a quarter as many agents
+// join as there are already.
 type agentGrowth struct {
 	f    agentStarter
 	size int

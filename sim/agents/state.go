@@ -41,8 +41,8 @@ func (f *Fleet) Grow(shards int) {
 
 func (f *Fleet) Free(shard int) { f.shards[shard] = nil }
 
-// newCodec returns the codec that encodes messages as they travel in a real fleet. Names share
-// memory.
+// newCodec returns the codec that encodes messages as they travel in a real fleet. The names in
+// decoded messages share the memory of the fleet's own names.
 func (f *Fleet) newCodec() overlay.Codec {
 	return overlay.Codec{Encode: wire.Encode, Decode: wire.Decode,
 		Name: func(name overlay.Name) (overlay.Name, bool) {

@@ -62,7 +62,7 @@ func TestFleetRestarts(t *testing.T) {
 }
 
 // TestDamagedAgents reads states that are too short, or in which a byte is wrong. Each such state
-// must be refused, or the simulation must run on with it. It must not panic.
+// must be refused, or the simulation must run on with it. The simulation must not panic.
 func TestDamagedAgents(t *testing.T) {
 	s := buildExample(t, 1, io.Discard, "SIZE", "20", "GROWN", "6s", "MEASURED", "1s",
 		"protocol.agents.sample", "5")

@@ -13,7 +13,7 @@ import (
 )
 
 // fleetOptions returns the options of a fleet of the product's agents with churn. Half of the
-// agents have a graph at the beginning, the others join it. There are several shards.
+// agents form a graph at the beginning, and the others join this graph. There are several shards.
 func fleetOptions(t testing.TB, url, name string, agents, processes int) Options {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/fleet.conf")

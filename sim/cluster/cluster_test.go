@@ -256,7 +256,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestToken starts several simulations at once. They must run one after the other.
+// TestToken starts several simulations at the same time. The simulations must run one after the
+// other.
 func TestToken(t *testing.T) {
 	url := serve(t)
 	var wait sync.WaitGroup
@@ -369,7 +370,7 @@ func TestWrongConfigurations(t *testing.T) {
 }
 
 // TestLoadMoves runs a network with the form of a star. The first shard gets half of all events, so
-// the other shards of the same process must move.
+// the other shards of the same process must move to the second process.
 func TestLoadMoves(t *testing.T) {
 	seed.NotUnderRace(t, "TestProcessesGiveTheSame exchanges as much")
 	url := serve(t)

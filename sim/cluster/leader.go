@@ -17,8 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 )
 
-// Serve starts a server for simulations on this machine. It keeps checkpoints in a folder. The
-// caller must shut it down.
+// Serve starts a server for simulations on this machine. The server keeps checkpoints in the folder
+// dir. The caller must shut it down.
 func Serve(dir string) (*server.Server, error) {
 	s, err := server.NewServer(&server.Options{ServerName: "simulations", Host: "127.0.0.1",
 		Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,

@@ -19,7 +19,7 @@ import (
 )
 
 // Version is the version of all messages between leader and processes. A process refuses a Part of
-// another version, so later messages do not say it again.
+// another version, so later messages need not contain the version.
 const Version = 1
 
 // A Part tells a process which part of which simulation it has to run.

@@ -218,7 +218,8 @@ func (b *Builder) makeComponent(key string) any {
 	return class(b, key)
 }
 
-// protocolAt returns the protocol with a number. It makes the protocol if it does not exist yet.
+// protocolAt returns the protocol with the given number. It makes the protocol if it does not exist
+// yet.
 func (b *Builder) protocolAt(i int) any {
 	if b.making[i] {
 		b.File.Fault(b.names[i], "the protocol needs itself")
@@ -251,7 +252,7 @@ func (b *Builder) protocolNumber(key string) (int, bool) {
 	return i, true
 }
 
-// Own returns the number of the protocol that is declared by a key.
+// Own returns the number of the protocol that a key declares.
 func (b *Builder) Own(key string) uint8 { return uint8(slices.Index(b.names, key)) }
 
 // Find returns the protocol that the value of a key names. The protocol must implement T. If it
@@ -334,7 +335,7 @@ func (b *Builder) Path(key string) string {
 	return filepath.Join(b.o.Dir, name)
 }
 
-// cycleStart returns when the cycles of a protocol begin.
+// cycleStart returns the schedule of a protocol's cycles: From, Until and Step.
 func (b *Builder) cycleStart(key string, p sim.Protocol, byCycles bool) sim.Cycle {
 	f := b.File
 	if _, ok := p.(sim.Cycled); !ok {

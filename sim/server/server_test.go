@@ -167,7 +167,7 @@ func TestServerRestarts(t *testing.T) {
 }
 
 // TestDamagedServer reads states that are too short, or in which a byte is wrong. Each such state
-// must be refused, or the simulation must run on with it. It must not panic.
+// must be refused, or the simulation must run on with it. The simulation must not panic.
 func TestDamagedServer(t *testing.T) {
 	s := buildExample(t, 1, io.Discard, "SIZE", "4", "GROWN", "2s", "MEASURED", "2s", "LIARS", "0")
 	if err := s.Run(context.Background()); err != nil {

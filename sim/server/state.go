@@ -18,7 +18,7 @@ const stateVersion = 1
 // errState is returned for a state that cannot be read.
 var errState = errors.New("not the state of a server and its clients")
 
-// These are the kinds of the entries of an office's log.
+// These are the kinds of entries in the log of a serverAtWork.
 const (
 	entryTick   = 1
 	entryLetter = 2

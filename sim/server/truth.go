@@ -27,7 +27,7 @@ func graphNameOf(n sim.Node) string {
 }
 
 // nodeOf returns the node that has the given name. The name may also be that of the node's agent in
-// the graph. It returns false if no node of the world has this name.
+// the graph. nodeOf returns false if no node of the world has this name.
 func nodeOf(w *sim.World, name string) (sim.Node, bool) {
 	name, _, _ = strings.Cut(name, " ")
 	number, ok := strings.CutPrefix(name, "n")
@@ -52,7 +52,8 @@ const (
 	jumpSeed  = 0xe90d
 )
 
-// epochOf returns which epoch a node's counter is in, counted from 1, and when the next one begins.
+// epochOf returns the number of the epoch in which a node's counter is, from 1, and the time at
+// which the next epoch begins.
 func (t *worldTruth) epochOf(n sim.Node, at sim.Time) (epoch uint32, next sim.Time) {
 	if t.suspend == 0 {
 		return 1, sim.Never

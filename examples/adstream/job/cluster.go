@@ -77,7 +77,7 @@ func (c *Cluster) options(n *Node) *server.Options {
 	return o
 }
 
-// replicaCount returns the number of nodes that keep a table.
+// replicaCount returns the number of nodes that store a copy of a table.
 func (c *Cluster) replicaCount() int {
 	if len(c.placement.Nodes) < 3 {
 		return 1

@@ -13,7 +13,8 @@ import (
 )
 
 // peers is a process's view of the nodes of other processes. Processes ask each other for their
-// state. So a job that fails on one node fails on all, and no server stops while others need it.
+// state. So a job that fails on one node fails on all, and no server stops while other processes
+// need it.
 type peers struct {
 	runner *runner
 	state  atomic.Pointer[string] // what this process answers

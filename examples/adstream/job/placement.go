@@ -53,7 +53,7 @@ func (n *Node) returnTrip() string {
 	return net.JoinHostPort(n.Address, strconv.Itoa(n.ReturnTripPort))
 }
 
-// Stream is the load. The same seed makes the same events.
+// Stream describes the events that the sources make. The same seed makes the same events.
 type Stream struct {
 	Tuples         int           `yaml:"tuples"`     // number of tuples of all sources together
 	PerSecond      float64       `yaml:"per_second"` // rate of all sources; 0: as fast as possible

@@ -125,7 +125,7 @@ func (s *Switch) Messages() uint64 {
 	return sum
 }
 
-// switchSide is an instance's side of a Switch.
+// switchSide is what an instance needs to follow a Switch.
 type switchSide struct {
 	by   *Switch // nil without a switch
 	on   bool

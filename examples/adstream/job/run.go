@@ -57,7 +57,7 @@ type Options struct {
 	Begin, End func()
 }
 
-// Counts are the numbers of tuples of one instance.
+// Counts says how many tuples one instance took and sent.
 type Counts struct {
 	Taken uint64 `json:"taken"`
 	Sent  uint64 `json:"sent"`

@@ -105,7 +105,7 @@ func runDiff(ctx context.Context, before, after string, flags analyzeFlags, asJS
 	return errors.Join(parts...)
 }
 
-// openedRun is a run of one of the two sides.
+// openedRun is a run of one of the two sides that diff compares.
 type openedRun struct {
 	given string // on the command line
 	side  int

@@ -208,8 +208,8 @@ func exportOTLP(cmd *cobra.Command, dir *runs.Directory, path string, o analysis
 	return partialOf(answer, path)
 }
 
-// sendTo writes requests of OTLP to a file or to a receiver. The result refused says what the
-// receiver did not accept.
+// sendTo writes requests of OTLP to a file or to a receiver. The first result, refused, says what
+// the receiver did not accept.
 func sendTo(cmd *cobra.Command, line *command.Progress, to string,
 	write func(func([]byte) error) error) (refused, err error) {
 	if strings.HasPrefix(to, "http://") || strings.HasPrefix(to, "https://") {

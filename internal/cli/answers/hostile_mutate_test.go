@@ -384,7 +384,7 @@ func (m mutator) damage(data []byte) []byte {
 	return data
 }
 
-// moveLog gives a log another name, or moves it to the place of another log.
+// moveLog renames a log, or moves it to the place of another log.
 func (m mutator) moveLog(f runFiles, node, name string) {
 	data := f[name]
 	dir, base := path.Split(name)
@@ -410,8 +410,8 @@ func (m mutator) moveLog(f runFiles, node, name string) {
 	}
 }
 
-// Mending an unchanged file gives the same file. This shows that the mutations above know the
-// formats.
+// Mending an unchanged file gives the same file. This shows that the functions above that mend
+// files know the formats.
 func TestMendsWhatItChanges(t *testing.T) {
 	all, err := hostileRuns(t.TempDir())
 	if err != nil {

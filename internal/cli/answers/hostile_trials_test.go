@@ -20,8 +20,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// trialVariable names an environment variable. If it is set, a test's process runs trials. It
-// contains the number of the first trial and how many to run.
+// trialVariable names an environment variable. If it is set, a test's process runs trials. The
+// variable contains the number of the first trial, and how many trials to run.
 const trialVariable = "CLOUDPROFILER_TRIAL"
 
 // TestTrial runs in the other processes that tryMany starts, because a panic ends a process.

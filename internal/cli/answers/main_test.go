@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay/question"
 )
 
-// asQuestion in the environment makes this program cprof-question.
+// asQuestion names an environment variable. If it is set, this test's binary does not run tests,
+// but acts as cprof-question.
 const asQuestion = "CLOUDPROFILER_TEST_AS_QUESTION"
 
 func TestMain(m *testing.M) {

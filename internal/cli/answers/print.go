@@ -224,7 +224,7 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// someOf names a few of many, and says how many more there are.
+// someOf returns the first few of the given names, and says how many more there are.
 func someOf(names []string) string {
 	const most = 4
 	if n := len(names) - most; n > 1 {

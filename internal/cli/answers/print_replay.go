@@ -17,7 +17,7 @@ func (r *replayed) printJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// print prints what was found, and a number of orders.
+// print prints what was found. It also prints at most as many orders as the argument orders says.
 func (r *replayed) print(w io.Writer, orders int) error {
 	out := &strings.Builder{}
 	if s := r.Summary; s != nil {
@@ -54,7 +54,7 @@ func (r *replayed) print(w io.Writer, orders int) error {
 	return err
 }
 
-// count writes a number with what it counts.
+// count returns a number followed by the word for what it counts, such as 3 orders.
 func count(n uint64, what string) string {
 	if n != 1 {
 		what = command.PluralOf(what)

@@ -89,8 +89,9 @@ type spanGroup struct {
 	spans []*analysis.Span
 }
 
-// groupSpans orders all spans for the table. In each path, the spans from end to end come first,
-// then the others in the path's order: by share, or by median if no share is known.
+// groupSpans orders all spans for the table. In each path, the spans from end to end come first.
+// The other spans follow in the order of the path's list: by share, or by median if no share is
+// known.
 func groupSpans(a *analysis.Answer) (groups []spanGroup) {
 	listed := map[*analysis.Span]bool{}
 	for i := range a.Paths {

@@ -124,8 +124,9 @@ type replayed struct {
 	Free      uint64              `json:"free,string"`
 	// Orders is the number of orders. It is absent if the orders were not counted.
 	Orders *big.Int `json:"orders,omitempty"`
-	// Forced is the number of free pairs that replay clocks with one epsilon would force into an
-	// order.
+	// Forced is a number of free pairs, which are pairs of events that could have happened in both
+	// orders. Replay clocks, which have one epsilon for all nodes, would show these pairs in one
+	// order only.
 	Forced    *uint64        `json:"forced,string,omitempty"`
 	Condition string         `json:"condition,omitempty"`
 	Found     *wire.Response `json:"found,omitempty"`

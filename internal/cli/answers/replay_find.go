@@ -14,12 +14,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay/question/wire"
 )
 
-// questionProgram is the program that searches. It is separate, because the implementation of the
-// language is large.
+// questionProgram is the program that searches for an order in which a condition holds. It is not a
+// part of cprof, because the implementation of the language of conditions is large.
 const questionProgram = "cprof-question"
 
-// findQuestion looks for the program in this program's directory first, because a program on the
-// PATH may be of another version. Tests replace this function.
+// findQuestion looks for questionProgram in this program's directory first, because a program on
+// the PATH may be of another version. Tests replace this function.
 var findQuestion = func() ([]string, error) {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), questionProgram)
@@ -31,7 +31,8 @@ var findQuestion = func() ([]string, error) {
 	return []string{path}, err
 }
 
-// answerOf asks the program. A mistake in an expression is a usage error.
+// answerOf sends a request to questionProgram and returns its response. A mistake in an expression
+// is a usage error.
 func answerOf(ctx context.Context, r *wire.Request) (*wire.Response, error) {
 	argv, err := findQuestion()
 	if err != nil {

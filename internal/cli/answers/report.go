@@ -91,8 +91,8 @@ suspect, missing or undecided.`,
 	return cmd
 }
 
-// pageOf returns the page of a run, with these paths. The page is complete before any file is
-// touched.
+// pageOf returns the page of a run, with the paths of requests that were found. The page is
+// complete before any file is touched.
 func pageOf(run *runs.Directory, answer *analysis.Answer, o *analysis.Options,
 	found *paths.Answer) (*bytes.Buffer, error) {
 	data := report.From(answer, run, daemon.Version("cprof"))

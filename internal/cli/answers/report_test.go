@@ -65,7 +65,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A run without logs answers nothing, and no page is written.
+// For a run without logs, cprof report fails and writes no page.
 func TestReportOfRunWithoutLogs(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(3, parent, "chain", 2, 2000, 10000); err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// sampledRun writes a run in which tuples go from a source by way of a worker to a sink. They spend
-// 58 % of their time before the worker, and 42 % after it. The function change makes logs lack
-// events.
+// sampledRun writes a run in which tuples go from a source by way of a worker to a sink. The tuples
+// spend 58 % of their time before the worker, and 42 % after it. The function change makes logs
+// lack events.
 func sampledRun(t *testing.T, change func([]simrun.Channel)) *runs.Directory {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))

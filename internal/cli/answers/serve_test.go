@@ -141,7 +141,7 @@ func TestServeRefuses(t *testing.T) {
 // serveVariable names the environment variable with the run that a process of TestBarServe serves.
 const serveVariable = "CLOUDPROFILER_SERVE"
 
-// TestServeProcess runs in the other process of TestBarServe, until its input ends.
+// TestServeProcess runs in the process that TestBarServe starts, and serves until its input ends.
 func TestServeProcess(t *testing.T) {
 	run := os.Getenv(serveVariable)
 	if run == "" {

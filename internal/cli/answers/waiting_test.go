@@ -12,9 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Where branches meet, the branch that came first waits for the other. Its span, of kind waiting,
-// leads between the same two points as a transfer. The tables name the kind, so that the two rows
-// differ.
+// Where branches meet, the branch that came first waits for the other. The span of this wait has
+// the same two ends as a transfer. So the tables also name the kind of the span, which is waiting.
 func TestWaitingIsNamed(t *testing.T) {
 	parent := t.TempDir()
 	draw := seed.Random(t)

@@ -147,7 +147,7 @@ Exit code 1: a file cannot be used.`,
 	return cmd
 }
 
-// configFiles lists what a directory of configurations contains.
+// configFiles lists the files in a directory that look by their names like configurations or keys.
 func configFiles(dir string) (files []string, err error) {
 	for _, pattern := range []string{"*.yaml", "*.json", "*.conf", "*.secret", "*.public",
 		"clients/*.public"} {
@@ -163,7 +163,7 @@ func configFiles(dir string) (files []string, err error) {
 	return files, nil
 }
 
-// checkConfig returns what kind of file a file is. If the file cannot be used, the error says why.
+// checkConfig returns the kind of a file. If the file cannot be used, the error says why.
 func checkConfig(ctx context.Context, all []kind, path, as string) (what string, err error) {
 	switch ext := filepath.Ext(path); {
 	case as != "":

@@ -85,7 +85,7 @@ type runFetcher struct {
 	files               int
 }
 
-// asker is what a fetch needs of a link.
+// asker has the methods of a link that a fetch uses.
 type asker interface {
 	Ask(ctx context.Context, what string, argument, result any) error
 	Call(context.Context, control.Message) (control.Message, error)

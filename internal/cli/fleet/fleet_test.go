@@ -130,7 +130,7 @@ func (f *aFleet) want(code int, text string, args ...string) string {
 	return stdout
 }
 
-// A restarted server does not know the earlier server's sweep.
+// After a restart, the server does not know a sweep (a measurement of all pairs) that began before.
 func TestSweepThatNoLongerExists(t *testing.T) {
 	server, err := control.Listen(control.ServerConfig{Address: "127.0.0.1:0"})
 	if err != nil {

@@ -157,7 +157,7 @@ func writeNodes(out io.Writer, m *coordinator.Matrix) {
 	}
 }
 
-// notMeasured is the cell of a pair that the server does not measure, which is no fault.
+// notMeasured is the text for a pair that the server deliberately does not measure.
 const notMeasured = "-"
 
 // cell returns the text for a pair in a table.

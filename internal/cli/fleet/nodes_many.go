@@ -16,7 +16,7 @@ import (
 // manyNodes is the size of the largest fleet whose nodes and pairs are all shown.
 const manyNodes = 30
 
-// writeMany summarises a large fleet on at most a screen. What is unhealthy comes first.
+// writeMany summarises a large fleet in at most one screen of text. What is unhealthy comes first.
 func writeMany(out io.Writer, m *coordinator.Matrix) {
 	s := m.Summarize()
 	fmt.Fprintf(out, "%d nodes: %d here, %d gone; %d pairs are measured and related\n",

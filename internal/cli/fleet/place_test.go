@@ -96,7 +96,7 @@ func TestPlaceOnAFleet(t *testing.T) {
 		t.Fatalf("round trip %+v", trip)
 	}
 	path := filepath.Join(t.TempDir(), "job.yaml")
-	// One operator must run on alpha, and beta has no room for both others.
+	// The operator in must run on alpha. No room is left there for the operator out.
 	job := `version: 1
 operators:
   - {name: in, time: 1ms, per_second: 1500, nodes: [alpha]}

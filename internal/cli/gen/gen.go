@@ -139,8 +139,8 @@ func (n *noticeWriter) show(format string, args ...any) {
 	n.line.Show(format, args...)
 }
 
-// marksError returns an error if a run has marks, so the command does not end as if its numbers
-// could be trusted without reading the marks.
+// marksError returns an error if a run has marks. If the command succeeded, a script would trust
+// the numbers although nobody has read the marks.
 func marksError(marks []generator.Marked) error {
 	if len(marks) == 0 {
 		return nil

@@ -105,8 +105,8 @@ func owner(dir string) string {
 	return "user " + plainfile.UserName(stat.Uid)
 }
 
-// jar returns the path of the agent's jar. This is the parameter given, unless it is empty. In that
-// case it is the first jar that exists in the list m.jars.
+// jar returns the path of the agent's jar. If the parameter given is not empty, that is the path.
+// Otherwise the path is the first one in the list m.jars at which there is a file.
 func (m machine) jar(given string) (string, error) {
 	if given != "" {
 		if !isFile(given) {

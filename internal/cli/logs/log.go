@@ -48,8 +48,8 @@ type aLog struct {
 	lacks []string // files that are missing or were replaced, according to the directory's manifest
 }
 
-// whole reports whether nothing is missing from the log: no rows, and no files of its directory's
-// manifest.
+// whole reports whether the log is complete: it has all its rows, and all its files that the
+// directory's manifest lists.
 func (l aLog) whole(r logstore.Report) bool { return r.Whole() && len(l.lacks) == 0 }
 
 // findLogs finds the logs in paths. Each path that is a file is a log of its own. In a directory,
@@ -148,8 +148,8 @@ func listDepartures(dir string) ([]logstore.Departure, error) {
 	return manifest.Check(dir)
 }
 
-// claim takes, from a list of departures, those that are about the log to which a segment belongs.
-// It adds them to l.lacks and returns the rest of the list.
+// claim goes through a list of departures (differences between a directory and its manifest). It
+// adds those that are about the log of the given segment to l.lacks, and returns the others.
 func (l *aLog) claim(of logstore.Segment, all []logstore.Departure) (others []logstore.Departure) {
 	for _, d := range all {
 		s, ok := logstore.ParseSegment(d.Name)

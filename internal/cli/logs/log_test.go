@@ -38,8 +38,8 @@ func writeDamaged(t *testing.T, b []byte) string {
 	return path
 }
 
-// declareVersion returns a copy of a log. Its header is undamaged, but declares another version and
-// format.
+// declareVersion returns a copy of a log. Its header is undamaged, but declares the given version
+// and format.
 func declareVersion(t *testing.T, log []byte, versionAndFormat string) []byte {
 	t.Helper()
 	head, rest, found := bytes.Cut(log, []byte("crc32c "))
@@ -274,7 +274,7 @@ func TestLogStat(t *testing.T) {
 	}
 }
 
-// The logs of a run are in directories below the run's, one for each node.
+// The logs of a run are in directories below the run's directory, one for each node.
 func TestLogStatOfARun(t *testing.T) {
 	run := t.TempDir()
 	if code, _, errs := cprof("log", "stat", run); code != 1 ||

@@ -53,7 +53,8 @@ func start(name string) (r *recording, err error) {
 	if r.state, err = os.MkdirTemp(parent, ".record-"); err != nil {
 		return nil, err
 	}
-	// A user's ring directory has a name of another form, so no other agent looks for rings here.
+	// Other agents look for rings in directories with names of a different form, so no other agent
+	// drains the rings here.
 	if r.rings, err = os.MkdirTemp(memoryDirectory(), "cprofrecord."); err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func memoryDirectory() string {
 	return os.TempDir()
 }
 
-// describe returns the node as it is now.
+// describe returns what the run says about this node, with the node's present epoch.
 func (r *recording) describe() runs.Node {
 	n, facts := r.client.Node(), r.node.Facts
 	return runs.Node{

@@ -274,7 +274,8 @@ func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float6
 	}
 }
 
-// rates shows the rates relative to their mean, because their changes matter.
+// rates draws the rates relative to their mean, so that a reader can see small changes of the
+// rates.
 func (s *summary) rates(time plot.Axis, knots []tscratio.Knot,
 	at_s func(uint64) float64) plot.Panel {
 	var rate curve

@@ -50,7 +50,8 @@ func (f *relationFlags) addInto(cmd *cobra.Command) {
 		"the file's first)")
 }
 
-// maxRelationBytes is far more than the size of a relation file of many days.
+// maxRelationBytes is the largest size of a relation file that is read. It is far more than the
+// size of a file of many days.
 const maxRelationBytes = 1 << 30
 
 // readPair reads a relation file, and merges the other files into its pair.

@@ -70,7 +70,7 @@ Exit code 3: no node is found.`,
 	return cmd
 }
 
-// checkFact returns an error if no fact can match a pattern. The error says why.
+// checkFact returns an error if a pattern can match no fact about a node. The error says why.
 func checkFact(pattern string) error {
 	if !strings.ContainsAny(pattern, "=*") {
 		return command.Usagef("find %q: a fact has a key: give KEY=VALUE, such as role=worker",

@@ -14,7 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 )
 
-// The command prints the nodes that the agent names. Its exit code says whether there are any.
+// The command cprof hot prints the nodes that the agent names. Its exit code says whether there are
+// any.
 func TestHot(t *testing.T) {
 	dir := testimony.Rings(t)
 	l, err := net.Listen("unix", filepath.Join(dir, agent.SocketName))

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestGarbage lets the process take plenty_bytes, or process_percent more than the state.
+// The process may take plenty_bytes, or process_percent more than the size of the state, whichever
+// is larger.
 func TestGarbage(t *testing.T) {
 	for live, want := range map[uint64]int64{0: plenty_bytes, 1 << 30: plenty_bytes,
 		plenty_bytes / 7 * 4: plenty_bytes, plenty_bytes: plenty_bytes / 100 * 175,

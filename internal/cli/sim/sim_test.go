@@ -65,7 +65,7 @@ func TestSimWritesPages(t *testing.T) {
 	}
 }
 
-// TestSimAnswers simulates a fleet that reports how good its bounds are. This answer comes first on
+// TestSimAnswers simulates a fleet that reports how good its bounds are. This report comes first on
 // the page.
 func TestSimAnswers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.html")

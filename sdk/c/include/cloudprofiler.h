@@ -110,7 +110,7 @@ typedef struct cp_options {
 	/*
 	 * What happens when the ring is full. NULL: block.
 	 *   block      wait for the agent. If the agent takes nothing for a second, all channels
-	 *              drop events and count them, until the agent takes some again
+	 *              drop events and count them, until the agent takes records again
 	 *   drop       drop events and count them
 	 *   overwrite  keep only the last records: the channel is a flight recorder
 	 */
@@ -137,9 +137,9 @@ typedef struct cp_options {
 
 /*
  * cp_open opens a channel for one thread at a time. Another thread may take the channel over, but
- * two threads must not log at once. cp_open_shared opens a channel for any number of threads. Its
- * log call costs more: by a fifth of a counter reading with glibc 2.35 and Linux 5.10 or later on
- * x86-64, otherwise by almost half.
+ * two threads must not log at the same time. cp_open_shared opens a channel for any number of
+ * threads. Its log call costs more: a fifth of a counter reading more on x86-64 with glibc 2.35 and
+ * Linux 5.10 or later, and almost half of a counter reading more on other systems.
  *
  * name is actor[#instance]/point. The analysis gives a meaning to the points start, end, send and
  * recv. options may be NULL. The result is never NULL: if the channel cannot be opened, it is a

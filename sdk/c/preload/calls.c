@@ -26,9 +26,9 @@ static const void *first(const struct iovec *v, size_t n, ssize_t moved)
 }
 
 /*
- * WRAP defines a function that sends or receives. The parameters moved and data are expressions
- * that may use r, the result of the C library's function: how many bytes the call moved, and where
- * they are.
+ * WRAP defines a function that sends or receives. The parameters moved and data are two
+ * expressions: how many bytes the call moved, and where these bytes are. Both may use r, the result
+ * of the C library's function.
  */
 #define WRAP(type, name, way, fd, moved, data, parameters, ...)                                    \
 	EXPORT type name parameters                                                                \

@@ -22,7 +22,8 @@ struct way {
 
 enum { SENT, RECEIVED };
 
-/* socket_seen is a socket. Descriptors that were duplicated share it. */
+/* socket_seen is what the library knows about a socket. A descriptor and its duplicates share one
+ * socket_seen. */
 struct socket_seen {
 	uint32_t number;    /* unique in this process; changes if the memory is used again. Atomic */
 	uint32_t fork;	    /* forks before it was made; later children share it */
@@ -75,7 +76,8 @@ static inline struct socket_seen *cp_socket_of(int fd)
 /* cp_made notes that a descriptor is a new socket. */
 void cp_made(int fd);
 
-/* cp_gone notes that a descriptor is closed. Call it before the descriptor is closed. */
+/* cp_gone notes that a descriptor will be closed. Call cp_gone just before the descriptor is
+ * closed. */
 void cp_gone(int fd);
 
 /* cp_copied notes that a descriptor is a copy of another one. */
@@ -91,7 +93,7 @@ void cp_unlock(sigset_t before);
 /* cp_alone returns false in the child of a vfork, which shares its parent's memory. */
 bool cp_alone(void);
 
-/* call is a call that may send or receive. */
+/* call describes a call of the program that may send or receive. */
 struct call {
 	struct socket_seen *socket; /* NULL: the call is not on a socket */
 	uint32_t number;
@@ -100,8 +102,8 @@ struct call {
 };
 
 /*
- * cp_begin begins a call, and cp_end logs it if it moved bytes. Both keep errno. data is the first
- * of the bytes, or NULL if they are not in one piece of memory.
+ * cp_begin begins a call, and cp_end logs it if it moved bytes. Neither of them changes errno. data
+ * is the first of the bytes, or NULL if they are not in one piece of memory.
  */
 struct call cp_begin(int fd, int way);
 void cp_end(int fd, struct call *c, int way, ssize_t bytes, const void *data);

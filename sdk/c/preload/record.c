@@ -34,7 +34,8 @@ enum { STREAM = 1, SURE = 2, EARLY = 4 };
 
 #define NOTHING_WAITS (UINT64_C(1) << 32)
 
-/* The library repeats descriptions after about a second, because a run may begin at any time. */
+/* The library logs a description of a socket again after about a second, because a run may begin at
+ * any time. */
 static const uint64_t again_cycles = UINT64_C(3) << 30;
 
 /*

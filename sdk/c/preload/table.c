@@ -86,7 +86,7 @@ static struct socket_seen **entry(int fd)
 
 /*
  * A thread may still be in a call on a socket that another thread closes. So the socket's memory is
- * used again only after this number of other sockets were closed.
+ * used again only after REST other sockets were closed.
  */
 enum { REST = 1024, AT_ONCE = 64 };
 

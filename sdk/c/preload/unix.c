@@ -19,8 +19,9 @@ struct socket_found {
 };
 
 /*
- * ask asks the kernel about the socket with an inode. It makes the system calls itself, because
- * these are not messages of the program. The kernel answers before the first call returns.
+ * ask asks the kernel about the socket with the given inode. It makes the system calls directly.
+ * Otherwise the library would log them as messages of the program. The kernel answers before the
+ * first call returns.
  */
 static bool ask(int netlink, uint32_t inode, struct socket_found *found)
 {

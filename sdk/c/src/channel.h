@@ -54,7 +54,7 @@ struct channel {
 	struct shard *shards;
 	unsigned shard_count;
 	uint64_t calls; /* events since the program adopted downsample. Atomic */
-	/* *lost: as shard.stalled, but for all rings in the directory. Atomic. */
+	/* *lost has the same meaning as shard.stalled, but for all rings in the directory. Atomic. */
 	bool *lost;
 
 	pthread_mutex_t changes; /* protects adoption. A thread that has it is behind a shield */

@@ -101,7 +101,7 @@ static bool map(struct channel *c)
 	int err;
 
 	/*
-	 * Lock the file before it gets its name. Then a file with that name is unlocked only if its
+	 * Lock the file before it gets its name. So if a ring's file has its name but no lock, its
 	 * program is gone.
 	 */
 	if (fcntl(c->fd, F_OFD_SETLK, &whole) != 0) {

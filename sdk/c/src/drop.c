@@ -70,8 +70,8 @@ static void drop(struct shard *s, uint64_t counter, bool alone)
 				continue;
 		} else {
 			/*
-			 * The place is the same, or the table is full. In a full table the last
-			 * range covers more than it should.
+			 * The place is the same as that of the newest range, or the table is full. In a full
+			 * table the last range covers more than it should.
 			 */
 			if (LOAD(&line->drops) != begun)
 				continue;

@@ -21,8 +21,8 @@ enum {
 };
 
 /*
- * MAX_COUNT is the end of the counts. It is never used: with the highest node and instance numbers,
- * the id would be CP_POISON.
+ * MAX_COUNT is the end of the counts. No id has this count: with the highest node and instance
+ * numbers, the id would be CP_POISON.
  */
 #define MAX_COUNT ((UINT64_C(1) << INSTANCE_SHIFT) - 1)
 
@@ -62,7 +62,8 @@ __attribute__((format(printf, 2, 3))) static void fail(struct cp_ids *ids, const
 		ids->error = NULL;
 }
 
-/* extend takes counts from the file until this program may use count, with the channels locked. */
+/* extend takes counts from the file until this program may use the given count. The channels must
+ * be locked. */
 static bool extend(struct cp_ids *ids, uint64_t count)
 {
 	uint64_t leased;
@@ -79,8 +80,8 @@ static bool extend(struct cp_ids *ids, uint64_t count)
 }
 
 /*
- * lease takes counts from the file until this program may use count. It keeps the lock that a fork
- * also takes, so no fork comes in the middle of a lease.
+ * lease takes counts from the file until this program may use the given count. Meanwhile it holds
+ * the lock that a fork also takes, so no fork comes in the middle of a lease.
  */
 static bool lease(struct cp_ids *ids, uint64_t count)
 {
@@ -89,7 +90,8 @@ static bool lease(struct cp_ids *ids, uint64_t count)
 	if (PEEK(&ids->leased) == 0)
 		return false;
 	cp_lock_channels(&shield);
-	/* A signal handler may have forked before the lock: a child has no lease and no file. */
+	/* A signal handler may have forked before lease took the lock. In that case this is the child,
+	 * which has no lease and no file. */
 	bool ok = ids->fd >= 0 && extend(ids, count);
 	cp_unlock_channels(&shield);
 	return ok;
@@ -213,7 +215,8 @@ static bool take_any(struct cp_ids *ids, const char *dir, int first, int last)
 	return false;
 }
 
-/* open_ids is cp_ids_open with the channels locked. So no child inherits a file. */
+/* open_ids does the work of cp_ids_open. The caller has locked the channels, so no child inherits a
+ * file. */
 static cp_ids *open_ids(const char *wanted, int instance)
 {
 	char dir[CP_DIR_BYTES], why[CP_WHY_BYTES];

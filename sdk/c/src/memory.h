@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* cp_kept_in_memory reports whether the file system of this file can only be in memory. */
+/* cp_kept_in_memory reports whether the file system of this file keeps files only in memory. */
 bool cp_kept_in_memory(int fd);
 
 /*

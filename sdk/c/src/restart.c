@@ -1,4 +1,5 @@
-/* This file decides whether threads may use restartable sequences, and makes them stop. */
+/* This file decides whether threads may use restartable sequences, and makes threads stop using
+ * them. */
 #define _GNU_SOURCE /* for syscall */
 #include <errno.h>
 #include <sys/syscall.h>

@@ -22,8 +22,8 @@ enum cp_reserve {
 };
 
 /*
- * cp_can_restart reports whether the threads of this process may use cp_advance, and whether
- * cp_share can end that.
+ * cp_can_restart reports whether the threads of this process may use cp_advance. They may use it
+ * only if cp_share can make all of them stop.
  */
 bool cp_can_restart(void);
 

@@ -10,8 +10,8 @@
  *
  *	bench [REPETITIONS]
  *
- * "bench turns" answers each line of input with the nanoseconds of a call. A program uses it to
- * measure other calls in between.
+ * "bench turns" answers each line of input with the nanoseconds of a call. So a program can measure
+ * other calls between two answers.
  */
 #define _GNU_SOURCE
 #include <sched.h>

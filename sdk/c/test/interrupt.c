@@ -106,9 +106,9 @@ static void test_handler_while_a_call_waits(void)
 static void end_wait(void) { STORE(((struct channel *)channel)->lost, true); }
 
 /*
- * If other programs want the core, each yield gives it to all of them first. A call that only
- * yields would use up its waiting time, and would notice late that there is room. So a call must
- * soon sleep.
+ * If other programs want the core, each yield first lets all of them run. A call that only yields
+ * would use up its waiting time, and would notice late that there is room. So a call must soon
+ * sleep.
  */
 static void test_call_sleeps_where_yields_are_slow(void)
 {

@@ -1,8 +1,8 @@
 /*
  * This program treats its sockets roughly: threads open and close them without pause, signal
- * handlers send, processes fork, vfork and exec, and descriptors are duplicated. It prints how many
- * calls sent and received something. With the capture's library, the logs must have the same number
- * of messages.
+ * handlers send, processes fork, vfork and exec, and descriptors are duplicated. The program prints
+ * how many calls sent something, and how many received something. With the capture's library, the
+ * logs must have the same number of messages.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

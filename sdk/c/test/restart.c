@@ -1,7 +1,7 @@
 /*
  * In these tests, writers reserve places in restartable sequences, and are interrupted there. One
- * fault escapes these tests: a library that does not interrupt threads by membarrier. It shows only
- * if the kernel stops another thread within a few instructions.
+ * fault escapes these tests: a library that does not interrupt threads by membarrier. This fault
+ * shows only if the kernel stops another thread within a few instructions.
  */
 #if !defined(__x86_64__) /* the library has these sequences only there */
 int main(void) { return 0; }

@@ -8,9 +8,9 @@
 #include "cloudprofiler.h"
 
 /*
- * cp_retire ends logging, as cp_close does, but frees no memory that a call could access. Calls
- * that follow it keep nothing, and calls that overlap with it may keep nothing. It must be called
- * once.
+ * cp_retire ends logging, as cp_close does, but frees no memory that a call could access. Calls on
+ * the channel that follow cp_retire keep nothing, and calls that overlap with cp_retire may keep
+ * nothing. A channel must be retired only once.
  */
 void cp_retire(cp_channel *c);
 

@@ -13,8 +13,8 @@ import java.lang.invoke.MethodType;
  * <p>From Java 21 on, the handles call C functions by the foreign function interface, as critical
  * calls. Those cost almost nothing, but no safepoint can begin while one runs. So these functions
  * never wait: if they do not return 0, {@link Native#keep} must write the record. Java 17 has no
- * such interface, so there the handles call native methods. Except for MADE, these wait where
- * necessary and return 0.
+ * such interface, so there the handles call native methods. Except for MADE, these native methods
+ * wait for room if necessary, and return 0.
  */
 final class Calls {
     static final MethodHandle LOG;

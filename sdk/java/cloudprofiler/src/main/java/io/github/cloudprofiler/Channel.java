@@ -18,10 +18,11 @@ import java.nio.charset.StandardCharsets;
  * in Java. The record stays in shared memory until the node's agent takes it, even if the JVM dies.
  *
  * <p><b>Threads.</b> A channel of {@link #open open} is for one thread at a time. Another thread
- * may take it over if one call happens before the other, in the sense of the Java memory model. A
- * channel of {@link #openShared openShared} is for any number of threads. All threads may call
- * {@link #dropped}, {@link #error}, {@link #path}, {@link #snapshot} and {@link #close}. Virtual
- * threads are threads. A virtual thread that waits for room in a full ring keeps its carrier.
+ * may take the channel over if all calls of the first thread happen before its own calls, in the
+ * sense of the Java memory model. A channel of {@link #openShared openShared} is for any number of
+ * threads. All threads may call {@link #dropped}, {@link #error}, {@link #path}, {@link #snapshot}
+ * and {@link #close}. All this holds for virtual threads, too. A virtual thread that waits for room
+ * in a full ring keeps its carrier thread.
  *
  * <p><b>Failure.</b> No method throws an exception because of the environment. If a channel cannot
  * be opened, it is a no-op, {@link #error} says why, and a line on System.err says so once.
@@ -280,7 +281,7 @@ public final class Channel implements AutoCloseable {
 
     /**
      * Reads this node's counter, after all earlier instructions have executed. Without the native
-     * library it is 0.
+     * library, the result is 0.
      */
     public static long counter() {
         if (Library.refusal() != null) {

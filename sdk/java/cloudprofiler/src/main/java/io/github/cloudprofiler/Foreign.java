@@ -58,7 +58,7 @@ final class Foreign {
 
     /**
      * Returns a handle that loads a long from an address: (long)long. The segment is a constant
-     * that covers all memory. It needs Java 22.
+     * that covers all memory. The handle needs Java 22.
      */
     MethodHandle load() throws ReflectiveOperationException {
         Object nothing = segment.getField("NULL").get(null);
@@ -73,8 +73,8 @@ final class Foreign {
     }
 
     /**
-     * Returns the address of a long as it is. It tells the JIT that the address is aligned and not
-     * too large, so that the JIT drops the checks of both.
+     * Returns the address of a long unchanged. The operation tells the JIT that the address is
+     * aligned and not too large, so the JIT drops both checks.
      */
     private static long aligned(long address) {
         return address & 0x00ff_ffff_ffff_fff8L;

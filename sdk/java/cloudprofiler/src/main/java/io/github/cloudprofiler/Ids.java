@@ -7,7 +7,7 @@ import java.nio.file.Path;
  * number, an instance number that no other program on this node has, and a count. The count begins
  * above all counts that earlier programs with that instance number may have used.
  *
- * <p>All threads may use the same ids. They take turns.
+ * <p>All threads may use the same ids. The threads then take turns.
  */
 public final class Ids implements AutoCloseable {
     /** What {@link #next} returns if it makes no id. No id has this value. */

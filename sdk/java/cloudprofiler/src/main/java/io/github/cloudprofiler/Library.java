@@ -18,8 +18,9 @@ import java.util.stream.Stream;
  * cloudprofiler-native.
  *
  * <p>The JVM loads libraries only from files, so a resource is first copied to a new directory that
- * only this user can access. The copy is removed at once: Linux keeps a loaded file. Some
- * directories are mounted noexec, so several directories are tried, and finally memory.
+ * only this user can access. The copy is removed as soon as it is loaded, because Linux keeps the
+ * content of a loaded file. Some directories are mounted noexec, so several directories are tried,
+ * and finally a file in memory.
  */
 final class Library {
     static final String PROPERTY = "cloudprofiler.native";
@@ -80,7 +81,8 @@ final class Library {
     }
 
     /**
-     * Refuses a file that is not a library, because the JVM would print a warning about its stack.
+     * Refuses a file that is not a library, because for such a file the JVM would print a warning
+     * about its own stack guard.
      */
     private static void checkFormat(Path path) throws IOException {
         try (InputStream in = Files.newInputStream(path)) {

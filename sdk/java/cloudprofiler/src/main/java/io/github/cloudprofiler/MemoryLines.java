@@ -42,7 +42,8 @@ public final class MemoryLines implements AutoCloseable {
         return "/proc/self/fd/" + descriptor;
     }
 
-    /** Gives a consumer each line that was written since the last read, without its end. */
+    /** Gives a consumer each line that was written since the last read, without the character that
+     * ends the line. */
     public void read(Consumer<String> line) throws IOException {
         int n;
         while ((n = file.read(buffer, begun_bytes, buffer.length - begun_bytes)) > 0) {

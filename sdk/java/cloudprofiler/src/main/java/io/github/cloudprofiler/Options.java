@@ -7,8 +7,8 @@ import java.time.Duration;
  * How to open a channel. Options do not change: each method returns new ones.
  *
  * <p>By default a channel keeps every event, compressed, and loses none while an agent runs. The
- * words are those of the handler table, and of the libraries for Go and C. They are checked when a
- * channel is opened.
+ * words are those of the handler table, and of the libraries for Go and C. The options are checked
+ * when a channel is opened.
  */
 public final class Options implements Cloneable {
     String handler;
@@ -68,7 +68,7 @@ public final class Options implements Cloneable {
      *
      * <ul>
      *   <li>block, the default: wait for the agent. If the agent takes nothing for a second, all
-     *       channels drop events and count them, until the agent takes some again;
+     *       channels drop events and count them, until the agent takes records again;
      *   <li>drop: drop events and count them;
      *   <li>overwrite: keep only the last records. The channel is a flight recorder.
      * </ul>

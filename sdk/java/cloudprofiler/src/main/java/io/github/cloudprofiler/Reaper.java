@@ -11,7 +11,7 @@ import java.util.Set;
  *
  * <p>No thread does this, because a thread would keep the class loader of this class alive.
  * Instead, channels are freed when others are opened or closed. If the class loader is unloaded,
- * the native library ends the rest.
+ * the native library ends the remaining channels.
  */
 final class Reaper {
     private static final ReferenceQueue<Channel> unreachable = new ReferenceQueue<>();

@@ -94,7 +94,8 @@ public final class ReplayClock {
         if (!fine) {
             broken++;
         }
-        // mine: the process already knew everything that is known now. theirs: the message did.
+        // mine: the process itself already knew everything that it knows now. theirs: the stamp of
+        // the message already contained it.
         merge.begin(now, m, epsilon, process);
         while ((mine || theirs) && merge.next()) {
             long x = Math.max(floor, merge.x);

@@ -44,7 +44,8 @@ final class Rule {
     /**
      * Returns whether an event with this id goes to the native library. It does not branch to
      * another method. If such a branch was rarely taken on other channels, the JIT would not inline
-     * that method. The product's high half is an intrinsic.
+     * that method. Math.multiplyHigh, which computes the high half of a product, is an intrinsic of
+     * the JIT.
      */
     boolean keeps(long id) {
         if ((id & mask) >= below) { // neither is negative

@@ -218,7 +218,8 @@ class ChannelTest {
         }
     }
 
-    /** If only one of the two rings is full, only its records are dropped. None is doubled. */
+    /** If only one of the two rings is full, only the records for this ring are dropped. No record
+     * is written twice. */
     @Test
     void aChildAndItsLinkAreDroppedOnTheirOwn() throws Exception {
         for (boolean full : new boolean[] {false, true}) {

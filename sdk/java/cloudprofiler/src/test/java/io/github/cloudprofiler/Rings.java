@@ -72,7 +72,7 @@ final class Rings implements AutoCloseable {
         return read(Path.of(channel.path()), JOURNAL);
     }
 
-    /** Whether a call was made that the channel cannot take. */
+    /** Returns whether somebody made a call that this channel does not permit. */
     static boolean misused(Channel channel) {
         return (read(Path.of(channel.path()), FLAGS) & 2) != 0;
     }

@@ -65,8 +65,8 @@ final class ClassWeaver {
         this.number = number;
         for (Joinpoint j : set.joinpoints()) {
             if (j.internalName().equals(name)) {
-                // A user's set is named by a file and a line, and a member's name may not contain
-                // these.
+                // The name of a user's set consists of a file and a line. It may contain characters
+                // that a member's name must not contain.
                 String of = set.name().replaceAll("[^A-Za-z0-9]", "_");
                 String helper = PREFIX + of + "$" + hooks.size();
                 ClassFacts.Member m = Weaver.methods(facts, j).get(0);

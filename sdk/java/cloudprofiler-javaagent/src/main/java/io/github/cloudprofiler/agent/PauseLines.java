@@ -24,7 +24,8 @@ final class PauseLines {
             Pattern.compile("(?:Executing|Evaluating) +safepoint VM operation: .*");
     private static final Pattern SAFEPOINT = Pattern.compile("Safepoint \"([^\"]*)\", (.*)");
 
-    /** A pause: it began, all threads had stopped, and it ended. The times are of nanoTime. */
+    /** A pause, with three times of nanoTime: when it began, when all threads had stopped, and when
+     * it ended. */
     record Pause(String operation, long begin_ns, long stopped_ns, long end_ns, double bound_ns) {}
 
     /** A link of the chain. Its times are relative to the chain. */
@@ -43,7 +44,7 @@ final class PauseLines {
     private long before_ns; // of the VM thread's last line before a safepoint
     private int broken;
 
-    /** Takes a line, and returns whether a pause was added. */
+    /** Reads a line, and returns whether the line added a pause. */
     boolean take(String text) {
         Matcher line = LINE.matcher(text);
         if (!line.matches()) {

@@ -10,8 +10,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Logs when this JVM stops all threads: for collections, and for other operations. The JVM writes
- * its own log of safepoints into memory, and a thread turns it into events (FORMAT.md).
+ * Logs when this JVM stops all threads: for garbage collections, and for other operations. The JVM
+ * writes its own log of safepoints into memory, and a thread turns it into events (FORMAT.md).
  */
 final class Pauses {
     /** The last word of the channel's name, by which the analysis recognises the channel. */
@@ -137,7 +137,7 @@ final class Pauses {
         }
     }
 
-    /** The largest bound that an id can say. It also stands for all larger bounds. */
+    /** The largest bound that fits into an id. It also stands for all larger bounds. */
     static final int MOST_BOUND_CYCLES = 0xFFFF;
 
     static long id(long number, double bound_cycles, int moment, int kind) {

@@ -73,8 +73,9 @@ final class Weaver implements ClassFileTransformer {
     }
 
     /**
-     * Returns whether a set fits a loader. It holds no lock, because it calls the loader, which may
-     * wait for another thread that also weaves. At worst, both threads do the same work.
+     * Returns whether a set fits a loader. This method holds no lock, because it calls the loader,
+     * and the loader may wait for another thread that also weaves. At worst, both threads do the
+     * same work.
      */
     private boolean fits(JoinpointSet set, ClassLoader loader, ClassFacts facts) {
         for (Object o = unloaded.poll(); o != null; o = unloaded.poll()) {

@@ -122,7 +122,7 @@ final class Yaml {
         return new Node(entries(indent), first.number);
     }
 
-    /** Reads a value. It may continue in lines with the same indentation. */
+    /** Reads a value. The value may continue in lines with the same indentation. */
     private String folded(int indent) {
         StringBuilder text = new StringBuilder(lines.get(next++).text);
         while (inBlock(indent) && !isItem(lines.get(next).text)

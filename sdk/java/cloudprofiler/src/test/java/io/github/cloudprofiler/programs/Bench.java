@@ -9,9 +9,9 @@ import java.lang.management.ManagementFactory;
 
 /**
  * Answers each line of input with the cost of one call, so that "cp-bench java" can measure the C
- * library in between. "log" asks for the nanoseconds of a log call, "off" for those of a call that
- * is switched off, and "unsampled" for those of a call whose id is not sampled. "allocated" asks
- * for the bytes that a call allocates.
+ * library between two answers. "log" asks for the nanoseconds of a log call, "off" for those of a
+ * call that is switched off, and "unsampled" for those of a call whose id is not sampled.
+ * "allocated" asks for the bytes that a call allocates.
  */
 public final class Bench {
     private static final int CALLS = 100_000;

@@ -8,11 +8,11 @@ import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 
 /**
  * Answers each line of input with the nanoseconds that the agent's advices add to one record, so
- * that "cp-bench java" can measure the C library in between. "flink" asks for a record that a task
- * receives, works on and sends; "flink-sampled" for the same if 2 of 1,024 are kept; "storm" for a
- * tuple that a bolt receives, works on and sends on. The argument is the directory for the rings of
- * Storm. The caller must drain this directory. The program contains no engine, but objects with the
- * members that the advices use.
+ * that "cp-bench java" can measure the C library between two answers. "flink" asks for the cost of
+ * a record that a task receives, works on and sends; "flink-sampled" for the same if 2 of 1,024 are
+ * kept; "storm" for a tuple that a bolt receives, works on and sends on. The argument is the
+ * directory for the rings of Storm. The caller must drain this directory. The program contains no
+ * engine, but objects with the members that the advices use.
  */
 public final class RecordCost {
     private static final int RECORDS = 30_000;

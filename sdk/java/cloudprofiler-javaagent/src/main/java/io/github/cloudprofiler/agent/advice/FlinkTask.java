@@ -32,7 +32,8 @@ final class FlinkTask {
     private Channel send;
     private Channel links;
 
-    /** For records that were not made of an input's record, but by a timer or asynchronously. */
+    /** For records that were not made from a record of an input, but by a timer or asynchronously.
+     * */
     private Channel unlinked;
 
     private final String name; // of the channels, without the point
@@ -81,7 +82,8 @@ final class FlinkTask {
         }
     }
 
-    /** An input or an output no longer uses the task. The last one closes the channels. */
+    /** An input or an output no longer uses the task. When the last of them leaves, the channels
+     * are closed. */
     void leave() {
         synchronized (TASKS) {
             if (--users > 0) {

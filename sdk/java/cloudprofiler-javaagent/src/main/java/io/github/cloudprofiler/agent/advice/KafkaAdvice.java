@@ -17,7 +17,8 @@ import java.util.Set;
 public final class KafkaAdvice {
     private KafkaAdvice() {}
 
-    /** For each partition, the id of the record with the offset 0. Others follow from it. */
+    /** For each partition, the id of the record with the offset 0. The ids of all other records
+     * follow from it. */
     private static final class Places {
         private final Map<Object, Long> known = new HashMap<>();
 

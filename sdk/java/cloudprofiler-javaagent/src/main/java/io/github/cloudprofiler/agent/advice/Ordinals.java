@@ -5,8 +5,8 @@ import java.nio.charset.StandardCharsets;
 /**
  * Ids for records that have none. The records of a queue come out in the order in which they went
  * in. So both ends count them, and an id is a hash of the queue's name plus the count. Two queues
- * may have the same ids: with n queues of up to m records each, the probability is below n²·m /
- * 2⁶⁴.
+ * may have ids in common. With n queues of up to m records each, the probability of this is below
+ * n²·m / 2⁶⁴.
  */
 final class Ordinals {
     private Ordinals() {}

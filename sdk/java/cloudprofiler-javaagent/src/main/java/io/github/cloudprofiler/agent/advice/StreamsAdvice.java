@@ -63,7 +63,8 @@ public final class StreamsAdvice {
 
     /** The state of the object that sends the records of a task. */
     private static final class Sink {
-        // Streams sends the changes of its state stores without a context. They are not logged.
+        // Streams sends the changes of its state stores without a context. These changes are not
+        // logged.
         static final Origin STORE = new Origin("", false, 0, false);
 
         final Object taskId;
@@ -106,7 +107,7 @@ public final class StreamsAdvice {
         return new Origin(s.actor, true, s.first + offset, true);
     }
 
-    /** Streams gives its producer the record that its sink had. */
+    /** Streams passes to its producer the record that it took from its sink. */
     public static void sending(Object record) {
         Sending.ofThread().record = record;
     }

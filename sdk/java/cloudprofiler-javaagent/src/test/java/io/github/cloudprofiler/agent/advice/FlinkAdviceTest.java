@@ -103,7 +103,7 @@ class FlinkAdviceTest {
         }
     }
 
-    /** If elements were only restored, the writer has no state, but the partition has. */
+    /** If elements were only restored, the writer has no state, but the partition has an output. */
     @Test
     void anOutputThatWasOnlyRestoredIsClosed() throws Exception {
         Partition partition = new Partition();
