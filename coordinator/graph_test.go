@@ -213,6 +213,9 @@ func TestLargeFleetMeasuresNeighbours(t *testing.T) {
 		}
 	}
 	m := f.wantTrue()
+	if lacks := f.runLacks(); len(lacks) > 0 {
+		t.Errorf("the run lacks %v", lacks)
+	}
 	// A few edges may have been replaced meanwhile.
 	if len(f.core.pairs) > began*5/4 || len(m.Pairs) > 3*len(edges) || !m.Healthy() {
 		t.Errorf("%d pairs before the run, %d after, %d in the matrix, unhealthy %.300q",
@@ -237,6 +240,22 @@ func (f *fleet) runPairs() []*tscratio.Pair {
 		f.t.Error(missing)
 	}
 	return pairs
+}
+
+// runLacks returns the relations that the open run is said to lack.
+func (f *fleet) runLacks() []runs.Missing {
+	f.t.Helper()
+	if err := f.core.save(); err != nil {
+		f.t.Fatal(err)
+	}
+	dir, err := runs.Open(f.core.run.draft.Path())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer dir.Close()
+	return slices.DeleteFunc(dir.Lacks(), func(m runs.Missing) bool {
+		return !strings.HasPrefix(m.Part, "relations/") && !strings.HasPrefix(m.Part, "node ")
+	})
 }
 
 // wantRelated relates random pairs of nodes and compares their bounds with the truth.

@@ -119,6 +119,9 @@ func (c *core) startRun(r RunRequest) error {
 		Wander_ppt: int64(c.config.Assumptions.Wander),
 		Window_ns:  int64(c.config.Assumptions.Window),
 	}
+	if c.config.AllPairs != runs.DefaultAllPairs {
+		about.AllPairs = c.config.AllPairs // older programs refuse a run with this key
+	}
 	for _, n := range c.nodesByName() {
 		if n.isAlive() {
 			about.Nodes = append(about.Nodes, runNode(n))

@@ -1,11 +1,12 @@
 package runs
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// allPairs is the size of the largest fleet whose runs should have a relation of each pair of
-// nodes. In a larger fleet, a node measures only some other nodes. There it is enough that chains
-// of relations lead from each node to all others.
-const allPairs = 30
+// DefaultAllPairs is what Run.AllPairs stands for if it is 0.
+const DefaultAllPairs = 30
 
 func (d *Directory) absent(related [][2]string, logs []NodeLogs,
 	known []Missing) (missing []Missing) {
@@ -26,7 +27,7 @@ func (d *Directory) absent(related [][2]string, logs []NodeLogs,
 			missing = append(missing, Missing{LogsPath(n.Name), reason})
 		}
 	}
-	if len(d.Run.Nodes) > allPairs {
+	if len(d.Run.Nodes) > cmp.Or(d.Run.AllPairs, DefaultAllPairs) {
 		missing = append(missing, d.nodesApart(related)...)
 	} else {
 		missing = append(missing, d.unrelatedPairs(related, named)...)

@@ -44,6 +44,11 @@ type Run struct {
 	Wander_ppt int64 `yaml:"wander_ppt"`
 	Window_ns  int64 `yaml:"window_ns"`
 
+	// AllPairs is the size of the largest fleet whose runs should have a relation of each pair of
+	// nodes; 0 stands for DefaultAllPairs. In a larger fleet, a node measures only some other
+	// nodes. There it is enough that chains of relations lead from each node to all others.
+	AllPairs int `yaml:"all_pairs,omitempty"`
+
 	Nodes   []Node    `yaml:"nodes"`
 	Missing []Missing `yaml:"missing,omitempty"`
 }
@@ -228,6 +233,9 @@ func (r *Run) Validate() error {
 	if r.Wander_ppt < 0 || r.Window_ns < 0 {
 		return fmt.Errorf("wander_ppt %d, window_ns %d: neither may be negative: %w", r.Wander_ppt,
 			r.Window_ns, ErrRun)
+	}
+	if r.AllPairs < 0 {
+		return fmt.Errorf("all_pairs %d: want a number of nodes: %w", r.AllPairs, ErrRun)
 	}
 	for _, u := range []struct {
 		key string

@@ -185,9 +185,25 @@ func TestHostileJournal(t *testing.T) {
 	}
 }
 
-// In a large fleet it is enough that relations lead from each node to all others.
+// In a large fleet it is enough that relations lead from each node to all others. The run says
+// which fleets are large.
 func TestLargeRunLacks(t *testing.T) {
+	t.Run("more than 30", func(t *testing.T) { wantLacks(t, 0) })
+	t.Run("more than 5", func(t *testing.T) { wantLacks(t, 5) })
 	r := threeNodes()
+	r.AllPairs = 100
+	d := largeRun(t, r)
+	const pairs, related = 43 * 42 / 2, 40
+	if missing, err := d.Complete(); err != nil || len(missing) != pairs-related {
+		t.Errorf("in a fleet that is not large, %d relations are missing, want %d; %v",
+			len(missing), pairs-related, err)
+	}
+}
+
+// largeRun returns a run with 40 nodes more than r. Its relations are a chain of 40 nodes, and a
+// pair.
+func largeRun(t *testing.T, r Run) *Draft {
+	t.Helper()
 	for i := range 40 {
 		r.Nodes = append(r.Nodes, Node{Name: fmt.Sprintf("n%02d", i), Number: 20 + i,
 			Epoch: "e", NoLogs: true})
@@ -204,7 +220,13 @@ func TestLargeRunLacks(t *testing.T) {
 	if err := d.AddTrains(pairs); err != nil {
 		t.Fatal(err)
 	}
-	missing, err := d.Complete()
+	return d
+}
+
+func wantLacks(t *testing.T, allPairs int) {
+	r := threeNodes()
+	r.AllPairs = allPairs
+	missing, err := largeRun(t, r).Complete()
 	want := []Missing{
 		{"node n37", "no relations lead from it to most other nodes"},
 		{"node n38", "no relations lead from it to most other nodes"},
