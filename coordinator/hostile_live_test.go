@@ -19,7 +19,7 @@ import (
 
 // damageCounts counts the damage that a hostile member does to the rest of a fleet.
 type damageCounts struct {
-	falseBounds int // bounds between other nodes that miss the truth
+	falseBounds int // bounds that miss the truth, between two other nodes
 	// pairs of other nodes that got no new train in a window, summed over windows
 	starvedPairs int
 	peak_MB      float64 // memory of the server's process

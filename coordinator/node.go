@@ -191,8 +191,8 @@ func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, er
 	return 0, nil
 }
 
-// newNode returns a node that registers. If a node (old) registered earlier under the same name,
-// the new node takes over everything that is still true of the old one.
+// newNode makes a node from its registration. If a node (old) registered earlier under the same
+// name, the new node takes over everything that is still true of the old one.
 func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *node {
 	n := &node{
 		registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), lastHeard: c.now(),

@@ -124,8 +124,9 @@ func (c *core) forgetPair(key pairKey) {
 const keptGivenUp = 10 * time.Minute
 
 // forgetGivenUp forgets, in a large fleet, pairs that were given up long ago. It does this once a
-// minute. A run has all trains of such a pair already, but the pair's counters may still be
-// described anew. So a pair that the run uses stays, without trains, until the run is complete.
+// minute. A run has all trains of such a pair already, but one of the two nodes may still send a
+// new description of its counter. So a pair that the run uses stays, without trains, until the run
+// is complete.
 func (c *core) forgetGivenUp() {
 	now := c.now()
 	if now.Sub(c.lastForgot) < time.Minute || !c.isLarge() {
@@ -346,8 +347,8 @@ type evaluation struct {
 // little of the machine to others.
 const maxEvaluators = 4
 
-// evaluatePairs evaluates several pairs at a time, so that a loaded machine gives the server more
-// processor time.
+// evaluatePairs evaluates pairs in the given number of goroutines. A loaded machine gives several
+// threads more processor time than one thread.
 func (s *fleetCopy) evaluatePairs(evaluators int) {
 	var next atomic.Int64
 	var all sync.WaitGroup

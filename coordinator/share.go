@@ -16,8 +16,8 @@ type share struct {
 }
 
 const (
-	// shareOf limits a node to one tenth of the server's time in the long run. In an ordinary run,
-	// a node's trains use a hundredth of what the node may use.
+	// shareOf limits a node to one tenth of the server's time on average. In an ordinary run, a
+	// node's trains use a hundredth of what the node may use.
 	shareOf = 10
 
 	// shareMost is the most time that a node may use at once. A node uses this much time of the

@@ -43,7 +43,7 @@ func (f *fleet) pairOf01() *pair {
 }
 
 // When both nodes see the shared clock, the bound of the pair becomes narrower, whichever of the
-// two nodes reports what they saw. Each train says how many moments on the clock both nodes saw.
+// two nodes reports what they saw. Each train says how many moments both nodes saw on the clock.
 func TestMeetingsNarrow(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)

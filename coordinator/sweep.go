@@ -66,7 +66,7 @@ type SweepStatus struct {
 	Waited_ns int64       `json:"waited_ns"`       // time spent in waiting for quiet moments
 }
 
-// LostPair is a pair that a sweep did not measure in both directions.
+// LostPair is a pair of which a sweep did not measure both directions.
 type LostPair struct {
 	A   string `json:"a"`
 	B   string `json:"b"`

@@ -207,6 +207,6 @@ func (c *core) watchedPair(names [2]string) []byte {
 	return nil
 }
 
-// leastTrains is the number of recent trains that is enough for an answer. If a pair has fewer
-// recent trains, the answer has all trains of the pair.
+// leastTrains is how many trains of the last watchedTrains_s seconds are enough for an answer. If a
+// pair has fewer such trains, the answer has all trains of the pair.
 const leastTrains = 8

@@ -32,8 +32,9 @@ func forgetBoot(t *testing.T, path string) {
 	forgeIdentity(t, path, 48, make([]byte, 16))
 }
 
-// If a ring's header has no boot id, the drainer assumes this boot in two cases: a program has the
-// ring open, or the ring is on a memory file system, which a boot empties.
+// If a ring's header has no boot id, the drainer assumes in two cases that the ring is from the
+// present boot: a program has the ring open, or the ring is on a memory file system, which a boot
+// empties.
 func TestRingOfAnUnknownBoot(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
 	if err != nil {

@@ -213,7 +213,7 @@ var switchingTables = func() (tables [2]*handlertable.Table) {
 	return tables
 }()
 
-// A drainer dies when it reaches a fault point for the n-th time, and another one continues. No
+// A drainer dies when it reaches a fault point for the n-th time, and another drainer continues. No
 // record is lost or doubled. The test tries each fault point, with many values of n.
 func TestDeathAtEveryFaultPoint(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")

@@ -23,8 +23,8 @@
 // Processor: a worker looks at a ring before a quarter of the ring can fill at the highest recent
 // rate, and at the latest after Options.Poll. If no records arrive in any of its rings, the worker
 // waits longer before it looks again, up to four times Options.Poll. So a burst after silence can
-// fill a ring before the worker looks. With policy block the program then waits for the worker;
-// with policy drop it drops events.
+// fill a ring before the worker looks. If the ring's policy is "block", the program then waits for
+// the worker. If it is "drop", the program drops events.
 //
 // The package does not deal with networks, runs or the meaning of events.
 package drain

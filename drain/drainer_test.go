@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// wantIDs fails the test unless events have the ids from 0 on, in order.
+// wantIDs fails the test unless there are n events, with the ids 0 to n−1 in order.
 func wantIDs(t testing.TB, events []logstore.Event, n uint64) {
 	t.Helper()
 	if uint64(len(events)) != n {
@@ -69,8 +69,8 @@ func TestEveryEventOfAProgramThatEnds(t *testing.T) {
 	}
 }
 
-// Events that handler id keeps are in the file, uncompressed, within 100 ms. Events that other
-// handlers keep wait up to a second.
+// Events that the handler "id" keeps are in the file, uncompressed, within 100 ms. Events that
+// other handlers keep wait up to a second.
 func TestWhenEventsAreInTheFile(t *testing.T) {
 	for _, test := range []struct {
 		handler string

@@ -39,7 +39,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// A healthy channel can change to the handler counter while the process has no free descriptor.
+// The handler of a healthy channel can change to "counter" while the process has no free
+// descriptor.
 func TestNoDescriptorIsLeftForACountingChannel(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id"})
@@ -87,7 +88,7 @@ func TestAPassingErrorPasses(t *testing.T) {
 			}
 			// A file takes the place of the directory, so removing the ring fails with ENOTDIR. The
 			// file gets the directory's modification time, so that the drainer does not notice the
-			// exchange and does not try to lock the directory again.
+			// replacement and does not try to lock the directory again.
 			when := info.ModTime()
 			err = errors.Join(os.Rename(r.rings, away), os.WriteFile(r.rings, nil, 0o600),
 				os.Chtimes(r.rings, when, when))
@@ -133,7 +134,7 @@ func TestAHeadWithinAPair(t *testing.T) {
 	}
 }
 
-// Whatever counts a hostile ring contains, the sums over rings do not overflow.
+// A hostile ring may contain any counts, but the sums over rings do not overflow.
 func TestHostileCounts(t *testing.T) {
 	r := newRig(t, Options{})
 	const rings = 8

@@ -116,8 +116,8 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			}
 			test.damage(t, bad.Path())
 			r.runFor(time.Second)
-			// The drainer reads the journal after it has changed the settings, and when the program
-			// is gone.
+			// The drainer reads the ring's journal after it has changed the settings, and when the
+			// program is gone.
 			bad.Close()
 			r.runFor(2 * time.Second)
 			var reason error

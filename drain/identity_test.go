@@ -168,7 +168,7 @@ func contents(t *testing.T, dir string) map[string][]byte {
 }
 
 // A ring that was there before the drainer started may have a log already. A ring that came later
-// must not have a log. If it has one, the drainer sets the ring aside. The same is true if the
+// must not have a log. If it has one, the drainer sets the ring aside. All this holds even if the
 // drainer at first leaves a ring undrained, for any time and for any reason.
 func TestARingThatWasLeftAlone(t *testing.T) {
 	for name, limit := range map[string]struct {

@@ -182,9 +182,9 @@ func (s *scene) drainRest() (records uint64, wrong []error) {
 	return records, wrong
 }
 
-// inOrder compares ids with what one writer did. Each id from 0 on must be there, or be counted in
-// a range of drops at its place. The event of the call in which the program was killed may be
-// there, too.
+// inOrder compares ids with what one writer did. Each id below the number of calls that returned
+// must be there, or be counted in a range of drops at its place. The event of the call in which the
+// program was killed may be there, too.
 func inOrder(ids []uint64, drops []logstore.Drop, returned uint64) error {
 	gaps := map[uint64]uint64{}
 	for _, d := range drops {

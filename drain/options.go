@@ -90,9 +90,9 @@ type Options struct {
 	// call the Drainer. Stats reports the same errors.
 	Notify func(error)
 
-	// Asked is called when a program has asked for a snapshot, before the drainer takes the
-	// snapshot of this directory. Asked can make other nodes take snapshots too, and should return
-	// soon. nil: the drainer only takes the snapshot of this directory.
+	// Asked is called when a program has asked for a snapshot, before the drainer takes a snapshot
+	// of its own rings. Asked can make other nodes take snapshots too, and should return soon. nil:
+	// the drainer only takes its own snapshot.
 	Asked func()
 
 	// Fault is called at each FaultPoint. Tests use it to check what a drainer leaves if it dies
@@ -113,8 +113,9 @@ const (
 	// for encoding the block.
 	WorkerBytes = 8 << 20
 
-	// An event waits in the ring for at most identityHold if the handler is id, and for at most
-	// blockHold if the handler is another one. Events wait so that each block gets many of them.
+	// An event waits in the ring for at most identityHold if the channel has the handler "id", and
+	// for at most blockHold if the channel has another handler. Events wait so that each block gets
+	// many of them.
 	identityHold = 50 * time.Millisecond
 	blockHold    = time.Second
 

@@ -85,8 +85,8 @@ func TestAChannelThatClosesIsFinishedAtOnce(t *testing.T) {
 	}
 }
 
-// If the table of dropped ranges is full, the program extends the last range, wherever the tail is.
-// The range is complete only when there is a newer range.
+// If the table of dropped ranges is full, the program extends the last range, even if the tail has
+// moved since the range began. The range is complete only when there is a newer range.
 func TestLastRangeOfAFullTable(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // the ring has 16 records

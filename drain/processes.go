@@ -32,8 +32,8 @@ type process struct {
 	id        int
 }
 
-// These two ids are for rings whose process is not known. A ring with the id unknownProcess names a
-// process that does not have the ring open. A ring with the id hasEnded names a process that had
+// A ring whose process is not known gets one of these two ids. unknownProcess: the process that the
+// ring's header names does not have the ring open. hasEnded: the program that made the ring had
 // already ended when the drainer checked. In a namespace, all rings with the id hasEnded are
 // counted together, because nobody can find out to which ended process each ring belonged. This
 // does little harm, because these rings will be drained soon.
@@ -57,7 +57,7 @@ func (p process) String() string {
 	return fmt.Sprintf("process %d of PID namespace %d", p.id, p.namespace)
 }
 
-// ringCounts counts the rings that are drained, by process.
+// ringCounts has, for each process, the number and size of its rings that are drained.
 type ringCounts map[process]ProcessStats
 
 func (p ringCounts) add(s *source, sign int) {
@@ -146,8 +146,8 @@ func (d *Drainer) admitNew(s *source) error {
 	return d.admitRing(s.process, s.header.FileBytes())
 }
 
-// checkProcesses gets rings that all name the same process, and checks which of them that process
-// has open. The other rings get the id unknownProcess or hasEnded.
+// checkProcesses gets rings that all name the same process. It checks which of these rings the
+// process has open. The other rings get the id unknownProcess or hasEnded.
 func (d *Drainer) checkProcesses(all []*source) {
 	whose := all[0].process
 	files, asked := d.files[whose]

@@ -39,8 +39,8 @@ func TestRateBucket(t *testing.T) {
 	}
 }
 
-// A rate applies to open channels too, and limits their logs. The log counts the rows above the
-// rate, each range at its place, even if the drainer dies.
+// A new rate in the table also applies to channels that are already open, and limits their logs.
+// The log counts the rows above the rate, each range at its place, even if the drainer dies.
 func TestRateBoundsTheLog(t *testing.T) {
 	for _, handler := range []string{"id", "buffered", "link"} {
 		t.Run(handler, func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 )
 
 // readLog reads the end of the log. It looks for records that an earlier drainer wrote but did not
-// release in the ring. A drainer releases each block before it writes the next block, so only the
-// last block can have such records. For each kind of row, the last block of that kind shows how
-// much had been written.
+// release in the ring. A drainer releases each block before it writes the next block. So readLog
+// needs only the last block of each kind of row: it shows how far the rows of that kind had been
+// written.
 func (s *source) readLog(segments []logstore.Segment) error {
 	for i, segment := range segments {
 		if i > 0 && i < len(segments)-1 {

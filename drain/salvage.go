@@ -23,8 +23,9 @@ type Salvaged struct {
 //
 // If Options.Logs has a log of the ring, Salvage continues that log. If not, Salvage begins a log.
 // A drainer may have taken rows from the ring earlier, and the new log says that these rows are
-// missing. Salvage does not change rings of living programs, and their Err is ErrAlive. The error
-// wraps ring.ErrLocked if another process drains the directory.
+// missing. Salvage does not change the ring of a living program: the Err of its Salvaged wraps
+// ErrAlive. If another process drains the directory, Salvage itself returns an error that wraps
+// ring.ErrLocked.
 func Salvage(dir string, paths []string, o Options) ([]Salvaged, error) {
 	begin := time.Now()
 	o.Workers = 1

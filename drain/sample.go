@@ -40,8 +40,8 @@ const (
 	sampleGone = 256
 )
 
-// sampleState is the state of the drainer's sampling. While sampling is off, a drainer only makes
-// one atomic load for each block of records.
+// sampleState is the state of the drainer's sampling. While sampling is off, its only cost is one
+// atomic load for each block of records.
 type sampleState struct {
 	from atomic.Int64 // 1 + the least depth of a sampled id (see SampleFrom); 0: off
 	room atomic.Int64
@@ -98,8 +98,8 @@ func (p *sampleState) keepSample(s *source) {
 	p.gone = append(p.gone, one)
 }
 
-// returnedCounts contains the counts of a ring that Sample has already returned, and the sampled
-// events that it has not returned yet.
+// returnedCounts is about one ring. It contains the counts that Sample has already returned, and
+// the sampled events that Sample has not returned yet.
 type returnedCounts struct {
 	counted, dropped uint64
 	epoch            string
@@ -147,8 +147,8 @@ func (s *source) takeSample(w *worker, rows int) {
 	}
 }
 
-// noteClear notes a moment, as late as possible. The drainer has taken all records that were logged
-// before this moment.
+// noteClear notes in clearAt the latest moment for which this is certain: the drainer has taken all
+// records that were logged before it.
 func (s *source) noteClear() {
 	clear := s.places[0].clear
 	for i := range s.places {

@@ -147,7 +147,8 @@ func (d *Drainer) scanSoon() {
 		waits = waits && d.processes[p.process].Rings < d.share
 		full := d.checkRoom()
 		if waits && full == nil {
-			// If there is still no room for this ring, startRing counts it again.
+			// Take this ring out of d.leaving. If there is still no room for it, startRing adds it
+			// again.
 			if d.leaving[p.process]--; d.leaving[p.process] <= 0 {
 				delete(d.leaving, p.process)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// shardPlace is the state of draining a shard. Its positions are sequence numbers of the ring. They
-// count records, not rows.
+// shardPlace is the state of draining one shard of a ring. A ring with many writers may have
+// several shards. Its positions are sequence numbers of the ring. They count records, not rows.
 type shardPlace struct {
 	head, drops, journal uint64 // everything up to here is in the log, and released in the ring
 
@@ -20,8 +20,8 @@ type shardPlace struct {
 	since     time.Duration // a time before which none of the waiting records arrived
 	dropped   uint64        // the ring's number of dropped events when takeDrops last ran
 	accounted uint64        // number of dropped events that are in the log
-	// releasedBits is a set of bits. If bit k is set, the number of released ranges in the ring was
-	// drops − k at some time.
+	// releasedBits says which numbers of released ranges the ring may have shown until now: bit k
+	// stands for the number drops − k.
 	releasedBits uint64
 	// leftAt is the place of a range that takeDrops has not written yet, because the range may grow
 	// until the tail has passed this place. If there is no such range, leftAt is noPlace.
@@ -135,7 +135,7 @@ func (s *source) holdTime() time.Duration {
 	return blockHold
 }
 
-// takeRecords writes the waiting records of a shard below tail, if they are due.
+// takeRecords writes those records of a shard that wait below the position tail, if they are due.
 func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	p := &s.places[i]
 	// Take events now if they would otherwise wait too long: the worker may look at the ring again

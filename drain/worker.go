@@ -128,7 +128,7 @@ func (w *worker) beginPass(now time.Duration) {
 // had more records than that in the previous pass, they share the portion of one ring.
 func (w *worker) portionSize() int { return max(lookRecords/max(w.starved, 1), leastRecords) }
 
-// takeIn moves the rings that the worker was given to its list of rings.
+// takeIn moves rings that other goroutines gave to the worker from w.incoming into w.sources.
 func (w *worker) takeIn() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,7 +21,7 @@ type Moment struct {
 	Hi_cycles int64 `json:"hi_cycles"`
 }
 
-// Row is one stay of a tuple in a lane, or one duration of a tuple.
+// Row is one stay of a tuple in a lane (see Lane), or one duration of a tuple.
 type Row struct {
 	ID       analysis.Reading  `json:"id"`
 	At       Moment            `json:"at"`
@@ -43,8 +43,8 @@ type Sum struct {
 	Suspect       uint64 `json:"suspect,omitempty"`
 }
 
-// LaneRows is what the page shows of one lane in a range. Few rows are shown one by one, many as
-// sums.
+// LaneRows is what the page shows of one lane in a range. If there are few rows, they are shown one
+// by one. If there are many, sums of rows are shown.
 type LaneRows struct {
 	Lane int   `json:"lane"`
 	Rows []Row `json:"rows,omitempty"`
@@ -148,7 +148,7 @@ func verdictOf(suspect bool) string {
 	return tscratio.Consistent.String()
 }
 
-// momentFrom returns a moment, counted in cycles from the reading zero.
+// momentFrom returns a moment in cycles since the reading that the parameter zero contains.
 func momentFrom(zero uint64, at tscratio.Interval) Moment {
 	return Moment{limitedDifference(at.Lo, zero), limitedDifference(at.Hi, zero)}
 }
@@ -319,7 +319,8 @@ func (x *Index) Ended(lane int, r Range) (Listed, error) {
 	return Listed{x.rows(items), whole}, err
 }
 
-// Find returns the tuples that have an id. If there are further tuples with the id, more is true.
+// Find returns the tuples that have the given id. If there are further tuples with the id, more is
+// true.
 func (x *Index) Find(id uint64) (all []Path, more bool, err error) {
 	rows, more, err := x.findTuples(id)
 	all = []Path{}
@@ -485,7 +486,7 @@ func kindOf(kind string) string {
 	return strings.ReplaceAll(kind, "-", "_")
 }
 
-// stepName names a step. A computation within one actor has only the actor's name.
+// stepName names a step. A computation within one operator has only the operator's name.
 func stepName(s *Span) string {
 	a, from, _ := strings.Cut(s.From, "/")
 	b, to, _ := strings.Cut(s.To, "/")

@@ -13,7 +13,7 @@
 // much as an answer about a second (query.go).
 //
 // The server answers the page's requests in JSON, and limits the size of each answer (server.go,
-// answers.go). The page is page.html, which make web builds from web/.
+// answers.go). The page is page.html. The command "make web" builds it from web/.
 //
 // The package does not analyse: package analysis computes each row. This package only counts rows,
 // and rounds the percentiles of the counts outward. In addition to the run, it needs only the index

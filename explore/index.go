@@ -41,7 +41,7 @@ type Index struct {
 	tuples   []tuplesAt
 }
 
-// track has the nodes of the index that describe the items of one track, by level.
+// track has the nodes of the index that describe the items of one lane, span or JVM, by level.
 type track struct{ levels [][]node }
 
 // tuplesAt says where a block of tuples is, and the first id in the block.
@@ -59,8 +59,8 @@ func openIndex(dir *runs.Directory) (*Index, error) {
 	return index, nil
 }
 
-// readIndex reads an index without its blocks: the contents, the nodes of all tracks and the
-// directory of tuples.
+// readIndex reads the contents of an index, the nodes of all tracks and the directory of tuples. It
+// does not read the blocks.
 func readIndex(f file, size int64) (*Index, error) {
 	x := &Index{file: f, size: size}
 	footer := make([]byte, footerSize)
@@ -229,7 +229,8 @@ type tupleRow struct {
 // mostSame is the largest number of tuples that a search for one id returns.
 const mostSame = 64
 
-// findTuples returns the tuples that have an id. If there are more than mostSame, more is true.
+// findTuples returns the tuples that have the given id. If there are more than mostSame, more is
+// true.
 func (x *Index) findTuples(id uint64) (found []tupleRow, more bool, err error) {
 	i := sort.Search(len(x.tuples), func(i int) bool { return x.tuples[i].first >= id })
 	for i = max(i-1, 0); i < len(x.tuples) && x.tuples[i].first <= id; i++ {

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// item is one row of a track: a tuple's stay in a lane, or one duration of a tuple. Its place on
-// the track is the moment at which the stay or the duration began. The moment is an interval.
+// item is one row of a track: a tuple's stay in a lane, one duration of a tuple, or a pause of a
+// JVM. Its place on the track is the moment at which it began. The moment is an interval.
 type item struct {
 	track uint32
 	// The interval of the moment is [mid − ⌊width/2⌋, mid − ⌊width/2⌋ + width], in cycles.
@@ -44,7 +44,7 @@ func moveReading(a uint64, d int64) uint64 {
 	return sum
 }
 
-// setMoment sets the moment at which the stay or the duration began.
+// setMoment sets the moment at which the item began.
 func (i *item) setMoment(at tscratio.Interval) { i.width, i.mid = at.Width(), at.Lo+at.Width()/2 }
 
 func compareItems(a, b *item) int {

@@ -127,7 +127,8 @@ func longestPauses(all []item, most int) []item {
 	return all
 }
 
-// pauseOf describes a pause. The moments of the pause are counted from the reading zero.
+// pauseOf describes a pause. The moments of the pause are counted from the reading that the
+// parameter zero contains.
 func (x *Index) pauseOf(jvm int, i *item, zero uint64) Pause {
 	j := &x.Meta.JVMs[jvm]
 	p := Pause{JVM: j.Name, Node: j.Node, Kind: "other", Steps: []int{},
@@ -217,9 +218,10 @@ func (x *Index) pausesOf(p *Path, events []event, steps []stepEnds) error {
 
 func (x *Index) jvmsOf(e *event) []int { return x.Meta.Lanes[x.Meta.Channels[e.channel].Lane].JVMs }
 
-// timeInPauses returns how much of a step lay in pauses. Two JVMs may pause at the same time,
-// so the low end counts only one JVM, and the high end counts all. If a lane has several JVMs, it
-// is not known which of them worked on the tuple, so none of them counts for the low end.
+// timeInPauses returns how much of a step lay in pauses. Two JVMs may pause at the same time, so
+// the low end is the largest of the JVMs' low ends, and the high end is the sum of their high ends.
+// If a lane has several JVMs, it is not known which of them worked on the tuple, so none of them
+// counts for the low end.
 func (x *Index) timeInPauses(of map[int][]item, s *stepEnds) (all tscratio.Elapsed) {
 	for jvm, items := range of {
 		a, b := x.jvmsOf(s.from), x.jvmsOf(s.to)

@@ -221,8 +221,8 @@ func (b *builder) write(fingerprint string, page func(*analysis.Answer) ([]byte,
 	return b.w.finish(&all)
 }
 
-// shareProgress returns the function done for sorter.merge. That function reports the progress of
-// the merge, and stops the merge when the context ends.
+// shareProgress returns the function that sorter.merge takes as its parameter done. That function
+// reports the progress of the merge, and stops the merge when the context ends.
 func (b *builder) shareProgress(from, part float64, what string) func(int) error {
 	total := max(float64(b.answer.Work.Tuples), 1)
 	return func(rows int) error {

@@ -216,8 +216,8 @@ func TestNoReport(t *testing.T) {
 	}
 }
 
-// An index may come from a stranger. Even if all its checksums are right but its numbers are wrong,
-// each question about it ends, with or without an error.
+// An index may come from a stranger. Its checksums may all be right although its numbers are wrong.
+// Even then, each question about it ends, with or without an error.
 func TestForgedIndexes(t *testing.T) {
 	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)

@@ -181,8 +181,8 @@ func (q *queueReader) shareOfCounts(at uint64, level, k int) (s share, err error
 	return s, nil
 }
 
-// countBelow returns how many values are below a limit. cumulative has for each value how many
-// values are at most that value.
+// countBelow returns how many ends of durations are below a limit. cumulative[i] says how many ends
+// are at most values[i].
 func countBelow(values []int64, cumulative []uint64, limit int64) uint64 {
 	i := sort.Search(len(values), func(i int) bool { return values[i] >= limit })
 	if i == 0 {

@@ -164,8 +164,7 @@ func (f *source[T]) next(s *sorter[T]) (bool, error) {
 }
 
 // merge calls the function tell with each row, in order. A row is valid only during the call. From
-// time to time, merge calls the function done with the number of rows that it has passed to tell so
-// far.
+// time to time, merge calls the function done with the number of rows so far.
 func (s *sorter[T]) merge(tell func(*T) error, done func(rows int) error) error {
 	var heap []*source[T]
 	less := func(i, j int) bool { return s.compare(&heap[i].row, &heap[j].row) < 0 }

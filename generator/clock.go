@@ -14,8 +14,8 @@ import (
 type Clock interface {
 	// Now reads the counter.
 	Now() uint64
-	// Wait waits until the counter has reached a value. In a long wait, Wait may return before the
-	// counter has reached the value.
+	// Wait waits until the counter has reached a value. But if the wait is long, Wait may return
+	// earlier.
 	Wait(value uint64)
 	// Frequency_hz is the number of steps that the counter makes in a second.
 	Frequency_hz() float64
@@ -84,7 +84,7 @@ func (c *counterClock) Wait(until uint64) {
 // default, the kernel may delay a wake-up to combine it with others.
 func sharpTimers() (release func()) {
 	runtime.LockOSThread()
-	// With the kernel's usual slack, a sender would wake up to 50 µs late.
+	// With the kernel's usual slack, a sender would wake as much as 50 µs late.
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	return func() {
 		unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)

@@ -45,7 +45,7 @@ type FactoryResult struct {
 // A Factory turns serialised tuples into objects, off the consumer's thread. Each connection has a
 // bounded queue of objects, in the order in which its tuples arrived.
 //
-// Each connection's receiving thread takes a bucket of tuples. If there are workers, the thread
+// Each connection's receiving thread takes tuples in buckets. If there are workers, the thread
 // gives the buckets to them in turn, to each worker through its own queue. The consumer takes
 // buckets from the workers in the same order. So the order is kept without sequence numbers. Every
 // queue has one producer and one consumer.
@@ -89,7 +89,8 @@ type Consumer[T any] struct {
 	at     int
 }
 
-// NewFactory checks the options. For each connection, call Consumer before Run.
+// NewFactory checks the options and makes a factory with one connection for each source. Before
+// Run, call Consumer for each connection.
 func NewFactory[T any](o FactoryOptions[T]) (*Factory[T], error) {
 	if o.Queue == 0 {
 		o.Queue = 64
@@ -222,7 +223,7 @@ func (f *Factory[T]) work(l *lane[T]) {
 	}
 }
 
-// decode makes objects of a bucket's tuples and hands them over.
+// decode makes objects of a bucket's tuples and puts them into the lane's queue for the consumer.
 func (f *Factory[T]) decode(l *lane[T], tuples []Tuple) {
 	objects, _ := l.back.tryTake()
 	objects = objects[:0]

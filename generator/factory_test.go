@@ -147,8 +147,8 @@ func TestFactoryCountsWhatCannotBeDecoded(t *testing.T) {
 	}
 }
 
-// A factory whose run is cancelled ends even if its consumer has stopped. It counts the objects
-// that the consumer did not take. Before the run is cancelled, the queues are full and the
+// A factory whose run is cancelled ends even if its consumer has stopped. The factory counts the
+// objects that the consumer did not take. Before the run is cancelled, the queues are full and the
 // connection waits.
 func TestFactoryEndsWithoutItsConsumer(t *testing.T) {
 	for workers, buckets := range map[int]uint64{

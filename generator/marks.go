@@ -10,7 +10,7 @@ import (
 // A Mark is a fact that a reader of a run's numbers needs to know.
 type Mark string
 
-// These are all marks. Scripts read them: append only.
+// This is the complete list of marks. Scripts read the marks, so new ones may only be appended.
 const (
 	ReceiverGone Mark = "receiver-gone" // a connection broke; tuples on their way may be lost
 	Blocked      Mark = "blocked"       // an engine took nothing for a while: slow, or cut off
@@ -72,7 +72,8 @@ func (m *Marks) sendNotice(mark Mark, format string, args ...any) {
 	}
 }
 
-// notLogged marks events that were not logged because a channel was full.
+// notLogged adds to the mark NotLogged the number of events that were not logged because a channel
+// was full.
 func (m *Marks) notLogged(events uint64) {
 	m.addMark(NotLogged, events,
 		"%d events found no room in their channels, and are not in the logs: "+

@@ -53,7 +53,7 @@ type Stalls struct {
 // A Reason says why a rate is not sustained.
 type Reason string
 
-// These are all reasons. Scripts read them: append only.
+// This is the complete list of reasons. Scripts read the reasons, so new ones may only be appended.
 const (
 	BacklogGrows   Reason = "backlog-grows"
 	LatencyGrows   Reason = "latency-grows"
@@ -95,8 +95,8 @@ type limits struct {
 // the engine has refused to take. If an engine pauses now and then, its backlog rises in each pause
 // and falls after it. If the backlog always falls back to the same level, the engine sustains the
 // rate. So judge compares the smallest backlog in the first third of the judged time with the
-// smallest backlog in the last third. If a third is longer than one pause and the work after it,
-// the pauses have no influence.
+// smallest backlog in the last third. If a third is longer than one pause together with the time in
+// which the engine catches up after it, the pauses have no influence.
 func judge(o Observation, l limits) Verdict {
 	var v Verdict
 	window := o.Samples
@@ -192,7 +192,7 @@ const (
 
 // findStalls looks for times in which nothing came out although tuples went in and waited. A stall
 // must contain at least four samples. If this machine did not run for a time, there are no samples
-// of that time, so it is not regarded as a stall.
+// of that time, so findStalls does not regard that time as a stall.
 func findStalls(samples []Sample) []Stall {
 	var found []Stall
 	for i := 0; i < len(samples); {

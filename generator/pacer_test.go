@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// fakePacer is a fakeSink that waits until tuples are due. The field with the name takes is a
-// function. It returns how long it takes to send tuple number n, and which bits of paced.before the
-// pacer notes with the next tuple.
+// fakePacer is a fakeSink that waits until tuples are due. Its function takes is called after tuple
+// number n was sent. The function returns the duration of that sending, and the bits that the pacer
+// notes in pacingNote.before with the next tuple.
 type fakePacer struct {
 	*fakeSink
 	takes func(n int) (ns uint64, before uint64)

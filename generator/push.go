@@ -151,11 +151,11 @@ func (p *Push) sendAt(
 	return n, nil
 }
 
-// WaitRoom waits until the connection takes a message.
+// WaitRoom waits until the connection has room for a message, but no longer than atMost.
 func (p *Push) WaitRoom(atMost time.Duration) { p.socket.waitRoom(atMost) }
 
-// Close sends the end. It closes the connection once all messages have left, but at the latest
-// after Patience.
+// Close sends e, the message that ends a thread's stream of tuples. It closes the connection once
+// all messages have left, but at the latest after Patience.
 func (p *Push) Close(e End) error {
 	defer p.socket.close()
 	message := appendEnd(nil, e)

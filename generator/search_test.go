@@ -420,8 +420,8 @@ func TestSearchRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// A whole search runs against a real engine in this process. Other load cannot hide the engine's
-// limit.
+// A whole search runs against a real engine in this process. Other load on the machine may lower
+// the rate that the search finds, but cannot raise it far above the engine's limit.
 func TestSearchOfARealEngine(t *testing.T) {
 	if seed.Race || testing.Short() {
 		t.Skip("times what the race detector and emulators slow down")

@@ -37,9 +37,9 @@ type sendThread struct {
 	notLogged                  uint64 // number of events that found a full ring
 	firstID, lastSent          uint64
 
-	// cause says why the thread is behind its schedule: it points to the counter of that cause in
-	// the struct late. It does not change while the thread catches up. It is nil while the thread
-	// is not behind.
+	// cause says why the thread is behind its schedule: it points to the field of the struct late
+	// that counts the tuples with that cause. It does not change while the thread catches up. It is
+	// nil while the thread is not behind.
 	cause *uint64
 	over  uint64 // counter when the cause ended; tuples due later count as CatchingUp
 
@@ -134,9 +134,9 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s limits how far one pause can advance the variable with the name allowed (see
-// followSchedule). A thread that did not run for a second has to send the tuples of a second, and
-// must not send all of them to the engine at once.
+// maxCredit_s limits how far one pause can advance allowed, which is a variable of followSchedule.
+// A thread that did not run for a second has to send the tuples of a second, and must not send all
+// of them to the engine at once.
 const maxCredit_s = 1e-3
 
 // followSchedule sends each tuple when it is due.
@@ -252,7 +252,8 @@ func (t *sendThread) skipTuple() {
 
 // ahead_s and maxAhead limit which tuples a pacer gets in one call: only tuples that are due within
 // ahead_s, and at most maxAhead of them. Making one message and counting its lateness takes 0.1 to
-// 0.2 µs. maxAhead is so small that maxAhead messages take less time than a tuple may be late.
+// 0.2 µs. maxAhead is so small that making maxAhead messages takes less time than the default of
+// SenderOptions.LateAfter.
 const (
 	ahead_s  = 500e-6
 	maxAhead = 16
@@ -449,8 +450,8 @@ func (t *sendThread) countDelay(now, due, lateAfter uint64, nsPerCycle float64) 
 	}
 }
 
-// recordCause records why the thread is behind from now on, and when that cause ended. If the
-// thread already has a cause, recordCause does nothing.
+// recordCause records the cause that put the thread behind, and the counter when that cause ended.
+// If the thread already has a cause, recordCause does nothing.
 func (t *sendThread) recordCause(cause *uint64, over uint64) {
 	if t.cause == nil {
 		t.cause, t.over = cause, over

@@ -58,8 +58,9 @@ func (s *sequence) see(count uint64) {
 }
 
 // seeEarlier records a count below s.next. Either the count fills a gap, or its id has arrived
-// before. If the count is in a gap that was given up, the sequence cannot tell which is the case.
-// Then it counts the id as reordered, and no longer as lost.
+// before. If the count is so early that it may be in a gap that the sequence has forgotten, the
+// sequence cannot tell which is the case. Then it counts the id as reordered, and no longer as
+// lost.
 func (s *sequence) seeEarlier(count uint64) {
 	i, _ := slices.BinarySearchFunc(s.gaps, count, func(g gap, c uint64) int {
 		if g.to <= c {

@@ -41,7 +41,7 @@ type pacingNote struct {
 	before uint64 // bits, as defined below
 }
 
-// These are the bits of paced.before.
+// These are the bits of pacingNote.before.
 const (
 	waitedBit = 1 << iota // there was time to wait, so the thread has caught up
 	pausedBit             // the thread did not run for a while

@@ -348,7 +348,7 @@ func (s *Search) dueBy(schedule Schedule, rate float64) func(at_s float64) uint6
 }
 
 // drainTrial waits until everything has come out, but at most for SearchOptions.Drain. It gives up
-// earlier if nothing has come out for a quarter of that time, or for a second if that is longer.
+// earlier if nothing has come out for a quarter of Drain, and for at least a second.
 func (s *Search) drainTrial(ctx context.Context, out *outlet, sent uint64) {
 	const idle = time.Second
 	seen, at := out.done.Load(), time.Now()

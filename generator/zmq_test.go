@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// countIDs makes the ids of one thread without a ring directory.
+// countIDs makes the ids of one thread. It needs no ring directory.
 type countIDs struct{ next uint64 }
 
 func (c *countIDs) Next() (uint64, bool) { c.next++; return c.next - 1, true }
@@ -205,8 +205,8 @@ func TestPushPutsTuplesTogether(t *testing.T) {
 	}
 }
 
-// At its high-water mark a connection takes nothing more. The kernel's buffers hold some megabytes
-// in addition.
+// At its high-water mark a connection takes nothing more. But the kernel's buffers hold some
+// megabytes in addition to the messages that the mark allows.
 func TestHighWaterMarkBounds(t *testing.T) {
 	const most = 60 << 20
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{HighWater: 2})

@@ -12,7 +12,7 @@ import (
 )
 
 // errLinkOnly is returned if a channel that was opened with handler link must change to a handler
-// other than null, or if another channel must change to link.
+// other than null, or if a channel that was opened with another handler must change to link.
 var errLinkOnly = errors.New("only the open decides whether a channel keeps links: open a second " +
 	"channel")
 

@@ -25,10 +25,10 @@ type Options struct {
 	// They are numbers, or strings with a unit: "64Ki", "10KB", "500ms".
 	Params channel.Params
 
-	// Policy is what happens when the ring is full. block waits for the drainer. If the drainer
-	// takes nothing for a second, the channel drops and counts events until the drainer takes some
-	// again. drop drops and counts events at once. overwrite keeps only the last records. "" is
-	// block.
+	// Policy is what happens when the ring is full. With block, the channel waits for the drainer.
+	// If the drainer takes nothing for a second, the channel drops and counts events until the
+	// drainer takes some again. With drop, the channel drops and counts events at once. With
+	// overwrite, it keeps only the last records. "" is block.
 	Policy string
 
 	// Stamp is the instruction that reads the counter: rdtscp or rdtsc. rdtsc costs half as much,
@@ -86,8 +86,8 @@ func (o Options) checkOptions(name channel.Name, many bool) (c ring.Config, err 
 // returned. Any goroutine may call Close.
 type Channel struct {
 	// The first cache line has what most log calls need. The assembly uses the offsets of the
-	// fields. After the settings were adopted, no writer of a channel with many writers writes to
-	// this line.
+	// fields. If a channel has many writers, none of them writes to this line after the settings
+	// were adopted.
 	//
 	// If the switching word equals the field idle, the handler keeps nothing. If it equals the
 	// field plain, the channel has one writer, which keeps every event with an ordered stamp. A
@@ -258,8 +258,8 @@ func (c *Channel) keepsNothing() bool {
 
 // Snapshot asks the agents of all nodes to write the contents of their flight recorders to the
 // logs. Flight recorders are the channels with policy overwrite. Any channel can be used for the
-// request. Snapshot returns at once. The agent sees the request within a fraction of a second, so a
-// flight recorder should have room for at least the last second.
+// request. Snapshot returns at once. The agent of this node sees the request within a fraction of a
+// second, so a flight recorder should have room for at least the last second.
 func (c *Channel) Snapshot() {
 	if c == nil {
 		return

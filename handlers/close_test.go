@@ -68,8 +68,8 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// closedRing checks the ring of a closed channel. The ring must have at least the first before[w]
-// events of each writer w, and at most the first after[w].
+// closedRing checks the ring of a closed channel. Of the events of each writer w, the ring must
+// have the first ones: at least before[w] of them, and at most after[w].
 func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 	t.Helper()
 	d, err := newDrain(c.Path())

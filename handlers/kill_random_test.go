@@ -168,7 +168,7 @@ func killUnderLoad(t *testing.T, policy string, writers int, after time.Duration
 	return d
 }
 
-// compareCounts compares the drained records with the number of calls of each writer that returned.
+// compareCounts compares each writer's drained records with the number of its calls that returned.
 func compareCounts(d *drain, returned []uint64, lossless bool) error {
 	byWriter := make([][]ring.Record, len(returned))
 	for i, shard := range d.takenRecords {

@@ -19,8 +19,8 @@ import (
 // calls must be there and whole. The event of the running call must be there whole, or not at all.
 //
 // A ring is a file, so a program that is stopped leaves the same content in its ring as a program
-// that is killed. Therefore the tests only read the ring after each instruction, and really kill
-// the program after some instructions.
+// that is killed. Therefore the tests stop the program after each instruction and read the ring.
+// Only at some instructions do they really kill the program.
 
 // A situation is a test case of TestKillAfterEachInstruction: it brings a channel into a state in
 // which a log call does something special, and then executes that call instruction by instruction.
@@ -155,8 +155,8 @@ func (p *play) open(handler string, params channel.Params, many bool, stamp, pol
 	p.slack = 10_000 + config.Stamp.OrderingSlack_cycles() // the program may run on another core
 }
 
-// nextEvent makes an event that the handler keeps, unless the handler keeps events by counting
-// calls.
+// nextEvent makes an event. A handler that chooses events by their ids keeps it. A handler that
+// counts calls may discard it.
 func (p *play) nextEvent() call {
 	p.id += 5
 	return call{id: p.id, child: p.id + 1, link: p.m.links}

@@ -18,7 +18,7 @@ func log(c *Channel, id uint64)
 //go:noescape
 func putPinned(c *Channel, id, processor uint64) bool
 
-// logMany is the log call of one of many writers that keep every event.
+// logMany is the log call of a channel with many writers whose handler keeps every event.
 //
 //lint:ignore U1000 assembly jumps here
 func logMany(c *Channel, id uint64) {

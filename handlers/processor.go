@@ -9,8 +9,8 @@ import (
 // The Go runtime runs goroutines on GOMAXPROCS processors. A goroutine that is pinned to its
 // processor is the only one that runs there. So if each processor has a shard of its own, a writer
 // that is pinned needs no locked operation to reserve a place. The pools of package sync work in
-// the same way. pin and unpin are functions of the runtime, which keeps them for packages that link
-// to them.
+// the same way. pin and unpin are functions of the runtime. The runtime keeps them because other
+// packages link to them.
 //
 // Between pin and unpin a goroutine must neither wait nor allocate.
 
@@ -29,7 +29,7 @@ func (c *Channel) hasOwnShard(processor int) bool {
 // shards after the channel was opened, shareShards lets several processors use one shard. From
 // then on every writer uses a locked operation.
 //
-// A writer that is pinned now may still write without a locked operation, so the method must wait
+// A writer that is pinned now may still write without a locked operation, so shareShards must wait
 // until no goroutine is pinned. For this purpose it calls runtime.ReadMemStats, which stops all
 // goroutines: the runtime can stop them only when none is pinned.
 func (c *Channel) shareShards() {

@@ -9,7 +9,7 @@ import (
 )
 
 // Each processor of the Go runtime has a shard to itself, until somebody raises GOMAXPROCS above
-// the number of shards while all log. Then the processors share, and no event is lost.
+// the number of shards while all writers log. Then the processors share, and no event is lost.
 func TestProcessorsRaisedWhileManyLog(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	const writers, events, patience = 8, 2000, 10 * time.Second

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// While the drainer changes settings and one writer logs, the journal says for all settings exactly
-// from which record on they apply.
+// While the drainer changes settings and one writer logs, the journal says of each change of
+// settings exactly which record is the first to which the change applies.
 func TestSwitchingUnderLoad(t *testing.T) {
 	draw := seed.Random(t)
 	kinds := []channel.Settings{
@@ -39,7 +39,7 @@ func TestSwitchingUnderLoad(t *testing.T) {
 				}
 				logged <- id
 			}()
-			// Change settings as soon as the journal has the last change.
+			// Change settings again as soon as the journal has the previous change.
 			for range 300 {
 				word, err := d.consumer.Apply(kinds[draw.IntN(len(kinds))])
 				if err != nil {

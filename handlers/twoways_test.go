@@ -54,8 +54,8 @@ func TestSieveIsTheRemainder(t *testing.T) {
 	}
 }
 
-// The log call for xoy, which computes remainders without a division, keeps the same ids as a
-// division does.
+// The log call for xoy computes remainders without a division. It keeps the same ids that it would
+// keep with a division.
 func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 	draw := seed.Random(t)
 	for _, many := range []bool{false, true} {

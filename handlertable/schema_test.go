@@ -11,7 +11,8 @@ import (
 )
 
 // Editors use the schema to explain the keys of a table. The schema must have the handlers that
-// Parse knows, and the keys that Parse reads. The error for an unknown key lists these keys.
+// Parse knows, and the keys that Parse reads. The test learns the keys that Parse reads from
+// Parse's error for an unknown key.
 func TestSchema(t *testing.T) {
 	text, err := os.ReadFile("../packaging/schemas/handlers.json")
 	if err != nil {

@@ -32,8 +32,9 @@ func watch(path string, read func(string) ([]byte, error)) (*Watcher, error) {
 // Table returns the last valid version.
 func (w *Watcher) Table() *Table { return w.table }
 
-// Look reads the file again and reports whether Table has changed. If the file's present text is
-// not valid, the error says why. Every Look returns this error until somebody corrects the file.
+// Look reads the file again and reports whether the table that Table returns has changed. If the
+// file's present text is not valid, the error says why. Every Look returns this error until
+// somebody corrects the file.
 func (w *Watcher) Look() (changed bool, err error) {
 	text, err := w.read(w.path)
 	if err != nil {

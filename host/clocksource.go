@@ -15,9 +15,9 @@ type clocksource struct {
 	counter bool  // the clocksource is the node's counter
 }
 
-// clocksources lists the clocksources whose properties are known. The rates come from the source of
-// Linux (drivers/clocksource, arch/x86/kernel). Each step_ns includes 1 ns, because the kernel
-// rounds down to a nanosecond.
+// clocksources lists the clocksources whose properties are known. The clock rates, on which the
+// steps depend, come from the source of Linux (drivers/clocksource, arch/x86/kernel). Each step_ns
+// includes 1 ns, because the kernel rounds down to a nanosecond.
 var clocksources = map[string]clocksource{
 	// With these clocksources, the kernel reads the counter itself. step_ns does not include the
 	// step in which the counter moves, because the quantum (type Quantum) covers that step.

@@ -413,8 +413,8 @@ func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycle
 	return breaks, threshold_cycles
 }
 
-// expectedAdvance returns how far the counter may advance in a span of CLOCK_MONOTONIC_RAW, at all
-// rates that the drift limit allows.
+// expectedAdvance returns how far the counter may advance in a span of CLOCK_MONOTONIC_RAW. The
+// interval covers all rates that the drift limit allows.
 func (w *Watch) expectedAdvance(ns, step_ns int64) Cycles {
 	bound := func(millihz uint64, ns, millionths int64) int64 {
 		v := new(big.Int).SetUint64(millihz)

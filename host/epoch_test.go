@@ -197,8 +197,8 @@ func TestJumpsAboveTheThresholdAreSeenAndNoOthersInvented(t *testing.T) {
 		}
 		n.wait(time.Second)
 		// A jump of at least this length shows even over the longest span that Check compares, 6 s.
-		// The drift limit is ± 20 ppm: over this span, the fastest and the slowest rate that it
-		// allows are 40 ppm apart.
+		// The drift limit is ± 20 ppm. So the fastest and the slowest rate that the limit allows
+		// are 40 ppm apart.
 		sure := threshold + 6_000_000_000*26/10*40/1_000_000
 		jump := sure + r.Uint64N(1<<uint(22+r.IntN(18)))
 		if r.IntN(2) == 0 {

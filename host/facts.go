@@ -48,8 +48,8 @@ type Facts struct {
 	// empty if there is no such clock. ReadFacts does not set it.
 	SharedClock string `json:"shared_clock,omitempty"`
 
-	// HardwareStamps says which network interface stamps probes, and what an operator says about
-	// its stamps. It is empty if no interface stamps probes. ReadFacts does not set it.
+	// HardwareStamps says which network interface stamps probes, and what the configuration says
+	// about its stamps. It is empty if no interface stamps probes. ReadFacts does not set it.
 	HardwareStamps string `json:"hardware_stamps,omitempty"`
 
 	Features asm.Features `json:"-"`

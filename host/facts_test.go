@@ -20,9 +20,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// readFixture reads a simulated machine's files from one text file. There a line "-- path --"
-// begins each file. (They are not files of the repository, because paths in /sys contain colons,
-// and file names in a Go module must not.)
+// readFixture reads a simulated machine's files from one text file. In the text file, a line "--
+// path --" begins each simulated file. (The simulated files are not files of the repository,
+// because paths in /sys contain colons, and file names in a Go module must not.)
 func readFixture(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".txtar"))

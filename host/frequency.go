@@ -58,8 +58,9 @@ func (f Frequency) String() string {
 		middle/1e9, middle%1e9/1e3, f.Uncertainty_ppb()/1e3, f.Uncertainty_ppb()%1e3, f.Clock)
 }
 
-// FrequencyOver returns the counter's mean rate between two observations. If the kernel or the
-// hypervisor reported between them that the counter or the clock changed, it returns an error.
+// FrequencyOver returns the counter's mean rate between two observations. FrequencyOver returns an
+// error if the kernel or the hypervisor reported a change of the counter or of the clock between
+// the two observations.
 func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, error) {
 	if breaks := compareMarkers(first, last); len(breaks) > 0 {
 		b := breaks[0]

@@ -262,8 +262,9 @@ func (m *slackMeter) worstPair() (pair [2]int, between Cycles, unknown []int) {
 }
 
 // offsetBetween returns an interval of the possible offsets of two cores. If the pair was measured,
-// that is the measured interval. If not, it follows from the offsets of both cores to the lowest
-// core. The two intervals are never intersected, for the reason given at type lookList.
+// that is the measured interval. If not, it follows from the offsets between each of the two cores
+// and the core with the lowest number. The two intervals are never intersected, for the reason
+// given at type lookList.
 func (m *slackMeter) offsetBetween(a, b int) Cycles {
 	if p := m.pairs[[2]int{a, b}]; p != nil {
 		return p.joined

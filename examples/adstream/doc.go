@@ -6,5 +6,5 @@
 //	adstream -node b -placement placement.yaml     # node b of a placement; start all like this
 //
 // docs/adstream.md describes what it does and what to look at. Package job is the implementation,
-// and contains what to copy.
+// and shows how to instrument an operator.
 package main

@@ -4,10 +4,10 @@
 // and what caused it (FORMAT.md). The captured messages, their matches and their transfers are
 // compared with this truth.
 //
-// A request goes from load through nginx to gateway, a pool of goroutines. Two services are behind
-// gateway: pool, a pool of threads in Java, and tasks, an event loop in Python. For a request,
-// gateway asks both of them, one of them, or none. pool asks epoll, which has threads in C, and
-// epoll asks Redis. tasks asks PostgreSQL.
+// The service load sends each request through nginx to the service gateway, a pool of goroutines.
+// Two services are behind gateway: pool, a pool of threads in Java, and tasks, an event loop in
+// Python. For a request, gateway asks both of them, one of them, or none. pool asks epoll, which
+// has threads in C, and epoll asks Redis. tasks asks PostgreSQL.
 //
 // "make demo-blackbox" builds the testbed and runs it as root.
 package main

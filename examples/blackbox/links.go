@@ -72,8 +72,9 @@ func (s *logSplitter) otherLinks(all []*message) (links []trueLink) {
 		sends[m.socket] = sends[m.socket] || m.sent
 	}
 	// other reports whether the program at the other end of a message's socket writes nothing down.
-	// The UNIX sockets on which tasks sends lead to such a program, namely PostgreSQL. All other
-	// UNIX sockets lead to epoll, which writes its messages down.
+	// If the service tasks sends on a UNIX socket, the socket leads to such a program, namely
+	// PostgreSQL. All other UNIX sockets connect epoll with tasks, and both write their messages
+	// down.
 	other := func(m *message) bool {
 		if strings.HasPrefix(m.socket, "unix ") {
 			return m.service == "tasks" && sends[m.socket]

@@ -14,8 +14,8 @@ import (
 )
 
 // One capture sees all messages of this machine, including those of all virtual nodes, and logs
-// them on the first node. split gives each node the log of the sockets in the node's namespace.
-// This is the log that a capture would have made if the node were a machine.
+// them on the first node. A logSplitter gives each node the log of the sockets in the node's
+// namespace. This is the log that a capture would have made if the node were a machine.
 type logSplitter struct {
 	namespaces  []uint32
 	nodes       []string
@@ -55,7 +55,8 @@ func (s *logSplitter) splitLog(dirs []string) error {
 	return nil
 }
 
-// keepLogs reads the logs that the libraries in programs have made on their own nodes.
+// keepLogs takes the place of splitLog if the libraries in the programs made the logs, each on its
+// own node. It reads these logs and does not split them.
 func (s *logSplitter) keepLogs(dirs []string) error {
 	s.sockets, s.lost = map[uint32]blackbox.Connection{}, map[blackbox.Reason]uint64{}
 	for _, dir := range dirs {
@@ -245,7 +246,8 @@ func (s *logSplitter) write(path string, h logstore.Header, all []timedRecord,
 	return w.Seal()
 }
 
-// events returns the records that describe v, if v belongs to the node. Otherwise it returns none.
+// events encodes v as events of a log, if v belongs in the log of the node. Otherwise it returns
+// none.
 func (s *logSplitter) events(v timedRecord, node int) ([]blackbox.Event, error) {
 	switch of := v.value.(type) {
 	case blackbox.Message:

@@ -52,7 +52,7 @@ func (d *demonstration) keepReport(run *runs.Directory) error {
 	return nil
 }
 
-// countLost adds the number of events that are in no log to the field Lost.
+// countLost counts the events that are in no log, and adds their number to the field Lost.
 func (d *demonstration) countLost() {
 	for _, c := range d.Answer.Channels {
 		d.Lost += int(c.Dropped + c.Unaccounted)

@@ -46,8 +46,8 @@ func (p *nodePlace) startChrony(
 		args = append(args, "server "+hub+" iburst minpoll -1 maxpoll -1 xleave", "port 0")
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	// The daemon dies with the namespace's thread, and so with this program, however this program
-	// ends.
+	// The kernel kills the daemon when the thread that started it ends. It is a thread of this
+	// program, so the daemon dies with this program, however this program ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.star.Do(end, cmd.Start); err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ suspect.`,
 }
 
 // UntilClean returns a context that ends with ctx or at a signal. Further signals are ignored until
-// release is called. Cleaning up takes a few seconds, and a second signal must not stop it.
+// release is called. Cleaning up takes a few seconds, and another signal must not stop it.
 func UntilClean(ctx context.Context) (_ context.Context, release func()) {
 	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }
@@ -214,7 +214,7 @@ const (
 	demoNarrower     = 10
 )
 
-// Microseconds converts a half-width from cycles of A to µs, rounded up.
+// Microseconds converts a half-width from cycles of node A, the reference, to µs, rounded up.
 func Microseconds(r *Result, cycles float64) float64 {
 	return r.Answer.Reference.Microseconds_up(int64(math.Ceil(cycles)))
 }
@@ -313,7 +313,7 @@ func printNodes(w io.Writer, r *Result) {
 	}
 }
 
-// bound converts a bound in cycles of A to seconds, rounded up.
+// bound converts a bound from cycles of node A, the reference, to seconds, rounded up.
 func (r *Result) bound(cycles float64) string {
 	return r.Answer.Reference.Bound(int64(math.Ceil(cycles)))
 }

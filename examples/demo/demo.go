@@ -328,8 +328,9 @@ func (d *demonstration) choosePlaces() (*job.Placement, error) {
 	return placement, nil
 }
 
-// setUp makes the keys of the coordinator and of the nodes, and the setups (messages of type
-// setupMessage) that start them. It also puts the addresses of the nodes into the placement.
+// setUp makes the keys of the coordinator and of the nodes, and the setup of each: what the
+// setupMessage that starts it will contain. It also puts the addresses of the nodes into the
+// placement.
 func (d *demonstration) setUp(physical machine, placement *job.Placement, rings string) (
 	s *serverSetup, err error) {
 	newKey := func(name string, role control.Role) (k control.Key) {

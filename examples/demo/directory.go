@@ -65,8 +65,8 @@ func (d *directory) remove() error {
 	return err
 }
 
-// removeAbandoned removes the directories whose process is gone. It leaves the directories of other
-// users, which it cannot open.
+// removeAbandoned removes the directories whose process is gone. It skips a directory whose lock
+// file it cannot open, such as another user's directory.
 func removeAbandoned(parent string) {
 	// Glob fails only for a malformed pattern.
 	found, _ := filepath.Glob(filepath.Join(parent, directoryPrefix+"*", lockName))

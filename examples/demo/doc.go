@@ -8,14 +8,14 @@
 // A node's counter is a known function of the one physical counter. This virtual counter takes the
 // place of another machine's counter, and the stamps that package minrtt sees are virtual. Programs
 // read the physical counter, so their logs are translated once they are collected. The product's
-// code is not aware of this. The agents' own copies of the logs keep the physical readings. The
-// truth is computed from these readings, by the second implementation of virtual counters in
-// package vnode.
+// code is not aware of this. The agents' own copies of the logs keep the physical readings. Package
+// vnode implements virtual counters twice. The second implementation computes the truth from these
+// readings.
 //
 // The results also show the bounds that other methods would have given: the method of the
-// Cloudprofiler paper, which makes exchanges over ZeroMQ before and after the job, return trips,
-// and NTP. chronyd runs in the namespaces without setting the clock. The nodes share one
-// CLOCK_REALTIME, so NTP's claim is about that clock.
+// Cloudprofiler paper (exchanges over ZeroMQ before and after the job), the method of package
+// returntrip, and NTP. chronyd runs in the namespaces without setting the clock. The nodes share
+// one CLOCK_REALTIME, so NTP's claim is about that clock.
 //
 // The package is only for the demonstration.
 package demo

@@ -18,8 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Engine is a cluster of programs that the demonstration did not write, such as Flink. It takes the
-// place of examples/adstream. The programs of a node log into the rings of that node.
+// Engine is a cluster of programs, such as Flink, that runs in the place of examples/adstream. The
+// programs of a node log into the rings of that node.
 type Engine interface {
 	// Nodes returns the number of nodes, from 1 to 4.
 	Nodes() int
@@ -86,8 +86,8 @@ func (r *EngineResult) Consistent() bool {
 	return true
 }
 
-// RunEngine runs the demonstration with an engine's job. The job takes about as long as the
-// parameter lasts says. All nodes share the loopback interface, unless the engine is an Observed.
+// RunEngine runs the demonstration with an engine's job. The parameter lasts is about how long the
+// job takes. All nodes share the loopback interface, unless the engine is an Observed.
 func RunEngine(
 	ctx context.Context, o Options, engine Engine, lasts time.Duration,
 ) (*EngineResult, error) {
@@ -183,7 +183,8 @@ func (r *EngineResult) take(d analysis.DurationRow, truth int64) {
 	}
 }
 
-// sendPoints are the points at which the Java agent logs the tuples that leave an operator.
+// sendPoints lists how the names of some points end: those at which the Java agent logs the tuples
+// that leave an operator.
 var sendPoints = []string{"/send", "/unlinked"}
 
 // loadPoints is the text with which the names of the load generator's points begin. No operator

@@ -175,7 +175,8 @@ func load(ctx context.Context, to string, perSecond int) (context.CancelFunc, er
 	return cancel, nil
 }
 
-// discardLoad discards load until the listener is closed.
+// discardLoad accepts connections until the listener is closed. It discards the bytes that the
+// function load sends over them.
 func discardLoad(l net.Listener) {
 	for {
 		conn, err := l.Accept()

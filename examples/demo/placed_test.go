@@ -44,8 +44,8 @@ func TestBarPlacedDemo(t *testing.T) {
 		strings.Contains(p.Changes[0].Why, "lacks") {
 		t.Errorf("the end-to-end latency changed by %+v", p.Changes)
 	}
-	// In the new placement, some nodes have no operators. So the logs lack these nodes, but this
-	// must not count as missing.
+	// In the new placement, some nodes have no operators. So these nodes have no logs, but the run
+	// must not report the logs as missing.
 	run, err := runs.Open(PlacedDirectory(o.Keep))
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ const (
 	orderStamps = "stamps" // answer report.Stamps
 )
 
-// orderWork asks a program to run its part of the job and answer report.Job.
+// orderWork asks a program to run its part of the job, and to report the result in orderReport.Job.
 const orderWork = "work"
 
 type order struct {

@@ -189,8 +189,8 @@ func newChecker(
 }
 
 // readingAt returns the counter reading when a tuple was at a point. If no event there has the
-// tuple's id, readingAt looks for the ids that were made of it. Exactly one of these must have an
-// event at the point.
+// tuple's id, readingAt looks for events of the tuples that were made of this tuple. Exactly one of
+// these tuples must have an event at the point.
 func (c *checker) readingAt(point string, id uint64) (reading uint64, err error) {
 	reading, err = c.physical.at(point, id)
 	if !errors.Is(err, errNowhere) {
@@ -211,8 +211,8 @@ func (c *checker) readingAt(point string, id uint64) (reading uint64, err error)
 	return reading, err
 }
 
-// checkDuration checks one duration. The analysis calls checkDuration for each duration (see
-// analysis.Options.Durations).
+// checkDuration computes the true value of one duration, and passes both to the function take. The
+// analysis calls checkDuration for each duration (see analysis.Options.Durations).
 func (c *checker) checkDuration(d analysis.DurationRow) error {
 	if strings.Contains(d.Kind, ",") {
 		// This duration begins with the first or the last of the tuples in a window. The events do

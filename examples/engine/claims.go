@@ -86,7 +86,8 @@ func (c Claim) print(w io.Writer, r analysis.Reference, measured analysis.Durati
 		span(c.Lo_ms-hi_ms, c.Hi_ms-lo_ms, "%+.3g"), c.From, c.To)
 }
 
-// milliseconds returns the interval in which a duration lies.
+// milliseconds converts an interval of cycles to milliseconds. The frequency is an interval, too,
+// so this widens the duration's interval.
 func milliseconds(r analysis.Reference, i analysis.Interval) (lo, hi float64) {
 	shortest, longest := r.FrequencyHi_hz, r.FrequencyLo_hz
 	if i.Lo_cycles < 0 {

@@ -113,7 +113,7 @@ const batch = 64
 // recovers from a failure.
 const giveUp = 2 * time.Minute
 
-// A Counter counts the events that the engine has done. It may be used by several goroutines.
+// A Counter counts the events that the engine has finished. It may be used by several goroutines.
 type Counter struct{ atomic.Int64 }
 
 // Done counts events.
@@ -124,8 +124,9 @@ func (d *Demonstration) Lasts() time.Duration {
 	return time.Duration(float64(d.Events) / float64(d.PerSecond) * float64(time.Second))
 }
 
-// Main is the main function of the demonstration of an engine, such as "Flink". The caller has
-// declared its own flags. perSecond is the default of the flag -rate.
+// Main is the main function of an engine's demonstration. The parameter name is the engine's name,
+// such as "Flink". The caller has declared its own flags. perSecond is the default of the flag
+// -rate.
 func (d *Demonstration) Main(name string, perSecond int, e demo.Engine) {
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer release()

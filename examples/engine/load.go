@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/generator"
 )
 
-// A Load offers events to an engine's sources, and hears from the engine which events it has done.
+// A Load offers events to an engine's sources, and hears from the engine which events it has
+// finished.
 //
 // A source connects to Port and reads events as lines of JSON. The first field of a line is the
 // event's id. The operator that does the last work on an event connects to BackPort and writes the
@@ -34,7 +35,8 @@ type Load struct {
 	sessions sync.WaitGroup
 }
 
-// mostSources is the largest number of connected sources to which no sink sends yet.
+// mostSources is how many connected sources may wait for a sink. Any further source is
+// disconnected.
 const mostSources = 64
 
 // Listen waits for an engine's sources. The function done may be nil.
@@ -155,8 +157,8 @@ func (l *Load) Close() {
 	}
 }
 
-// A sink sends events to a source. It never waits for the source. If the connection has no room,
-// the sink refuses events, and the sender counts them.
+// A sink sends events to a source. Its method Send never waits for the source. If the connection
+// has no room, the sink refuses events, and the sender counts them.
 type sink struct {
 	load *Load
 	conn *net.TCPConn    // nil: no source is connected

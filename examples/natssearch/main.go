@@ -124,7 +124,7 @@ func startBroker(ctx context.Context, memory bool) (_ *broker, err error) {
 	return b, err
 }
 
-// publish is the sink. It takes tuples until maxPending tuples are not acknowledged.
+// publish is the sink. It takes no tuple while maxPending tuples wait for their acknowledgement.
 func (b *broker) publish(tuples []generator.Tuple) (taken int, err error) {
 	for _, t := range tuples {
 		if b.publisher.PublishAsyncPending() >= maxPending {

@@ -6,7 +6,8 @@
 //	race -teller 1 -deposits 20 host:7070    # on each node, with another number
 //	race -nodes runs/race                    # or all of it on three virtual nodes of one machine
 //
-// Each teller logs the amount of a deposit as the id of two channels: teller/read when it has read
-// the balance, and teller/write when it has written it. cprof replay finds an order in which a
-// deposit is lost, even if the run lost none: docs/replay.md shows how.
+// Each teller logs two events for a deposit: at teller/read when it has read the balance, and at
+// teller/write when it has written the balance. The id of both events is the amount of the deposit.
+// cprof replay finds an order in which a deposit is lost, even if the run lost none: docs/replay.md
+// shows how.
 package main

@@ -64,7 +64,7 @@ type account struct {
 }
 
 // serve answers the requests of tellers. A request has 9 bytes: the first byte is 0 to read or 1 to
-// write, and the other bytes are the balance to write. The answer is the new balance.
+// write, and the other bytes are the balance to write. The answer is the balance after the request.
 func (a *account) serve(l net.Listener) error {
 	for {
 		c, err := l.Accept()
@@ -126,7 +126,8 @@ func deposit(address string, teller, deposits int, rings string) (balance uint64
 	return balance, nil
 }
 
-// amountOf is what a teller deposits. No other teller deposits this amount, so it is an id.
+// amountOf returns the amount of a teller's deposit with the number i. No other deposit has this
+// amount, so the amount serves as an id.
 func amountOf(teller, i int) uint64 { return uint64(1000*teller + i) }
 
 // askBalance sends a request and returns the balance.

@@ -1,7 +1,7 @@
 package callgen
 
-// A Step is a part of what a service does for a request: the service computes, calls other services
-// at the same time, and waits for their responses.
+// A Step is a part of what a service does for a request: the service computes, then calls other
+// services, all at about the same time, and waits for their responses.
 type Step struct {
 	Compute_us float64 // median
 	Spread     float64 // standard deviation of the logarithm of the time
@@ -78,7 +78,8 @@ var Apps = map[string]App{
 			"user":           {64, leaf(100, .5)},
 		},
 	},
-	// media calls many services at the same time. A review consists of the parts that they return.
+	// media calls many services at the same time. Each request makes a film review from the parts
+	// that these services make.
 	"media": {
 		Front: "nginx", Quantum_us: 1,
 		Services: map[string]Service{
@@ -97,7 +98,7 @@ var Apps = map[string]App{
 			"movie-review": {16, leaf(1400, .5)},
 		},
 	},
-	// node has a coarse clock: its moments are whole milliseconds.
+	// The application node has a coarse clock: its moments are whole milliseconds.
 	"node": {
 		Front: "service1", Quantum_us: 1000,
 		Services: map[string]Service{

@@ -25,7 +25,7 @@ func TestSameSeedSameCalls(t *testing.T) {
 	}
 }
 
-// Compress and ShiftClocks keep all durations within a place.
+// Compress and ShiftClocks do not change how long the services are busy with calls.
 func TestCompressAndShift(t *testing.T) {
 	o := Options{Requests: 100, PerSecond: 100, Seed: 5}
 	set := Make(Apps["hotel"], o)

@@ -96,7 +96,8 @@ func (c *capturer) time(ns int64) uint64 {
 	return 2*simrun.Hz + uint64(float64(ns-first)*simrun.Hz/1e9)
 }
 
-// describe adds a description, which holds for the whole log.
+// describe adds the description of a thread or of a connection to a node's records. Its stamp is so
+// early that it holds for the whole log.
 func (c *capturer) describe(node int, what interface {
 	Events(at_cycles uint64) ([]blackbox.Event, error)
 }) {

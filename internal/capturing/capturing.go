@@ -18,8 +18,8 @@ func CheckAlso(text string) error {
 	return err
 }
 
-// Starter returns the value of the field Capture in an agent's configuration. The argument only is
-// a filter: see CheckFilter. The argument also names what is captured in addition: see CheckAlso.
+// Starter returns the value of the field Capture in an agent's configuration. The first argument is
+// a filter: see CheckFilter. The second argument lists what is captured in addition: see CheckAlso.
 // The argument light leaves out when calls begin: see capture.Options. A capture that fails after
 // its start calls the function notify with the error.
 func Starter(only, also string, light bool, notify func(error)) func(rings string) (agent.Capture,

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// RunsDir returns this machine's directory of runs.
+// RunsDir returns the directory of runs: the one that CLOUDPROFILER_RUNS names, or else the
+// directory runs below the working directory.
 func RunsDir() string { return cmp.Or(os.Getenv("CLOUDPROFILER_RUNS"), "runs") }
 
 // OpenRun opens a run. run is a directory, or the name of a run in RunsDir. If both exist, OpenRun
@@ -33,8 +34,8 @@ func OpenRun(run string) (*runs.Directory, error) {
 		fs.ErrNotExist)
 }
 
-// runExists reports whether a run exists at a path, complete or incomplete. If one exists, the
-// error of opening the path says what is wrong with the run.
+// runExists reports whether a run exists at a path, complete or incomplete. If one exists but
+// runs.Open fails, the error of runs.Open says what is wrong with the run.
 func runExists(path string) bool {
 	for _, sign := range []string{path + ".part", filepath.Join(path, "run.yaml")} {
 		if _, err := os.Lstat(sign); err == nil {

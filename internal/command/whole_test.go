@@ -65,7 +65,8 @@ func TestWriteWhole(t *testing.T) {
 	}
 	signal.Ignore(unix.SIGXFSZ)
 	defer signal.Reset(unix.SIGXFSZ)
-	// This leaves room for the file to which the go command writes the log of this test.
+	// The limit below holds for every file that this process writes. The constant room is so large
+	// that the log of the test still fits.
 	const room = 16 << 20
 	// The limit imitates a full disk.
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE,

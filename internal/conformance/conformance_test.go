@@ -95,9 +95,9 @@ type kept struct {
 	Given       []uint64 // stamps that the program was given, less the counter at the beginning
 }
 
-// givenStamps separates two kinds of stamps, both counted from the counter at the beginning. Stamps
-// that orders give are smaller, and stamps that programs read are larger: a program reads the
-// counter only after its first order, and more than givenStamps cycles pass until then.
+// givenStamps tells two kinds of stamps apart by their distance from the counter at the beginning.
+// A stamp that an order gives is less than givenStamps cycles after it. A stamp that a program
+// reads is later, because more than givenStamps cycles pass until the program gets its first order.
 const givenStamps = 1000
 
 type header struct {

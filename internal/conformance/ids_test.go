@@ -13,11 +13,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// lease is the number of counts that a program takes from an instance's file at a time.
+// lease is how many ids a program reserves at a time in the file of its instance. The last part of
+// an id is a count, so a lease is a range of counts.
 const lease = 1 << 24
 
-// makes lets the program make as many ids as count says. The last of these ids must contain the
-// argument instance, and its count must be the argument last.
+// makes lets the program make several ids: the argument count says how many. The last of them must
+// contain the instance number instance, and must end in the number last.
 func (w *writer) makes(count, instance int, last uint64) {
 	w.t.Helper()
 	id, err := channel.NewID(77, instance, last)
@@ -27,8 +28,8 @@ func (w *writer) makes(count, instance int, last uint64) {
 	w.says(fmt.Sprint(id), "next %d", count)
 }
 
-// Two programs on a node never make the same id, in whatever languages they are written, and
-// whether the first one closes its ids or dies.
+// Two programs on a node never make the same id. It does not matter in which languages they are
+// written, or whether a program closes its ids or dies.
 func TestLanguagesMakeDifferentIDs(t *testing.T) {
 	for _, first := range slices.Sorted(maps.Keys(writers)) {
 		for _, second := range slices.Sorted(maps.Keys(writers)) {

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// javaVariable says that the Java library takes part. "make java-sdk" sets it: without Java, the
-// tests then fail. A plain "go test" does not need Java.
+// javaVariable is the environment variable with which the Java library takes part. "make java-sdk"
+// sets it. If it is set but there is no Java, the tests fail. A plain "go test" does not need Java.
 const javaVariable = "CLOUDPROFILER_TEST_JAVA"
 
 // kit has the Javas that take part. Without Java it is nil.
@@ -51,7 +51,7 @@ func withJava(run func() int) (code int, err error) {
 
 func javaName(release int) string { return fmt.Sprintf("java %d", release) }
 
-// eachJava runs a test for each Java from a release on.
+// eachJava runs a test for each Java whose release is at least the argument from.
 func eachJava(t *testing.T, from int, test func(t *testing.T, language string)) {
 	if kit == nil {
 		t.Skipf("%s is not set: make java-sdk runs this test", javaVariable)

@@ -143,7 +143,8 @@ func TestPreloadedProgramScribbles(t *testing.T) {
 	}
 }
 
-// A capturedLog is what a log of captured messages has.
+// A capturedLog is the content of a log of captured messages: counts, the names of hosts, and the
+// report on the log.
 type capturedLog struct {
 	kinds   map[blackbox.Kind]uint64 // messages
 	dropped uint64                   // events that were dropped while the ring was full
@@ -335,7 +336,7 @@ func checkPairs(t *testing.T, out string, all []*messages.Log) messages.Matched 
 	pairs := map[uint64][]pair{}
 	m := messages.Find(all, func(m messages.Match) {
 		s, r := &m.Send, &m.Receive
-		// If s.Early is false, the kernel showed only the end of the call that sent.
+		// If s.Early is false, the call may have sent its bytes before s.Lo_cycles.
 		if s.Bytes != r.Bytes || s.By.Process == r.By.Process ||
 			s.Early && r.Hi_cycles < s.Lo_cycles {
 			t.Errorf("%d bytes in process %d at %d were received as %d bytes in %d at %d", s.Bytes,

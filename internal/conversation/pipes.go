@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes exchanges messages over UNIX sockets of all types and over UDP. A thread sends some
-// messages, another one receives them and answers with one, and so on. In the middle, some messages
-// have been sent and not yet received: both threads then wait until the channel resume is closed.
+// pipes exchanges messages over UNIX sockets of all types and over UDP. One thread sends some
+// messages, and the other thread receives them and sends one message back, and so on. In the
+// middle, some messages have been sent and not yet received: both threads then wait until the
+// channel resume is closed.
 func pipes(seed uint64, messages int, start func(socket int, work func(*talker)),
 	must func(error), half *sync.WaitGroup, resume chan struct{}) {
 	pair := func(kind int) [2]int {

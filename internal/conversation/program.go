@@ -28,7 +28,7 @@ type Call struct {
 	Bytes         int
 	Before, After uint64 // the counter before and after it
 
-	// Only programs whose role is many, pipes or rough set these fields.
+	// Only programs whose role is many, pipes or rough set Peer.
 	Peer   uint64 // the cookie of the socket at the other end
 	Single bool   // a call receives one message, not a part of a stream
 }
@@ -110,7 +110,7 @@ func (t *talker) send(bytes int) {
 }
 
 // receive receives a message. For each part of it, receive chooses at random one of the system
-// calls that receive. It returns false if there was none.
+// calls that receive. It returns false if the connection ended before the whole message arrived.
 func (t *talker) receive(bytes int) bool {
 	for b := t.buffer[:bytes]; len(b) > 0; {
 		n := t.do(false, func() (int, error) {

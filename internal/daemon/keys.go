@@ -62,8 +62,9 @@ func checkKeys(text []byte, known []string) error {
 	return errors.Join(errs...)
 }
 
-// ReadableBy returns an error if a user could not read the file that a setting names. Only the
-// user's first group counts. A process of root calls ReadableBy before it becomes that user.
+// ReadableBy returns an error if a user could not read the file that a setting names. ReadableBy
+// considers only the user's primary group. A process of root calls ReadableBy before it becomes
+// that user.
 func ReadableBy(s Setting, name string) error {
 	u, err := user.Lookup(name)
 	if err != nil {

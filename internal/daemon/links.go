@@ -15,8 +15,8 @@ import (
 type Setting struct{ Key, Value string }
 
 // Link returns the configuration with which a node reaches its server. The node uses its secret key
-// and the server's public key, or no keys. If node or advertise is empty, the link itself finds out
-// the value later.
+// and the server's public key, or no keys. If node is empty, the key may be that of any node. If
+// advertise is empty, the link finds an address itself.
 func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfig, err error) {
 	l.Server.Server = server
 	if advertise != "" {

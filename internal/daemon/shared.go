@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// SharedClock contains the keys of a clock that several nodes share. No shared clock is used unless
-// an operator names both the source and the clock.
+// SharedClock contains what a configuration says about a clock that several nodes share. No shared
+// clock is used unless an operator names both the source and the clock.
 type SharedClock struct {
 	Source string        // key shared_clock
 	Name   string        // key shared_clock_name
@@ -85,8 +85,8 @@ func (n *Node) closeShared() (err error) {
 	return err
 }
 
-// HardwareStamps contains the keys of stamps that a network interface takes. No such stamps are
-// used unless an operator names the interface.
+// HardwareStamps contains what a configuration says about the stamps that a network interface
+// takes. No such stamps are used unless an operator names the interface.
 type HardwareStamps struct {
 	Interface string        // key hardware_stamps
 	Error     time.Duration // key hardware_stamps_error

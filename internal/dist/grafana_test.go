@@ -224,8 +224,8 @@ func TestDashboardsAreWhole(t *testing.T) {
 	}
 }
 
-// The variable once has what the function scraped returned first: two tests need it, and starting a
-// fleet takes seconds.
+// The variable once keeps the result of the first call of scraped. Two tests need this result, and
+// starting a fleet takes seconds.
 var once struct {
 	labels map[string][]string
 	texts  []string

@@ -59,8 +59,8 @@ func TestPackagesContainWhatIsThere(t *testing.T) {
 	}
 }
 
-// A debian is a Debian root with the files of this machine. A command's changes go into the
-// directory changes, and do not affect this machine.
+// A debian is a Debian root with the files of this machine. If a command changes a file, the new
+// file is stored in the directory changes, and this machine's file stays as it was.
 type debian struct {
 	t             *testing.T
 	root, changes string

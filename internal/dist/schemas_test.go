@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The schema of the Java agent's configuration has the keys, sets and points that the agent
-// accepts.
+// The schema of the Java agent's configuration allows what the agent accepts: the same keys, the
+// same sets of joinpoints, and the same names of points.
 func TestSchemaOfTheJavaAgent(t *testing.T) {
 	type object struct {
 		Properties map[string]json.RawMessage `json:"properties"`

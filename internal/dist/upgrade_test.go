@@ -65,7 +65,8 @@ type fleetOf struct {
 	later                   string // "": nothing is upgraded
 }
 
-// works makes a run with a server and two agents, and tests that the run has everything.
+// works makes a run with a server, two agents and the cprof in the directory now. It tests that the
+// run has everything.
 func (f fleetOf) works(t *testing.T, now string) {
 	t.Helper()
 	dir, address := t.TempDir(), free(t)

@@ -17,10 +17,10 @@ var (
 	rowLink  = regexp.MustCompile(`\]\((\.\./[^)#]+|[\w-]+\.md)`)
 )
 
-// placesExist is the rule that all files and folders that docs/architecture.md names as places for
-// changes exist. A file that a row of the table names lies in a folder that the same row names.
-// Each other word between backquotes (`) is a folder in one of these folders, or occurs in one of
-// these files.
+// placesExist is the rule for the tables in docs/architecture.md that say where to make a change:
+// each row names only what exists. A path from the root must lead to a file or a folder. The name
+// of a file must be that of a file in one of the row's folders. Each other word between backquotes
+// (`) must be a folder in one of these folders, or occur in one of the row's files.
 func placesExist(_ *testing.T, files []file) []finding {
 	const name = "docs/architecture.md"
 	page, _ := find(files, name)

@@ -29,8 +29,8 @@ func (f finding) String() string { return f.place + ": " + f.reason }
 // A rule examines the tree's files and returns what is wrong with them.
 type rule func(t *testing.T, files []file) []finding
 
-// notOurs lists folders that contain no hand-written files of this repository, and test data, which
-// may break rules on purpose.
+// notOurs lists folders that no rule examines. They contain files that nobody wrote by hand for
+// this repository, or test data, which may break rules on purpose.
 var notOurs = []string{".git", "node_modules", "testdata", "vendor"}
 
 // built lists folders in the root that scripts write.

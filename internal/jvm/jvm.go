@@ -107,8 +107,8 @@ func (k *Kit) build(sdk, dir string) error {
 // maxSource is the largest size of a source file.
 const maxSource = 1 << 20
 
-// Read reads every source of the Java SDK. The go command reuses an earlier result of a test if no
-// file that the test has read has changed.
+// Read reads every source of the Java SDK, so that the go command runs a test again after a source
+// has changed. Otherwise the go command would reuse the test's earlier result.
 func Read() error {
 	repository, err := root()
 	if err != nil {

@@ -260,7 +260,7 @@ func (c *clock) look() {
 	c.looks = append(c.looks, [2]float64{float64(ns - c.zero[0]), float64(cycles - c.zero[1])})
 }
 
-// ns returns the time at which the counter had a reading, in ns since the first look.
+// ns converts a reading of the counter into a time, in ns since the first look.
 func (c *clock) ns(cycles uint64) float64 {
 	x := float64(int64(cycles - c.zero[1]))
 	i, _ := slices.BinarySearchFunc(c.looks, x, func(l [2]float64, x float64) int {

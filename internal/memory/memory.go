@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Private_bytes returns how much memory belongs only to this process. It does not count mapped
-// rings and files, even if no other process maps them, because they are shared or can be read
-// again.
+// Private_bytes returns how much memory belongs only to the process with the number pid. It does
+// not count mapped rings and files, even if no other process maps them, because they are shared or
+// can be read again.
 func Private_bytes(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -18,8 +18,8 @@ var mutate = flag.Bool("mutate", false, "apply every mutation of the list and wa
 	"tests to notice (minutes)")
 
 // A mutation is one way to break a package: it replaces one text in a file with another text. run
-// is a pattern for the tests that run. If run is empty, all tests of the package run. At least one
-// of the tests that run must fail.
+// is a pattern: only tests whose names match it run. If run is empty, all tests of the package run.
+// At least one of the tests that run must fail.
 type mutation struct{ name, file, old, new, run string }
 
 // parse reads a list of mutations. Each mutation has four or five lines, and an empty line
@@ -44,12 +44,12 @@ func parse(text string) ([]mutation, error) {
 	return list, nil
 }
 
-// smallTime is the time after which Test starts no further mutation if bars are measured small.
+// smallTime is for the small size (proof.Small): after this time, Test starts no further mutation.
 const smallTime = 3 * time.Second
 
 // Test checks that each mutation in a list still applies to the package in the working directory.
 // With -mutate, or if bars are measured at full size, it applies each mutation in turn and runs the
-// package's tests. If bars are measured small, it does so only for the first few mutations.
+// package's tests. If bars are measured at small size, it does so only for the first few mutations.
 func Test(t *testing.T, list string) {
 	t.Helper()
 	text, err := os.ReadFile(list)

@@ -57,7 +57,8 @@ func (p *Pair) setUp() error {
 	return nil
 }
 
-// bringUp sets the link of the calling thread's namespace up, and gives it the addresses.
+// bringUp switches on the loopback interface and the link of the calling thread's namespace, and
+// gives the link the addresses.
 func bringUp(addresses ...netip.Prefix) error {
 	for _, name := range []string{"lo", link} {
 		i, err := net.InterfaceByName(name)

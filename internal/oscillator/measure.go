@@ -133,8 +133,8 @@ func noAssumptions(window time.Duration) tscratio.Assumptions {
 		MaxWander: 1000 * tscratio.PPM}
 }
 
-// look reads the clock several times, each time between two readings of the counter. It adds the
-// reading that took the least time to the pair.
+// look reads the clock several times, each time between two readings of the counter. It adds to the
+// pair only the reading that took the least time.
 func look(o Options, c Clock, pair *tscratio.Pair) (width_cycles uint64, err error) {
 	var open, closed uint64
 	var at int64
@@ -206,7 +206,7 @@ func Advice(results []Result) (w tscratio.Wander, justified bool) {
 	return roundUp(max(w, 100*tscratio.PPB)), true
 }
 
-// roundUp returns the smallest value that is at least w and 1, 2 or 5 times a power of ten.
+// roundUp rounds w up to a value that is 1, 2 or 5 times a power of ten.
 func roundUp(w tscratio.Wander) tscratio.Wander {
 	for power := tscratio.Wander(1); ; power *= 10 {
 		for _, factor := range []tscratio.Wander{1, 2, 5} {

@@ -94,7 +94,7 @@ func (s scale) place(v float64) float64 {
 	return (v - s.lo) / (s.hi - s.lo)
 }
 
-// niceStep returns the smallest number that is at least atLeast and 1, 2 or 5 times a power of ten.
+// niceStep rounds atLeast up to a number that is 1, 2 or 5 times a power of ten.
 func niceStep(atLeast float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(atLeast)))
 	for _, factor := range []float64{1, 2, 5} {

@@ -125,7 +125,8 @@ func (a *actor) emit(ctx context.Context, out *message, key uint64) error {
 	return a.sender.send(ctx, m, key)
 }
 
-// awaitTrips waits for the last return trips, which are still on their way.
+// awaitTrips waits for the last return trips (see package returntrip), which are still on their
+// way.
 func (a *actor) awaitTrips(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleFor)
 	defer cancel()

@@ -43,7 +43,8 @@ type lane struct {
 // bytes), and how many of the sender's tuples the receiver has taken (8 bytes).
 const ackSize = 10
 
-// newSender listens for acknowledgements. The subscription ends with the connection.
+// newSender makes the sender of an instance. The sender listens for acknowledgements until the
+// connection ends.
 func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error) {
 	next := Stages[stage+1]
 	s := &sender{

@@ -98,8 +98,8 @@ func ReadPlacement(path string) (*Placement, error) {
 	return p, nil
 }
 
-// ParsePlacement reads a placement, sets the values that it leaves out, and validates it. Errors
-// wrap ErrPlacement.
+// ParsePlacement reads a placement, sets the values that the text leaves out, and validates the
+// result. Errors wrap ErrPlacement.
 func ParsePlacement(text []byte) (*Placement, error) {
 	if len(text) > maxFileBytes {
 		return nil, fmt.Errorf("more than %d bytes: %w", maxFileBytes, ErrPlacement)

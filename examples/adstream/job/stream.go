@@ -68,7 +68,7 @@ func (s *Stream) campaignOf(ad int) string { return campaignName(ad / s.AdsPerCa
 // windowOf returns the beginning of the window that contains an event time.
 func (s *Stream) windowOf(time_us int64) int64 { return time_us - time_us%s.Window.Microseconds() }
 
-// json writes the event in the form of the benchmark's producer.
+// json writes the event in the form in which the benchmark's producer writes events.
 func (e *event) json(b []byte) []byte {
 	field := func(name, value string) {
 		b = append(append(append(append(b, '"'), name...), `":"`...), value...)

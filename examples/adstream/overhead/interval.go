@@ -43,9 +43,9 @@ const exactRanks = 60
 
 // chooseEnds chooses the ends of the interval from the means that intervalOf makes of n values. It
 // returns the largest k for which the k-th smallest and the k-th largest mean enclose the effect
-// with a probability of at least 95 %. To find k, a coin decides for each of the n ranks whether it
-// is added to a sum. Then k is the largest number with this property: the sum is below k with a
-// probability of at most 2.5 %.
+// with a probability of at least 95 %. To find k, imagine that a coin decides for each of the n
+// ranks whether the rank is added to a sum. Then k is the largest number with this property: the
+// sum is below k with a probability of at most 2.5 %.
 func chooseEnds(n int) int {
 	most := n * (n + 1) / 2
 	if n > exactRanks {

@@ -40,7 +40,8 @@ class Pool {
             note('S', this, id, line.length, before, cause);
         }
 
-        /** Reads a line. {@code n} is the number of the message that ended it. */
+        /** Reads a line. The result's {@code n} is the number of the message that completed the
+         * line. */
         Request hear() throws IOException {
             int n = 0;
             String id = "";

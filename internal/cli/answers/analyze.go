@@ -360,8 +360,8 @@ func partsOf(a *analysis.Answer) string {
 		are)
 }
 
-// partialOf returns the same error as partial, for commands that do not list the parts. The error
-// says which command lists them.
+// partialOf is for commands that do not list the parts. It returns the error of partial, and adds
+// which command lists the parts.
 func partialOf(a *analysis.Answer, path string) error {
 	err := partial(a)
 	if err == nil {

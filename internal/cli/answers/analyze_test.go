@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// returnPoints are the channels of return trips, in the order in which a tuple passes them. The
-// tuple goes from one node to the other and back.
+// returnPoints are the channels of return trips, in the order of a tuple's events. The tuple goes
+// to the other node, an acknowledgement comes back, and an echo of it follows.
 var returnPoints = []string{"source#0/ret-sent", "worker#0/ret-arrived",
 	"source#0/ret-acknowledged", "worker#0/ret-echoed"}
 

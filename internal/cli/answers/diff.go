@@ -122,8 +122,8 @@ func (o openedRuns) close() {
 }
 
 // openSides opens the runs of both sides. No run may be given twice. If a run were given twice on
-// one side, chance would seem smaller than it is. If it were given on both sides, it would hide
-// differences.
+// one side, the differences that arise by chance would seem smaller than they are. If a run were
+// given on both sides, it would hide differences between the sides.
 func openSides(before, after string) (opened openedRuns, err error) {
 	defer func() {
 		if err != nil {

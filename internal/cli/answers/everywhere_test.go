@@ -67,7 +67,8 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 		"durations.parquet"))
 	slices, trace := readTrace(t, filepath.Join(run, "exports", "trace.perfetto-trace"))
 
-	// The Parquet file says what its cycles are. The other outputs must agree with it.
+	// The Parquet file says which node's cycles it has, and at which frequency. The other outputs
+	// must agree with it.
 	number := func(text string) float64 {
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {

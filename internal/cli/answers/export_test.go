@@ -127,7 +127,7 @@ func TestExportFlags(t *testing.T) {
 	}
 }
 
-// The list of files says which tuples a trace shows.
+// cprof export lists the files that it wrote. The list says which tuples a trace shows.
 func TestExportSaysWhatATraceShows(t *testing.T) {
 	run := aRun(t, "shown")
 	for flags, says := range map[string]string{

@@ -56,7 +56,7 @@ func (m mutator) wild(was uint64) uint64 {
 	return was + 1<<m.UintN(64)
 }
 
-// logs changes some logs of one node, and of no other node.
+// logs alters some logs of one node, and of no other node.
 func (m mutator) logs(f runFiles, node string) {
 	for range 1 + m.IntN(3) {
 		names := f.names(runs.LogsPath(node) + "/")

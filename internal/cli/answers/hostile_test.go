@@ -81,7 +81,7 @@ func newTrial(dir string) (*hostileTrial, error) {
 	return &hostileTrial{dir: dir, all: all, base: map[string]*analysis.Answer{}}, err
 }
 
-// options returns options for a question about a run with this harm.
+// options returns options for a question about a run in which the part h was changed.
 func (m mutator) options(h changedPart) analysis.Options {
 	o := analysis.Options{Workers: 1 + m.IntN(2), Memory_bytes: 1 << 20}
 	if m.once(2) {
@@ -298,8 +298,8 @@ func (t *hostileTrial) intact(a *analysis.Answer, o analysis.Options, h changedP
 
 // ownNames reports whether a node shares no point with other nodes, and logs each id at most once
 // at a point. If this is false, the node's logs change the answers about other nodes, for two
-// reasons: of a tuple's events at one point, only the earliest is used, whichever node logged it,
-// and an id that is used again begins another tuple.
+// reasons. First, only the earliest of a tuple's events at one point is used, whichever node logged
+// it. Second, an id that is used again begins another tuple.
 func ownNames(logs, node string) (bool, error) {
 	entries, err := os.ReadDir(logs)
 	if err != nil {
@@ -359,7 +359,7 @@ func each(path string, seen map[uint64]bool) bool {
 	}
 }
 
-// salvage runs salvage on the changed logs, and reads the results.
+// salvage runs "cprof log salvage" on the changed logs, and reads the results.
 func (t *hostileTrial) salvage(files runFiles, h changedPart) error {
 	for name, data := range files {
 		if !strings.HasPrefix(name, "logs/") || path.Base(name) == logstore.ManifestName ||

@@ -126,7 +126,7 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 	return nil
 }
 
-// mostOutside is the largest number of addresses outside that are printed without --verbose.
+// mostOutside is the largest number of addresses that printOutside prints without --verbose.
 const mostOutside = 10
 
 // printOutside prints the addresses to which programs sent messages, if the other end was not
@@ -188,7 +188,8 @@ func percentileText(all []messages.Percentile, r analysis.Reference, percent flo
 	return "not known"
 }
 
-// doubtOf says why the transfers of a pair are less sure or fewer than they look.
+// doubtOf says why the transfers of a pair are less sure than they look, or why some of them are
+// missing.
 func doubtOf(p *messages.Pair) (text string) {
 	if p.Suspect {
 		text += ", suspect"

@@ -17,8 +17,8 @@ import (
 
 const transfer, waited = simrun.Transfer_cycles, simrun.Waited_cycles
 
-// capturedRun makes a run of simrun.Captured. It returns the run's directory and how many cycles of
-// node A a transfer takes.
+// capturedRun makes a run with simrun.Captured. It returns the run's directory and how many cycles
+// of node A a transfer takes.
 func capturedRun(t *testing.T, more ...simrun.Channel) (run string, cycles float64) {
 	t.Helper()
 	parent := t.TempDir()

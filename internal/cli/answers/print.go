@@ -87,7 +87,7 @@ func describeAssumptions(a *analysis.Answer) string {
 	return text + "the data contradict it for " + command.Plural(suspect, "pair")
 }
 
-// describeClaims says which bounds rest on claims of an operator that the data do not prove: on a
+// describeClaims says which bounds rest on what a person configured and the data do not prove: on a
 // clock that nodes share, or on stamps of a network interface.
 func describeClaims(a *analysis.Answer) (texts []string) {
 	for _, n := range a.Nodes {
@@ -263,8 +263,8 @@ func rateText(n uint64, lo_cycles, hi_cycles int64, r analysis.Reference) string
 	return fmt.Sprintf("%.0f ± %.0f", middle, math.Ceil(max(most-middle, middle-least)))
 }
 
-// printReturnTrips prints durations of tuples as return trips measure them, beside durations of the
-// same tuples as related counters measure them.
+// printReturnTrips prints durations of tuples as measured by return trips (the receiver
+// acknowledges each tuple), beside durations of the same tuples as measured by related counters.
 func printReturnTrips(out io.Writer, a *analysis.Answer) {
 	for i := range a.ReturnTrips {
 		r := &a.ReturnTrips[i]

@@ -85,8 +85,8 @@ func changeCells(c *analysis.Change) (cells [4]string) {
 	return cells
 }
 
-// roundedUp returns a duration as text, rounded up. It uses the largest unit that occurs in the
-// text beside.
+// roundedUp returns a duration as text, rounded up. The parameter beside is the text next to the
+// duration. The unit is the largest one of s, ms and µs that occurs in beside, or ns if none does.
 func roundedUp(ns float64, beside string) string {
 	units := []struct {
 		name string
@@ -124,7 +124,8 @@ func changeText(c *analysis.Change) string {
 }
 
 // printFolded prints a text after the beginning of a line, and breaks the text at spaces where the
-// screen ends. The lines that follow are indented. A word that is longer than a line is cut.
+// screen ends. The lines that follow are indented. A word that is longer than a line continues on
+// the next line.
 func printFolded(out io.Writer, begin string, indent int, text string) {
 	line, empty := begin, true
 	for _, word := range strings.Fields(text) {

@@ -148,7 +148,8 @@ func PrintPaths(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// tuplesOf names the tuples of a path, and those that the path's rows in the table describe.
+// tuplesOf says how many tuples a path has and where they begin. If the path's rows in the table
+// describe other sets of tuples, it names these sets.
 func tuplesOf(path *analysis.Path) string {
 	made := ""
 	if len(path.MadeOf) > 0 {

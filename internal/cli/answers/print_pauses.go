@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// printPauses prints how often JVMs stopped all threads, and where that was a relevant share of the
-// time from end to end.
+// printPauses prints how often JVMs stopped all threads. It also prints each span whose slowest
+// tuples spent a relevant share of their time in such pauses.
 func printPauses(out io.Writer, a *analysis.Answer) {
 	if len(a.JVMs) == 0 {
 		return

@@ -17,7 +17,8 @@ func (r *replayed) printJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// print prints what was found. It also prints at most as many orders as the argument orders says.
+// print prints what was found. It also prints possible orders of the events. The argument orders
+// limits how many of them it prints.
 func (r *replayed) print(w io.Writer, orders int) error {
 	out := &strings.Builder{}
 	if s := r.Summary; s != nil {
@@ -121,7 +122,8 @@ func (r *replayed) printFound(out *strings.Builder) {
 	}
 }
 
-// printOrders prints all orders or, if there are more than the argument most, a random sample.
+// printOrders prints all orders. If there are more than the limit most, it prints a random sample
+// of them.
 func (r *replayed) printOrders(out *strings.Builder, most int) {
 	if r.Orders != nil && r.Orders.IsInt64() && r.Orders.Int64() <= int64(most) {
 		n := 0

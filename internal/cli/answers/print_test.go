@@ -154,7 +154,8 @@ func TestAnswerOutput(t *testing.T) {
 	}
 }
 
-// An answer names the nodes whose bounds rest on what only an operator says.
+// An answer names the nodes whose bounds rest on what only a person says: on a shared clock, or on
+// stamps of a network interface.
 func TestAnswerNamesWhatOperatorsSay(t *testing.T) {
 	a := printedAnswer()
 	facts := map[string]string{"shared_clock": "host-17, within 0 ns", "hardware_stamps": "eth0"}
@@ -414,7 +415,7 @@ func TestTableIsWideEnoughAndNoWider(t *testing.T) {
 }
 
 // The advice begins with what matters most. Its order is: figures that are not proven, lost tuples,
-// the load's own lateness, the slowest span, and the worst nodes of that span.
+// a load that itself came late, the slowest span, and the worst nodes of that span.
 func TestAdvice(t *testing.T) {
 	a := printedAnswer()
 	const single = "single tuples: cprof analyze x --channel 'source*/send' " +

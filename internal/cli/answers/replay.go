@@ -124,9 +124,9 @@ type replayed struct {
 	Free      uint64              `json:"free,string"`
 	// Orders is the number of orders. It is absent if the orders were not counted.
 	Orders *big.Int `json:"orders,omitempty"`
-	// Forced is a number of free pairs, which are pairs of events that could have happened in both
-	// orders. Replay clocks, which have one epsilon for all nodes, would show these pairs in one
-	// order only.
+	// Forced is the number of free pairs that replay clocks would show in one order only. Such
+	// clocks have one epsilon for all nodes. The events of a free pair could have happened in both
+	// orders.
 	Forced    *uint64        `json:"forced,string,omitempty"`
 	Condition string         `json:"condition,omitempty"`
 	Found     *wire.Response `json:"found,omitempty"`
@@ -255,8 +255,8 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	if err != nil {
 		return err
 	}
-	// The pass over the events notices that a message was received too early only if the message
-	// was sent soon afterwards. The analysis notices all such messages.
+	// Some messages seem to be received before they were sent. The pass over the events notices
+	// such a message only if it was sent soon after its receipt. The analysis notices all of them.
 	if n, named := answer.Backwards(); f.epsilon == 0 && n > r.Summary.Broken {
 		r.Summary.Broken, r.Summary.Named = n, named
 	}

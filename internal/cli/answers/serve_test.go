@@ -218,7 +218,7 @@ func TestBarServe(t *testing.T) {
 }
 
 // explorePage does what a reader does with the page of a run of simrun.Chain: it opens the page,
-// zooms, and searches. A view is all that the page asks for at one time.
+// zooms, and searches. The function view asks for all that the page asks for at one time.
 func explorePage(t *testing.T, url string, tuples int) []proof.Bar {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 2))
 	view := func(from, to int64) float64 {

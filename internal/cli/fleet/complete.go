@@ -16,8 +16,8 @@ import (
 // completionLimit is how long a shell that completes a word waits for the server.
 const completionLimit = 700 * time.Millisecond
 
-// complete offers names to a shell, for at most the given number of arguments. The parameter names
-// gets the names from the server. If the server does not answer in time, the shell gets no names.
+// complete offers names to a shell, for at most the given number of arguments. The function names
+// asks the server for them. If the server does not answer in time, the shell gets no names.
 func (s *serverFlags) complete(most int,
 	names func(ask func(what string, result any) error) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) (

@@ -180,8 +180,8 @@ its comments. To keep them, edit the table's file and use "cprof config apply".`
 const settleLimit = 3 * time.Second
 
 // setTable sends a table to the server. Then it prints how many nodes use the table. The parameter
-// first is a number of rules at the beginning of the table. For these rules, setTable also prints
-// how many open channels got one of them, and which of the rules no channel got.
+// first says how many rules at the beginning of the table setTable looks at more closely: it also
+// prints how many open channels got one of these rules, and which of them no channel got.
 func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest, first int) error {
 	r.By = "cprof"
 	if u, err := user.Current(); err == nil {

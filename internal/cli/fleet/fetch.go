@@ -91,7 +91,7 @@ type asker interface {
 	Call(context.Context, control.Message) (control.Message, error)
 }
 
-// fetchInto fetches into a directory of runs, and returns the run's path there.
+// fetchInto fetches a run into a directory of runs, and returns the run's path there.
 func (f *runFetcher) fetchInto(ctx context.Context, parent string) (path string, err error) {
 	list, err := f.list(ctx)
 	if err != nil {

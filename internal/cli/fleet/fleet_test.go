@@ -30,7 +30,8 @@ type aFleet struct {
 	runs    string // directory of the runs
 }
 
-// startAFleet makes keys with the commands that a user would run, and starts a server with them.
+// startAFleet makes keys with the commands that a user would run, and starts a server with these
+// keys.
 func startAFleet(t *testing.T, names ...string) *aFleet {
 	t.Helper()
 	dir := t.TempDir()

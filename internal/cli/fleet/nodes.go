@@ -249,7 +249,8 @@ func writePairs(out io.Writer, m *coordinator.Matrix) {
 	w.Flush()
 }
 
-// writeHealth describes faults. The parameter most limits the number of faults.
+// writeHealth describes the sweep, the run and the faults of a fleet. It limits the number of
+// faults to the parameter most.
 func writeHealth(out io.Writer, m *coordinator.Matrix, most int) {
 	fmt.Fprintln(out)
 	if s := m.Sweep; s != nil {

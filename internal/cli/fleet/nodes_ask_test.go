@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
-// answering starts a server that answers each question with what the function returns. It does not
-// answer if the function returns nil.
+// answering starts a server that answers each question with what the function answer returns. If
+// answer returns nil, the server does not answer.
 func answering(t *testing.T, answer func(what string) control.Message) (address string) {
 	t.Helper()
 	server, err := control.Listen(control.ServerConfig{Address: "127.0.0.1:0"})

@@ -96,7 +96,8 @@ func TestPlaceOnAFleet(t *testing.T) {
 		t.Fatalf("round trip %+v", trip)
 	}
 	path := filepath.Join(t.TempDir(), "job.yaml")
-	// The operator in must run on alpha. No room is left there for the operator out.
+	// The operator named "in" must run on alpha. No room is left there for the operator named
+	// "out".
 	job := `version: 1
 operators:
   - {name: in, time: 1ms, per_second: 1500, nodes: [alpha]}

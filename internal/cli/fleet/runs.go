@@ -270,7 +270,7 @@ func pollUntil(ctx context.Context, f func() (done bool, err error)) error {
 	}
 }
 
-// waitForRun waits until the function until returns true for the run's state.
+// waitForRun waits for a state of the run for which the function until returns true.
 func waitForRun(cmd *cobra.Command, link *link, name string,
 	until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
 	p := command.NewProgress(cmd.ErrOrStderr())

@@ -112,7 +112,7 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 	return nil
 }
 
-// matchPhrase returns words for a printed sentence that say which names a pattern matches. It
+// matchPhrase returns the part of a printed sentence that says which names a pattern matches. It
 // returns "" if the pattern matches all names.
 func matchPhrase(pattern string) string {
 	if pattern == "" {

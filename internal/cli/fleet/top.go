@@ -218,7 +218,8 @@ func (t *topView) inPlace() (show func(*watch.Picture) error, end func()) {
 	return show, func() { fmt.Fprint(file, appear) }
 }
 
-// framePicture returns the text that replaces the content of a terminal with some lines.
+// framePicture returns the text that replaces the content of a terminal with the given lines. If
+// there are more lines than height, it leaves out the last ones and says how many they are.
 func framePicture(lines []string, height int) string {
 	const home, rest, below = "\x1b[H", "\x1b[K", "\x1b[J"
 	if more := len(lines) - height; more > 0 {

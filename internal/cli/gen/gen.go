@@ -97,8 +97,9 @@ func (f *channelFlags) add(cmd *cobra.Command) {
 		"directory of the rings (default $CLOUDPROFILER_DIR, else this user's in /dev/shm)")
 }
 
-// options returns nil if nothing is to be logged. A load test must not wait for a drainer, so
-// events that find a full ring are dropped, and the ring counts them.
+// options returns the options of the channels, or nil if nothing is to be logged. A load test must
+// not wait until a ring is drained, so events that find a full ring are dropped, and the ring
+// counts them.
 func (f *channelFlags) options() *handlers.Options {
 	if f.off {
 		return nil
@@ -139,8 +140,8 @@ func (n *noticeWriter) show(format string, args ...any) {
 	n.line.Show(format, args...)
 }
 
-// marksError returns an error if a run has marks. If the command succeeded, a script would trust
-// the numbers although nobody has read the marks.
+// marksError returns an error if a run has marks. Without this error the command would succeed, and
+// a script would trust the numbers although nobody has read the marks.
 func marksError(marks []generator.Marked) error {
 	if len(marks) == 0 {
 		return nil

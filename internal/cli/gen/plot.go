@@ -63,8 +63,8 @@ func plotSearch(w io.Writer, in io.Reader, svg bool) error {
 // begins far above the sustained rate, and showing all of it would leave no space for what matters.
 const highestShown = 1.5
 
-// searchFigure returns a figure with latency over load above, and the engine's throughput below. If
-// several trials have the same rate, the figure shows their medians.
+// searchFigure returns a figure with two panels: the latency at each load, and below it the
+// engine's throughput. If several trials have the same rate, the figure shows their medians.
 func searchFigure(r generator.SearchResult) plot.Figure {
 	edge, out := math.Inf(1), 0
 	if r.Sustained > 0 {

@@ -71,8 +71,8 @@ went away.`,
 	return cmd
 }
 
-// portsFrom returns n addresses. The first is the parameter at. The others differ from it only in
-// the port, which counts up by one from address to address.
+// portsFrom returns n addresses. The first one is at itself. The others differ from it only in the
+// port, which counts up by one from address to address.
 func portsFrom(at string, n int) ([]string, error) {
 	if n == 1 {
 		return []string{at}, nil
@@ -195,7 +195,8 @@ func printReceive(w io.Writer, r generator.FactoryResult, decoded bool) {
 	printMarks(w, r.Marks)
 }
 
-// receiveLine is what "cprof gen receive --json" prints. Scripts read it: append only.
+// receiveLine is what "cprof gen receive --json" prints. Scripts read it, so fields may only be
+// added.
 type receiveLine struct {
 	generator.Check
 	Elapsed_ns  int64              `json:"elapsed_ns"`

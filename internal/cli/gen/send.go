@@ -221,7 +221,7 @@ func printSend(w io.Writer, schedule generator.Schedule, r generator.SenderResul
 	printMarks(w, r.Marks)
 }
 
-// sendLine is what "cprof gen send --json" prints. Scripts read it: append only.
+// sendLine is what "cprof gen send --json" prints. Scripts read it, so fields may only be added.
 type sendLine struct {
 	Schedule     string             `json:"schedule"`
 	Scheduled    uint64             `json:"scheduled"`

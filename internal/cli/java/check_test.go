@@ -161,7 +161,7 @@ func TestOwnerIsNamed(t *testing.T) {
 }
 
 // TestCheckOfRealPrograms asks the real jar about a running JVM and about engines. "make java-sdk"
-// has built them.
+// has built the jar, and copied the engines' jars into a directory beside it.
 func TestCheckOfRealPrograms(t *testing.T) {
 	if os.Getenv("CLOUDPROFILER_TEST_JAVA") == "" {
 		t.Skip("CLOUDPROFILER_TEST_JAVA is not set: make java-sdk runs this test")

@@ -105,8 +105,9 @@ func owner(dir string) string {
 	return "user " + plainfile.UserName(stat.Uid)
 }
 
-// jar returns the path of the agent's jar. If the parameter given is not empty, that is the path.
-// Otherwise the path is the first one in the list m.jars at which there is a file.
+// jar returns the path of the agent's jar. If the user gave a path (given is not empty), jar
+// returns that path. Otherwise it returns the first path in the list m.jars at which there is a
+// file.
 func (m machine) jar(given string) (string, error) {
 	if given != "" {
 		if !isFile(given) {

@@ -166,8 +166,8 @@ func TestLogSalvage(t *testing.T) {
 	}
 }
 
-// check compares the logs of a directory with its manifest, and also reports a log that has lost
-// all of its files.
+// "cprof log check" compares the logs of a directory with its manifest, and also reports a log that
+// has lost all of its files.
 func TestLogsThatAreGone(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string

@@ -357,8 +357,8 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 var errSilent = errors.New("no longer answers: was it stopped, or cut off?")
 
 // The method train makes one node (from) run a train with another node (to). If refused is true,
-// the measurement must stop: the stamps of the node to cannot be true, or the counter of the node
-// from was interrupted.
+// the measurement must stop: the stamps of the second node cannot be true, or the counter of the
+// first node was interrupted.
 func (m *measurement) train(ctx context.Context, flags relateFlags, from,
 	to *relateNode) (refused bool, err error) {
 	a := to.answer

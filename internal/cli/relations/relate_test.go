@@ -217,8 +217,8 @@ func TestRelateRefuses(t *testing.T) {
 	}
 }
 
-// The key in the environment counts if --node-key is given. Otherwise the nodes are asked without
-// keys.
+// If --node-key is given and --key is not, relate takes its own key from the environment. Without
+// either flag, it asks the nodes without keys, even if the environment names a key.
 func TestRelateKeyFromEnvironment(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "me.secret")
 	t.Setenv("CLOUDPROFILER_KEY", missing)

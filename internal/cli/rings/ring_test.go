@@ -41,8 +41,8 @@ func orphan(t *testing.T, dir, name string, o handlers.Options,
 	return path
 }
 
-// If root looks for rings and programs run as another user, the command says where their rings are,
-// even if root has rings, too.
+// Root may look for rings while programs run as another user. Then the command says where the rings
+// of these programs are, even if root has rings, too.
 func TestRingListNamesOtherDirectories(t *testing.T) {
 	parent := t.TempDir()
 	own, other := filepath.Join(parent, "cloudprofiler-0"), filepath.Join(parent, "cloudprofiler-7")

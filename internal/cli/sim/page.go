@@ -29,7 +29,7 @@ type section struct {
 }
 
 // series contains the numbers of one kind that an observer reported, such as the smallest degree.
-// The field what says what the numbers are.
+// Its field what names that kind.
 type series struct {
 	observer, what, unit string
 	x, y                 []float64
@@ -75,8 +75,8 @@ func (s *section) answer(observer, sentence string) {
 // axis is logarithmic. An axis with zeros is not logarithmic, since it could not show them.
 const wide = 20
 
-// figure has a panel for each series, since series have different units. In each panel, each
-// simulation has a line.
+// figure has one panel for each kind of numbers, since these kinds have different units. In each
+// panel, each simulation has a line.
 func (p *page) figure() plot.Figure {
 	var f plot.Figure
 	for k, s := range p.sections {
