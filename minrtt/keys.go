@@ -57,7 +57,7 @@ const keyLabel = "MRTT key"
 // crypto/hmac, hmacOnce allocates nothing. It is for keys that are used once, such as the key of a
 // forged packet.
 func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
-	var inner [sha256.BlockSize + longSize]byte
+	var inner [sha256.BlockSize + longestSize]byte
 	var outer [sha256.BlockSize + sha256.Size]byte
 	for i := range sha256.BlockSize {
 		inner[i], outer[i] = 0x36, 0x5c

@@ -190,7 +190,7 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 
 // hmacOnce returns what crypto/hmac returns, for packets of any length.
 func TestHMACOnce(t *testing.T) {
-	for n := range longSize + 1 {
+	for n := range longestSize + 1 {
 		message := bytes.Repeat([]byte{byte(n)}, n)
 		c := testKey.codecUnder()
 		c.authenticate(message)
