@@ -215,7 +215,7 @@ func (h *blockHeader) sane() bool {
 	return false
 }
 
-// counterRange returns the smallest and the largest counter in rows.
+// counterRange returns the smallest and the largest counter reading in the rows.
 func counterRange(k Kind, words []uint64) (lo, hi uint64) {
 	counters := kindTable[k].counters
 	if len(counters) == 0 {

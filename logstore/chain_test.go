@@ -64,8 +64,8 @@ func (c *chainedLog) report(dir string) Report {
 }
 
 // The end of a sealed segment may promise another segment. A writer dies after it has sealed such a
-// segment, and before it begins the promised one. Whatever the next writer does, it begins the
-// promised segment.
+// segment, and before it begins the promised one. The next writer begins the promised segment,
+// whatever else it does.
 func TestDeathBetweenSegments(t *testing.T) {
 	away := t.TempDir()
 	for name, act := range map[string]func(c *chainedLog){

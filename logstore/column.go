@@ -25,7 +25,8 @@ const (
 	columnDelta  = 1 // the first value, then differences in units of a quantum
 	columnFrames = 2 // the smallest value of every 64, and each value's distance from it
 	columnMerged = 3 // each value's source, and its distance from that source's previous value
-	// for each 64 values: the smallest, and the order in which it and the next 63 numbers occur
+	// for each 64 values, which are 64 successive numbers in any order: the smallest, and that
+	// order
 	columnShuffled = 4
 )
 
@@ -294,9 +295,9 @@ func framePhase(values []uint64) int {
 	return best
 }
 
-// The method frames splits values into frames. If phase is not 0, the first frame has phase values.
-// The method returns the smallest value of each frame, and the distance of each value from its
-// frame's smallest value.
+// The method frames splits values into frames. If phase is not 0, it is the number of values in the
+// first frame. The method returns the smallest value of each frame, and the distance of each value
+// from its frame's smallest value.
 func (e *columnEncoder) frames(values []uint64, phase int) (bases, rest []uint64) {
 	e.numbers = slices.Grow(e.numbers[:0], len(values))[:len(values)]
 	rest = e.numbers

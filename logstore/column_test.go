@@ -245,8 +245,8 @@ func TestShuffledGroupsAreFoundAtAnyPhase(t *testing.T) {
 	}
 }
 
-// The decoder refuses columns that no encoder writes. Its error says what is wrong, and it does not
-// panic.
+// The decoder refuses columns that no encoder writes. Its error says what is wrong, and the decoder
+// does not panic.
 func TestSenselessColumnsAreRefused(t *testing.T) {
 	eight := "12345678"
 	split := func(low, width, exceptions byte, rest string) string {

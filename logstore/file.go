@@ -313,8 +313,8 @@ func (f *File) Last(kind Kind) *Cursor {
 	return last.Of(kind)
 }
 
-// CounterRange returns the smallest and the largest counter of the file's rows. If there are no
-// counters, ok is false.
+// CounterRange returns the smallest and the largest counter reading in the file's rows. If the rows
+// contain no readings, ok is false.
 func (f *File) CounterRange() (lo, hi uint64, ok bool) {
 	lo = math.MaxUint64
 	for _, e := range f.entries {

@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the files of testdata anew")
 
-// Each list of numbers has a table in FORMAT.md. The tables contain exactly the numbers of the
-// constants.
+// FORMAT.md has a table for each list of numbered constants in this test. The table contains
+// exactly the numbers of the list.
 func TestFormatDocumentAgrees(t *testing.T) {
 	text, err := os.ReadFile("FORMAT.md")
 	if err != nil {
@@ -133,8 +133,9 @@ func hexBytes(s string) string {
 		regexp.MustCompile("..").ReplaceAllString(hex.EncodeToString([]byte(s)), "$0 ")))
 }
 
-// formatTable looks in a text for tables whose first two columns have the heads "number" and name
-// (an argument). It returns the cells of one column, by the number in the same row.
+// formatTable looks in a text for tables whose first column has the head "number", and whose second
+// column has the head that the argument name gives. It returns the cells of one column, by the
+// number in the same row.
 func formatTable(text, name string, column int) map[int]string {
 	got := map[int]string{}
 	inside := false
@@ -270,9 +271,9 @@ func shippedHeader(t *testing.T, version int) Header {
 	return h
 }
 
-// shippedBlocksOf returns the blocks of the file with the given version. From version 2 on, a
-// segment may continue a log, so the file has one more block, which continues the samples of
-// another shard.
+// shippedBlocksOf returns the blocks of the file with the given version. From version 2 on, the
+// file is a later segment of a log, so it has one more block, which continues the samples of shard
+// 7.
 func shippedBlocksOf(version int) []*Block {
 	blocks := shippedBlocks()
 	if version > 1 {

@@ -50,7 +50,8 @@ func parseEnd(b []byte) (endFrame, bool) {
 	}, then < ends && checksum(b[:28]) == binary.LittleEndian.Uint32(b[28:])
 }
 
-// startsFrame reports whether the rest of a file, b, can be the beginning of a frame.
+// startsFrame reports whether a frame can begin at the first byte of b, which is the rest of a file
+// and may end within the frame.
 func startsFrame(b []byte) bool {
 	for _, s := range []string{blockMagic, endMagic} {
 		if n := min(len(b), len(s)); string(b[:n]) == s[:n] {

@@ -47,8 +47,9 @@ type FirstLast struct {
 	Poison       uint64 // counter at the first event with the id channel.Poison; 0: none yet
 }
 
-// Transition says which settings applied from row From of Events or Links on. If many threads write
-// to the ring, a few rows after From may still be under the earlier settings.
+// Transition says which settings applied to row From of the Events or Links, and to the rows after
+// it. If many threads write to the ring, a few rows after From may still be under the earlier
+// settings.
 type Transition struct {
 	From       uint64
 	Generation uint64

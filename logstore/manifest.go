@@ -92,7 +92,8 @@ func (m Manifest) write(path string) error {
 	return err
 }
 
-// ReadManifest reads the manifest of a directory. The error wraps fs.ErrNotExist or ErrManifest.
+// ReadManifest reads the manifest of a directory. If there is no manifest, the error wraps
+// fs.ErrNotExist. If the manifest is bad, the error wraps ErrManifest.
 func ReadManifest(dir string) (Manifest, error) {
 	path := filepath.Join(dir, ManifestName)
 	text, err := readRegular(path)

@@ -216,8 +216,8 @@ func (r *Reader) readEnd(e *endFrame) error {
 }
 
 // skipDamaged skips a block with an undamaged header and a damaged payload. It returns the offset
-// of the block. The length in the header may be wrong, so skipDamaged searches the payload for
-// other blocks.
+// of the block. Even an undamaged header may give a wrong length, so skipDamaged searches the
+// payload for other blocks.
 func (r *Reader) skipDamaged(size int, short bool) (from int64) {
 	// For each header in the payload, the search computes the checksum of another payload. The next
 	// lines limit this work in a file with many false headers.

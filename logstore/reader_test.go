@@ -77,7 +77,7 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 		if err != nil || len(again) > 0 {
 			t.Fatalf("what was salvaged has damage %v, error %v", again, err)
 		}
-		// In the salvaged log, drops account for all missing rows, except for missing drops.
+		// In the salvaged log, drops account for all missing rows that are not drops themselves.
 		checked := checkFile(t, path)
 		for _, a := range checked.Rows {
 			if len(a.Missing) > 0 && a.Kind != Drops {
@@ -264,8 +264,8 @@ func TestSenselessBlockHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// A segment's rows begin where its header says. Readers skip rows of a block that begins before
-// that place.
+// A segment's rows begin where its header says. If a block begins before that place, readers skip
+// its rows before the place.
 func TestRowsBeforeTheSegmentAreNotReadAgain(t *testing.T) {
 	h := sampleHeader(t)
 	h.Segment, h.Continues = 1, []Place{{Events, 0, 100}}

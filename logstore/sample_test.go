@@ -197,7 +197,8 @@ func (d *faultyDisk) OpenFile(path string, flag int, mode fs.FileMode) (WriterFi
 	return &faultyFile{f, d}, nil
 }
 
-// WriteAt writes as much as the disk takes. Like os.File, it then does not say how much that was.
+// WriteAt writes as much as the disk takes. If that is not everything, WriteAt does not say how
+// much it was, just as os.File does not.
 func (f *faultyFile) WriteAt(b []byte, offset int64) (int, error) {
 	if len(b) <= f.disk.free {
 		f.disk.free -= len(b)

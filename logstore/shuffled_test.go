@@ -31,9 +31,9 @@ func shuffledBlocks() (blocks []*Block) {
 	return blocks
 }
 
-// Readers must return exactly what was written to the file with columns of shuffled values. The
-// file has only these columns, because the file with all other kinds is older. -update makes the
-// file only if it does not exist.
+// Readers must return exactly what was written to the file with shuffled ids. These ids have a file
+// of their own, because the file with all other kinds of columns is older. -update makes the file
+// only if it does not exist.
 func TestShippedShuffledColumnsAreRead(t *testing.T) {
 	blocks := shuffledBlocks()
 	path := filepath.Join("testdata", shuffledFile)

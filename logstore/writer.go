@@ -329,9 +329,9 @@ func (w *Writer) present() error {
 	return nil
 }
 
-// write appends all bytes or none. After a failure the disk may have taken a part of the bytes.
-// os.File does not say how many, so the method write cuts the file to its old length. If that fails
-// too, the next block overwrites these bytes.
+// write appends all bytes or none. After a failure the disk may have taken a part of the bytes. So
+// the method write cuts the file to its old length. If that fails too, the next block overwrites
+// these bytes.
 func (w *Writer) write(b []byte) error {
 	n, err := w.file.WriteAt(b, w.offset)
 	if err == nil && n < len(b) {

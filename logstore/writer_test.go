@@ -326,7 +326,7 @@ func TestOverlapIsTrimmed(t *testing.T) {
 }
 
 // The log has 10 rows. The drops say that rows 10 to 14 were not stored. So all rows below 15 are
-// accounted for, and none is missing.
+// accounted for, and Check reports none of them as missing.
 func TestDropsAccountForTheEnd(t *testing.T) {
 	blocks := []*Block{
 		{Incarnation: sampleIncarnation, Events: make([]Event, 10)},

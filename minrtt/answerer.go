@@ -136,9 +136,9 @@ func (a *Answerer) answerPacket(rx Received) {
 	p.previous, p.answered = s.previous, s.answered
 	a.out = s.codec.append(a.out[:0], p)
 
-	// The answer to a close belongs to no exchange, so this answer's own transmit stamp is not
-	// remembered. If this answer gets lost, the answer to the next close must carry the same
-	// earlier stamp once more.
+	// Do not remember the answer to a close as the previous answer. If the answer to a close gets
+	// lost, the prober sends another close, and the answer to it must carry the same transmit stamp
+	// once more.
 	isExchange := !p.kind.closesTrain()
 	if isExchange {
 		s.previous = noSequence

@@ -131,10 +131,10 @@ const (
 	adjust_ppb = 500_000
 
 	// anything_ppb is the most by which the rate can move from its mean in any case. The causes are
-	// the tick (± 10 %), the frequency (± 500 ppm), adjtime, and a phase-locked loop. In each
-	// second this loop corrects a quarter of the clock's offset, which is at most half a second.
-	// The rate is then between 0.77 and 1.23 times the nominal rate. So the counter's cycles per ns
-	// of the clock are between 0.81 and 1.30 times their nominal number.
+	// the tick (± 10 %), the frequency (± 500 ppm), adjtime, and a phase-locked loop. The clock's
+	// offset is at most half a second, and in each second this loop corrects at most a quarter of
+	// the offset. The rate is then between 0.77 and 1.23 times the nominal rate. So the counter's
+	// cycles per ns of the clock are between 0.81 and 1.30 times their nominal number.
 	anything_ppb = 300_000_000
 )
 

@@ -18,9 +18,9 @@ type Config struct {
 	Timeout time.Duration
 
 	// Slack_cycles is the most by which a later reading of one node may be smaller than an earlier
-	// reading of the same node. For each of the two nodes, this is the sum of the node's core slack
-	// and quantum. Give the larger one of the two sums. If stamps contradict each other by more
-	// than this, the prober refuses them as impossible.
+	// reading of the same node. For one node, this is the sum of its core slack and its quantum.
+	// Set Slack_cycles to the larger one of the two nodes' sums. If stamps contradict each other by
+	// more than this, the prober refuses them as impossible.
 	Slack_cycles uint64
 
 	// Attempts is the number of successive missing answers after which the prober gives up a train.

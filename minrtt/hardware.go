@@ -5,8 +5,8 @@ package minrtt
 // So the stamp of the interface is a further constraint: at the moment of this stamp, an outgoing
 // packet was still in the node, or an incoming packet was already in the node.
 //
-// No train proves that such stamps are true. So a node uses no hardware stamps unless an operator
-// says the following about them:
+// No train proves that such stamps are true. So a node uses no hardware stamps unless somebody
+// vouches for the following:
 //
 //   - The stamp of a packet that leaves is at most Error_ns later than the moment when the packet
 //     left. The stamp of a packet that arrives is at most Error_ns earlier than its arrival.

@@ -163,7 +163,8 @@ func TestKernelStampsOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 			outside := uint64(0)
-			// The stamps of the close are counted, too, although they belong to no exchange.
+			// The stamps of the close are counted, too, although the train's Exchanges do not
+			// contain them.
 			if tc.want.sent == Outside {
 				outside += 2
 			} else if tc.want.received == Outside {
@@ -423,8 +424,8 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 }
 
 func TestKernelStampIsFoundAmongOthers(t *testing.T) {
-	// build makes a message as recvmsg does: a stamp of 5 s and 7 ns after a control message of
-	// another kind.
+	// build makes a message as recvmsg does. It has one control message for each of the given
+	// levels. Each has a stamp of 5 s and 7 ns.
 	build := func(levels ...int) *messageMemory {
 		m := new(messageMemory)
 		at := 0

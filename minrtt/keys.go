@@ -53,9 +53,9 @@ func (s *Secret) Key(prober uint64) Key {
 // keyLabel makes sure that no other use of a secret gives the same bytes as a key.
 const keyLabel = "MRTT key"
 
-// hmacOnce returns the HMAC-SHA256 of a message. The longest message is a packet. Unlike
-// crypto/hmac, hmacOnce allocates nothing. It is for keys that are used once, such as the key of a
-// forged packet.
+// hmacOnce returns the HMAC-SHA256 of a message. For a message of more than longSize bytes the
+// result is wrong. Unlike crypto/hmac, hmacOnce allocates nothing. It is for keys that are used
+// once, such as the key of a forged packet.
 func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
 	var inner [sha256.BlockSize + longestSize]byte
 	var outer [sha256.BlockSize + sha256.Size]byte

@@ -84,8 +84,8 @@ var (
 // noSequence is the sequence number that means "no packet yet".
 const noSequence = 1<<32 - 1
 
-// header contains the fields that packets of all kinds begin with. The numbers in key are an
-// exception: they are stored in the body.
+// header contains the fields that packets of all kinds have. A packet begins with them, except for
+// the numbers in key, which are stored at keyOffset.
 type header struct {
 	kind     packetKind
 	session  uint64
@@ -99,7 +99,7 @@ type keyID struct {
 	prober uint64
 }
 
-// body is the content of an answer. A probe's body contains only zeros. Because of this body, a
+// body contains the fields that only an answer has. In a probe, zeros take their place, so that a
 // probe is as long as its answer.
 type body struct {
 	received stamp // receive stamp of the probe that this packet answers
@@ -168,8 +168,8 @@ type codec struct {
 
 func newCodec(key []byte) *codec { return &codec{mac: hmac.New(sha256.New, key)} }
 
-// append appends the packet, padded to the length of its kind. Only an answer has a body, and only
-// the answer to a close has a clock report.
+// append appends the packet. Only an answer has the fields of body, and only the answer to a close
+// has a clock report. In a probe, zeros take their place.
 func (c *codec) append(b []byte, p *packet) []byte {
 	start := len(b)
 	be := binary.BigEndian

@@ -122,11 +122,11 @@ func (p *Prober) Train(ctx context.Context) (Train, error) {
 	return t, nil
 }
 
-// newestSession is the highest number of a session in this process. An answerer accepts only a
-// number above the highest that it has seen under the key, so repeating an old packet has no
-// effect. Within a process the numbers grow with each train. A new process begins with the time of
-// the clock. So each number of a new process is higher than all numbers of the previous process,
-// unless the clock was set back.
+// newestSession is the highest number of a session in this process. For a new train, an answerer
+// accepts only a number above the highest that it has seen under the key, so repeating an old
+// packet has no effect. Within a process the numbers grow with each train. A new process begins
+// with the time of the clock. So each number of a new process is higher than all numbers of the
+// previous process, unless the clock was set back.
 var newestSession atomic.Uint64
 
 func init() { newestSession.Store(uint64(time.Now().UnixNano())) }

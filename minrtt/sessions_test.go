@@ -188,7 +188,7 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 	}
 }
 
-// hmacOnce returns what crypto/hmac returns, for packets of any length.
+// hmacOnce returns what crypto/hmac returns, for messages of up to longSize bytes.
 func TestHMACOnce(t *testing.T) {
 	for n := range longestSize + 1 {
 		message := bytes.Repeat([]byte{byte(n)}, n)

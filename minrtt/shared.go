@@ -11,7 +11,7 @@ import (
 // are a further constraint: if both nodes saw the same value, they saw it at the same moment.
 //
 // A train cannot prove the assumptions behind this constraint. So a node uses a shared clock only
-// if an operator says the following about it:
+// if somebody vouches for the following:
 //
 //   - All nodes that give the clock this name read one clock, or clocks that differ by no more than
 //     Step_ns allows.
@@ -96,9 +96,9 @@ func (c *Clock) readShared(bs *[maxBrackets]bracket) (n uint8) {
 }
 
 // narrowestMeetings returns the narrowest meeting at the beginning of a train and at its end. The
-// packets of the train say that the peer read its clock after this node's first reading and before
-// its last one. If no shared clock can show what the two nodes read in this order,
-// narrowestMeetings reports false.
+// packets of the train prove that the peer read the shared clock after this node's first reading of
+// it and before this node's last reading. If no shared clock can show what the two nodes read in
+// this order, narrowestMeetings reports false.
 func narrowestMeetings(own, peer *sharedReport) (ms []Meeting, ok bool) {
 	clock := newRealtime(&own.clock)
 	if own.name != peer.name || peer.clock.status != clockRelated || clock == nil {

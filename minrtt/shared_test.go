@@ -34,7 +34,8 @@ func (e *fakeEnd) addSharedClock(r *rand.Rand, name string, wander float64, step
 		Read: func() (before_cycles uint64, clock_ns int64, after_cycles uint64, ok bool) {
 			before_cycles = e.counter()
 			e.net.now += time.Duration(r.Int64N(3000))
-			// The result is the least that the clock may show.
+			// The result is a reading minus error_ns, so that it never exceeds what the clock
+			// shows.
 			clock_ns = clock(e.net.now) + r.Int64N(2*error_ns+1) - 2*error_ns
 			e.net.now += time.Duration(r.Int64N(3000))
 			return before_cycles, clock_ns, e.counter(), true

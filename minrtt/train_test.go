@@ -57,8 +57,8 @@ func TestTrainNeverDrawsMoreThanItGives(t *testing.T) {
 	}
 }
 
-// Trains succeed although single packets are lost, late or doubled. fromProber says which end sent
-// the packet. n is the packet's number: each end numbers its own packets.
+// Trains succeed although single packets are lost, late or doubled. In a fault, fromProber says
+// which end sent the packet, and n is the packet's number: each end numbers its own packets.
 func TestTrainSurvivesTheNetwork(t *testing.T) {
 	type fault func(fromProber bool, n int) []time.Duration
 	one := []time.Duration{fakeDelay}

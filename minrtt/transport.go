@@ -19,11 +19,11 @@ type Transport interface {
 	// failed.
 	Receive(b []byte, until time.Time) (Received, error)
 
-	// SentStamps passes to the function found each transmit stamp that the kernel has delivered
-	// since the last call. It does not wait. The end of the slice is the packet that was sent;
-	// headers that the kernel added precede it. The slice is valid only during the call, and found
-	// must not use the Transport. A packet may have two stamps, one of the kernel and one of the
-	// network hardware. SentStamps then calls found once for each of them.
+	// SentStamps calls found with each transmit stamp that the kernel has delivered since the last
+	// call of SentStamps. It does not wait. The slice packet ends with the packet that was sent;
+	// headers that the kernel added precede it. The slice is valid only until found returns, and
+	// found must not use the Transport. A packet may have two stamps, one of the kernel and one of
+	// the network hardware. SentStamps then calls found once for each of them.
 	SentStamps(found func(packet []byte, at Stamps))
 
 	// Sources returns the sources of transmit and receive stamps: Kernel, or the reason why the

@@ -108,7 +108,7 @@ func newVirtual(c vnode.Config) (v *virtualClocks, err error) {
 
 // In these trains, virtual nodes have different counters, and clocks that change in the middle of a
 // train. Still, every result of the train is true: the interval of each kernel stamp contains the
-// exact count, and the user stamps lie before and after it as they must.
+// exact count, and each user stamp lies on the correct side of the exact count.
 func TestTrainHoldsTheTruthOfVirtualNodes(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 1500

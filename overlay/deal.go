@@ -3,8 +3,8 @@ package overlay
 import "slices"
 
 // beginDeal begins to agree with the origin of a walk, and perhaps with a third node, on an edge
-// that the origin lacks. Messages between these nodes make up the deal. It reports whether a deal
-// began. If this deal fails while the origin still waits, the walk goes on from this node.
+// that the origin lacks. Messages between these nodes make up the deal. beginDeal reports whether a
+// deal began. If this deal fails while the origin still waits, the walk goes on from this node.
 //
 // A deal never gives a node more outgoing or incoming edges than the degree. If a node dies in the
 // middle of a deal, or a message is lost for good, some node lacks an edge in one direction. This
@@ -16,9 +16,9 @@ func (n *Node) beginDeal(s Seek) bool {
 	case s.Give != "":
 		return n.tradeEdges(s)
 	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.spliceOrigin(s):
-		// This node puts the origin into one of its edges (splice) even if it has free ends. The
-		// origin then gets an edge from this node and an edge to another node. Two free ends of
-		// this node would give the origin two edges with the same node.
+		// This node puts the origin into one of this node's edges (splice), even if this node has
+		// free ends. The origin then gets an edge from this node and an edge to another node. Two
+		// free ends of this node would give the origin two edges with the same node.
 		return true
 	case s.Out && n.freeIns() > 0 && n.in(s.Origin) == nil && !slices.Contains(s.Outs, n.self):
 		n.takeFrom(s)
@@ -252,9 +252,9 @@ func (n *Node) revokePromise(to, promised Name) {
 	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, nil)
 }
 
-// handOver gives away one of this node's edges: the node where the edge leads is told that the edge
-// now comes from another node. Then this node redirects its own edge to the node that the edge's
-// field next names.
+// handOver tells the node where one of this node's edges (o) leads that an edge from another node
+// (to) now takes the place of o. After the answer, this node redirects o to the node that the
+// edge's field next names.
 func (n *Node) handOver(o *outEdge, to Name, until Time) {
 	id := n.random.Uint64()
 	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, afterHandOver{o, to, o.peer, until})
@@ -325,7 +325,7 @@ func (n *Node) onGrant(from Name, m Grant) {
 }
 
 // giveFor completes a trade. It gives the other node an edge to the node where this node's offered
-// edge leads. Then it redirects the offered edge to the node next.
+// edge leads. Then it redirects the offered edge to the node that the parameter next names.
 func (n *Node) giveFor(a answeredRequest, s *seek, next Name) {
 	o := n.out(s.give)
 	if o == nil || o.unsettled().next != "" {

@@ -44,7 +44,7 @@
 //
 // # Heat
 //
-// A node says how hot it is by a few kinds of heat ([Node.SetHeats]), such as its dropped events.
+// A node says how much it has of a few kinds of heat ([Node.SetHeats]), such as dropped events.
 // Neighbours pass on how hot the nodes beyond them are. [Node.Climb] sends walks that follow this
 // information to the hottest nodes (heat.go).
 //

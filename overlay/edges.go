@@ -14,8 +14,8 @@ type outEdge struct {
 	flag  flag
 }
 
-// openPart is what is not settled about an edge. It is a struct of its own, because few edges need
-// it at any time.
+// openPart is what is not settled about an edge. It is a struct of its own, because at any time
+// only a few edges need it.
 type openPart struct {
 	next Name // where the edge will lead if a deal about it succeeds; "" without a deal
 
@@ -35,7 +35,7 @@ func (o *outEdge) unsettled() openPart {
 	return *o.open
 }
 
-// settle replaces what is open about the edge.
+// settle makes p what is open about the edge. If p is empty, nothing is open any more.
 func (o *outEdge) settle(p openPart) {
 	o.open = nil
 	if p != (openPart{}) {

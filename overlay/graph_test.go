@@ -52,8 +52,8 @@ func TestGraphIsRegularAtAnySize(t *testing.T) {
 }
 
 // Nodes that start shortly after each other find each other soon. Among few nodes, a walk often
-// comes back to its origin. The walk must end before its steps exceed the number of walks that the
-// neighbours accept.
+// comes back to its origin. Each step counts as one of the walks that a neighbour accepts, so the
+// walk must end before none of these are left.
 func TestFewNodesJoinSoon(t *testing.T) {
 	for _, n := range []int{3, 4, 6} {
 		seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
@@ -182,9 +182,9 @@ func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {
 	return h
 }
 
-// Edges that were made while the fleet was cut are drawn again from the whole fleet.
-// crossingAfterCut is the least share of edges that must lead from one former half to the other. In
-// a fleet that was never cut, that share is one half.
+// crossingAfterCut is the least share of edges that must lead from one former half to the other
+// once a cut has ended, because edges that were made during the cut are then replaced. In a fleet
+// that was never cut, that share is one half.
 const crossingAfterCut = 0.25
 
 func TestHeal(t *testing.T) {

@@ -15,8 +15,9 @@ type Heat struct {
 
 // A Warm goes to the nodes that have an edge to the sender. It tells them how hot the sender and
 // the nodes beyond the sender are. For each kind of heat it has the sender's path heat. This is the
-// largest of the sender's own heat and of three quarters of each outgoing neighbour's path heat. So
-// path heats grow along each path to a node that is hotter than all others nearby.
+// larger of two numbers: the sender's own heat times heatScale, and three quarters of the largest
+// path heat of its outgoing neighbours. So path heats grow along each path to a node that is hotter
+// than all others nearby.
 //
 // In KELP, a path heat is instead a weighted sum of the node's own heat and its neighbours' path
 // heats. If all nodes are warm, such a sum hides a node that is only twice as hot as the others.
@@ -39,8 +40,8 @@ func (c Climb) valid() bool {
 	return c.Origin.valid() && validHeat(c.By) && c.Visited >= 0
 }
 
-// A Felt is a request. It says that a walk of the receiver ended at the sender. Climb is the walk's
-// number, and Value is the heat of the sender.
+// A Felt is a request. The node at which a climb ended sends it to the climb's origin. Climb is the
+// number of the climb, and Value is the heat of the sender.
 type Felt struct {
 	ID, Climb uint64
 	Value     uint64
@@ -89,7 +90,7 @@ func (o *outEdge) heatsAt(now Time) []Heat {
 }
 
 // heatScale is the factor by which a node's own heat is multiplied in its path heat. With this
-// factor, even small heats reach far: a heat of 1 is felt 19 edges away.
+// factor, even small heats reach far: a heat of 1 is felt 16 edges away.
 const heatScale = 256
 
 func scaled(value uint64) uint64 { return min(value, math.MaxUint64/heatScale) * heatScale }

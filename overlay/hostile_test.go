@@ -118,10 +118,11 @@ var lies = []lie{
 	}, "", true},
 }
 
-// maxRate is the largest number of messages a second that hostile nodes can make an honest node
-// send. An honest node accepts WalksPerSecond walks from each neighbour, and as many from all
-// strangers together. For each accepted walk it sends two messages: the walk and an answer. It may
-// drop the same number of further walks, and it answers each of these, too. It also sends pings.
+// maxRate is the largest number of messages a second that an honest node may send in this test. It
+// accepts WalksPerSecond walks from each of seven incoming neighbours, and as many from all
+// strangers together. Four messages are allowed for each of these walks: the walk itself, its
+// answer, and two more, because the node also answers walks that it drops. Ten more leave room for
+// pings.
 const maxRate = 4*WalksPerSecond*8 + 10
 
 // Six of 120 nodes are hostile, and a third of the others die. The honest nodes that are left must
@@ -199,7 +200,8 @@ func TestHostileNodes(t *testing.T) {
 }
 
 // Neighbours and a crowd of names send three times as many walks as they may. The node keeps no
-// more than its limits allow, and passes on no more than WalksPerSecond.
+// more than its limits allow. After a first burst, it passes on no more than WalksPerSecond walks a
+// second of each neighbour, and as many of the crowd.
 func TestCrowd(t *testing.T) {
 	net := &lastMessage{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),

@@ -38,9 +38,9 @@ const (
 	// before the edge in the other. One short walk repairs an edge in each direction at once, so
 	// waiting often saves a long walk.
 	AloneWait = 4 * time.Second
-	// SeekPause is the longest pause after a walk in vain. The pause may grow to LostPause if walks
-	// get lost, perhaps because there are too many walks. It may grow to FewPause if there are few
-	// nodes: in a fleet of fewer than degree + 1 nodes, all walks are in vain.
+	// SeekPause is the longest pause after a walk in vain, except in two cases. If walks get lost,
+	// perhaps because there are too many, the pause may grow to LostPause. If there are few nodes,
+	// it may grow to FewPause: in a fleet of fewer than degree + 1 nodes, all walks are in vain.
 	SeekPause = time.Second
 	LostPause = 8 * time.Second
 	FewPause  = 2 * time.Minute
@@ -60,12 +60,14 @@ const (
 const (
 	// MaxName is the length in bytes of the longest name. A host's name has at most 253 bytes.
 	MaxName = 255
-	// MaxDegree bounds the lists in messages. KELP's degrees are 7 and 9.
+	// MaxDegree is the largest degree of a node. It also bounds the lists of neighbours in
+	// messages. KELP's degrees are 7 and 9.
 	MaxDegree = 32
 	// WalkSteps is the number of random steps of a walk. Even in a fleet of a million nodes, the
 	// place of a walk after these steps is nearly independent of the place where it began. With
 	// degree 7, the probabilities of the n possible places have a relative variance of n/7^h after
-	// h steps. This variance is 0.002 after 10.3 steps for n = 10⁶, and after 8 steps for n = 10⁴.
+	// h steps. This variance is 0.004 after 10 steps for n = 10⁶, and 0.002 after 8 steps for n =
+	// 10⁴.
 	WalkSteps = 10
 	// MaxMix and MaxScan are the largest numbers of steps that a node accepts in a walk. With more
 	// steps, one message could cause many others. WalkSteps may grow to MaxMix without a new
@@ -85,9 +87,10 @@ const (
 	// MaxAsked is the largest number of a node's requests that wait for answers.
 	MaxAsked = 512
 	// A node remembers requests, so that it does not obey a repeated request twice. MaxRecent is
-	// the largest number of requests that it remembers. At the rate at which a node accepts walks,
-	// this number of requests arrives in two seconds. RecentLife is how long a node remembers a
-	// request: twice the time during which its sender repeats the request.
+	// the largest number of requests that it remembers. With degree 7, a node accepts this number
+	// of walks from its incoming neighbours and from strangers in eight seconds, and in a burst
+	// sooner. RecentLife is how long a node remembers a request: twice the time during which its
+	// sender repeats the request.
 	MaxRecent  = 256
 	RecentLife = 2 * AskRetry * AskTries
 	// MaxWants is the largest number of notes that a node keeps about edges that other nodes lack.
@@ -103,10 +106,10 @@ const (
 	MaxLost  = 32
 	MaxKnown = 32
 	// WalksPerSecond and WalksBurst limit the walks that a node accepts from one neighbour, and
-	// those that it accepts from all strangers together. So in the long run, walks cost a node at
-	// most WalksPerSecond × (degree + 1) messages a second, whatever others send. The limits leave
-	// room for repairs: after half of a fleet died, a neighbour passes on two walks a second for
-	// ten seconds, and then fewer.
+	// those that it accepts from all strangers together. So in the long run, a node passes on at
+	// most WalksPerSecond walks a second for each neighbour, and as many for all strangers
+	// together, whatever others send. The limits leave room for repairs: after half of a fleet
+	// died, a neighbour passes on two walks a second for ten seconds, and then fewer.
 	WalksPerSecond = 4
 	WalksBurst     = 200
 	// If a node sends more than FloodFactor times as many walks as it may, it is blamed for a
@@ -124,8 +127,8 @@ const (
 	MaxFact  = 128
 	MaxFacts = 32
 	// MaxHintsVia is the largest number of hints that a node keeps from one neighbour. In HintLife,
-	// a neighbour passes on the hints of degree + 1 owners, and the degree is at most 15. A
-	// repeated hint takes no room.
+	// a neighbour passes on the hints of degree + 1 owners, so there is room for all of them up to
+	// degree 15. A repeated hint takes no room.
 	MaxHintsVia = 16
 	// HintLevels is how far facts spread: with degree 7 and two levels, 57 nodes hold a fact.
 	HintLevels = 2

@@ -37,7 +37,7 @@ type Hop struct {
 	Walk Walk
 }
 
-// A Walk is what a random walk carries: a Seek, a Search or a Climb.
+// A Walk is the state of a random walk, which goes from node to node: a Seek, a Search or a Climb.
 type Walk interface {
 	walk() (mix, scan int)
 	valid() bool
@@ -80,8 +80,8 @@ type Handover struct {
 	To Name
 }
 
-// A Leaving is a request: it says that the sender leaves. The receiver redirects its edge from the
-// sender to the node Instead, or drops the edge if Instead is empty or not usable.
+// A Leaving is a request: it says that the sender leaves. The receiver has an edge to the sender.
+// It redirects this edge to the node Instead, or drops the edge if Instead is empty or not usable.
 type Leaving struct {
 	ID      uint64
 	Instead Name

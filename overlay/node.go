@@ -132,9 +132,9 @@ func (n *Node) beginWith(outs, ins []Name) {
 func (n *Node) Next() Time { return n.next }
 
 // Touch reads the state that Tick and Receive read first. The sum that it returns has no meaning. A
-// simulator calls Touch for nodes whose turn comes soon, because a core fetches the state of
-// several nodes from memory at once. To fetch all of a node's state, call Touch with the step 0,
-// later with 1, and later with 2.
+// simulator calls Touch for several nodes whose turn comes soon. The core then fetches their states
+// from memory at the same time, and not one after the other. To fetch all of a node's state, call
+// Touch with the step 0, later with 1, and later with 2.
 func (n *Node) Touch(step int) (sum Time) {
 	switch step {
 	case 0:

@@ -6,8 +6,9 @@ import (
 )
 
 // A queue carries work that many nodes make and few take. Each item stays at the node that made it
-// until a taker has finished it, so the death of a third node loses nothing. The number of items
-// that nobody holds is a kind of heat ([QueueHeat]), so climbs lead a taker to nodes with items.
+// (the maker) until a taker has finished it, so the item is lost only if its maker dies. The number
+// of items that nobody holds is a kind of heat ([QueueHeat]), so climbs lead a taker to nodes with
+// items.
 //
 // To get an item, a taker sends a Take, and the maker answers with a Given. The taker then holds
 // the item for TakeLease, or for longer if it renews the lease by a Keep. If the taker dies, the

@@ -106,7 +106,8 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	t.Logf("%d items in %v, by taker %v", each*len(f.nodes), f.now-began, by)
-	// The dead taker's own items, and the items that it had not finished, cannot be taken any more.
+	// Two kinds of items may still be open: those that the dead taker had made, and those that it
+	// had finished just before it died.
 	for text := range open {
 		maker := f.byName[Name(strings.Fields(text)[0])].node
 		if maker != nil && maker.item(func(i *item) bool { return i.text == text }) == nil {

@@ -38,8 +38,8 @@ func (n *Node) AppendState(to []byte, c Codec) ([]byte, error) {
 }
 
 // RestoreState gives a new node a state that AppendState stored, and returns the bytes that follow
-// this state. The node must have the same configuration. The owner restores the node's random
-// stream.
+// this state. The new node must have the same configuration as the stored node. The owner restores
+// the node's random stream.
 func (n *Node) RestoreState(from []byte, c Codec) ([]byte, error) {
 	s := coder{b: from, codec: c, reads: true}
 	n.state(&s)
@@ -335,7 +335,7 @@ func (c *coder) answered(a *answeredRequest) {
 	c.flags(&a.ok, &a.ready)
 }
 
-// These are the numbers of steps in a stored state. ONLY APPEND.
+// In a stored state, these numbers stand for the kinds of step. ONLY APPEND.
 const (
 	stepNone       = 0
 	stepTaken      = 1

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 )
 
-// defaults are the chart's own values. A user's values may have the same keys.
+// defaults are the chart's own values. A user's values may replace them, but may have no other
+// keys, except inside the values of free.
 //
 //go:embed helm/cloudprofiler/values.yaml
 var defaults []byte

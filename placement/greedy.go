@@ -46,7 +46,8 @@ func (p *Problem) placeGreedily(l *lowerLimits, order []int) (Placement, error) 
 }
 
 // leftOn converts a number of free cores of node i into steps of the node's cores (see levels), and
-// rounds up. Operator v and others may use these cores together.
+// rounds up. Operator v itself uses some of these cores, so the result is at least the number of
+// steps that v needs.
 func (l *lowerLimits) leftOn(v, i int, free float64) int {
 	steps := levels
 	if l.cores[i] > 0 {

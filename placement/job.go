@@ -12,7 +12,7 @@ var ErrJob = errors.New("unusable job")
 // Range is an interval in nanoseconds that contains a true value.
 type Range struct{ Lo_ns, Hi_ns float64 }
 
-// Valid reports whether the range contains a time.
+// Valid reports whether the ends of the range are finite, not negative and in the right order.
 func (r Range) Valid() bool {
 	return r.Lo_ns >= 0 && r.Lo_ns <= r.Hi_ns && !math.IsInf(r.Hi_ns, 0)
 }

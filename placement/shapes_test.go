@@ -69,7 +69,7 @@ var hardShapes = map[string]func(r *rand.Rand, j *Job){
 			}
 		}
 	},
-	// Racks are far apart, and a chain must visit sources in many of them.
+	// Racks are far apart, and every tenth operator of a chain must run on a certain node.
 	"chain": func(r *rand.Rand, j *Job) {
 		j.Edges = nil
 		for v := range j.Operators {

@@ -110,8 +110,9 @@ func (p *Problem) raiseLimit(l *lowerLimits, limit, latency float64, times int) 
 	return limit
 }
 
-// isImpossible reports whether the limits show that no placement is faster than goal. When a node
-// is excluded for one operator, this often excludes nodes for other operators.
+// isImpossible reports whether the limits show that no placement is faster than goal. A node that
+// is excluded for one operator often excludes nodes for other operators, so the limits are computed
+// again as long as this excludes many.
 func (p *Problem) isImpossible(l *lowerLimits, goal float64) bool {
 	before := count(l.nodes)
 	for {

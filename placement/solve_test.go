@@ -157,7 +157,7 @@ func checkCross(t *testing.T, l *lowerLimits, h *directionLimits,
 }
 
 // TestBarPlacement solves a job of 12 operators on 8 nodes, and compares it with all placements. It
-// solves a job of 200 operators on 1,000 nodes close to the limit.
+// also solves jobs of 200 operators on 1,000 nodes, whose latencies must be close to the limit.
 func TestBarPlacement(t *testing.T) {
 	size := proof.Begin(t)
 	small, tried, large, placed := [2]int{9, 5}, 3, [2]int{40, 80}, 2

@@ -28,7 +28,7 @@ func (r *Run) deliver(from string, sent uint64, to string, received uint64) {
 	t.messages = append(t.messages, delivery{f, sent, received})
 }
 
-// sortMessages puts the messages to a lane in the order in which they were received.
+// sortMessages sorts the messages that were sent to a lane by the time at which they were received.
 func (l *lane) sortMessages() {
 	slices.SortStableFunc(l.messages, func(a, b delivery) int {
 		return cmp.Compare(a.received, b.received)

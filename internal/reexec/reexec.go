@@ -21,7 +21,7 @@ func Argv(args ...string) ([]string, error) {
 	return append(argv, args...), nil
 }
 
-// Command returns a process of this program that the caller must start.
+// Command returns a command that starts this program again. The caller must start it.
 func Command(args ...string) (*exec.Cmd, error) {
 	argv, err := Argv(args...)
 	if err != nil {

@@ -58,8 +58,8 @@ func Share() int {
 }
 
 // NotUnderRace skips a test under the race detector. It is for tests that take seconds and in which
-// the detector can find nothing new: the test starts nothing side by side, or the argument why
-// names other tests that run the same code side by side.
+// the detector can find nothing new: either the test starts nothing side by side, or other tests
+// run the same code side by side. The argument why says which of these is true.
 func NotUnderRace(t testing.TB, why string) {
 	t.Helper()
 	if Race {
@@ -67,8 +67,9 @@ func NotUnderRace(t testing.TB, why string) {
 	}
 }
 
-// Numbers returns the seeds from 1 to n divided by Share, rounded up. If the environment sets a
-// seed, Numbers returns only that seed. It is for tests that must run in the same way each time.
+// Numbers returns the seeds 1, 2 and so on. Their number is n divided by Share, rounded up. If the
+// environment sets a seed, Numbers returns only that seed. It is for tests that must run in the
+// same way each time.
 func Numbers(t testing.TB, n int) []uint64 {
 	t.Helper()
 	if given, ok := fromEnvironment(t); ok {

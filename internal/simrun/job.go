@@ -324,7 +324,7 @@ func (m *jobMaker) makeWindows() {
 	}
 }
 
-// link logs that an operator made a tuple of another.
+// link logs that an operator made the tuple child from the tuple parent.
 func (m *jobMaker) link(parent, child *Tuple, actor string, instance int) {
 	name := fmt.Sprintf("%s#%d/link", actor, instance)
 	i := slices.IndexFunc(m.links, func(c Channel) bool { return c.Name == name })

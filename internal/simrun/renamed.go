@@ -31,7 +31,8 @@ func (m *jobMaker) rename(from *Event, actor string, instance int) *Event {
 	return sent
 }
 
-// If one of these operators sent a tuple on under another id, Join makes the two Tuples one.
+// Join merges two Tuples into one if one of these operators sent the first on under the id of the
+// second.
 func (j *Job) Join(operators []string) {
 	under := map[*Tuple]*Tuple{}
 	j.Tuples = slices.DeleteFunc(j.Tuples, func(t *Tuple) bool {

@@ -112,7 +112,8 @@ func Measure(rng *rand.Rand, pair *tscratio.Pair, a, b *Node, from, to uint64) e
 
 func (n *Node) epoch() string { return cmp.Or(n.Epoch, "epoch-"+n.Name) }
 
-// Begin creates a run of nodes. The run has relations between all nodes that cover the given time.
+// Begin creates a run of nodes. The run has a relation of each pair of nodes. The relations cover
+// the given time.
 func Begin(rng *rand.Rand, parent, name string, nodes []Node, from, to uint64) (*runs.Draft,
 	error) {
 	r := runs.Run{Name: name, Begun: runs.UTC{Lo_ns: 1, Hi_ns: 2},

@@ -28,8 +28,8 @@ func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 			return "Go"
 		}
 	}
-	// The go command reuses an earlier result of a test if no file that the test read has changed.
-	// So read the sources here.
+	// The go command reuses an earlier result of a test if the files that the test read have not
+	// changed. So read the sources here.
 	err := filepath.WalkDir(sources, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			_, err = plainfile.Read(path, 1<<20)

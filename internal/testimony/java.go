@@ -10,8 +10,9 @@ import (
 )
 
 // OnlyJava makes all programs Java programs, with this number of writers on the shared channel.
-// They run on the Javas of this machine in turn. KillAtRandom then kills a program only after its
-// first call, because a JVM takes long to start. OnlyJava returns the names of the Javas.
+// They run on the Javas of this machine in turn. With Java programs, KillAtRandom kills a program
+// only after one of its calls has returned, because a JVM takes long to start. OnlyJava returns the
+// names of the Javas.
 func (s *Stage) OnlyJava(writers int) (names string, err error) {
 	s.t.Helper()
 	kit, err := jvm.Build(s.t.TempDir())

@@ -13,7 +13,7 @@ import (
 )
 
 // A Stage is a directory of rings, with the processes that use it. The processes run this test's
-// binary, and end when the test ends or earlier.
+// binary or a program in another language, and end when the test ends or earlier.
 type Stage struct {
 	Rings string
 
@@ -23,8 +23,8 @@ type Stage struct {
 	said     map[*exec.Cmd]string // the file of each program
 
 	// Each function in others returns a program in another language. The stage starts these
-	// programs in turn. If the field only is false, programs of the role "program" also have their
-	// turns.
+	// programs in turn. Programs of the role "program" also have their turns, unless the field
+	// named only is true.
 	others []func(file string) *exec.Cmd
 	only   bool
 }
@@ -68,8 +68,8 @@ func (s *Stage) start(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// StartProgram starts a process with the role "program", or the C program that does the same. The
-// program's arguments are the directory of rings and the file for its testimony.
+// StartProgram starts a process with the role "program", or a program in another language that does
+// the same. The program's arguments are the directory of rings and the file for its testimony.
 func (s *Stage) StartProgram() *exec.Cmd {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "testimony")
@@ -122,9 +122,9 @@ func (s *Stage) Each(show func(said *Testimony)) {
 }
 
 // KillAtRandom kills programs and the drainer of their rings, the given number of times. Two
-// programs run. Each time it kills one program, the drainer, or both. It starts the killed
-// processes again after a pause of random length. In each pause it fills or empties the drainer's
-// disk. At the end it kills all processes.
+// programs run. Each time it first waits for a random time, during which it sets or removes a limit
+// on the drainer's disk. Then it kills one program, the drainer, or both, and starts the killed
+// processes again. At the end it kills all processes.
 func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 	start func() *exec.Cmd) {
 	s.t.Helper()
@@ -160,8 +160,8 @@ func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 // it calls start, which must start a drainer that dies when it reaches a fault point for the n-th
 // time.
 //
-// KillAtPoint also kills a program while about every second drainer runs. If drainers reach the
-// point only when a program has ended, set the argument ended: then KillAtPoint kills a program
+// During the run of about every second drainer, KillAtPoint also kills a program. If drainers reach
+// the point only when a program has ended, set the argument ended: then KillAtPoint kills a program
 // while each drainer runs. It returns how many drainers reached the point. Because machines may be
 // slow, the first drainer has half a minute to reach the point.
 func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool,

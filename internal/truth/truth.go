@@ -69,9 +69,9 @@ func (c *Counters) add(node, machine string, text []byte) error {
 	return nil
 }
 
-// Truth returns the range of readings that the counter of node other had while node's counter had a
-// given reading. If that is not known, ok is false. The method Truth can be the value of the field
-// Truth of analysis.Options.
+// Truth returns the range of readings that the counter of one node, other, had while the counter of
+// another, node, had a given reading. If that is not known, ok is false. The method Truth can be
+// the value of the field Truth of analysis.Options.
 func (c *Counters) Truth(node string, reading uint64, other string) (read tscratio.Interval,
 	ok bool) {
 	from, into := c.nodes[node], c.nodes[other]

@@ -44,8 +44,8 @@ func run(t *testing.T, truth map[string]vnode.Config) *runs.Directory {
 	return dir
 }
 
-// For counters of any kind, Truth returns what the exact inverse returns. Truth knows nothing about
-// other nodes.
+// For counters of any kind, Truth returns what the exact inverse returns. A reading that the
+// counter never shows has no translation.
 func TestTruthIsTheExactInverse(t *testing.T) {
 	r := seed.Random(t)
 	shapes := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}

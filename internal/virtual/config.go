@@ -18,7 +18,7 @@ type Physical struct {
 // Config returns a random node that could be part of a real fleet. Its counter began at a random
 // value, and its rate differs from the physical rate by up to 50 ppm. Its CLOCK_REALTIME is wrong
 // by up to a quarter of an hour, is steered by up to 100 ppm, and slews by a millisecond every ten
-// seconds. In a run of more than ten minutes it slews about sixty times in all.
+// seconds. In a run of more than ten minutes it slews less often: about sixty times in all.
 //
 // In windows of 20 s, the node's rate wanders by at most half of share_ppm. So if two nodes have
 // the same share_ppm, their relative rate wanders by at most share_ppm.

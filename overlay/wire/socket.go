@@ -297,7 +297,7 @@ func (s *Socket) peer(name overlay.Name) (*peer, error) {
 	return p, nil
 }
 
-// forget drops the peer that was not used for longest.
+// forget drops the peer whose last use is the longest ago.
 func (s *Socket) forget() {
 	var oldest overlay.Name
 	var when time.Time

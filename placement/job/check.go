@@ -7,7 +7,8 @@ import (
 )
 
 // Check returns what is wrong with a job's file, without asking a fleet. If the file lists no
-// nodes, any name of a node may be right. If it lists no latencies, all of them count as known.
+// nodes, any name of a node may be right. If it lists no latencies, Check acts as if they were
+// known.
 func Check(text []byte, name string) error {
 	f, err := Parse(text, name, nil)
 	if err != nil {

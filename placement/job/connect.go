@@ -71,7 +71,7 @@ func (f *File) Connect(latencies []Latency) (missing int, err error) {
 	return missing, nil
 }
 
-// listedLatency says how long a tuple takes to the node into, according to the list.
+// listedLatency is the time that a tuple takes to reach one node (into), according to the list.
 type listedLatency struct {
 	into    int
 	time_ns float64

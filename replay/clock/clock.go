@@ -130,8 +130,8 @@ func (c *Clock) keepElements(reached int64, n int) {
 
 // countMerge merges what the clock and a received message know, if one of the two already knew the
 // greatest epoch. If one of the two already knew everything that both together know, countMerge
-// takes over the counters of this one and adds the present event. Otherwise the counters start
-// again from 0.
+// takes over the counters of the one that knew everything, and adds 1 for the present event.
+// Otherwise the counters start again from 0.
 func (c *Clock) countMerge(w *window, reached, epoch int64, m *Stamp) {
 	a, b, next := c.now.held, m.held, c.next
 	// mine says whether the process already knew everything that is known now. theirs says the same

@@ -11,8 +11,9 @@
 //
 // One event is ordered before another if a chain of messages leads from the first to the second
 // (causality), or if their times are further apart than clocks may differ (time). Other events are
-// concurrent: a replay may take them in either order. No event is ordered against causality. Some
-// events are ordered although they could have happened in either order: package replay counts them.
+// concurrent: a replay may take them in either order. No event is ordered against causality. But
+// stamps also order some events that could have happened in either order: the method History.Forced
+// of package replay counts such pairs.
 //
 // The clock is that of I. K. Lagwankar, Tracing Distributed Algorithms Using Replay Clocks
 // (Michigan State University, 2024), with corrections. Its epsilon may differ for each process, and
