@@ -135,7 +135,8 @@ func (l *lane) begin(s *Summary, epsilon uint64) error {
 	return l.advance(s, epsilon)
 }
 
-// advance reads the next event that can be placed.
+// advance reads the next event of the lane. It skips events that have no place on the reference's
+// counter.
 func (l *lane) advance(s *Summary, epsilon uint64) error {
 	for len(l.waiting) > 0 {
 		f := l.waiting[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// links are the logged links of a run. Each takes 16 bytes of memory, because a link has no time.
+// links are the logged links of a run. Each takes 16 bytes of memory: two ids, and no time.
 type links struct {
 	// began has the links of operators that rename tuples. After resolve, the Parent of each link
 	// is the id that the tuple began with.

@@ -25,8 +25,8 @@ type closableLog struct {
 	file *os.File // nil: closed
 }
 
-// open opens a log. The caller must call the log's method close, which also gives back the log's
-// descriptor.
+// open opens a log. The caller must call the log's method close. It closes the file if it is open,
+// and removes it from the open logs.
 func (all *openLogs) open(path string) (*closableLog, error) {
 	l := &closableLog{path: path, all: all}
 	if err := l.reopen(); err != nil {

@@ -260,5 +260,5 @@ func (o *Orders) End() Done {
 // Within reports whether a replay with the state d has taken an event.
 func (o *Orders) Within(event int, d Done) bool { return int32(o.place[event]) < d[o.lane[event]] }
 
-// Need says how many events of each node are before an event. The caller must not change it.
+// Need says how many events of each node are before an event. The caller must not change the slice.
 func (o *Orders) Need(event int) []int32 { return o.need[event] }

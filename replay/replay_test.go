@@ -38,8 +38,8 @@ type job struct {
 	renamed  int             // from this point on, ids are larger by 100; 0: at no point
 }
 
-// link adds links, and pairs of points, that agree with what happened. Then it gives the tuples
-// other ids.
+// link adds links, and pairs of points, that agree with what happened. Then it may choose a point
+// from which on the tuples have other ids.
 func (j *job) link(rng *rand.Rand) {
 	for range rng.IntN(3) {
 		j.made = append(j.made, [2]int{rng.IntN(4), rng.IntN(4)})

@@ -231,7 +231,8 @@ func (r *Run) connect() error {
 	return err
 }
 
-// For each point, pairs returns the points that come before this point in a pair.
+// pairs returns, for each point, the points that come before it in one of the given pairs of
+// points.
 func (r *Run) pairs(edges [][2]string) (before [][]uint16, err error) {
 	before = make([][]uint16, len(r.points))
 	for _, e := range edges {

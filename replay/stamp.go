@@ -90,8 +90,8 @@ type windowPlace struct {
 
 // runPass is one pass over a run. Its window contains the events that may still matter to other
 // events. Some events in the window were read ahead, because they may have sent a message to the
-// next event. The rest have intervals that are not over yet. So the width of the bounds decides the
-// size of the window.
+// next event. The intervals of the rest may still overlap the intervals of later events. So the
+// width of the bounds decides the size of the window.
 type runPass struct {
 	run     *Run
 	ctx     context.Context
@@ -232,8 +232,8 @@ func (p *runPass) grow() {
 }
 
 // prepare finds the events that sent messages to the first event of a lane, or to the lane's node
-// before that event. If one of these events has no stamp yet, the lane moves in the heap, and
-// prepare returns true.
+// before that event. If one of these events has no stamp yet, prepare parks the lane. It returns
+// true if the lane is no longer the first of the heap.
 func (p *runPass) prepare(l *lane, at uint64) (moved bool, err error) {
 	if len(l.deliveries) > 0 {
 		s, taken, err := p.receive(l, at)
@@ -287,9 +287,9 @@ func (p *runPass) park(l *lane, until uint64) error {
 	return p.cycle(l)
 }
 
-// senderOf takes an event that received a message. It returns the place + 1 of the event in the
-// window that sent this message. If several events may have sent it, senderOf returns the last of
-// them.
+// senderOf takes an event that may have received a message. It returns the place + 1 of the event
+// in the window that sent this message, or 0 if there is none. If several events may have sent it,
+// senderOf returns the last of them.
 func (p *runPass) senderOf(g *windowPlace, senders []uint16) (found uint64) {
 	var last uint64
 	for c := p.heads[hash(g.tuple)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {

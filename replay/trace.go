@@ -295,8 +295,8 @@ func (h *History) WriteTrace(to io.Writer, epsilon_cycles, epoch_cycles uint64) 
 	}
 	for _, m := range h.Messages {
 		// A line has only one type. An event that both receives and sends is written as one that
-		// sends, with its own number, so that no other event seems to have sent its message. Its
-		// stamp shows what it received.
+		// sends. Its EventID is its own number, so that the message that it sends is not taken for
+		// the message of another event. Its stamp shows what it received.
 		if s, r := m[0], m[1]; kind[r] != "SEND" {
 			peer[r], kind[r], message[r] = int(h.Events[s].Node), "RECV", s+1
 		}

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// stampFirst gives the first event of a lane its stamp. All events that can be before this event
-// already have their stamps.
+// stampFirst gives the first event of a lane its stamp, which says which events of other nodes are
+// before it. All events that can be before this event already have their stamps.
 func (p *runPass) stampFirst(l *lane) error {
 	at := l.queue[0]
 	g := p.at(at)
@@ -166,7 +166,7 @@ func (p *runPass) retireEvents(all bool) error {
 	return nil
 }
 
-// countFree counts the free pairs of an event with the events after it.
+// countFree counts the free pairs of an event with the events that got their stamps later.
 func (p *runPass) countFree(e *windowPlace) {
 	for _, at := range p.stamps[p.first+1:] {
 		f := p.at(at)

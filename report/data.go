@@ -337,9 +337,9 @@ type Tuple struct {
 	// Pauses are the longest pauses that the JVMs on the path made during the tuple's time, in the
 	// order in which they began.
 	Pauses []Pause `json:"pauses"`
-	// Paused is how much of the time on the critical path lay in pauses. A step is in a pause
-	// during each pause of the JVM in which the step begins, and during each pause of the JVM in
-	// which it ends. If Paused_known is false, Paused is not known.
+	// Paused is how much of the time on the critical path lay in pauses. For each step, only the
+	// pauses of the JVM in which it begins and of the JVM in which it ends count. If Paused_known
+	// is false, Paused is not known.
 	Paused       Interval `json:"paused"`
 	Paused_known bool     `json:"paused_known"`
 }

@@ -93,7 +93,7 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 	}
 }
 
-// Among the assumptions, the page lists what operators say about clocks and stamps.
+// Among the assumptions, the page lists what a person says about shared clocks and hardware stamps.
 func TestFromListsWhatOperatorsSay(t *testing.T) {
 	a, run := inventedChain(t)
 	before := len(From(a, run, "a test").Assumptions)

@@ -8,7 +8,7 @@ import (
 )
 
 // If the durations of a span are not those of all tuples, each of its rows on the page says so, and
-// so does the list of the slowest spans. The words are those of the terminal.
+// so does the list of the slowest spans. The words are those that cprof prints in a terminal.
 func TestFromSaysWhatIsLacking(t *testing.T) {
 	a, run := inventedChain(t)
 	for _, s := range From(a, run, "a test").Spans {

@@ -74,8 +74,8 @@ type Left struct {
 	Messages int64  `json:"messages"`
 }
 
-// A page shows at most this many elements of the lists of Talk and Outside, and at most maxHosts
-// host names of each element.
+// A page shows at most maxTalks elements of the list of Talk, and at most maxOutsides of the list
+// of Outside. It shows at most maxHosts host names of a Service or an Outside.
 const maxTalks, maxOutsides, maxHosts = 80, 20, 20
 
 // AddMessages adds what was captured. The answer may be nil.
@@ -160,8 +160,9 @@ func (s *Service) addHostNames(hosts []string) {
 }
 
 // senderAsks reports whether the sender of a pair is the client. A client has a new port for each
-// connection, and a server always has the same port. If neither port is known, the program that
-// sent first is taken for the client.
+// connection, and a server always has the same port. If the ports do not differ and both programs
+// are on one node, the program that sent first is taken for the client. On two nodes, the names of
+// the nodes decide.
 func senderAsks(p, back *messages.Pair) bool {
 	if back == nil || back == p {
 		return true

@@ -28,7 +28,8 @@ const (
 // sampleSeed is the seed of the golden sample, of docs/report.md and of the tests in a browser.
 const sampleSeed = 7
 
-// drawnSample is the sample that nearly every test uses. Drawing it takes longer than reading it.
+// drawnSample returns, as JSON, the sample that nearly every test uses. Drawing the sample takes
+// longer than decoding it.
 var drawnSample = sync.OnceValue(func() []byte {
 	text, err := json.Marshal(drawSample(sampleSeed))
 	if err != nil {

@@ -52,8 +52,8 @@ func typeScript() string {
 	return out.String()
 }
 
-// typeScriptOf returns the name that a type of Go has in TypeScript. If the type is made of a
-// struct, it also returns this struct.
+// typeScriptOf returns the name that a type of Go has in TypeScript. If the type is a struct, a
+// pointer to one, or an array or a slice of one, typeScriptOf also returns this struct.
 func typeScriptOf(t reflect.Type, asString bool) (string, reflect.Type) {
 	switch {
 	case asString:

@@ -59,8 +59,9 @@ func (c *sharedCounts) postPacket(conn net.PacketConn, b []byte, to net.Addr) {
 	c.sent.Add(1)
 }
 
-// receive calls the function take with the id of each received packet, until the connection is
-// closed. If receive ends for another reason, it returns that reason.
+// receive reads packets until the connection is closed. For each packet that parse accepts, it
+// calls the argument take with the packet's id. If receive ends for another reason, it returns that
+// reason.
 func (c *sharedCounts) receive(
 	conn net.PacketConn, k kind, stream uint64, take func(id uint64, from net.Addr),
 ) error {

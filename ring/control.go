@@ -7,8 +7,8 @@ import (
 // unknownKind is a handler kind that exists in no version, so the check of settings refuses it.
 const unknownKind = channel.Kind(0xFF)
 
-// readAttempts is how often a program or a drainer repeats a reading because the other changed the
-// data meanwhile. If both are honest, a few repetitions are enough.
+// readAttempts is the largest number of times that a program or a drainer reads the same data, if
+// the other changes the data each time. If both are honest, a few attempts are enough.
 const readAttempts = 10_000
 
 // load returns the settings that the switching word points to. It does not check them. If the word

@@ -82,7 +82,8 @@ func (c Config) normalise(processors int) (records uint64, shards int, err error
 	return 1 << bits.Len64(records-1), shards, nil
 }
 
-// Producer is the program's end of a ring. Package handlers writes through its shards.
+// Producer is the program's end of a ring. Package handlers writes through the shards of the
+// Producer.
 //
 // If a ring has one writer, only one goroutine may use the shard. If a ring has many writers, any
 // number of goroutines may use any shard. Any goroutine may call Close at any time. Goroutines that
@@ -245,8 +246,8 @@ var boot atomic.Pointer[[16]byte]
 
 // Boot returns the random id of the kernel's present boot, which Header.Boot contains too. The id
 // is zero if the kernel does not give one. Then nobody can recognize a ring from before a reboot.
-// Boot asks the kernel until it gets the id once, and then keeps the id. So Boot works later even
-// if the process has no file descriptor left.
+// Each call asks the kernel until one call has got the id. Boot keeps this id, so later calls work
+// even if the process has no file descriptor left.
 func Boot() (id [16]byte) {
 	if known := boot.Load(); known != nil {
 		return *known

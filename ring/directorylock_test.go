@@ -50,7 +50,8 @@ func TestDirectoryLockIsTakenAnewWithTheDirectory(t *testing.T) {
 	must(t, l.Close())
 }
 
-// If somebody removes the directory, the first drainer that locks the new directory keeps it.
+// If somebody removes the directory, and another drainer locks the new directory before the old
+// drainer does, the old drainer cannot lock it until the other has ended.
 func TestAnotherTakesTheDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rings")
 	must(t, os.Mkdir(dir, 0o700))

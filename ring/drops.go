@@ -9,8 +9,8 @@ type DropRange struct {
 	LastCounter  uint64 // the largest counter of the events in the range
 }
 
-// Drops returns the ranges of dropped events that are not yet in the log. before is the number of
-// ranges that are in the log. The last range may still grow.
+// Drops returns the ranges of dropped events that are not yet in the log. The result before is the
+// number of ranges that are already in the log. The last range may still grow.
 func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	page := r.shards[i]
 	var total, begun, taken, tail uint64

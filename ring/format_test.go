@@ -19,7 +19,7 @@ var structHeading = regexp.MustCompile(`^#+ .*: ([A-Za-z]+), ([0-9]+) bytes$`)
 var tableRow = regexp.MustCompile(`^\| (.*) \|$`)
 
 // readTables reads FORMAT.md. structs has the rows of each struct's table, by the struct's name.
-// numbers has the rows of the tables that give a value to each name.
+// numbers has the rows of all other tables, which give values to names.
 func readTables(t *testing.T) (structs map[string][]string, numbers []string) {
 	t.Helper()
 	text, err := os.ReadFile("FORMAT.md")

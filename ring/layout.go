@@ -115,7 +115,7 @@ type header struct {
 	_        [pageBytes - 1024 - unsafe.Sizeof(control{})]byte
 }
 
-// producerLine has what the program tells the drainer about one shard, and the switching word.
+// producerLine has the switching word, and what the program tells the drainer about one shard.
 type producerLine struct {
 	// tail is the sequence number of the next record. If there is one writer, all records below
 	// tail are finished. If there are many, some records below tail may be reserved but not
@@ -212,8 +212,9 @@ func fileBytes(shards int, records uint64) int {
 }
 
 // Word is the switching word, which selects the settings that apply. From the lowest bit on, it has
-// 8 bits for the parameter slot, 8 bits for the kind, and 48 bits for the generation. At each log
-// call the program compares the switching word with the one that it adopted last.
+// 8 bits for the number of the slot that contains the settings, 8 bits for the kind, and 48 bits
+// for the generation. At each log call the program compares the switching word with the one that it
+// adopted last.
 type Word uint64
 
 // NewWord makes a switching word from its parts.
@@ -233,7 +234,8 @@ const chosenSlot = 0
 // a larger generation.
 const maxGeneration = 1<<48 - 1
 
-// Generation counts the changes of settings, from 1.
+// Generation returns the word's generation. It is 1 in the first word of a ring, and larger after
+// each change of settings.
 func (w Word) Generation() uint64 { return uint64(w) >> 16 }
 
 // Kind returns the handler's kind, for display. The handler that applies is the one in the slot.

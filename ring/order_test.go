@@ -237,7 +237,8 @@ func (now *machineState) value(o operand) int {
 	return int(now.regs[o.register]) + o.n
 }
 
-// numberOf numbers names in the order in which they occur.
+// numberOf returns the number of a name. A name gets the next number when numberOf is first called
+// with it.
 func numberOf(names map[string]int, name string) int {
 	n, ok := names[name]
 	if !ok {
@@ -258,7 +259,8 @@ type exchange struct {
 	judge func(thread int, regs func(string) int) (accepted bool, fault string)
 }
 
-// run explores all executions. It returns a fault of one of them, or "".
+// run explores all executions. If one of them has a fault, run stops, and the machine that it
+// returns contains the fault.
 func (e *exchange) run(programs [][]string) (m *machine) {
 	m = &machine{words: map[string]int{}, regs: map[string]int{}, seen: map[machineState]bool{},
 		judge: e.judge}

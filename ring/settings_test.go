@@ -441,8 +441,8 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// Head and tail move between a reader's loads. The reader still returns only a head and a tail that
-// were this far apart at some moment.
+// Head and tail move between a reader's loads. Even then, the head and the tail that the reader
+// returns are values that the two had at the same moment.
 func TestStateUnderADrainer(t *testing.T) {
 	if os.Getenv(reexec.EmulatorVariable) != "" {
 		t.Skip("emulated, the reader is too slow to ever see this head stand still")

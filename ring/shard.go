@@ -200,8 +200,8 @@ func (s *Shard) dropEvent(counter uint64) {
 // ring is open.
 func (s *Shard) Dropped() uint64 { return atomic.LoadUint64(&s.page.producer.dropped) }
 
-// Journal writes an entry into the journal: from the record at the tail on, the settings of the
-// word apply.
+// Journal writes an entry into the journal. The entry says that the settings of the word apply to
+// the record at the tail and to later records.
 func (s *Shard) Journal(w Word, settings channel.Settings, counter uint64) {
 	line := &s.page.producer
 	n := line.journal

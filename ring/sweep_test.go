@@ -47,8 +47,8 @@ func TestSweep(t *testing.T) {
 }
 
 // If somebody sets the clock back between Now's two readings of the clock, Now still returns an
-// interval that does not end before it begins. Readers would call a ring with such an interval
-// damaged.
+// interval that does not end before it begins. If the interval in a ring ended before it began,
+// readers would call the ring damaged.
 func TestClockSetBackWhileItIsRead(t *testing.T) {
 	times := []int64{1_000_000, 400, 500, 600}
 	now := instant(func() time.Time {

@@ -79,7 +79,8 @@ func Receive(parent, name string, files []File, state string) (*Arrival, error) 
 	return a, nil
 }
 
-// begin locks the directory. If files of another state have arrived, the method begin removes them.
+// begin opens and locks the state file. If files of another state have arrived, the method begin
+// removes them.
 func (a *Arrival) begin(state string) (err error) {
 	if _, err := a.root.Lstat(stateFile); errors.Is(err, fs.ErrNotExist) {
 		if _, err := a.root.Lstat(runFile); err == nil {
@@ -138,8 +139,8 @@ func lastRun(file string) string {
 	return ""
 }
 
-// Put writes a file. Put calls the function read for one part of the file after the other. read
-// returns the bytes at an offset. The file gets its name when all its bytes are on disk.
+// Put writes a file. Put gets the file's bytes part by part from the function read, which returns
+// the bytes at an offset. The file gets its name when all its bytes are on disk.
 func (a *Arrival) Put(f File, read func(offset int64) ([]byte, error)) error {
 	if dir := path.Dir(f.Path); dir != "." {
 		if err := a.root.MkdirAll(dir, directoryMode); err != nil {

@@ -60,9 +60,10 @@ func (b *begunFile) abandon() error {
 	return errors.Join(b.Close(), b.root.Remove(b.temp), b.lock.Close())
 }
 
-// claimPath creates a file or directory that only the caller writes, until the caller closes the
-// file. If a dead writer left such a file or directory behind, claimPath removes it first. If
-// another writer is alive, the error wraps ErrBusy. A writer is alive as long as it holds the lock.
+// claimPath creates and locks a file or directory. Only the caller writes it, until the caller
+// closes the returned file. If a dead writer left such a file or directory behind, claimPath
+// removes it first. If another writer is alive, the error wraps ErrBusy. A writer is alive as long
+// as it holds this lock.
 func claimPath(root *os.Root, temp string, create func() (*os.File, error),
 	remove func(string) error) (*os.File, error) {
 	const most = 100 // each further attempt means that another writer came in between
@@ -115,8 +116,8 @@ func ifThere(err error) error {
 	return err
 }
 
-// lockIfFree locks a file. If another open file has the lock, the function lockIfFree returns true.
-// Some file systems have no locks; there all writers are taken for dead.
+// lockIfFree tries to lock a file. It returns true if it cannot, because another open file has the
+// lock. Some file systems have no locks; there all writers are taken for dead.
 func lockIfFree(f *os.File) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

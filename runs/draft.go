@@ -308,8 +308,8 @@ func (d *Draft) noteAnew(node, name string) error {
 	return err
 }
 
-// CheckLog checks a segment of a log, or a baseline, against its checksums. The error says where
-// the file is damaged, and wraps an error of package logstore.
+// CheckLog checks a segment of a log, or a file of NTP blocks (a baseline), against its checksums.
+// The error says where the file is damaged, and wraps an error of package logstore.
 func CheckLog(from io.Reader, name string) error {
 	report, err := logstore.Check(from, name)
 	if err == nil && len(report.Damage) > 0 {

@@ -86,9 +86,10 @@ func Files(parent, name string) (files []File, state string, err error) {
 	return files, fmt.Sprintf("%x", sum.Sum(nil)), nil
 }
 
-// ReadFile fills the buffer into with bytes of a file of a complete run, from offset on. n is the
-// number of bytes read, and size is the length of the file. At the end of the file n is less than
-// len(into), without an error. The error wraps ErrName, ErrNotComplete or fs.ErrNotExist.
+// ReadFile reads bytes of a file of a complete run, from offset on, until the argument into is full
+// or the file ends. n is the number of bytes read, and size is the length of the file. At the end
+// of the file n is less than len(into), without an error. The error wraps ErrName, ErrNotComplete
+// or fs.ErrNotExist.
 func ReadFile(parent, name, file string, offset int64, into []byte) (n int, size int64, err error) {
 	fail := func(err error) (int, int64, error) {
 		return 0, 0, fmt.Errorf("read file %q of run %q: %w", file, name, err)

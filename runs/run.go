@@ -62,8 +62,8 @@ type UTC struct {
 // IsZero reports whether the instant is unknown.
 func (u UTC) IsZero() bool { return u == UTC{} }
 
-// UTCOf returns an interval that contains the instant t, if t is from a clock that is off by at
-// most slack.
+// UTCOf returns an interval that contains the true time, if a clock that is off by at most slack
+// showed t.
 func UTCOf(t time.Time, slack time.Duration) UTC {
 	return UTC{Lo_ns: t.UnixNano() - int64(slack), Hi_ns: t.UnixNano() + int64(slack)}
 }
@@ -75,8 +75,8 @@ type Epoch struct {
 	CoreSlack_cycles uint64 `yaml:"core_slack_cycles"`
 }
 
-// Node is a node of a run. Its fields describe the node's counter in the last epoch of the run,
-// except Earlier.
+// Node is a node of a run. All fields about the counter except Earlier describe it in the node's
+// last epoch of the run.
 type Node struct {
 	ID               string `yaml:"id,omitempty"` // id of the machine, whatever its name
 	Name             string `yaml:"name"`
@@ -94,8 +94,8 @@ type Node struct {
 	FrequencyHi_hz  float64 `yaml:"frequency_hi_hz,omitempty"`
 	FrequencySource string  `yaml:"frequency_source,omitempty"`
 
-	// Virtual is true if the node's counter is a function of another counter. The file in truth/
-	// has this function.
+	// Virtual is true if the node's counter is a function of another counter. The node's file in
+	// the directory truth of the run describes this function.
 	Virtual bool              `yaml:"virtual"`
 	Facts   map[string]string `yaml:"facts,omitempty"`   // facts about the host, by name
 	NoLogs  bool              `yaml:"no_logs,omitempty"` // the node has no log, and lacks none

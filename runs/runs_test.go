@@ -203,7 +203,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Whatever names come from elsewhere, the package writes and removes nothing outside the run.
+// Names may come from elsewhere. Whatever they are, the package writes and removes nothing outside
+// the run.
 func TestNoPathLeadsOut(t *testing.T) {
 	parent := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "outside")

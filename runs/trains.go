@@ -35,8 +35,8 @@ func countersOf(p *tscratio.Pair) counterPair {
 	return counterPair{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}
 }
 
-// A chain is the list of one pair's blocks in the journal. A chain contains only the offset of the
-// last block. Each block contains the offset of the block before it.
+// A chain finds all blocks of one pair in the journal. It holds only the offset of the pair's last
+// block, because each block contains the offset of the pair's block before it.
 type chain struct{ last int64 }
 
 // add appends a block with a pair's new trains.
@@ -124,8 +124,9 @@ func newGathered(d *Draft) (*gatheredTrains, error) {
 	return g, nil
 }
 
-// AddTrains appends new trains of pairs to the run. A pair without trains only describes its
-// counters anew. If AddTrains cannot write, it keeps the trains, and the next call writes them.
+// AddTrains appends new trains of pairs to the run. A pair without trains adds only a new
+// description of its counters. If AddTrains cannot write, it keeps the trains, and the next call
+// writes them.
 func (d *Draft) AddTrains(pairs []*tscratio.Pair) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,7 +211,8 @@ func (d *Draft) putGathered() (missing []Missing, err error) {
 	return missing, err
 }
 
-// readJournal reads the pairs of the journal of an incomplete run, by the names of their files.
+// readJournal reads the pairs from the journal of an incomplete run. The keys of the result are the
+// paths that the pairs' relations have in a complete run.
 func (d *Directory) readJournal() (map[string]*tscratio.Pair, error) {
 	file, _, err := openFile(d.root, journalFile)
 	if errors.Is(err, fs.ErrNotExist) || d.Complete {

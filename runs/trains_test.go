@@ -185,8 +185,8 @@ func TestHostileJournal(t *testing.T) {
 	}
 }
 
-// In a large fleet it is enough that relations lead from each node to all others. The run says
-// which fleets are large.
+// A run of a large fleet lacks nothing if chains of relations lead from each node to all others.
+// The run says which fleets are large.
 func TestLargeRunLacks(t *testing.T) {
 	t.Run("more than 30", func(t *testing.T) { wantLacks(t, 0) })
 	t.Run("more than 5", func(t *testing.T) { wantLacks(t, 5) })

@@ -36,7 +36,8 @@ type reading struct {
 // Settings are what an operator states about a source. Nothing on this machine can prove these
 // statements.
 type Settings struct {
-	// Name names the clock. Nodes that give the same name read the same clock.
+	// Name names the clock. Nodes that give the same name read one clock, or clocks that differ by
+	// at most Error.
 	Name string
 
 	// Error is the largest difference between the exact values of the clocks that nodes read under
@@ -125,7 +126,8 @@ func readInside(
 	}
 }
 
-// Share returns the source in the form that package minrtt uses. The clock has the node's counter.
+// Share returns the source in the form that package minrtt uses. The parameter clock has the node's
+// counter.
 func (s *Source) Share(clock minrtt.Clock, settings Settings) *minrtt.SharedClock {
 	error_ns := settings.Error.Nanoseconds()
 	return &minrtt.SharedClock{

@@ -70,7 +70,7 @@ func (w *World) encodeWorld(id [32]byte) []byte {
 // up the memory. Memory for a shard is allocated only when the shard's record is read.
 const mostRestored = 1 << 28
 
-// decodeWorld fills a world without nodes from the bytes of encodeWorld.
+// decodeWorld reads the bytes of encodeWorld into a world without nodes.
 func (w *World) decodeWorld(from []byte, id [32]byte) error {
 	if len(from) < 32+8*7 {
 		return ErrDamaged
@@ -171,8 +171,8 @@ func (w *World) WriteCheckpoint(to io.Writer, id [32]byte) error {
 	return err
 }
 
-// Restore fills a world without nodes from checkpoints, which together must have all shards. The
-// number of processes may differ from the number that wrote them.
+// Restore reads checkpoints into a world without nodes. Together, the checkpoints must have all
+// shards. The number of processes may differ from the number that wrote them.
 func (w *World) Restore(id [32]byte, parts ...io.Reader) error {
 	if w.joined > 0 {
 		return errors.New("restore: the world has nodes")

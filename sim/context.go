@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// A Context is the view of one node while an event happens there. A protocol must not keep it.
+// A Context is what a protocol sees at one node while an event happens there. A protocol must not
+// keep it.
 type Context struct {
 	w      *World
 	k      *shardWorker
@@ -69,7 +70,7 @@ func (c *Context) After(d Time, protocol, kind uint8, word uint64) {
 }
 
 // keepEvent puts an event of the context's shard into the queue. But if the event happens in this
-// window, keepEvent adds it to the turn of the context's node.
+// window, keepEvent adds it to the events that the worker now runs for the context's node.
 func (c *Context) keepEvent(e Event) {
 	if e.At > c.until.at || e.At == c.until.at && e.round >= c.until.round {
 		c.shard.queue.push(e)

@@ -62,7 +62,8 @@ func (w *World) AddControl(name string, control any, s Schedule) {
 		stream: w.ControlStream(len(w.controls)), next: s.firstTime(0)})
 }
 
-// ControlStream returns the random stream of a control, or of an initialiser.
+// ControlStream returns the random stream of the control or initialiser with the number i. The
+// numbers of initialisers are higher than those of controls.
 func (w *World) ControlStream(i int) Stream { return NewStream(w.Seed, controlStream+uint64(i)) }
 
 // Execute runs a control once. A Control draws its random numbers from the stream.

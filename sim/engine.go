@@ -87,8 +87,8 @@ func (w *World) Step(ctx context.Context) (more bool, err error) {
 	if w.lookahead > 0 && !w.direct {
 		until = timeAndRound{at: min(w.End, due)}
 		if w.lookahead < until.at-next.at {
-			// Windows of whole buckets are faster. A bucket is shorter than half of the lookahead,
-			// so the window is not empty.
+			// Windows of whole buckets (see eventQueue) are faster. A bucket is shorter than half
+			// of the lookahead, so the window is not empty.
 			until.at = (next.at + w.lookahead) >> w.shift << w.shift
 		}
 	}

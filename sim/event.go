@@ -17,7 +17,8 @@ func (t Time) String() string { return time.Duration(t).String() }
 // never used again.
 type Node uint32
 
-// outsideNode is the source of events that a control posts.
+// outsideNode is the source of events that no node has posted: those of World.Post and
+// World.Inject.
 const outsideNode Node = math.MaxUint32
 
 // An Event happens at a node. It is a message, or a timer of the node itself.

@@ -190,8 +190,8 @@ func (q *eventQueue) freeChunk(c *chunk) (next *chunk, count int) {
 	return next, chunkEvents
 }
 
-// advanceTo is called when no event before a given time will be added any more. It moves events
-// into the buckets of the near future if their time has come.
+// advanceTo is called when no event before a given time will be added any more. It moves the events
+// of the longer bucket that this time has reached into the buckets of the near future.
 func (q *eventQueue) advanceTo(t Time) {
 	q.near.base = max(q.near.base, int64(t)>>q.near.shift)
 	q.mid.base = max(q.mid.base, int64(t)>>q.mid.shift)

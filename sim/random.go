@@ -3,7 +3,8 @@ package sim
 import "math/bits"
 
 // A Stream is a random stream. Each value depends only on the stream's key and on how many values
-// were drawn before. A checkpoint stores these two.
+// were drawn before. A checkpoint stores only this number, because the key follows from the seed
+// and the stream's id.
 type Stream struct {
 	key, second uint64
 	drawn       uint64

@@ -192,7 +192,8 @@ func (w *World) Direct() bool { return w.direct }
 // Protocol returns a protocol by its number.
 func (w *World) Protocol(number uint8) Protocol { return w.protocols[number] }
 
-// Within says that every message takes at least the given time. Each transport calls it.
+// Within says that every message takes at least the given time. It is called for each transport,
+// with the transport's shortest delay.
 func (w *World) Within(d Time) { w.lookahead = min(w.lookahead, d) }
 
 // Now returns the time.

@@ -173,8 +173,8 @@ func (c *Client) Key() minrtt.Key {
 	return c.secret.Key(mathrand.Uint64())
 }
 
-// keyFor returns the key with which a neighbour in the graph probes this node. For the same
-// neighbour it returns the same key until renewNeighbours is called.
+// keyFor returns the key with which a neighbour in the graph of nodes (package overlay) probes this
+// node. For the same neighbour it returns the same key until renewNeighbours is called.
 func (c *Client) keyFor(neighbour uint64) minrtt.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()

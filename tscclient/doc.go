@@ -12,7 +12,7 @@
 // functions (minrtt.Clock), so a node can have clocks other than the machine's. The package itself
 // knows nothing about virtual nodes.
 //
-// The package finds no peers, plans no rounds between nodes (package coordinator does) and writes
-// no file. From the trains it computes only how wide a pair's bound is, which decides how often it
-// probes the peer.
+// The package finds no peers, plans no sweeps (package coordinator does) and writes no file. From
+// the trains it computes only how wide a pair's bound is, which decides how often it probes the
+// peer.
 package tscclient

@@ -31,9 +31,7 @@ const factsEvery = 5 * time.Second
 const Incomplete = "facts=incomplete"
 
 // Find looks for a node with a fact that matches a pattern, as channel.MatchFact says. In a graph,
-// the search goes from node to node, without the server. If it finds no node, Missed is the Find
-// looks for a node with a fact that matches a pattern, as channel.MatchFact says. In a graph, the
-// search goes from node to node, without the server. If the search finds no node, Missed is the
+// the search goes from node to node, without the server. If the search finds no node, Missed is the
 // probability that it missed a node with the fact. Without a graph, Find knows only this node's
 // facts. If none of them matches, the error wraps ErrNoGraph.
 func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
@@ -107,7 +105,8 @@ func (g *graphPart) beginSearch(pattern string, answer func(Finding, error)) {
 	}
 }
 
-// lookAtFacts tells the graph what the node says about itself, if that changed, and how hot it is.
+// lookAtFacts tells the graph the node's heats (see HeatBound). If the facts that the node says
+// about itself have changed, it also tells the graph the new facts.
 func (g *graphPart) lookAtFacts() {
 	g.factsAt = g.graphTime() + factsEvery
 	g.lookAtHeats()

@@ -125,7 +125,7 @@ func (g *graphMembers) wantPeers(what string, holds func(b, c Peer) bool) {
 }
 
 // Nodes that the server made members of the graph probe their neighbours. They go on while the
-// server is away, and when one of them dies or leaves, they find other neighbours.
+// server is away. When one of them dies or leaves, its neighbours find others.
 func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nodes need a while to join a graph: make unit runs it")

@@ -20,7 +20,6 @@ import (
 type foundCalls struct {
 	most   int // calls in memory
 	number int // of all calls
-	extra  uint64
 	held   []foundItem
 	file   *os.File // nil: all calls are in memory
 	parts  []filePart

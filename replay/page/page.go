@@ -38,9 +38,9 @@ type Data struct {
 	// Events are [node, channel, id as text, low end, high end]. Ends are in cycles since the
 	// smallest low end.
 	Events [][5]any `json:"events"`
-	// Need has [node, number] pairs for each event: the number of events of that node that are
-	// before it. If the previous event of the same node already needs the same events, the pair is
-	// left out.
+	// Need has a list of pairs [node, number] for each event: so many events of the pair's node are
+	// before the event. A pair is left out if the number is the same as for the previous event of
+	// the event's own node.
 	Need     [][][2]int `json:"need"`
 	Messages [][2]int   `json:"messages"`
 	More     bool       `json:"more"` // the run has more events

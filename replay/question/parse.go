@@ -44,7 +44,8 @@ type Question struct {
 	find   expression
 	states []state
 	end    bool // the condition uses end
-	// visible says of events whether they may change a state, or make the condition true.
+	// visible says, for each event that was looked at, whether it may change a state or make the
+	// condition true.
 	visible map[Event]bool
 }
 
@@ -56,8 +57,8 @@ type state struct {
 	next   expression
 }
 
-// expression is a checked expression in two forms: program computes its value, and partial finds
-// what an event alone decides.
+// expression is a checked expression in two forms: program computes its value, and partial
+// evaluates it as far as that is possible without the values of the states.
 type expression struct {
 	text    string
 	env     *cel.Env
@@ -189,7 +190,8 @@ func (v *values) ResolveName(name string) (any, bool) {
 func (v *values) Parent() interpreter.Activation { return nil }
 
 // remainingText inserts the values of the event into an expression, and returns what remains. The
-// values of the states are not known.
+// values of the states are not known. If endToo is true, the variable end is not known either. If
+// not, end is false.
 func (x *expression) remainingText(q *Question, e *Event, endToo bool) (string, error) {
 	known := map[string]any{}
 	for _, v := range variables {

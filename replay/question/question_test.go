@@ -57,8 +57,8 @@ func TestFindsLostUpdate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two tellers must read before one of them writes. One of the two is c, because c has no other
-	// events.
+	// Two tellers must read before one of them writes. In the shortest order one of the two is c,
+	// because a and b also have an event log.
 	if len(f.Order) != 5 || f.Visible != 6 {
 		t.Fatalf("order %v with %d visible events", f.Order, f.Visible)
 	}
@@ -76,8 +76,8 @@ func TestFindsLostUpdate(t *testing.T) {
 	}
 }
 
-// model has, in Go, the states of lostUpdate and the holders of a lock. So the brute-force search
-// does not use CEL.
+// model has the states of lostUpdate and the number of holders of a lock. It computes them in Go,
+// so that the brute-force search does not use CEL.
 type model struct {
 	balance, deposited, held int64
 	seen                     [3]int64 // by node
@@ -102,7 +102,8 @@ func (m model) after(e *Event) model {
 	return m
 }
 
-// conditions are conditions in CEL, and what they mean. last is nil before the first event.
+// conditions are conditions in CEL. For each, the function holds says in Go what the condition
+// means. Its parameter last is the last event, or nil before the first event.
 var conditions = []struct {
 	text  string
 	holds func(m *model, last *Event, end bool) bool

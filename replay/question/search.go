@@ -181,8 +181,8 @@ func (q *Question) begin(nodes []string) (all []ref.Val) {
 	return all
 }
 
-// nextValues returns the values of the states after an event. All expressions see the values before
-// it.
+// nextValues returns the values of the states after an event. All expressions see the values that
+// the states had before the event.
 func (q *Question) nextValues(states []ref.Val, e *Event, nodes []string) ([]ref.Val, error) {
 	v := &values{question: q, states: states, event: e}
 	after := slices.Clone(states)

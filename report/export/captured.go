@@ -32,7 +32,8 @@ func eachCaptured(dir *runs.Directory, o *analysis.Options, reference string,
 	})
 }
 
-// transfer is a captured message whose transfer has a place in time.
+// transfer is a captured message for which two things are known: how long the transfer took, and
+// when the message was sent.
 type transfer struct {
 	messages.Timed
 	at     tscratio.Interval // of the reference's counter: the call that sent began
@@ -48,7 +49,8 @@ type transfers struct {
 	lacking uint64 // those of them whose transfer, or its place in time, is not known
 }
 
-// placeTransfer returns a transfer, or nil if its place in time is not known.
+// placeTransfer counts a captured message and makes a transfer of it. It returns nil if the
+// transfer, or its place in time, is not known.
 func (c *transfers) placeTransfer(m *messages.Timed) *transfer {
 	c.all++
 	at, err := m.Sent()
@@ -182,7 +184,8 @@ func (w *otlp) writeMessage(m *transfer) error {
 }
 
 // messageID names the trace of a captured message. A call of many bytes is several messages, which
-// follow each other, and may look alike.
+// follow each other and may look alike. So the name depends on how many messages directly before
+// this one look like it.
 func (w *otlp) messageID(m *transfer) string {
 	name := fmt.Sprintf("%s %d message %q %q %d %d %d %d", w.run.Name, w.run.Begun.Lo_ns,
 		m.From.Node, m.Send.Log.Epoch, m.Send.Cookie, m.Send.By.Number, m.Send.Lo_cycles,

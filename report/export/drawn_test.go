@@ -55,8 +55,9 @@ func drawnOf(t *testing.T, trace []byte) *drawnTrace {
 				threads = append(threads, thread[threadID][0].number)
 			case len(m[trackParent]) > 0:
 				name = tracks[m[trackParent][0].number]
-				// A lane has the same name as its parent track, so the full name has this name only
-				// once.
+				// Slices that overlap are on separate tracks (lanes). The first lane of an instance
+				// is the parent of the others, and all have the same name. So the full name has
+				// this name only once.
 				if own := text(m[trackName]); !strings.HasSuffix(name, "/"+own) {
 					name = own
 				}

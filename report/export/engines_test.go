@@ -112,8 +112,8 @@ func (e engine) runJoin(t *testing.T, dir string) (all []measuredPair) {
 	return all
 }
 
-// compareGolden compares the durations of the job that the function forkingJob makes with a file of
-// durations that a person has checked. Each duration is a pair of events.
+// compareGolden takes the durations of the job that forkingJob makes. It compares them with a file
+// of durations that a person has checked. Each duration is a pair of events.
 func compareGolden(t *testing.T, all []measuredPair) {
 	t.Helper()
 	var lines []string
@@ -164,8 +164,8 @@ func TestDuckDBJoinsRandomJobs(t *testing.T) {
 	})
 }
 
-// The relation of A and C is poorer than their relations to the reference. So the intervals of the
-// events are narrow, and the durations between them are wide.
+// A and C have good relations to the reference B, but a poor relation to each other. So the
+// intervals of their events are narrow, and those of the durations between A and C are wide.
 func TestDuckDBJoinsOriginsOfAPoorRelation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var j job
@@ -227,9 +227,9 @@ func (e engine) runPercentiles(t *testing.T, dir string, answer *analysis.Answer
 				r := rows[key]
 				delete(rows, key)
 				lo_ns, hi_ns, _ := ns.Of(p.Interval)
-				// The query's percentile in ns must lie within the analysis's percentile, which is
-				// rounded outward, and must contain the exact percentile. The analysis's percentile
-				// and the exact one are converted to ns here.
+				// The query's percentile in ns is an interval. It must lie within the analysis's
+				// percentile, which is rounded outward. It must also contain the exact percentile.
+				// The analysis's percentile and the exact one are converted to ns here.
 				span := fmt.Sprint(s.From, s.To, s.Kind)
 				rank := max(int(math.Ceil(p.Percent*float64(s.All.Count)/100-1e-9)), 1) - 1
 				most_ns, least_ns, _ := ns.Of(analysis.Interval{Lo_cycles: los[span][rank],

@@ -17,8 +17,8 @@ const (
 	// batchRows is the number of rows that are passed to the writer at once.
 	batchRows = 1 << 10
 	// partRows is the number of events and durations of a part. A part is so small that any query
-	// engine can join it alone in memory. It is so large that a run of a billion events has only
-	// hundreds of parts.
+	// engine can join the rows of one part in memory. It is so large that a run of a billion events
+	// has only hundreds of parts.
 	partRows = 1 << 23
 )
 

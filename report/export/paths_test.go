@@ -54,8 +54,8 @@ func withPaths(t *testing.T, requests int) (*runs.Directory, analysis.Basis, pat
 	return dir, basis, o, all
 }
 
-// A table of paths has each call with its parent, its probability and its moments. Its text has the
-// same columns and values.
+// A table of paths has each call with its parent, its probability and its moments. The CSV file has
+// the same columns and values.
 func TestTableOfPaths(t *testing.T) {
 	dir, basis, o, all := withPaths(t, 60)
 	files, answer, err := Paths(dir, basis, o, Parquet|CSV)
@@ -186,7 +186,8 @@ func TestPathsReadBackFromOTLP(t *testing.T) {
 	}
 }
 
-// nsOfMiddle returns the time between the middles of two moments, in µs.
+// nsOfMiddle returns the time between the middles of two moments. It computes the time in ns, but
+// returns it rounded to whole µs.
 func nsOfMiddle(from, to *paths.Interval, r analysis.Reference) int64 {
 	mid := func(i *paths.Interval) int64 { return i.Lo_cycles/2 + i.Hi_cycles/2 }
 	return (nsOf(mid(to)-mid(from), mid(to)-mid(from), r) + 500) / 1000

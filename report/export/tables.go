@@ -129,8 +129,8 @@ func (t *tables) beginTuple(way int64) error {
 	return t.writer.cut()
 }
 
-// pathNumber returns the number of the tuple's path. All durations of a tuple come before its
-// events.
+// pathNumber returns the number of the tuple's path. It may be called when all durations of the
+// tuple have come, because they decide the path. They come before the tuple's events.
 func (t *tables) pathNumber() int32 {
 	if t.path != none {
 		return t.path

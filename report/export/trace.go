@@ -143,7 +143,7 @@ func (t *trace) writePauses(a *analysis.Answer) {
 	}
 }
 
-// endsTrack is the track of tuples from end to end.
+// endsTrack is the track of the durations of kind end-to-end.
 var endsTrack = trackKey{name: "end to end"}
 
 // layTuple puts a tuple's durations and events on tracks.

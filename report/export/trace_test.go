@@ -68,8 +68,8 @@ func tell(t *testing.T, dir *runs.Directory, o analysis.Options) *toldRows {
 	return told
 }
 
-// allDurations returns the durations of all kinds. It adds a row of kind end-to-end where the
-// analysis only sets Whole.
+// allDurations returns the durations of all kinds. If a duration of another kind is marked as
+// Whole, allDurations also adds it as a row of kind end-to-end.
 func (w *toldRows) allDurations() (all []analysis.DurationRow) {
 	for _, d := range w.durations {
 		all = append(all, d)
@@ -81,7 +81,8 @@ func (w *toldRows) allDurations() (all []analysis.DurationRow) {
 	return all
 }
 
-// nsOf is the middle of an interval of cycles in ns, rounded, in exact arithmetic.
+// nsOf returns the middle of an interval of cycles, converted to ns. It uses exact arithmetic, and
+// rounds the result.
 func nsOf(lo, hi int64, r analysis.Reference) int64 {
 	rat := func(v float64) *big.Rat { return new(big.Rat).SetFloat64(v) }
 	hz := new(big.Rat).Add(rat(r.FrequencyLo_hz), rat(r.FrequencyHi_hz))
@@ -121,9 +122,9 @@ func TestTraceHasEachDuration(t *testing.T) {
 	for _, d := range told.durations {
 		of[d.Tuple] = append(of[d.Tuple], d)
 	}
-	// The function within names a slice within an instance: the slice that ends at a point, or the
-	// slice that begins there. If both exist, the last parameter chooses. If neither exists, within
-	// names the event.
+	// This function returns the name of a slice that lies in one instance and ends or begins at a
+	// point. If there are two such slices, the parameter called ends chooses. If there is none, it
+	// returns the name of the event.
 	within := func(tuple uint64, point string, ends bool) string {
 		for _, ends := range []bool{ends, !ends} {
 			for _, d := range of[tuple] {
@@ -274,8 +275,8 @@ func TestTraceLanes(t *testing.T) {
 	}
 }
 
-// If a slice of an instance ends where another instance's slice follows, a flow leaves the first
-// slice and arrives at the second.
+// A flow shows a duration between two instances. It leaves the slice that ends where this duration
+// begins, and arrives at the slice that begins where this duration ends.
 func TestTraceFlows(t *testing.T) {
 	var out bytes.Buffer
 	trace := newTrace(&out, 0)

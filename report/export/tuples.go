@@ -87,7 +87,8 @@ func (j *joiner) link(parent, child uint64) {
 	j.parents[child] = append(j.parents[child], parent)
 }
 
-// makeCurrent makes the tuple of a row the current one.
+// makeCurrent prepares for a row of the given tuple. If the tuple is a new one, makeCurrent passes
+// on the tuple before it.
 func (j *joiner) makeCurrent(id, number uint64) error {
 	if j.current != nil && j.number == number {
 		return nil

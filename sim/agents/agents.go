@@ -145,8 +145,7 @@ func (f *Fleet) Init(c *sim.Context) {
 	f.startAgent(c, overlay.Config{Contacts: contacts})
 }
 
-// agentOf returns a node's agent. It first stores in the agent to which shard and node the agent
-// belongs.
+// agentOf returns a node's agent. It first stores the agent's shard and node in the agent.
 func (f *Fleet) agentOf(n sim.Node) *simulatedAgent {
 	a := f.of(n)
 	a.in, a.n = f.shards[n/sim.ShardNodes], n
@@ -203,8 +202,8 @@ func (f *Fleet) Died(n sim.Node) {
 	delete(s.kept, n)
 }
 
-// After LeaveTrains, agents run no trains by themselves. Another protocol decides when they run
-// some.
+// LeaveTrains keeps agents from running trains by themselves. Another protocol decides when they
+// run some.
 func (f *Fleet) LeaveTrains() { f.idle = true }
 
 // Start makes a node an agent. The agent joins the graph through some members.
@@ -266,9 +265,9 @@ func (a *simulatedAgent) Send(to overlay.Name, m overlay.Message) {
 	a.in.cx.SendValue(a.in.f.tr, node(to), a.in.f.own, messageEvent, m)
 }
 
-// Warm reads the state of an agent in four steps. Before the next step for the same event, it does
-// steps for other events; readAhead is their number. In this time the core fetches from memory what
-// the step asked for.
+// readAhead is how many calls of Warm later the next step for the same event comes. Warm reads the
+// state of an agent in four steps. Between two of these steps the core fetches from memory what the
+// earlier step asked for.
 const readAhead = 4
 
 // Warm does the first step for an event: it reads the beginning of the state of the event's agent.

@@ -17,8 +17,8 @@ func newGraph(b *library.Builder, key string) any {
 	return randomGraph{fleetOf(b, key+".protocol")}
 }
 
-// Run draws the edges. For each i, it draws a random permutation without fixed points: the
-// permutation leads each node to its i-th neighbour.
+// Run draws the edges. For each i below the degree, it draws a random permutation without fixed
+// points. The i-th permutation leads each node to its i-th neighbour.
 func (g randomGraph) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	n, degree := w.Joined(), g.f.degree
 	if n <= 2*degree {

@@ -169,7 +169,7 @@ func TestBarKills(t *testing.T) {
 }
 
 // TestKeep lets a simulation fail after a checkpoint. The next simulation of the same name goes on
-// from there, and leaves no checkpoint. So the third one starts at the beginning.
+// from there, and leaves no checkpoint. So the third simulation starts at the beginning.
 func TestKeep(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarKills restarts processes from checkpoints, too")
 	url := serve(t)
@@ -323,8 +323,8 @@ func TestInject(t *testing.T) {
 				return
 			default:
 			}
-			// The protocol has number 0. Each of its events causes at most one more event, so a few
-			// are enough.
+			// The protocol has number 0. Each event for it causes at most one more event, so three
+			// accepted events are enough.
 			m, err := nc.Request("sim.inject.0.inject.0", e, 20*time.Millisecond)
 			switch {
 			case err != nil:

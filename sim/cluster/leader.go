@@ -50,9 +50,9 @@ type Options struct {
 	// Progress is called when something happens. It is told what: "started", "saved" or "died".
 	Progress func(what string, l *Leader)
 	// Keep keeps the checkpoints if the simulation fails. The next simulation of this name then
-	// goes on from the last one.
+	// goes on from the last checkpoint.
 	Keep bool
-	// Restarts is how often a process may die. A process that detaches does not count.
+	// Restarts is how often a process may die. A process that leaves does not count.
 	Restarts int
 }
 
@@ -66,7 +66,7 @@ type Result struct {
 	Moved    int // shards that moved to other processes
 }
 
-// A Leader runs one simulation. Only the function Progress may use it.
+// A Leader runs one simulation. Only the function Options.Progress may use it.
 type Leader struct {
 	o         Options
 	nc        *nats.Conn

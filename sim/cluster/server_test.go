@@ -13,9 +13,8 @@ import (
 )
 
 // servedFleet returns the options of a fleet under the product's server. A shard has thousands of
-// nodes, but the server would take too long for thousands of agents. So most nodes have no protocol
-// at work, and each of the four shards has a few agents. Agents join all the time, and nodes of
-// both kinds die.
+// nodes, but the server would take too long for thousands of agents. So most nodes do nothing, and
+// each of the four shards has a few agents. Agents join all the time, and nodes of both kinds die.
 func servedFleet(t testing.TB, url string) Options {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/coordinator.conf")

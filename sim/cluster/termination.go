@@ -6,7 +6,7 @@ package cluster
 // sender. The leader ends the simulation only if all processes prepare while they have neither work
 // nor unanswered messages.
 
-// memberOrder is a message of the leader to all members.
+// memberOrder is a message of the leader to all members. The members are the processes.
 type memberOrder uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	beginOrder     memberOrder = 4 // begin the simulation: all processes hear each other
 )
 
-// terminationLeader is the leader's part of the protocol.
+// terminationLeader is the leader's part in deciding that the simulation ends.
 type terminationLeader struct {
 	members  int
 	idle     map[int]bool
@@ -57,7 +57,7 @@ func (m *terminationLeader) askIfIdle() memberOrder {
 	return prepareOrder
 }
 
-// handleAnswer handles a member's answer to prepare.
+// handleAnswer handles a member's answer to the order to prepare.
 func (m *terminationLeader) handleAnswer(member int, ok bool) memberOrder {
 	if !m.prepared {
 		return nothing
@@ -76,7 +76,7 @@ func (m *terminationLeader) handleAnswer(member int, ok bool) memberOrder {
 	return terminateOrder
 }
 
-// terminationMember is a process's part of the protocol.
+// terminationMember is a process's part in deciding that the simulation ends.
 type terminationMember struct {
 	work       int  // pieces of work that were accepted and are not done
 	unanswered int  // pieces that were sent, and that the receiver has not answered yet

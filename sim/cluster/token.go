@@ -18,8 +18,8 @@ const tokenKey = "token"
 // ErrBusy is returned if every attempt to change the queue fails because other leaders change it.
 var ErrBusy = errors.New("the token's queue changes too often")
 
-// changeQueue changes the queue. If another leader changes the queue at the same time, it tries
-// again.
+// changeQueue changes the queue. If another leader changes the queue at the same time, changeQueue
+// tries again.
 func changeQueue(kv nats.KeyValue, change func(queue []string) []string) ([]string, error) {
 	for range 1000 {
 		var queue []string
@@ -89,5 +89,5 @@ func giveToken(kv nats.KeyValue, name string) error {
 const longestWait = 2 * time.Minute
 
 // storePatience is how long a process waits until the server has stored a checkpoint. The other
-// processes wait longer for the next bundle, so they do not hide this error.
+// processes wait longer for the next bundle, so this error is reported before theirs.
 const storePatience = longestWait / 2

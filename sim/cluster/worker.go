@@ -219,7 +219,8 @@ func (w *workerProcess) runWindows(ctx context.Context) error {
 	}
 }
 
-// agreeOnEnd goes through the three phases. It returns false if the simulation goes on.
+// agreeOnEnd tells the leader that this process is idle, and follows the leader's orders until the
+// simulation ends or goes on. It returns false if the simulation goes on.
 func (w *workerProcess) agreeOnEnd(ctx context.Context) (bool, error) {
 	w.acceptEvents()
 	if err := w.tell(workerReport{Kind: "idle"}); err != nil {

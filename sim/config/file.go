@@ -119,7 +119,7 @@ func (f *File) Set(key, value string) {
 	f.entries[key] = &entry{key: key, value: value, line: line}
 }
 
-// Clone returns a copy that does not know yet for which keys a caller asks.
+// Clone returns a copy of the keys and values, as if nobody had asked for a key yet.
 func (f *File) Clone() *File {
 	c := &File{Name: f.Name, entries: map[string]*entry{}, known: map[string]bool{},
 		unused: map[string]bool{}}
@@ -266,7 +266,8 @@ func (f *File) Err() error {
 	return errors.Join(errs...)
 }
 
-// knownKeys returns all keys that mean something: those for which somebody asked, and constants.
+// knownKeys returns all keys that mean something: those for which somebody asked, and those that
+// are used in another way, such as in an expression.
 func (f *File) knownKeys() []string {
 	all := slices.Collect(maps.Keys(f.known))
 	for key, e := range f.entries {

@@ -43,7 +43,8 @@ func (f *File) Experiments() ([][]Choice, error) {
 	return all, nil
 }
 
-// listValues returns the values of a list such as 5,9:11,13:17|2,32:128|*2.
+// listValues returns the values of a list such as 5,9:11,13:17|2,32:128|*2. In 13:17|2 each value
+// is 2 more than the one before, and in 32:128|*2 it is twice the one before.
 func (f *File) listValues(text string) (all []string, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		from, to, isRange := strings.Cut(strings.TrimSpace(item), ":")

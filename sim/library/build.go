@@ -311,8 +311,8 @@ func (b *Builder) checkCycles() {
 	}
 }
 
-// Transport returns the transport that the value of a key names. From then on, a window is at most
-// as long as the delay of this transport's messages.
+// Transport returns the transport that the value of a key names. The windows of the simulation will
+// be at most as long as this transport's shortest delay.
 func (b *Builder) Transport(key string) sim.Transport {
 	t, _ := Find[sim.Transport](b, key, "sends no messages")
 	if t != nil {

@@ -71,7 +71,8 @@ func (t *e2e) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
 	return t.routes.delays[a][b] + 2*t.local, true
 }
 
-// noInitialiser is an initialiser that has nothing left to do.
+// noInitialiser is an initialiser that does nothing when it runs. The function that made it has
+// done the work already.
 type noInitialiser struct{}
 
 func (noInitialiser) Run(*sim.World, *sim.Stream) (bool, error) { return false, nil }

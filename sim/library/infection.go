@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// infectionProtocol spreads: a node that gets it passes it on to random neighbours. A node that has
-// got the infection too often stops passing it on.
+// infectionProtocol spreads an infection: a node that gets the infection passes it on to random
+// neighbours. A node that has got the infection too often stops passing it on.
 type infectionProtocol struct {
 	count  sim.Column[uint32]
 	links  sim.Linkable

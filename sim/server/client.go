@@ -240,7 +240,7 @@ func (k *clientProtocol) receive(c *sim.Context, a *nodeClient, request uint64, 
 	}
 }
 
-// joinGraph makes the node a member of the graph.
+// joinGraph makes the node a member of the graph of neighbours (package overlay).
 func (k *clientProtocol) joinGraph(c *sim.Context, a *nodeClient, contacts []string) {
 	if a.member {
 		return // a node without neighbours asks its contacts again by itself

@@ -28,14 +28,14 @@ func makeDirectory() (dir string, lock *os.File, err error) {
 		if lock = lockDirectory(dir); lock != nil {
 			return dir, lock, nil
 		}
-		// Another process has removed the new directory, because it took it for one that a killed
-		// process left.
+		// Another process took the new directory for one that a killed process left, and removed
+		// it.
 	}
 	return "", nil, errors.Join(errors.New("make a temporary directory for the server"), err)
 }
 
-// lockDirectory locks a directory of this user. It returns nil if a process has locked it, or if it
-// is gone.
+// lockDirectory locks a directory of this user. It returns nil if another process has locked the
+// directory, or if the directory is gone.
 func lockDirectory(dir string) *os.File {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {

@@ -247,8 +247,8 @@ func (j *joinTimes) noteMeasured(n sim.Node, now sim.Time) {
 	}
 }
 
-// knownPairs returns what the server knows of the fleet. The server evaluates a pair only once, so
-// its later answers may depend on when it was asked.
+// knownPairs returns what the server knows of the fleet. The server keeps what it has evaluated. So
+// its later answers may depend on when it was asked, and each question goes into the log.
 func (o *serverAtWork) knownPairs(now sim.Time) *coordinator.Matrix {
 	o.now, o.cx = now, nil
 	o.addToLog(entryMatrix, 0, nil)

@@ -128,8 +128,8 @@ func TestCollectorReceivesEachMessage(t *testing.T) {
 	}
 }
 
-// sendAndReceive sends a run to a collector. It returns what the collector's receiver got, which is
-// the same as in a file.
+// sendAndReceive sends a run to a collector. It returns what the collector's receiver got. The test
+// fails if a file of the same run has other spans.
 func sendAndReceive(t *testing.T, dir *runs.Directory) (analysis.Reference, []ptrace.Traces) {
 	t.Helper()
 	sink, address := new(consumertest.TracesSink), freeAddress(t)
@@ -238,7 +238,8 @@ func holdAgainstAnalysis(t *testing.T, dir *runs.Directory, r analysis.Reference
 	}
 }
 
-// The protocol's own schema knows every field, and reads what the collector reads.
+// The protocol's own schema knows every field of an export. With this schema, the same spans are
+// read as the collector reads.
 func TestSchemaKnowsEveryField(t *testing.T) {
 	text := append(exportLines(t, forkedRun(t)), exportLines(t, capturedRun(t))...)
 	var read []ptrace.Traces

@@ -83,8 +83,8 @@ extern "C" {
 #define CP_ABI 2
 
 /*
- * CP_POISON is the tuple id that ends a stream. The handler first-last keeps the counter at the
- * first event with this id.
+ * CP_POISON is the tuple id that ends a stream. The handler first-last keeps the stamp of the first
+ * event with this id.
  */
 #define CP_POISON UINT64_MAX
 
@@ -93,13 +93,14 @@ typedef struct cp_ids cp_ids;
 
 /*
  * cp_options says how to open a channel. If all fields are zero, the channel keeps every event,
- * compressed, and loses none while an agent runs. The words are those of the handler table and of
- * the Go API.
+ * compressed, and loses none while an agent runs. The handler table and the Go API use the same
+ * words for handler, policy and stamp.
  */
 typedef struct cp_options {
 	/*
-	 * id, buffered, counter, downsample, xoy, first-last, link or null. NULL: buffered. The
-	 * node's handler table may change the handler while the program runs.
+	 * The handler's name: id, buffered, counter, downsample, xoy, first-last, link or null. If this
+	 * pointer is NULL, the handler is buffered. The node's handler table may change the handler
+	 * while the program runs.
 	 */
 	const char *handler;
 
@@ -138,8 +139,8 @@ typedef struct cp_options {
 /*
  * cp_open opens a channel for one thread at a time. Another thread may take the channel over, but
  * two threads must not log at the same time. cp_open_shared opens a channel for any number of
- * threads. Its log call costs more: a fifth of a counter reading more on x86-64 with glibc 2.35 and
- * Linux 5.10 or later, and almost half of a counter reading more on other systems.
+ * threads. Its log call takes longer: by a fifth of the time of a counter reading on x86-64 with
+ * glibc 2.35 and Linux 5.10 or later, and by almost half of that time on other systems.
  *
  * name is actor[#instance]/point. The analysis gives a meaning to the points start, end, send and
  * recv. options may be NULL. The result is never NULL: if the channel cannot be opened, it is a
@@ -177,7 +178,7 @@ void cp_close(cp_channel *c);
 
 /*
  * cp_link keeps the pair of a parent's id and a child's id. The channel must have the handler link.
- * Signal handlers may call cp_link on a channel of cp_open_shared.
+ * The beginning of this header says when signal handlers may call cp_link.
  */
 void cp_link(cp_channel *c, uint64_t parent, uint64_t child);
 
@@ -296,8 +297,8 @@ struct cp_channel {
 	struct cp_record *next, *end;
 };
 
-/* In a ring with one writer, CP_TAIL is the offset from the word that names the settings to the
- * tail. */
+/* CP_TAIL is the place of the tail in a ring with one writer, counted in 64-bit words from the
+ * switching word. */
 #define CP_TAIL (-6)
 
 /* cp_log_other does what the inline call cannot do. Only cp_log calls it. */
@@ -305,8 +306,8 @@ void cp_log_other(cp_channel *c, uint64_t id);
 
 /*
  * cp_log logs an event: the present counter, and the tuple's id. The channel's handler decides
- * whether to keep the event. If the channel is NULL, cp_log does nothing. Signal handlers may call
- * cp_log on a channel of cp_open_shared.
+ * whether to keep the event. If the channel is NULL, cp_log does nothing. The beginning of this
+ * header says when signal handlers may call cp_log.
  */
 static inline void cp_log(cp_channel *c, uint64_t id)
 {
@@ -325,7 +326,8 @@ static inline void cp_log(cp_channel *c, uint64_t id)
 		 */
 		word = __atomic_load_n(&c->word, __ATOMIC_RELAXED);
 		counter = cp_counter();
-		/* Publish the last tail before this record may replace another one. */
+		/* The tail that the previous call stored must be visible before this record, which may
+		 * replace an older one. */
 		__atomic_thread_fence(__ATOMIC_RELEASE);
 		/* Nobody reads a record above the tail, so it may stay half written. */
 		__atomic_store_n(&r->counter, counter, __ATOMIC_RELAXED);

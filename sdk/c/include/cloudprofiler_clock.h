@@ -121,8 +121,8 @@ static inline void cp_clock_local(cp_clock *c, int64_t epoch) {
 static inline void cp_clock_send(cp_clock *c, int64_t epoch) { cp_clock_local(c, epoch); }
 
 /*
- * Goes through all processes that two stamps hold, and through the process with the number own, if
- * there is one.
+ * Goes through all processes that two stamps hold. If own_left is 1 at the beginning, it goes
+ * through the process with the number own, too.
  */
 typedef struct {
 	const cp_stamp *a, *b;

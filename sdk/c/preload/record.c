@@ -60,8 +60,8 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 static void open_channel(void)
 {
-	/* A signal handler may interrupt this function, and send or receive. Then only count its
-	 * message as missed. */
+	/* A signal handler may interrupt this function, and send or receive. In that case, only count
+	 * the handler's message as missed. */
 	if (self.opening) {
 		__atomic_fetch_add(&missed, 1, __ATOMIC_RELAXED);
 		return;

@@ -83,8 +83,8 @@ static struct adopted adopt(struct channel *c, struct settings s, uint64_t word,
 	struct adopted set = prepare(s, word);
 
 	/*
-	 * A word of 0 would mark the entry as unfinished. Only damage can make the word 0, so note
-	 * 1 instead.
+	 * A word of 0 would mark the entry as unfinished. If damage has made the word 0, note 1
+	 * instead.
 	 */
 	for (unsigned i = 0; i < c->shard_count; i++)
 		cp_journal(&c->shards[i], word != 0 ? word : 1, s, counter);

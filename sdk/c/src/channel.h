@@ -132,7 +132,8 @@ bool cp_at_drops(void);
  */
 unsigned cp_pause(unsigned attempt);
 
-/* cp_journal notes in the journal from which record on settings apply. */
+/* cp_journal writes an entry into the journal: these settings apply from the shard's next record
+ * on. */
 void cp_journal(struct shard *s, uint64_t word, struct settings settings, uint64_t counter);
 
 /* cp_raise sets a flag in the ring. */

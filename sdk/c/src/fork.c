@@ -79,8 +79,8 @@ void cp_silence(struct channel *c)
 /*
  * blank maps zero pages of the child's own at the address of the parent's ring. A signal handler
  * may have interrupted a log call and forked. In the child, that call continues and writes to these
- * pages. This call must not wait for other threads, which do not exist in the child, so blank also
- * frees the channel's locks. blank fails if something else is mapped at that address.
+ * pages. The log call must not wait for other threads, which do not exist in the child. So blank
+ * also frees the channel's locks. blank fails if something else is mapped at that address.
  */
 static bool blank(struct channel *c)
 {

@@ -74,7 +74,7 @@ bool *cp_lost_drainer(const char *dir)
 }
 
 /*
- * refresh reads the head again, and returns the tail at which there may be no room. It ignores a
+ * refresh reads the head again, and returns the limit that the tail must not exceed. It ignores a
  * head that is past the tail or has moved back, because a valid drainer never writes such a head.
  */
 static uint64_t refresh(struct channel *c, struct shard *s)

@@ -294,7 +294,8 @@ void cp_give_up_ids(void)
 	for (struct cp_ids *ids = all; ids != NULL; ids = ids->following) {
 		ids->leased = 0;
 		ids->in_child = true;
-		/* With the descriptor, the child would reserve the instance after its parent's end. */
+		/* If the child kept the descriptor, the instance would stay reserved after the parent's
+		 * end. */
 		close_file(ids);
 	}
 }

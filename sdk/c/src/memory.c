@@ -20,9 +20,9 @@ bool cp_kept_in_memory(int fd)
 }
 
 /*
- * files names the files in which a version of control groups says what a group uses and may use.
- * cache names lines of memory.stat. These lines count memory that the kernel reclaims before it
- * ends a process.
+ * The files of this type are those in which a version of control groups says what a group uses and
+ * may use. cache names lines of memory.stat. These lines count memory that the kernel reclaims
+ * before it ends a process.
  */
 struct files {
 	const char *mount, *limit, *usage, *cache[3];
@@ -94,7 +94,8 @@ static int64_t group_left(const char *root, const struct files *files, const cha
 
 /*
  * controller splits a line of /proc/self/cgroup, "hierarchy:controllers:path". It returns the files
- * of that version of control groups, or NULL if the line is not about memory.
+ * of the version of control groups from which the line comes, or NULL if the line is not about
+ * memory.
  */
 static const struct files *controller(char *line, char **path)
 {

@@ -123,7 +123,7 @@ static void test_cancelled_anywhere(void)
 			sched_yield();
 		pthread_cancel(thread);
 		CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
-		/* The last call may not have returned before the cancellation. */
+		/* The cancellation may have come before the last call returned. */
 		returned = accounted(channel);
 		log_some();
 		CHECK(accounted(channel) == returned);

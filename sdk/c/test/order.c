@@ -87,7 +87,8 @@ static void *read_cell(void *unused)
 	return unused;
 }
 
-/* drain takes all finished records of a shard. Each writer's ids and counters never decrease. */
+/* drain takes all finished records of a shard. It checks that each writer's ids and counters never
+ * decrease. */
 static void drain(struct shard *s, struct cp_record seen[WRITERS])
 {
 	uint64_t *head = &s->page->consumer.head, n = PEEK(head), tail = LOAD(s->tail);

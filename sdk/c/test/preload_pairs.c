@@ -68,8 +68,9 @@ static void ask(int fd, const struct sockaddr *to, socklen_t length)
 }
 
 /*
- * talk makes a server, which answers on one socket, and asks it over the other one. If the server
- * is a listener, each process makes its end of the connection itself.
+ * talk makes a server, which answers on one socket, and asks it over the other one. If the server's
+ * socket is a listener, the client connects a new socket to it, and the server accepts the
+ * connection.
  */
 static void talk(int client, int server, const struct sockaddr *to, socklen_t length)
 {

@@ -145,7 +145,8 @@ enum { THREADS = 8, EVENTS = 50000, COUNTED = 40 * EVENTS };
 
 static uint64_t late, events = EVENTS;
 
-/* While they log, the kernel forgets the restartable sequences of half of the threads. */
+/* log_many logs events. After a quarter of them, every second thread makes the kernel forget its
+ * restartable sequences. */
 static void *log_many(void *c)
 {
 	for (uint64_t id = 0; id < events; id++) {
@@ -214,8 +215,9 @@ static void test_counting(void)
 	CHECK(cell == 6 && pointer_is_clear() && cp_rseq_core() == core);
 
 	/*
-	 * A thread that is interrupted after each instruction adds to the cell of all threads. Without
-	 * a lock, the threads above would lose an event only now and then.
+	 * A thread that is interrupted after each instruction adds to the cell of all threads. Check
+	 * that the instruction has a LOCK prefix. If it had none, the threads above would lose an event
+	 * only now and then.
 	 */
 	uint64_t alone = counted(c, true), together = counted(c, false);
 	watched = &c->shards[0].page->cells.counter;

@@ -161,7 +161,7 @@ METHOD(jbyteArray, path), jlong channel)
 	return copy_out(env, cp_path(channel_at(channel)));
 }
 
-/* word returns a buffer that shows the switching word. It is valid until free is called. */
+/* word returns a buffer that shows the switching word. The buffer is valid until free is called. */
 METHOD(jobject, word), jlong channel)
 {
 	(void)class;

@@ -1,8 +1,8 @@
 #include "hurried.h"
 #include "channel.h"
 
-/* gave_up ends the time in which calls must not wait. It reports whether a call gave up in this
- * time. */
+/* gave_up lets calls of this thread wait again. It returns 1 if a call gave up since cp_hurry was
+ * set, and 0 if not. */
 static int gave_up(void)
 {
 	int result = cp_hurry == CP_GAVE_UP;

@@ -8,8 +8,9 @@
 #include "retire.h"
 
 /*
- * blank replaces the mapping of the ring by zero pages of this process, in one step. A call that
- * still runs then writes to these pages. The pages take memory only if a call writes to them.
+ * blank replaces the mapping of the ring by zero pages of this process, in one step. From then on,
+ * a call that is still running writes to these pages. The pages take memory only if a call writes
+ * to them.
  */
 static void blank(struct channel *c)
 {

@@ -213,8 +213,8 @@ public final class Channel implements AutoCloseable {
 
     /**
      * Returns whether the present handler may keep an event with this id. If not, a log call would
-     * discard the event: the handler is null, or xoy with other ids, or the channel is a no-op.
-     * This takes about a nanosecond, because it makes no native call.
+     * discard the event: the handler is null, or it is xoy and does not keep this id, or the
+     * channel is a no-op. This takes about a nanosecond, because it makes no native call.
      */
     public boolean keeps(long id) {
         return rule().keeps(id);

@@ -73,8 +73,8 @@ final class Foreign {
     }
 
     /**
-     * Returns the address of a long unchanged. The operation tells the JIT that the address is
-     * aligned and not too large, so the JIT drops both checks.
+     * Returns the given address of a long. The mask changes nothing, but tells the JIT that the
+     * address is aligned and not too large. So the JIT drops both checks.
      */
     private static long aligned(long address) {
         return address & 0x00ff_ffff_ffff_fff8L;

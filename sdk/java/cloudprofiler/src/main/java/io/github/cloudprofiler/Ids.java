@@ -3,9 +3,9 @@ package io.github.cloudprofiler;
 import java.nio.file.Path;
 
 /**
- * Makes tuple ids that no other program makes, in Java, C or Go. An id consists of the node's
- * number, an instance number that no other program on this node has, and a count. The count begins
- * above all counts that earlier programs with that instance number may have used.
+ * Makes tuple ids that no other program makes, whether it is in Java, C or Go. An id consists of
+ * the node's number, an instance number that no other program on this node has, and a count. The
+ * count begins above all counts that earlier programs with that instance number may have used.
  *
  * <p>All threads may use the same ids. The threads then take turns.
  */

@@ -9,9 +9,9 @@ import java.util.Set;
  * Frees the memory of channels that no thread can reach any more. Until then, a thread may be in a
  * call on the channel, even if another thread has closed it.
  *
- * <p>No thread does this, because a thread would keep the class loader of this class alive.
- * Instead, channels are freed when others are opened or closed. If the class loader is unloaded,
- * the native library ends the remaining channels.
+ * <p>There is no thread for this work, because such a thread would keep the class loader of this
+ * class alive. Instead, channels are freed when others are opened or closed. If the class loader is
+ * unloaded, the native library ends the remaining channels.
  */
 final class Reaper {
     private static final ReferenceQueue<Channel> unreachable = new ReferenceQueue<>();

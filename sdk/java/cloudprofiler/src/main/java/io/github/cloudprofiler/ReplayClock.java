@@ -95,7 +95,7 @@ public final class ReplayClock {
             broken++;
         }
         // mine: the process itself already knew everything that it knows now. theirs: the stamp of
-        // the message already contained it.
+        // the message already contained all of this.
         merge.begin(now, m, epsilon, process);
         while ((mine || theirs) && merge.next()) {
             long x = Math.max(floor, merge.x);
@@ -401,7 +401,7 @@ public final class ReplayClock {
             return v;
         }
 
-        /** Goes to the next word. Returns false if a bit before it is not 0. */
+        /** Goes to the next word. Returns false if one of the bits that it skips is not 0. */
         boolean end() {
             int rest = (64 - at % 64) % 64;
             if (at + rest > 8L * bytes.length) {

@@ -14,9 +14,10 @@ final class Rule {
 
     final long word;
 
-    // An event goes to the native library if id & mask is below this limit, and id mod modulus is
-    // below rest. A handler that only the library knows has mask 0 and limit 1, so that every event
-    // goes there. If a modulus is a power of two, the mask alone decides, and modulus is 0.
+    // An event goes to the native library if id & mask < below, and id mod modulus < rest. A
+    // handler that only the library knows has mask = 0 and below = 1, so that every event goes
+    // there. If y of the handler xoy is a power of two, the mask alone decides, and the field
+    // modulus is 0.
     private final long mask;
     private final long below;
     private final long modulus;

@@ -55,7 +55,8 @@ public final class Agent {
         for (String name : settings.sets) {
             sets.add(JoinpointSet.ready(name));
         }
-        // The user's joinpoints do not depend on each other.
+        // Each of the user's joinpoints is a set of its own, because they do not depend on each
+        // other.
         for (Joinpoint j : settings.joinpoints) {
             sets.add(JoinpointSet.ofAnyVersion(j.where(), j));
         }

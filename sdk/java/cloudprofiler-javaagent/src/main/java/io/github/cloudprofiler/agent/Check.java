@@ -22,7 +22,7 @@ public final class Check {
 
     /**
      * Arguments: [--config FILE] and jars, directories of jars, or the id of a process. Without a
-     * program, only the file is checked.
+     * program, only the configuration file is checked.
      */
     public static void main(String[] args) {
         System.exit(run(args));

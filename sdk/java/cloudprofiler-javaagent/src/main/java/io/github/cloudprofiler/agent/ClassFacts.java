@@ -15,7 +15,8 @@ import org.objectweb.asm.Opcodes;
  * can be checked before any class is changed.
  */
 final class ClassFacts {
-    /** A field or a method. Its key is its name; a method's key also has the descriptor. */
+    /** A field or a method. The key of a field in Facts is its name. The key of a method also has
+     * the descriptor. */
     record Member(String owner, String name, String descriptor, int access) {
         boolean isStatic() {
             return (access & Opcodes.ACC_STATIC) != 0;

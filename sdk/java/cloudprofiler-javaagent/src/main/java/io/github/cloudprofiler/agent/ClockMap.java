@@ -5,8 +5,9 @@ import java.util.function.LongSupplier;
 
 /**
  * Translates times of the JVM's clock, System.nanoTime, into readings of the counter. A look reads
- * both at the same moment. A time between two looks is interpolated. Its bound assumes that the
- * kernel changes the rate of its clock at most once during three consecutive looks.
+ * the clock once, and finds two limits of the counter at that moment. A time between two looks is
+ * interpolated. Its bound assumes that the kernel changes the rate of its clock at most once during
+ * three consecutive looks.
  */
 final class ClockMap {
     private static final int TRIES = 16;
@@ -50,7 +51,8 @@ final class ClockMap {
         }
     }
 
-    /** Returns whether a time is before the last look, so that it can be translated. */
+    /** Returns whether there is a look at or after the given time. Without one, the time cannot be
+     * translated yet. */
     boolean reaches(long ns) {
         return !looks.isEmpty() && ns <= looks.getLast().ns;
     }

@@ -31,7 +31,7 @@ final class PauseLines {
     /** A link of the chain. Its times are relative to the chain. */
     private record Link(String operation, long begin_ns, long stopped_ns, long end_ns) {}
 
-    /** The width of a chain whose earliest position is not known yet. */
+    /** What width_ns returns while the earliest position of the chain is not known. */
     private static final long UNBOUNDED_NS = 1_000_000_000;
 
     private final List<Link> held = new ArrayList<>();
@@ -109,7 +109,7 @@ final class PauseLines {
         return all;
     }
 
-    /** Returns how many pauses the next call of pauses will return. */
+    /** Returns how many pauses the next call of pauses() will return. */
     int held() {
         return held.size() + placed.size();
     }

@@ -48,9 +48,9 @@ final class Pauses {
     }
 
     /**
-     * Starts to log. The JVM's log begins at once, and not in the new thread: while the program
-     * starts, the JVM stops often, and the thread may have to wait. The thread opens the channel,
-     * because that takes longer.
+     * Starts to log. The JVM's own log begins at once, before the new thread starts: while the
+     * program starts, the JVM stops often, and the new thread may have to wait. Only the new thread
+     * opens the channel, because that takes longer.
      */
     static void begin(Instrumentation instrumentation) {
         try {

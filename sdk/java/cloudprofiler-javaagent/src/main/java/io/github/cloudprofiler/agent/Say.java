@@ -16,7 +16,7 @@ public final class Say {
         }
     }
 
-    /** Woven code calls this if a joinpoint threw something, which switched its set off. */
+    /** Woven code calls this if a joinpoint threw something, and so its set was switched off. */
     public static void failed(String joinpoint, String set, Throwable why) {
         try {
             once(joinpoint + " failed: " + set + " is off now, and the program goes on without it: "

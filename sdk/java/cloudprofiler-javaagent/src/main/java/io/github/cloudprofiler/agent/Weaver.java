@@ -131,7 +131,7 @@ final class Weaver implements ClassFileTransformer {
         }
     }
 
-    /** Returns whether a loader finds the agent's classes that every helper uses. */
+    /** Returns whether a loader finds the classes of the agent that every woven method needs. */
     private static boolean seesUs(ClassLoader loader) {
         try {
             return Class.forName(Say.class.getName(), false, loader) == Say.class

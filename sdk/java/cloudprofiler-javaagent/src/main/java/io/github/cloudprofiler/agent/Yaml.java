@@ -142,7 +142,8 @@ final class Yaml {
                 list.add(nested(indent, line.number));
                 continue;
             }
-            // The rest of the line begins a block that is indented to where the rest begins.
+            // The text after the dash begins a block. The column of this text is the block's
+            // indentation.
             int inner = indent + line.text.length() - rest.length();
             lines.set(next, new Line(line.number, inner, rest));
             list.add(block(inner));

@@ -9,7 +9,8 @@ import java.time.Duration;
 
 /**
  * Carries out orders, one on each line, and answers each with a line: see sdk/c/test/writer.c. The
- * conformance test gives the same orders to programs in Go and C. Only this program knows:
+ * conformance test gives the same orders to programs in Go and C. Only this program knows these
+ * orders:
  *
  * <pre>
  * exit FIRST COUNT         end the JVM, and log in a shutdown hook

@@ -55,7 +55,8 @@ public final class FlinkAdvice {
 
     private static final Map<String, Output> OUTPUTS = new HashMap<>();
 
-    /** Returns the state of an output, which a writer's class and its subclass share. */
+    /** Returns the state of an output. The code woven into a writer's class and into its subclass
+     * gets the same state. */
     public static Object output(Object partitionWriter) throws ReflectiveOperationException {
         String partition = Reach.call(partitionWriter, "getPartitionId").toString();
         int subpartitions = (int) Reach.call(partitionWriter, "getNumberOfSubpartitions");
@@ -141,8 +142,8 @@ public final class FlinkAdvice {
     }
 
     /**
-     * A writer is closed. Its state is null if the writer wrote nothing. There may still be an
-     * output, because elements were restored into the partition.
+     * A writer is closed. The parameter output is null if the writer wrote nothing. Even then the
+     * partition may have an output, because elements were restored into it.
      */
     public static void outputClosed(Object output, Object partitionWriter)
             throws ReflectiveOperationException {
@@ -247,7 +248,7 @@ public final class FlinkAdvice {
         return q;
     }
 
-    /** Returns whether an input knows the ids of a queue. */
+    /** Returns whether an input knows the ids of the elements in a queue. */
     static boolean counts(Object input, Object queue) throws ReflectiveOperationException {
         return find((Input) input, queue).counted;
     }

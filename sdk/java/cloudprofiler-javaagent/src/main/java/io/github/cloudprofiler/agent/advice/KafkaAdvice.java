@@ -33,8 +33,8 @@ public final class KafkaAdvice {
         }
     }
 
-    /** Returns the id of the partition's record with the offset 0. No other partition gets the same
-     * text, because a topic's name has no slash. */
+    /** Returns the id of the partition's record with the offset 0. The text that is hashed is
+     * different for each partition, because a topic's name has no slash. */
     static long first(String topic, int partition) {
         return Ordinals.first("kafka/" + topic + "/" + partition);
     }

@@ -4,9 +4,9 @@ import java.nio.charset.StandardCharsets;
 
 /**
  * Ids for records that have none. The records of a queue come out in the order in which they went
- * in. So both ends count them, and an id is a hash of the queue's name plus the count. Two queues
- * may have ids in common. With n queues of up to m records each, the probability of this is below
- * n²·m / 2⁶⁴.
+ * in. So both ends count them, and an id is the sum of the count and a hash of the queue's name.
+ * Two queues may have ids in common. With n queues of up to m records each, the probability of this
+ * is below n²·m / 2⁶⁴.
  */
 final class Ordinals {
     private Ordinals() {}

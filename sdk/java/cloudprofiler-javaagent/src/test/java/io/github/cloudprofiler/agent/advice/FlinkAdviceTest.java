@@ -22,7 +22,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 class FlinkAdviceTest {
     private static final String ELEMENTS = "org.apache.flink.streaming.runtime.";
 
-    /** Flink's name of a channel. Each gate counts its channels from 0. */
+    /** Flink's name of an input channel, which is a queue. Each gate counts its input channels from
+     * 0. */
     private record Info(int getGateIdx, int getInputChannelIdx) {}
 
     private static final class Range {

@@ -93,7 +93,7 @@ class KafkaAdviceTest {
     /** What Streams knows of a record that it works on. */
     public record Context(String applicationId, Place recordContext) {}
 
-    /** Where that record was read; Streams has -1 and no topic for punctuations. */
+    /** Where the record of a Context was read; Streams has -1 and no topic for punctuations. */
     public record Place(String topic, int partition, long offset) {}
 
     private record TaskId(int subtopology, int partition) {}

@@ -67,7 +67,8 @@ public final class KafkaProgram {
         b.abort(new RuntimeException());
     }
 
-    /** The parts are acknowledged in the reverse order, each 100 offsets after the previous one. */
+    /** Splits a batch into three parts, whose offsets are 100 apart. The last part is acknowledged
+     * first. */
     public static void splitAndAcknowledge(long offset) {
         ProducerBatch b = filled(3);
         b.closeForRecordAppends();
