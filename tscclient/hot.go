@@ -18,7 +18,7 @@ import (
 // smallest round trip.
 const HeatBound = "bound"
 
-// boundLife is longer than it takes a node to measure all its peers.
+// boundLife is how long a plain bound counts. A node measures all its peers in less time.
 const boundLife = time.Minute
 
 // plainBound is the plain bound of the last train with a peer.

@@ -18,8 +18,8 @@ type Identity struct {
 	Node   tscratio.Node
 	Report host.Report
 
-	// RealtimeStep is an argument of minrtt.SystemClock. The true time may be later than a stamp of
-	// the kernel. RealtimeStep returns the largest such delay, or the reason why a stamp of the
+	// RealtimeStep can be passed to minrtt.SystemClock. A stamp of the kernel may be earlier than
+	// the true time. RealtimeStep returns by how much at most, or the reason why a stamp of the
 	// kernel proves nothing.
 	RealtimeStep func() (step_ns uint32, err error)
 

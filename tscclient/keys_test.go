@@ -19,8 +19,8 @@ func probeSecrets(secrets ...minrtt.Secret) *control.ProbeSecrets {
 	return m
 }
 
-// A server tells a node which secrets to accept. A secret that a new list lacks becomes invalid
-// after a moment. The secret from which Key derives keys stays valid.
+// A server tells a node which secrets to accept. If a new list lacks a secret, this secret soon
+// becomes invalid. The secret from which Key derives keys stays valid.
 func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
@@ -70,9 +70,9 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	}
 }
 
-// A node gives probe keys to the commands whose own keys are in its list. If a command's own key is
-// taken off the list, the probe keys of all commands become invalid, because that command may know
-// the probe keys of others.
+// A command is a program that asks a node questions. A node gives probe keys to the commands whose
+// own keys are in its list. If a command's own key is taken off the list, the probe keys of all
+// commands become invalid, because that command may know the probe keys of others.
 func TestKeysOfCommandsEndWithACommandersKey(t *testing.T) {
 	a := startNode(t, "a", nil)
 	b := startNode(t, "b", func(c *Config) {

@@ -36,9 +36,9 @@ type LinkConfig struct {
 	// link.
 	Handle func(ctx context.Context, m control.Message) (control.Message, error)
 
-	// Facts returns what the node says about itself in the graph of a large fleet, the most
-	// important first: texts such as "role=worker", by which Find finds the node. The link calls
-	// Facts every few seconds. If Facts is nil, the node says nothing.
+	// Facts returns texts such as "role=worker", the most important first. The node says them about
+	// itself in the graph of a large fleet, and Find finds the node by them. The link calls Facts
+	// every few seconds. If Facts is nil, the node says nothing.
 	Facts func() []string
 
 	// Heats returns values of the node that should be low, such as its number of dropped events.
@@ -186,7 +186,7 @@ func (l *Link) Tell(ctx context.Context, m control.Message) error {
 }
 
 // Close tells the server that the client leaves, and ends the link. Reports that the server has not
-// acknowledged may be lost, but the client still has the pairs.
+// acknowledged may be lost, but Client.Pairs still has what their trains proved.
 func (l *Link) Close() error {
 	if l.ctx.Err() == nil && l.State().Registered {
 		ctx, cancel := context.WithTimeout(l.ctx, time.Second)

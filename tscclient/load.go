@@ -118,8 +118,8 @@ func parseTraffic(dev []byte) (trafficBytes, error) {
 	return t, lines.Err()
 }
 
-// differenceOrZero returns x − y, or 0 if y is larger. That may happen because the counters are not
-// read at the same moment.
+// differenceOrZero returns x − y, or 0 if y is larger. y may be larger because the totals are not
+// all read at the same moment.
 func differenceOrZero(x, y uint64) uint64 { return x - min(x, y) }
 
 func loadBetween(a, b loadLook) *control.Load {

@@ -9,7 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// peerPairs contains the pairs with all peers. Only one goroutine may use it at a time.
+// peerPairs contains what trains proved: a tscratio.Pair for each peer and each epoch. Only one
+// goroutine may use it at a time.
 type peerPairs struct {
 	max         int
 	assumptions tscratio.Assumptions
@@ -54,18 +55,18 @@ func newPairs(most int, assumptions tscratio.Assumptions) peerPairs {
 	return peerPairs{max: most, assumptions: assumptions, known: map[pairKey]*knownPair{}}
 }
 
-// addTrain adds a train that this node (own) ran with a peer. It returns how the pair, with this
-// train, contradicts its assumptions, or nil. If two counters that only run forward cannot show the
-// train's stamps, the error wraps tscratio.ErrImpossible.
+// addTrain adds a train that this node (own) ran with a peer. If the pair, with this train,
+// contradicts its assumptions, addTrain returns how. If not, it returns nil. If two counters that
+// only run forward cannot show the train's stamps, the error wraps tscratio.ErrImpossible.
 func (p *peerPairs) addTrain(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradiction,
 	error) {
 	c, _, err := p.addShared(own, peer, &t)
 	return c, err
 }
 
-// addShared does what addTrain does. If the train's meetings on a shared clock contradict the
-// packets, addShared says how, and forgets the pair's older trains. It removes unused meetings from
-// the train.
+// addShared does what addTrain does. A meeting is a moment that both nodes saw on a shared clock.
+// If the train's meetings contradict the packets, the result lie says how, and addShared forgets
+// the pair's older trains. addShared removes unused meetings from the train.
 func (p *peerPairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
 	c *tscratio.Contradiction, lie string, err error,
 ) {
@@ -146,8 +147,8 @@ func newestTrains(p *tscratio.Pair) *tscratio.Pair {
 	return newest
 }
 
-// trainStart returns a reading of B just before the first reading of the train with the given
-// number.
+// trainStart returns a reading of the counter of node B just before the train with the given
+// number. The first train of the pair has the number 0.
 func trainStart(pair *tscratio.Pair, number int) uint64 {
 	n := 0
 	for t := range pair.Kept() {

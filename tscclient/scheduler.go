@@ -56,8 +56,8 @@ type Cost struct {
 // Pace says how often a peer is probed if the budget allows.
 type Pace struct {
 	// Target is a bound that is good enough. A pair whose bound is smaller than Target is probed
-	// once every Slowest. A pair whose bound is k times as wide as Target is probed k times as
-	// often, but at most once every Fastest.
+	// once every Slowest. A pair whose bound is k times as wide as Target is probed k times every
+	// Slowest, but at most once every Fastest.
 	Target           time.Duration
 	Fastest, Slowest time.Duration
 }
@@ -162,8 +162,8 @@ func newScheduler(budget Budget, pace Pace) (*probeScheduler, error) {
 	return s, nil
 }
 
-// setPeers sets the peers to probe. A peer that is in the previous list, too, keeps the time of its
-// last train and its interval.
+// setPeers sets the peers to probe. A peer that was already in the previous list keeps its interval
+// and the time of its last train.
 func (s *probeScheduler) setPeers(names []string) {
 	peers, order := map[string]*turn{}, []*turn(nil)
 	for _, name := range names {

@@ -100,8 +100,8 @@ func randomWorld(t *testing.T, r *rand.Rand) (*simulatedPeers, Budget) {
 	return w, b
 }
 
-// Whatever trains cost, a period spends at most its own budget, plus the budget of one second, plus
-// the cost of one train.
+// However much a train costs, the scheduler spends in any period at most the period's budget, plus
+// the budget of one second, plus the cost of one train.
 func TestSchedulerStaysWithinItsBudget(t *testing.T) {
 	seed.For(t, 30, func(t *testing.T, r *rand.Rand) {
 		w, b := randomWorld(t, r)

@@ -20,9 +20,9 @@ type sharedClock struct {
 	refuted bool
 }
 
-// checkMeetings returns the meetings of a train that may become constraints. If what the clock
-// showed, now or earlier, contradicts the packets, checkMeetings says how. The caller must not have
-// added the train yet.
+// checkMeetings returns the train's meetings if they may become constraints. If what the clock
+// showed, now or earlier, contradicts the packets, the result lie says how. The caller must not
+// have added the train yet.
 func (k *knownPair) checkMeetings(t minrtt.Train, packets tscratio.Train) (ms []minrtt.Meeting,
 	lie string) {
 	s := &k.shared
@@ -56,7 +56,8 @@ func (k *knownPair) checkMeetings(t minrtt.Train, packets tscratio.Train) (ms []
 
 // withoutSharedClock returns the pair with the packets of its newest trains, but without anything
 // that rests on a shared clock. For older trains, it is not known which constraints rest on the
-// clock, so withoutSharedClock drops these trains. The newest train is not part of the result.
+// clock, so withoutSharedClock drops these trains. The very newest train is not part of the result:
+// the caller adds it.
 func (k *knownPair) withoutSharedClock() *knownPair {
 	empty, _ := tscratio.NewPair(k.pair.A, k.pair.B, k.pair.Declared) // no error, as before
 	pair := empty

@@ -13,7 +13,7 @@ import (
 )
 
 // twoNodes has two nodes, whose counters count nanoseconds, and a clock that both read. B's
-// oscillator wanders by up to 0.45 ppm within the window. B reads the clock through a device.
+// oscillator wanders by up to 0.45 ppm in a window of ±10 s. B reads the clock through a device.
 // lie_ns is the error of what the device shows; it is 0 if the device is honest.
 type twoNodes struct {
 	r      *rand.Rand

@@ -17,10 +17,10 @@ type Audit struct {
 	// be wrong.
 	Accused []string
 
-	// Liars are nodes, each of which has several disagreements that have only this node in common.
-	// The node that explains the most disagreements comes first. The list is empty if one node is
-	// in every disagreement (see Accused). For each listed node, either the node itself is wrong,
-	// or at least leastAlone other nodes are wrong.
+	// Liars are nodes with several disagreements each. The disagreements of one such node have only
+	// this node in common. The node that explains the most disagreements comes first. The list is
+	// empty if one node is in every disagreement (see Accused). For each listed node, either the
+	// node itself is wrong, or at least leastAlone other nodes are wrong.
 	Liars []string
 }
 
@@ -30,7 +30,8 @@ const (
 	leastAlone = 3
 
 	// If fewer than one in leastShare of a node's comparisons are disagreements, the node is not
-	// accused: many paths over an honest node also lead over a liar.
+	// accused. An honest node has some disagreements, too, because many paths over it also lead
+	// over a liar.
 	leastShare = 3
 
 	// maxCycles limits how many relations are compared with paths over several third nodes. Only a
@@ -75,8 +76,8 @@ func (c *Closure) Audit(readings int) Audit {
 	return out
 }
 
-// checkCycles compares each relation with the lightest path over several nodes. If there are many
-// relations, it takes a sample of them.
+// checkCycles compares each relation with one path over several nodes, which lightestPath finds. If
+// there are many relations, it takes a sample of them.
 func (a *auditor) checkCycles(sparse [][2]int) {
 	if len(sparse) == 0 {
 		return
@@ -174,8 +175,8 @@ func (a *auditor) nameLiars() (named []string) {
 // reading. direct has the interval of the direct relation, if there is one; thirds has the
 // intervals of all paths. With ThirdAgreed, the number starts at 2, or higher in a fleet whose
 // paths often contradict each other. The number grows by 1 for each given path that contradicts the
-// others, but not above the number of paths. If it started above 2, it is always at least 3, so two
-// paths alone are never believed.
+// others, but not above the number of paths. If it started above 2, it is at least 3, even if there
+// are only two paths. So these two paths alone are not believed.
 func (c *Closure) agreeingPaths(direct, thirds []Interval) int {
 	n := c.third.neededNodes()
 	if c.third != ThirdAgreed || len(thirds) < n {

@@ -157,9 +157,9 @@ func (c chords) shorterChord() chord {
 // miss a chord that is nearly as long as a window, which matters very little.
 const leastWindowsApart = 16
 
-// leastWindows are the window lengths to search, as multiples of the stated length. A slow movement
-// of the rate shows only in the longer windows. If round trips are long, all movements show only in
-// the longer windows.
+// leastWindows are the window lengths to search, as multiples of Assumptions.Window. A slow
+// movement of the rate shows only in the longer windows. If round trips are long, all movements
+// show only in the longer windows.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
 // eachWindow calls a function with windows around some of the given places (evidence.knotPlaces).

@@ -217,9 +217,9 @@ func (e *DisagreementError) Nodes() []string {
 	return slices.Compact(all)
 }
 
-// Translate returns an interval for the counter of the node into, at the moment when the counter of
-// the node from showed y, as Relation.Translate does. If the paths' intervals do not overlap, the
-// error wraps a *DisagreementError.
+// Translate returns an interval for the counter of the second node (into), at the moment when the
+// counter of the first node (from) showed y, as Relation.Translate does. If the paths' intervals do
+// not overlap, the error wraps a *DisagreementError.
 func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	closed, err := c.count(from, into, y)
 	if err != nil {

@@ -62,8 +62,8 @@ func (c Contradiction) String() string {
 	return s
 }
 
-// RefutedError is returned if twice the smallest wander that the constraints allow exceeds
-// MaxWander. A relation would have to use this doubled wander. But the pair may have dropped
+// RefutedError is returned if the smallest wander that the constraints allow is more than half of
+// MaxWander. A relation would have to use twice this wander. But the pair may have dropped
 // constraints that matter only for a wander above MaxWander, so there is no such relation.
 type RefutedError struct {
 	Least, Max     Wander
@@ -186,8 +186,8 @@ func (e *evidence) jumpBetween(left, right Interval, w Wander) (Elapsed, bool) {
 	return jump, err == nil
 }
 
-// backwardsReadings returns two readings in a window between which no increasing function satisfies
-// the constraints: φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
+// backwardsReadings returns two readings in a window. Between them, no increasing function
+// satisfies the constraints: φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
 func (e *evidence) backwardsReadings(within Interval) (Interval, bool) {
 	i := firstFrom(e.lower, within.Lo)
 	var highest fact

@@ -8,7 +8,8 @@ import (
 )
 
 // ErrOutOfRange is returned if a result is not a 64-bit counter value or duration. This happens
-// only for readings that the counters never showed.
+// only for a reading from before the other counter began, and for readings that the counters never
+// showed.
 var ErrOutOfRange = errors.New("result exceeds 64 bits")
 
 // Interval is the closed set of counter values from Lo to Hi, in cycles of one counter. A counter

@@ -44,8 +44,8 @@ func (p *Pair) Kept() iter.Seq[Kept] {
 // Merge adds the trains of another pair of the same two nodes. If two nodes probe each other, each
 // node has a pair with only the trains that it started, and Merge joins the two pairs. Node A of
 // one pair may be node B of the other. The error wraps ErrEpoch if a node's epoch differs. The
-// error wraps ErrAssumption if the nodes, their properties or the windows differ, or if Prune
-// dropped constraints of the other pair for a smaller MaxWander.
+// error wraps ErrAssumption if the nodes, their properties or the windows differ, or if the other
+// pair has a smaller MaxWander, for which Prune may have dropped constraints.
 func (p *Pair) Merge(q *Pair) error {
 	a, b := q.A, q.B
 	turned := a.Name == p.B.Name

@@ -15,7 +15,7 @@ import (
 // constraints and keeps the points that satisfy every constraint. It shares only input types with
 // the product's code.
 
-// halfPlane is the half-plane p·x + r·y ≤ z.
+// halfPlane is the half-plane of the points (x, y) for which p·x + r·y ≤ z.
 type halfPlane struct{ p, r, z *big.Rat }
 
 type oraclePolygon struct {

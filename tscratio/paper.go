@@ -17,7 +17,7 @@ import (
 // All computation uses exact rationals, which is slow but needs no error analysis.
 
 // ErrExtrapolated is returned for a reading that does not lie between the anchors. The paper's
-// bound is not valid there. Use TranslateGrown for such a reading.
+// bound is not valid there. Tests use TranslateGrown for such a reading.
 var ErrExtrapolated = errors.New("reading is not between the anchors")
 
 // PaperRelation maps readings of the answering node's counter to cycles of the starting node's

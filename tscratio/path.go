@@ -365,7 +365,7 @@ func (f *twoSearches) pop(side int) waitingPath {
 	return first
 }
 
-// linkBack sets the field back of each edge.
+// linkBack stores in each edge, as its field back, the edge in the other direction.
 func (c *Closure) linkBack() {
 	for v, edges := range c.edges {
 		for i := range edges {

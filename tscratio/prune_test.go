@@ -104,8 +104,8 @@ func TestPruneThinsIdleHour(t *testing.T) {
 }
 
 // If both methods get the same exchanges and the same assumptions, our bound is never wider than
-// the paper's. The paper assumes no wander, a quantum and a core slack of 0, and exact readings, so
-// these counters move in single cycles.
+// the paper's. The paper assumes that readings are exact, and that there is no wander, no quantum
+// and no core slack. So the pair is told a quantum of 0, and these counters move in single cycles.
 func TestNeverWiderThanPaper(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
 		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "bad in every way",
@@ -164,8 +164,8 @@ const one = Rate(1) << rateBits
 
 // TestImplied uses pairs of constraints at the limit of Prune's rule: in each pair, one constraint
 // barely implies the other, or barely fails to imply it. In exact rationals, the test looks for a
-// counterexample: a rate, a wander and a reading that the first constraint allows and the second
-// one forbids.
+// counterexample: a rate, a wander and a reading that the one constraint allows and the other one,
+// which it seems to imply, forbids.
 func TestImplied(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		implied, n := 0, 20_000/seed.Share()

@@ -82,8 +82,8 @@ func (c *Counter) Virtual(physical uint64) uint64 {
 	} else {
 		u = n - uint64(len(c.segments))<<c.shift
 	}
-	// This is rate·u + slope·u²/2^(shift+1). The second term is rounded down on its own. The result
-	// stays the same, because the other terms are whole numbers of 2^-40.
+	// This is rate·u + slope·u²/2^(shift+1). The second term is rounded down on its own. This gives
+	// the same result as rounding the sum down, because the other terms are whole numbers of 2^-40.
 	hi, lo := bits.Mul64(s.rate, u)
 	if s.slope >= 0 {
 		ch, cl := bits.Mul64(uint64(s.slope), u*u)

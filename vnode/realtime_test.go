@@ -229,8 +229,8 @@ func TestWhatAdjtimexSays(t *testing.T) {
 	}
 }
 
-// The virtual clock moves at the rate that Timex reports. The product assumes this of a clock when
-// it converts stamps.
+// The virtual clock moves at the rate that Timex reports. Cloudprofiler assumes this of a clock
+// when it converts stamps.
 func TestTheClockMovesAsAdjtimexSays(t *testing.T) {
 	r := seed.Random(t)
 	for range 2000 / seed.Share() {

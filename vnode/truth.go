@@ -90,7 +90,8 @@ func (t *Truth) exact(physical uint64) *big.Int {
 	default:
 		i := new(big.Int).Rsh(n, k).Int64()
 		u := new(big.Int).Sub(n, new(big.Int).Lsh(big.NewInt(i), k))
-		// This is 2·2^k·d·u + (d' - d)·u², in units of 2^-(41+k).
+		// This is 2·2^k·d·u + (d' - d)·u², in units of 2^-(41+k). Here d and d' are the wander at
+		// the segment's two knots.
 		area.Mul(big.NewInt(t.wander[i]), u)
 		area.Lsh(area, k+1)
 		curve := new(big.Int).Mul(u, u)

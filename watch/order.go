@@ -93,8 +93,8 @@ func (e *evidence) order() *order {
 	return o
 }
 
-// directBefore returns, as a mask, those points of a tuple (mask) that directly precede a given
-// point (to): no other point of the tuple is in between.
+// directBefore takes the mask of a tuple's points. It returns the mask of those points that
+// directly precede the point to: no other point of the tuple is in between.
 func (o *order) directBefore(mask uint64, to int) uint64 {
 	found := mask & o.before[to]
 	for rest := found; rest != 0; rest &= rest - 1 {

@@ -71,10 +71,10 @@ func (p *painter) findDepths() {
 	p.OneIn = 1 << p.depthSince(p.now.Add(-p.v.window))
 }
 
-// depthSince returns the least depth (channel.SampleDepth) from which on all nodes have sampled
-// every tuple since a moment. A tuple of at least this depth lacks no event if its first event came
-// at that moment. Other nodes' events of the same time may have come earlier, so depthSince begins
-// a little before the moment.
+// depthSince returns the least depth (channel.SampleDepth) for which this is true: since a moment,
+// all nodes have sampled every tuple of at least this depth. Such a tuple lacks no event if its
+// first event came at that moment. Other nodes' events of the same time may have come earlier, so
+// depthSince begins a little before the moment.
 func (p *painter) depthSince(at time.Time) int {
 	i, _ := slices.BinarySearchFunc(p.depths, at.Add(-silent), func(d depthAt, at time.Time) int {
 		return d.at.Compare(at)
@@ -291,7 +291,7 @@ func (p *painter) findFrontier() bool {
 	return p.end != math.MaxUint64
 }
 
-// isOld reports whether a node's stream began before any event that the picture can use.
+// isOld reports whether a node's stream began earlier than all events that the picture can use.
 func (p *painter) isOld(n *node) bool {
 	return n.until > n.began+cycles(p.v.window+Kept, n.Nominal_hz)
 }

@@ -65,9 +65,9 @@ func (s *sim) simulateIdle(seconds int) {
 	s.now += uint64(seconds) * hz
 }
 
-// beginStreams makes all nodes begin a new stream. The parameter behind is the number of first
-// Samples of this stream whose data end where the stream begins. These Samples and the next one
-// also count events from before the stream.
+// beginStreams makes all nodes begin a new stream. The data of the first Samples of this stream end
+// where the stream begins. The parameter behind is the number of these Samples. They and the next
+// one also count events from before the stream.
 func (s *sim) beginStreams(behind uint64) {
 	for _, n := range s.nodes {
 		n.stream, n.number, n.began = n.stream+"+", 0, s.now
@@ -83,8 +83,8 @@ func (s *sim) beginStreams(behind uint64) {
 	}
 }
 
-// truePicture compares the rates and the age of a picture of chain with the truth. It returns the
-// number of known rates.
+// truePicture compares the rates and the age of a picture by simulateChain with the truth. It
+// returns the number of known rates.
 func (s *sim) truePicture(p *Picture) (known int) {
 	s.t.Helper()
 	if _, err := json.Marshal(p); err != nil {

@@ -26,7 +26,7 @@ type sim struct {
 	orders       uint64
 	lastAsked    uint64           // when the simulated client last asked
 	unseen       bool             // a picture had a span from a/x to c/x without a reason
-	tuples       map[uint64]int64 // for each id: the tuple's number in its tick (see chain)
+	tuples       map[uint64]int64 // for each id: the tuple's number in its tick (see simulateChain)
 }
 
 type simPair struct {
@@ -236,7 +236,7 @@ func names(p *Picture) (all []string) {
 	return all
 }
 
-// checkTuple compares a duration of a tuple of chain with the truth.
+// checkTuple compares a duration of a tuple of simulateChain with the truth.
 func (s *sim) checkTuple(id uint64, l *Span, d tscratio.Duration) {
 	i, ok := s.tuples[id]
 	truth, known := map[string]int64{

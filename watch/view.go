@@ -48,8 +48,8 @@ type View struct {
 	measured func(id uint64, l *Span, d tscratio.Duration) // for tests: each duration of a picture
 }
 
-// A node is one stream of Samples from one node. If a node's agent begins a new stream, the View
-// makes a new node.
+// A node is one stream of Samples from one node of the fleet. If the agent there begins a new
+// stream, the View makes a new value of this type.
 type node struct {
 	coordinator.WatchedNode
 	ended bool // another stream has begun, or the node has left the fleet
@@ -245,9 +245,9 @@ func (v *View) addSample(now time.Time, s *coordinator.WatchedSample) {
 	}
 }
 
-// noteFollows notes that the counts of a Sample begin where those of the previous Sample end. If
-// the previous Sample ends no later than its stream began, this Sample still counts events from
-// before the stream, so its counts begin at an unknown moment.
+// noteFollows notes that the counts of a Sample begin where those of the previous Sample end. There
+// is one exception. If the previous Sample ends no later than its stream began, this Sample still
+// counts events from before the stream. Then its counts begin at an unknown moment.
 func (s *receivedCounts) noteFollows(previous *receivedCounts, began uint64) {
 	s.since, s.sinceMade = previous.until, previous.made
 	s.begins = previous.until <= began
