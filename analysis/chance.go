@@ -23,9 +23,9 @@ func (d *distribution) chances(lacking uint64) (all Percentiles) {
 
 func inMilli(percent float64) uint64 { return uint64(math.Round(percent * 1000)) }
 
-// chanceInterval returns the interval within which chance may move a percentile. If the ends of
-// durations are counted in buckets, the percentile was rounded outward by up to a bucket. Then the
-// interval is a bucket wider at each end.
+// chanceInterval returns the interval within which chance may move a percentile. If the low and
+// high ends of durations are counted in buckets, the percentile was rounded outward by up to a
+// bucket. Then the interval is a bucket wider at each end.
 func (d *distribution) chanceInterval(percent_milli, lacking uint64) (Interval, bool) {
 	first, last, ok := chanceRanks(percent_milli, d.n, lacking)
 	if !ok {

@@ -200,12 +200,12 @@ func (in *input) entryPoints(actor string) (mask uint64) {
 	return mask
 }
 
-// setAside makes the point p an aside: p then precedes no point. Only these points still precede p:
-// the points of the mask from that preceded p before and are no asides, and each point that
-// precedes one of them.
-func (o *ordering) setAside(p int, from uint64) {
+// setAside makes the point p an aside: p then precedes no point. A point of the mask still precedes
+// p if it preceded p before and is no aside. So does each point that precedes such a point. No
+// other point still precedes p.
+func (o *ordering) setAside(p int, mask uint64) {
 	o.asides |= 1 << p
-	keep := from &^ o.asides
+	keep := mask &^ o.asides
 	for q := range o.precedes {
 		before := keep>>q&1 != 0 && o.precedes[q][p]
 		for f := range o.precedes {

@@ -377,7 +377,7 @@ type agentProcess struct {
 	in  io.WriteCloser
 }
 
-// startAgent starts an agent and waits until it drains.
+// startAgent starts an agent and waits until it begins to drain rings.
 func startAgent(command []string, rings, state string) (*agentProcess, error) {
 	if len(command) == 0 {
 		return nil, errors.New("no command that runs an agent")

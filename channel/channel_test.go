@@ -206,8 +206,8 @@ func TestNewSettings(t *testing.T) {
 	}
 }
 
-// The check of settings from shared memory applies the same rules as the check of names and
-// parameters.
+// Settings that are read from shared memory are checked by the same rules as settings that are
+// given by a handler's name and its parameters.
 func TestValidateRefusesWhatNoHandlerTakes(t *testing.T) {
 	for _, s := range []Settings{
 		{Kind: 8}, {Kind: 255}, {Kind: Downsample}, {Kind: XoY}, {Kind: XoY, A: 1},

@@ -74,9 +74,10 @@ const mostSlack_cycles = 1 << 20
 // was measured, and the slack is not too large.
 func (s Slack) Known() bool { return len(s.Unmeasured) == 0 && s.Slack_cycles <= mostSlack_cycles }
 
-// exchangeRounds makes one exchange between two running cores last about a millisecond. In that
-// time, some hand-overs find the caches and pipelines of both cores at their best. Most hypervisors
-// leave a virtual core in one place for longer than that.
+// exchangeRounds is the number of rounds in one exchange of values between two cores. If both cores
+// run, it lasts about a millisecond. In that time, some hand-overs find the caches and pipelines of
+// both cores at their best. Most hypervisors leave a virtual core in one place for longer than
+// that.
 const exchangeRounds = 2000
 
 // patienceLooks is the number of successive looks (type lookList) without a change after which

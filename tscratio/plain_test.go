@@ -1,8 +1,8 @@
 package tscratio
 
-// plainDuration finds a duration by the method of its segment, one reading after another. It uses
-// neither the pieces nor the buffers that Durations uses. So tests compare the results of
-// plainDuration and Durations.
+// plainDuration finds one duration, by the method of the segment in which x lies. It uses neither
+// the pieces nor the buffers that Durations uses. So tests compare the results of plainDuration and
+// Durations.
 func (w *Ways) plainDuration(x, y uint64) (Duration, error) {
 	if w.trivial {
 		d, err := w.first.ownCycles(x, y)

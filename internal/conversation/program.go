@@ -28,7 +28,7 @@ type Call struct {
 	Bytes         int
 	Before, After uint64 // the counter before and after it
 
-	// Only programs whose role is many, pipes or rough set Peer.
+	// Peer is set only by programs with the role "many", "pipes" or "rough".
 	Peer   uint64 // the cookie of the socket at the other end
 	Single bool   // a call receives one message, not a part of a stream
 }
