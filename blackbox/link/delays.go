@@ -73,11 +73,14 @@ func (d *delays) density(prior *[delaySteps]float64, weight float64) (f [delaySt
 			mass[i+1] = mass[i] + float64(d.count[i])
 			width[i+1] = width[i] + stepWidths[i]
 		}
-		sum := 0.0
+		sum, reach := 0.0, 0 // neighbours on each side
 		for i := range f {
-			lo, hi := i, i+1
+			// The next step needs at most one neighbour less on each side than the last step did.
+			reach = max(reach-1, 0)
+			lo, hi := max(i-reach, 0), min(i+1+reach, delaySteps)
 			for mass[hi]-mass[lo] < need && hi-lo < 2<<stepBits {
 				lo, hi = max(lo-1, 0), min(hi+1, delaySteps)
+				reach++
 			}
 			f[i] = (mass[hi] - mass[lo]) / (width[hi] - width[lo])
 			sum += f[i] * stepWidths[i]

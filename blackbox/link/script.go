@@ -73,9 +73,10 @@ type event struct {
 	of     mark
 }
 
-// walkEvents goes through a script, and adds its events to a list.
+// walkEvents goes through a script. It adds the script's events to the list into. If into is nil, it
+// returns the script's score instead.
 func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
-	into []event) []event {
+	into *[]event) (score float64) {
 	counts, waiting, numbers := &m.counts, &m.waiting, &m.numbers
 	for _, c := range script {
 		counts[all[c].kind&63] = 0
@@ -96,7 +97,11 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 		if delay >= 0 {
 			e.step = int16(stepOf(delay))
 		}
-		into = append(into, e)
+		if into != nil {
+			*into = append(*into, e)
+		} else {
+			score = m.addScore(score, e)
+		}
 	}
 	i := 0
 	for {
@@ -116,7 +121,7 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 		}
 		if what < 0 {
 			add(m.end(), -1, noMark)
-			return into
+			return score
 		}
 		switch what {
 		case m.answer():
@@ -166,10 +171,16 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 // score returns the logarithm of the probability of a script with the given events.
 func (m *model) score(all []event) (sum float64) {
 	for _, e := range all {
-		sum += m.next[e.number]
-		if e.step >= 0 {
-			sum += float64(m.delay[e.number][e.step] + m.marks[e.number][e.of])
-		}
+		sum = m.addScore(sum, e)
+	}
+	return sum
+}
+
+// addScore adds the logarithm of the probability of an event to a sum.
+func (m *model) addScore(sum float64, e event) float64 {
+	sum += m.next[e.number]
+	if e.step >= 0 {
+		sum += float64(m.delay[e.number][e.step] + m.marks[e.number][e.of])
 	}
 	return sum
 }
@@ -274,10 +285,23 @@ func (m *model) learn(x *experience) {
 	}
 }
 
-// learnMarks learns how probable each mark of an event is. As long as nothing was learnt, it
-// expects that calls are sent in the order of the messages that caused them.
+// expectedMarks has the probability of each mark as long as nothing was learnt: it is expected that
+// calls are sent in the order of the messages that caused them. unlearntMarks are the logarithms.
+var expectedMarks, unlearntMarks = func() (p, log [marks]float32) {
+	const turned = 0.05
+	for of := markStayed; of < marks; of++ {
+		p[of] = float32(1-turned) / float32(markOvertook)
+		if of > markOvertook {
+			p[of] = turned / float32(markOvertook)
+		}
+		log[of] = float32(math.Log(float64(p[of])))
+	}
+	return p, log
+}()
+
+// learnMarks learns how probable each mark of an event is.
 func (m *model) learnMarks(x *experience, states []int, next int) {
-	const few, fewer, turned = 4, 4, 0.05
+	const few, fewer = 4, 4
 	n := m.nexts()
 	var pooled [marks]float32
 	sum := float32(0)
@@ -287,17 +311,19 @@ func (m *model) learnMarks(x *experience, states []int, next int) {
 			sum += x.marks[s*n+next][of]
 		}
 	}
+	if sum == 0 {
+		for _, s := range states {
+			m.marks[s*n+next] = unlearntMarks
+		}
+		return
+	}
 	for _, s := range states {
 		k, own := s*n+next, float32(0)
 		for of := markStayed; of < marks; of++ {
 			own += x.marks[k][of]
 		}
 		for of := markStayed; of < marks; of++ {
-			expected := float32(1-turned) / float32(markOvertook)
-			if of > markOvertook {
-				expected = turned / float32(markOvertook)
-			}
-			p := (pooled[of] + fewer*expected) / (sum + fewer)
+			p := (pooled[of] + fewer*expectedMarks[of]) / (sum + fewer)
 			m.marks[k][of] = float32(math.Log(float64((x.marks[k][of] + few*p) / (own + few))))
 		}
 	}

@@ -40,7 +40,6 @@ type sharing struct {
 	// The exchange that is being tried: a and b would be the new scripts of two requests. mine and
 	// theirs are the parts of their scripts that they would exchange.
 	a, b, mine, theirs []int32
-	walked             []event // a buffer
 
 	once  bool // exchanges that are in tried are not tried again
 	tried []trial
@@ -64,8 +63,8 @@ const (
 // eventsOf returns the events of a request's script.
 func (s *sharing) eventsOf(r int) []event {
 	if !s.current[r] {
-		s.events[r] = s.m.walkEvents(&s.requests[r], s.scripts[r], s.calls, s.order,
-			s.events[r][:0])
+		s.events[r] = s.events[r][:0]
+		s.m.walkEvents(&s.requests[r], s.scripts[r], s.calls, s.order, &s.events[r])
 		s.current[r] = true
 	}
 	return s.events[r]
@@ -73,8 +72,7 @@ func (s *sharing) eventsOf(r int) []event {
 
 // scoreOf returns the score that a request would have with the given script.
 func (s *sharing) scoreOf(r int32, script []int32) float64 {
-	s.walked = s.m.walkEvents(&s.requests[r], script, s.calls, s.order, s.walked[:0])
-	return s.m.score(s.walked)
+	return s.m.walkEvents(&s.requests[r], script, s.calls, s.order, nil)
 }
 
 // rescore computes the scores of all scripts. It must be called after the model has changed.
