@@ -25,12 +25,13 @@ type sharing struct {
 	random     *rand.Rand
 
 	pinned []bool // the only candidate of the call is its cause
-	// active has, for each call, the owners that had a chance when they were last tried.
-	active   [][]int32
-	surveyed bool   // active is known
-	touched  []bool // requests whose scripts changed since
-	turn     int
-	best     float64 // the best change that was tried
+	// active has, for each call, the owners that had a chance in the last survey. It is nil if the
+	// call was in no survey.
+	active  [][]int32
+	touched []bool // requests whose scripts changed since the last survey
+	settled bool   // the model does not change any more
+	turn    int
+	best    float64 // the best change that was tried
 
 	// had[c] says for how many draws each owner had the call c. had is nil while draws are not
 	// counted.
@@ -58,6 +59,7 @@ const (
 	hopelessChance = -12 // logarithm of a chance that is as good as none
 	fullDrawEvery  = 16  // in one of this many draws, all owners of a call are tried
 	mostTries      = 64  // tries for a call in one draw
+	fewCandidates  = 2   // of calls that are not tried again while nothing changes
 )
 
 // eventsOf returns the events of a request's script.
@@ -91,30 +93,44 @@ func (s *sharing) makeScripts() {
 
 // surveyOwners tries all changes of the owner of each call, and notes the owners that have a
 // chance. If the parameter all is false, it only looks at calls of requests whose scripts have
-// changed since the last survey.
+// changed since the last survey. Of calls with few candidates, it then also looks at those of which
+// a candidate has changed.
 func (s *sharing) surveyOwners(all bool) {
 	for c := range s.calls {
 		r := s.owner[c]
-		if s.pinned[c] || len(s.candidates[c]) == 0 || !all && (r < 0 || !s.touched[r]) {
-			continue
-		}
-		s.active[c] = s.active[c][:0]
-		for k := -1; k < len(s.candidates[c]); k++ {
-			to := int32(-1)
-			if k >= 0 {
-				to = s.candidates[c][k]
-			}
-			s.best = math.Inf(-1)
-			if to != s.owner[c] {
-				s.exploreChanges(int32(c), to)
-			}
-			if s.best > hopelessChance || to == s.owner[c] {
-				s.active[c] = append(s.active[c], to)
-			}
+		if all || r >= 0 && s.touched[r] || s.settled && s.hasFew(c) && !s.isStill(c) {
+			s.surveyCall(int32(c))
 		}
 	}
 	clear(s.touched)
-	s.surveyed = true
+}
+
+// surveyCall notes the owners of a call that have a chance.
+func (s *sharing) surveyCall(c int32) {
+	if s.pinned[c] || len(s.candidates[c]) == 0 {
+		return
+	}
+	s.active[c] = s.active[c][:0]
+	for k := -1; k < len(s.candidates[c]); k++ {
+		to := int32(-1)
+		if k >= 0 {
+			to = s.candidates[c][k]
+		}
+		s.best = math.Inf(-1)
+		if to != s.owner[c] {
+			s.exploreChanges(c, to)
+		}
+		if s.best > hopelessChance || to == s.owner[c] {
+			s.active[c] = append(s.active[c], to)
+		}
+	}
+}
+
+func (s *sharing) hasFew(c int) bool { return len(s.candidates[c]) <= fewCandidates }
+
+// isStill reports whether no candidate of a call has changed since the last survey.
+func (s *sharing) isStill(c int) bool {
+	return !slices.ContainsFunc(s.candidates[c], func(r int32) bool { return s.touched[r] })
 }
 
 // exploreChanges tries all changes that give a call to another request.
@@ -148,11 +164,14 @@ func (s *sharing) exploreChanges(c, to int32) {
 }
 
 // drawOwners tries to change the owner of each call. After a survey, it rarely tries owners that
-// had no chance in the survey.
+// had no chance in the survey. It does not try them at all if nothing has changed since: they still
+// have no chance.
 func (s *sharing) drawOwners() {
 	s.turn++
 	for c, active := range s.active {
-		full := (!s.surveyed || (s.turn+c)%fullDrawEvery == 0) && !s.pinned[c]
+		full := active == nil || (s.turn+c)%fullDrawEvery == 0 &&
+			!(s.settled && s.hasFew(c) && s.isStill(c))
+		full = full && !s.pinned[c]
 		if full {
 			active = s.candidates[c]
 		}
@@ -422,6 +441,7 @@ func (s *sharing) replaceCall(c, to int32) {
 // probability of that link. drawAnswer returns the mean score of the draws.
 func (s *sharing) drawAnswer(w window, all []Link) (score float64) {
 	s.surveyOwners(true)
+	s.settled = true
 	for range 5 {
 		s.drawOwners()
 		s.drawOwners()
