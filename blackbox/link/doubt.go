@@ -44,9 +44,12 @@ func (p *program) combine(all, again []Link, difference float64) {
 	}
 }
 
+// sends returns the number of calls whose links are wanted.
 func (p *program) sends() (n int) {
 	for i := range p.places {
-		n += len(p.places[i].sends)
+		for _, s := range p.places[i].sends {
+			n += count(p.wants(s.call))
+		}
 	}
 	return n
 }

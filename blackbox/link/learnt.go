@@ -21,6 +21,9 @@ type learntMethod struct {
 	// memory has what was learnt about programs, from one call of Link to the next. If it is nil,
 	// nothing is remembered.
 	memory map[string]*program
+	// wanted says of which calls the links are wanted. The links of other calls may be missing. If
+	// wanted is nil, all links are wanted.
+	wanted []bool
 }
 
 func (learntMethod) Name() string { return "learnt" }
@@ -46,6 +49,9 @@ func (l learntMethod) Link(seen *calls.Seen) []Link {
 	all := noLinks(seen)
 	of := programNumbers(seen)
 	left := mixedCallees(seen, of)
+	if len(left) > 0 {
+		l.wanted = nil // links of some calls depend on those of others
+	}
 	for done := map[int32]bool{}; ; {
 		// A program that awaits responses whose requests are not known yet comes later in the
 		// order.
@@ -127,16 +133,21 @@ func pairedCalls(seen *calls.Seen, links []Link) *calls.Seen {
 func (l learntMethod) linkProgram(seen *calls.Seen, places []place, of []int32, all []Link) {
 	name := seen.Places[places[0].number].Program
 	p := newProgram(places, of, seen.Quantum_ns, l.memory[name])
-	p.link(seen, l.window, all)
+	p.wanted = l.wanted
+	windows := p.windows(l.window)
+	if len(windows) == 0 {
+		return
+	}
+	p.link(seen, windows, all)
 	l.keepLearnt(name, p)
-	if !p.wasCrowded() && (len(p.windows(l.window)) > 1 || l.memory != nil) {
+	if !p.wasCrowded() && (len(windows) > 1 || l.memory != nil) {
 		return
 	}
 	name += " again"
 	second := newProgram(places, of, seen.Quantum_ns, l.memory[name])
-	second.seed = 2
+	second.seed, second.wanted = 2, l.wanted
 	again := noLinks(seen)
-	second.link(seen, l.window, again)
+	second.link(seen, second.windows(l.window), again)
 	l.keepLearnt(name, second)
 	p.combine(all, again, p.score-second.score)
 }
@@ -183,6 +194,7 @@ type program struct {
 	// callers has a number for each kind of request.
 	callers map[requestKind]int32
 	of      []int32     // program of each place
+	wanted  []bool      // see learntMethod.wanted
 	x       *experience // experience from earlier windows
 	seed    uint64
 	score   float64 // mean logarithm of the probabilities of sharings in the answers
@@ -286,8 +298,7 @@ func (p *program) requestKinds() int {
 	return len(numbers) + 1
 }
 
-func (p *program) link(seen *calls.Seen, size int, all []Link) {
-	windows := p.windows(size)
+func (p *program) link(seen *calls.Seen, windows []window, all []Link) {
 	p.openWindow(windows[0])
 	if p.x != nil {
 		p.learn(moreRounds, moreDraws)

@@ -70,6 +70,7 @@ func (s *Stream) PushKnown(c calls.Call, cause int64) int64 {
 func (s *Stream) Flush() {
 	s.passLinks(len(s.seen.Calls))
 	s.seen.Calls, s.id, s.linked = nil, nil, nil
+	clear(s.known)
 	if s.Passed != nil {
 		s.Passed(nil)
 	}
@@ -85,6 +86,10 @@ func (s *Stream) passLinks(n int) {
 		return
 	}
 	s.seen.Known = s.keptCauses()
+	s.method.wanted = make([]bool, len(s.linked))
+	for i := range n {
+		s.method.wanted[i] = !s.linked[i]
+	}
 	links := s.method.Link(&s.seen)
 	number := func(i int32) int64 {
 		if i < 0 {

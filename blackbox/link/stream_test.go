@@ -1,6 +1,7 @@
 package link
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"
@@ -143,5 +144,38 @@ func TestStreamIsLikeTheWhole(t *testing.T) {
 			t.Errorf("%s: %d of %d links differ, and %d of %d that both call sure", app, differ,
 				links, saidDiffer, said)
 		}
+	}
+}
+
+// If the cause of a call is known from other sources, the stream keeps to it, even if another
+// request is as probable. It forgets known causes together with their calls.
+func TestStreamKnown(t *testing.T) {
+	const window, pairs = 60, 200
+	random := rand.New(rand.NewPCG(1, 22))
+	truth, right, links := map[int64]int64{}, 0, 0
+	s := NewStream(1, window, func(l Streamed) {
+		links++
+		right += count(l.Cause == truth[l.Call] && l.Probability >= Sure)
+	})
+	a, b := s.Place(calls.Place{Program: "a"}), s.Place(calls.Place{Program: "b"})
+	for i := range int64(pairs) {
+		at := i * 100_000_000
+		outer := func() int64 {
+			return s.Push(calls.Call{Caller: calls.Outside, Callee: a, Sent_ns: calls.Unknown,
+				Received_ns: at, Replied_ns: at + 9_000_000, Got_ns: calls.Unknown})
+		}
+		both := [2]int64{outer(), outer()}
+		cause := both[random.IntN(2)]
+		call := s.PushKnown(calls.Call{Caller: a, Callee: b, Sent_ns: at + 3_000_000,
+			Received_ns: at + 3_100_000, Replied_ns: at + 4_000_000, Got_ns: at + 4_100_000}, cause)
+		truth[call] = cause
+		if len(s.known) > s.Kept() {
+			t.Fatalf("%d known causes of %d kept calls", len(s.known), s.Kept())
+		}
+	}
+	s.Flush()
+	if links != pairs || right != pairs || len(s.known) != 0 {
+		t.Errorf("of %d links, %d are the known ones; %d causes are kept", links, right,
+			len(s.known))
 	}
 }

@@ -16,11 +16,15 @@ type window struct {
 	begin, end, margin int64
 }
 
+// windows divides the calls of a program whose links are wanted. There is no window if the program
+// has no such call.
 func (p *program) windows(size int) []window {
 	var sent, lengths []int64
 	for i := range p.places {
 		for _, s := range p.places[i].sends {
-			sent = append(sent, s.from)
+			if p.wants(s.call) {
+				sent = append(sent, s.from)
+			}
 		}
 		for _, r := range p.places[i].requests {
 			if r.to != farFuture {
@@ -34,6 +38,12 @@ func (p *program) windows(size int) []window {
 	if n := len(lengths); n > 0 {
 		w.margin = 2*max(0, min(lengths[n*99/100], longest_ns)) + slices.Max(append(p.lingers, 0))
 	}
+	if len(sent) == 0 {
+		return nil
+	}
+	if p.wanted != nil {
+		w.begin, w.end = sent[0], sent[len(sent)-1]+1
+	}
 	var all []window
 	for i := size; i+size/2 < len(sent); i += size {
 		all = append(all, window{w.begin, sent[i], w.margin})
@@ -41,6 +51,9 @@ func (p *program) windows(size int) []window {
 	}
 	return append(all, w)
 }
+
+// wants reports whether the link of a call is wanted.
+func (p *program) wants(call int32) bool { return p.wanted == nil || p.wanted[call] }
 
 // openWindow makes a window the present window.
 func (p *program) openWindow(w window) {
