@@ -73,7 +73,7 @@ type event struct {
 	of     mark
 }
 
-// walkEvents goes through a script. It adds the script's events to the list into. If into is nil, it
+// walkEvents goes through a script, and adds its events to the list into. If into is nil, it
 // returns the script's score instead.
 func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 	into *[]event) (score float64) {

@@ -14,7 +14,8 @@ import (
 // at most a little wider.
 func TestTimesAreThoseOfTheClosure(t *testing.T) {
 	const reference = "A"
-	set := callgen.Make(callgen.Apps["hotel"], callgen.Options{Requests: 30, PerSecond: 20, Seed: 1})
+	o := callgen.Options{Requests: 30, PerSecond: 20, Seed: 1}
+	set := callgen.Make(callgen.Apps["hotel"], o)
 	parent := t.TempDir()
 	if err := callgen.Capture(seed.Random(t), parent, "run", set, 3); err != nil {
 		t.Fatal(err)
