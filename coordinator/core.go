@@ -209,6 +209,7 @@ func (c *core) handle(in control.Incoming) {
 	switch m := in.Message.(type) {
 	case *control.Ping:
 		c.send(in.Peer, in.Request, &control.Pong{})
+		c.helpLonely(n)
 		return
 	case *control.Leave:
 		c.markGone(n, "left: "+m.Why)

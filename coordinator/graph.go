@@ -188,13 +188,21 @@ func (c *core) hasNeighbours(n *node, m *control.Neighbours) {
 		n.graph.connected = m.Connected
 		c.orderSome(append(c.talksTo(n), n))
 	}
-	if len(m.Names) == 0 && c.now().Sub(n.graph.toldAt) >= lonelyAgain {
-		c.tellMember(n)
-	}
+	c.helpLonely(n)
 	if c.sweepBy.IsZero() && slices.ContainsFunc(c.edgesOf(n), func(p [2]string) bool {
 		return !c.wereMeasured(p)
 	}) {
 		c.sweepBy = c.now().Add(c.config.Settle)
+	}
+}
+
+// helpLonely gives a member without neighbours other contacts, because those that it has may all be
+// dead. A node does not ask for contacts, and reports its neighbours only if they changed. So
+// helpLonely is called for each ping, too.
+func (c *core) helpLonely(n *node) {
+	told := n.graph.toldAt
+	if len(n.graph.neighbours) == 0 && !told.IsZero() && c.now().Sub(told) >= lonelyAgain {
+		c.tellMember(n)
 	}
 }
 

@@ -26,6 +26,7 @@ type fakeMember struct {
 	wake   time.Duration
 	told   []*control.Graph
 	report []string
+	alone  bool // the network delivers nothing between it and other members
 
 	connected []string
 }
@@ -69,13 +70,12 @@ func (m *fakeMember) Send(to overlay.Name, msg overlay.Message) {
 	f := m.c.f
 	card, _ := wire.ParseName(to)
 	other := f.clients[card.Node]
-	if m.c.isCut || other == nil {
+	if m.c.isCut || m.alone || other == nil {
 		return
 	}
 	f.after(200*time.Microsecond, func() {
 		if x := other.member; other.state == clientRunning && !other.isCut && x != nil &&
-			x.name == to &&
-			x.node != nil {
+			x.name == to && !x.alone && x.node != nil {
 			x.node.Receive(f.time, m.name, msg)
 			x.watch()
 		}
@@ -337,6 +337,27 @@ func TestLargeFleetChanges(t *testing.T) {
 		if slices.Contains(p[:], "n03") {
 			t.Errorf("a dead node has the edge %v", p)
 		}
+	}
+}
+
+// A node that could reach none of its contacts, which died meanwhile, is given others.
+func TestLonelyNodeIsGivenOtherContacts(t *testing.T) {
+	f := largeFleet(t, 16)
+	f.wantGraph(time.Minute)
+	late := f.join("late")
+	late.asMember()
+	late.member.alone = true
+	late.connect()
+	f.run(lonelyAgain/2, nil)
+	for _, c := range late.member.told[0].Contacts {
+		card, _ := wire.ParseName(overlay.Name(c))
+		f.clients[card.Node].state = clientKilled
+	}
+	f.run(lonelyAgain, nil)
+	late.member.alone = false
+	f.wantGraph(time.Minute)
+	if n := len(late.member.told); n > 10 {
+		t.Errorf("the node was told %d times", n)
 	}
 }
 
