@@ -17,7 +17,8 @@
 //	link.go     the connection of such a node, which costs less than one of ZeroMQ
 //
 // A node measures its peers in turn, as tscclient's scheduler does if the budget does not suffice
-// for all peers at once. In Run, no server takes part. In Watch, the server is real: it runs in its
-// own process, and its connections use keys. The nodes of Watch have counters without wander, and a
-// graph that never changes, because the server would notice neither wander nor changes.
+// for all peers at once. In Run, no server takes part, but nodes get contacts as from a server that
+// all of them can always reach. In Watch, the server is real: it runs in its own process, and its
+// connections use keys. The nodes of Watch have counters without wander, and a graph that never
+// changes, because the server would notice neither wander nor changes.
 package fleet

@@ -42,7 +42,8 @@ type Result struct {
 	// graph did not recover.
 	Healed time.Duration
 	// Joined is the time from the end of the cut until the graph had recovered in the same way, and
-	// all nodes were in one graph. It is 0 if there was no cut, or if the graph did not recover.
+	// the two halves were one graph (see isJoined). It is 0 if there was no cut, or if the graph
+	// did not recover.
 	Joined   time.Duration
 	Measured int // pairs that were measured
 
@@ -168,7 +169,8 @@ func (w *world) measure(ctx context.Context, r *Result, all pairMeasurements) er
 		}
 		w.cut = w.cutAt(w.now)
 		w.run(time.Second)
-		if joined > 0 && !w.cut && r.Joined == 0 && w.irregular() == 0 && w.whole() {
+		w.helpLonely()
+		if joined > 0 && !w.cut && r.Joined == 0 && w.isJoined() {
 			r.Joined = w.now - joined
 		}
 		if o.Killed > 0 && killed == 0 && w.now >= from+o.Measure/2 {
@@ -179,9 +181,7 @@ func (w *world) measure(ctx context.Context, r *Result, all pairMeasurements) er
 			r.Healed = w.now - killed
 		}
 		for deaths += o.Churn * float64(o.Nodes) / 60; deaths >= 1; deaths-- {
-			living := w.living()
-			living[w.r.IntN(len(living))].die()
-			if err := w.join(); err != nil {
+			if err := w.replaceOne(); err != nil {
 				return err
 			}
 			begin(w.nodes[len(w.nodes)-1])
@@ -193,6 +193,7 @@ func (w *world) measure(ctx context.Context, r *Result, all pairMeasurements) er
 	w.measured = true
 	for killed > 0 && r.Healed == 0 {
 		w.run(time.Second)
+		w.helpLonely()
 		if w.irregular() == 0 || w.now-killed >= healLimit {
 			r.Healed = w.now - killed
 		}
@@ -283,6 +284,13 @@ func (w *world) kill(share float64) {
 	for _, n := range living[:int(share*float64(len(living)))] {
 		n.die()
 	}
+}
+
+// replaceOne lets a random node die, and another join.
+func (w *world) replaceOne() error {
+	living := w.living()
+	living[w.r.IntN(len(living))].die()
+	return w.join()
 }
 
 func (n *node) die() { n.graph, n.died = nil, n.w.now }

@@ -1,10 +1,12 @@
 package fleet
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/overlay"
 )
 
 // runTruthful simulates a fleet. All bounds must contain the truth.
@@ -67,4 +69,40 @@ func TestHalvesOfAFleetJoinAgain(t *testing.T) {
 	if r.Joined <= 0 || r.Joined > time.Minute {
 		t.Errorf("the halves are one graph after %v", r.Joined)
 	}
+}
+
+// Two halves of a fleet cannot reach each other for ten minutes, while nodes die and join. After
+// that, they soon make one graph again.
+func TestHalvesJoinAgainAlthoughNodesDied(t *testing.T) {
+	seed.NotUnderRace(t, "the fleet is one goroutine")
+	seed.For(t, 8, func(t *testing.T, r *rand.Rand) {
+		const cut, limit = 10 * time.Minute, time.Minute
+		w := &world{r: r, o: Options{Nodes: 60, Degree: 7, Loss: 0.01},
+			byName: map[overlay.Name]*node{}}
+		if err := w.grow(); err != nil {
+			t.Fatal(err)
+		}
+		w.cut = true
+		for second := range cut / time.Second {
+			w.run(time.Second)
+			w.helpLonely()
+			if second%100 == 50 { // 1 % in a minute
+				if err := w.replaceOne(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if w.whole() {
+			t.Error("edges lead from one half to the other during the cut")
+		}
+		w.cut = false
+		for ended := w.now; !w.isJoined(); {
+			if w.now-ended >= limit {
+				t.Fatalf("after %v, %d nodes lack neighbours; one graph: %v", limit,
+					w.irregular(), w.whole())
+			}
+			w.run(time.Second)
+			w.helpLonely()
+		}
+	})
 }

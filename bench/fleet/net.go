@@ -74,6 +74,7 @@ type node struct {
 
 	clock
 	born, died time.Duration // died is 0 while the node lives
+	toldAt     time.Duration // when it last got contacts
 	talks      []*node       // nodes to which its tuples travel
 	turn       int
 }
@@ -126,7 +127,39 @@ func (n *node) watch() {
 // apart reports whether two nodes cannot reach each other.
 func (w *world) apart(a, b *node) bool { return w.cut && a.index%2 != b.index%2 }
 
-// The method join adds a node, which joins the graph through a random living node. It has as many
+// These are the same as in package coordinator: the number of contacts that a server gives to a
+// node, and the time after which it gives others to a node without neighbours.
+const (
+	maxContacts = 8
+	lonelyAgain = 5 * time.Second
+)
+
+// someContacts returns some other living nodes, as the server does. The server does not know
+// which of them the node cannot reach.
+func (w *world) someContacts(n *node) (names []overlay.Name) {
+	living := w.living()
+	for range min(maxContacts, len(living)) {
+		other := living[w.r.IntN(len(living))]
+		if other != n && !slices.Contains(names, other.name) {
+			names = append(names, other.name)
+		}
+	}
+	return names
+}
+
+// helpLonely gives new contacts to nodes without neighbours, as the server does.
+func (w *world) helpLonely() {
+	for _, n := range w.living() {
+		outs, _ := n.graph.Neighbours()
+		if len(outs) == 0 && w.now-n.toldAt >= lonelyAgain {
+			n.graph.Meet(w.now, w.someContacts(n))
+			n.toldAt = w.now
+			n.watch()
+		}
+	}
+}
+
+// The method join adds a node, which joins the graph through some living nodes. It has as many
 // facts as a real node with one channel.
 func (w *world) join() error {
 	i := len(w.nodes)
@@ -146,8 +179,8 @@ func (w *world) join() error {
 	var contacts []overlay.Name
 	if w.plain && i > 0 {
 		contacts = []overlay.Name{w.nodes[w.r.IntN(i)].name} // none is dead
-	} else if living := w.living(); len(living) > 0 {
-		contacts = []overlay.Name{living[w.r.IntN(len(living))].name}
+	} else {
+		contacts, n.toldAt = w.someContacts(n), w.now
 	}
 	seed := w.r.Uint64()
 	config := overlay.Config{Name: n.name, Degree: w.o.Degree, Contacts: contacts}
@@ -220,6 +253,29 @@ func (w *world) whole() bool {
 		}
 	}
 	return len(seen) == len(living)
+}
+
+// crossingAfterCut is the least share of edges that must lead from one former half to the other
+// until the halves count as joined. In a fleet that was never cut, that share is one half.
+const crossingAfterCut = 0.25
+
+// isJoined reports whether two halves of the fleet are one graph again. Each half alone is regular,
+// and two edges between the halves suffice to make the graph whole. So isJoined also demands that
+// many edges lead from one half to the other.
+func (w *world) isJoined() bool {
+	if w.irregular() > 0 || !w.whole() {
+		return false
+	}
+	crossing, all := 0, 0
+	for _, n := range w.living() {
+		outs, _ := n.graph.Neighbours()
+		for _, name := range outs {
+			if all++; w.byName[name].index%2 != n.index%2 {
+				crossing++
+			}
+		}
+	}
+	return float64(crossing) >= crossingAfterCut*float64(all)
 }
 
 // The method irregular counts the living nodes that do not have all their neighbours, or have dead
