@@ -222,6 +222,27 @@ func TestBarHeal(t *testing.T) {
 			Figure: large.messages / rate, Limit: 1.1, Unit: "×"})
 }
 
+// A few nodes are cut off from all others. They know that they are few, so they seldom look for
+// more nodes. Two nodes join them that knew only nodes on the other side. All join the others soon
+// after the cut has ended.
+func TestFewNodesThatWereCutOffJoinAgain(t *testing.T) {
+	for _, cutOff := range []int{0, 3} {
+		seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
+			f := grownFleet(t, r, 60)
+			for i, m := range f.nodes {
+				m.half = min(1, i/(60-cutOff))
+			}
+			f.cut = true
+			first := f.add(f.nodes[0].name)
+			second := f.add(f.nodes[1].name, first.name)
+			first.half, second.half = 1, 1
+			f.run(10 * time.Minute)
+			f.cut = false
+			t.Logf("%d were cut off: %v", cutOff, f.whole(time.Minute))
+		})
+	}
+}
+
 // Equal random streams and equal messages give equal behaviour.
 func TestDeterministic(t *testing.T) {
 	digest := func() (sent int, edges []Name) {

@@ -1,5 +1,7 @@
 package overlay
 
+import "slices"
+
 // hopWays is the number of neighbours that a node tries before it gives up a walk.
 const hopWays = 4
 
@@ -33,6 +35,9 @@ type afterHop struct {
 
 func (p afterHop) proceed(n *Node, ok bool) {
 	if !ok {
+		if slices.Contains(n.contacts, p.to) { // perhaps it is on the other side of a cut
+			n.noteLost(p.to)
+		}
 		n.passTo(p.w, "", p.to, p.ways-1)
 	}
 }

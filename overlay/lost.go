@@ -12,6 +12,11 @@ func (n *Node) noteFailed(peer Name) {
 	if len(n.failures) > MaxFailures {
 		n.failures = slices.Delete(n.failures, 0, 1)
 	}
+	n.noteLost(peer)
+}
+
+// noteLost makes the node probe another node from time to time until that one answers.
+func (n *Node) noteLost(peer Name) {
 	if slices.Contains(n.lost, peer) {
 		return
 	}
@@ -66,6 +71,12 @@ func (n *Node) Meet(now Time, contacts []Name) {
 		return
 	}
 	n.contacts = contacts[:min(len(contacts), MaxKnown)]
+	n.seekAfresh()
+}
+
+// seekAfresh makes the node look for missing edges at once, because it has heard of nodes that its
+// walks in vain did not reach.
+func (n *Node) seekAfresh() {
 	if n.freeOuts() > 0 || n.freeIns() > 0 {
 		n.few, n.pausedUntil, n.seekPause = false, 0, SeekPause
 		n.seekSoon()
@@ -88,6 +99,7 @@ func (n *Node) onAlive(from Name) {
 	}
 	n.repickAt = n.soonAfter(SeekPause)
 	n.wakeAt(n.repickAt)
+	n.seekAfresh()
 }
 
 // tickLost probes lost nodes and replaces flagged edges. From time to time, it replaces an edge
