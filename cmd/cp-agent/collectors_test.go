@@ -247,7 +247,8 @@ func testCollectors(t *testing.T, nodes int, kill bool, star *netns.Star) {
 		collected = status.Collectors["n0"] + status.Collectors["n1"]
 		for _, m := range status.Missing {
 			lost := killed && (m.Part == "node n0" || m.Part == "logs/n0")
-			if !lost && !strings.HasPrefix(m.Part, "relations/") { // not all pairs are measured
+			unrelated := strings.Contains(m.Reason, "relat") // the run is short
+			if !lost && !unrelated {
 				t.Errorf("missing: %v", m)
 			}
 		}
