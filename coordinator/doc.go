@@ -15,4 +15,14 @@
 //
 // The package does not probe: packages tscclient and minrtt do. It analyses no logs. It computes no
 // bounds: package tscratio does.
+//
+// # Files
+//
+// All files have methods of the type core, which one goroutine uses, so the package has more files
+// than others. core.go handles messages and time, serve.go connects the core to the link, and
+// ask.go lists the questions. Nodes are in node.go, share.go and probekeys.go, pairs in pair.go,
+// and sweeps in sweep.go and order.go. In a large fleet, graph.go says which pairs are measured.
+// evaluate.go computes relations of pairs, and matrix.go, summary.go and bounds.go make answers of
+// them. Runs are in run.go, run_collect.go, collect.go, gather.go and fetch.go. What is kept on
+// disk is in store.go and journal.go.
 package coordinator

@@ -152,7 +152,7 @@ type fleetCopy struct {
 }
 
 type pairCopy struct {
-	pair                         // without live and fresh
+	pair                         // without its trains
 	liveCopy      *tscratio.Pair // a copy of live; nil: the pair was evaluated already
 	old           bool
 	givenUp       bool

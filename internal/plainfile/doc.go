@@ -5,5 +5,8 @@
 // limit, and errors name what was refused. [ReadOwn] does not follow links: it is for directories
 // to which programs write. [Read] follows links, because a mounted secret or table is a link.
 //
+// If permission is missing, the error names this user and the owner of the file. [UserName] is also
+// for other errors that say whose a file or directory is.
+//
 // The package is independent of formats and directories.
 package plainfile
