@@ -16,8 +16,8 @@ type plan struct {
 	unorderedMask uint64
 	// joins are the ranks that several other ranks directly precede.
 	joins uint64
-	// copies is how many events a tuple may have at each rank: as many as branches arrive; nil:
-	// one.
+	// copies is how many events a tuple may have at each rank: the number of branches that arrive
+	// there. If copies is nil, it is one at every rank.
 	copies []uint8
 	// unsureRanks has the ranks where branches arrive one by one and the logs may lack the event of
 	// a branch. several has the ranks where several branches arrive.

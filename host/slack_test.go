@@ -328,8 +328,8 @@ func TestCoresThatDriftApartAreUnfit(t *testing.T) {
 }
 
 // A hypervisor moves virtual cores to physical cores whose counters disagree. The slack includes
-// the offsets of every placement that was measured. (An intersection of the looks would leave out
-// some of these offsets.)
+// the offsets of every placement that was measured. (An intersection of all measured intervals
+// would leave out some of these offsets.)
 func TestSlackCoversEachPlacement(t *testing.T) {
 	r := seed.Random(t)
 	for range 50 {

@@ -139,7 +139,7 @@ func (p *runPass) narrowTo(g *windowPlace, events ...uint64) {
 	}
 }
 
-// retireEvents passes the events whose intervals are over to the function p.emit.
+// retireEvents calls p.emit with each event whose interval is over.
 func (p *runPass) retireEvents(all bool) error {
 	for p.first < len(p.stamps) {
 		at := p.stamps[p.first]

@@ -15,8 +15,8 @@ import (
 //go:embed page.html
 var page []byte
 
-// The data replace the text in the variable place. This text is the content of a script element
-// that the browser does not run.
+// place is the text of the page that the data replace. It is the content of a script element that
+// the browser does not run.
 var place = []byte("{{report.Data}}")
 
 // Write writes a page. The same data give the same bytes. Nil lists in the data become empty lists.

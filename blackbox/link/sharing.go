@@ -105,7 +105,7 @@ func (s *sharing) surveyOwners(all bool) {
 	clear(s.touched)
 }
 
-// surveyCall notes the owners of a call that have a chance.
+// surveyCall notes which requests have a chance to be the owner of a call.
 func (s *sharing) surveyCall(c int32) {
 	if s.pinned[c] || len(s.candidates[c]) == 0 {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// Two requests exchange one step each, and keep their other calls. A step has the calls that a
-// request sent without waiting for a response between them.
+// Two requests exchange one step each, and keep their other calls. A step has the calls between
+// which the request waited for no response.
 func TestExchangeSteps(t *testing.T) {
 	m := newModel(1, 2, 1)
 	m.learn(m.newExperience())
