@@ -149,8 +149,8 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 }
 
 // The agent removes excess runs in the order in which they were begun, even if the clock was set
-// back. Older agents did not note this order. The agent removes their runs first, in the order of
-// the clock.
+// back. Earlier versions of the agent did not note this order. The agent removes runs of such
+// versions first, in the order of the clock.
 func TestOldRunsAreRemoved(t *testing.T) {
 	for name, offset := range map[string]int64{"the clock goes on": 1, "it stands": 0,
 		"it was set back": -1} {

@@ -64,8 +64,8 @@ type Config struct {
 	// agent adds the node's channels to them: see tscclient.LinkConfig.
 	Facts []string
 
-	// Capture begins to capture the messages that programs exchange, into a ring in a directory.
-	// nil: this agent cannot capture.
+	// Capture begins to capture the messages that programs exchange. What it captures goes to a
+	// ring in the given directory. nil: this agent cannot capture.
 	Capture func(rings string) (Capture, error)
 
 	// Notify is called once for each failure or change. Several goroutines call it. nil: the agent

@@ -207,8 +207,8 @@ func metricsOf(t *testing.T, agent *Local) map[string]float64 {
 
 // An agent with little memory and few descriptors cannot drain all rings of a crowd at once. The
 // agent lives, answers, and says which rings it does not drain. It drains the rings of other
-// programs that begin before the crowd or after it. When the crowd has died, the agent drains the
-// crowd's rings.
+// programs, whether these begin before the crowd or after it. When the crowd has died, the agent
+// drains the crowd's rings.
 func TestBarCrowdOfRings(t *testing.T) {
 	const limit_bytes, files = 1 << 30, 4096
 	rings, ringsOfOne, sparse, lasts, patience := 2000, 200, 1, 2*time.Second, 2*time.Minute

@@ -66,8 +66,8 @@ func blockedFor(t *testing.T, s *testScene, whenOpen func()) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// However an agent ends, a program whose channels have the policy block waits for one second in
-// total. The tests of package ring use a simulated clock and check that the wait is exactly one
+// No matter how an agent ends, a program whose channels have the policy block waits for one second
+// in total. The tests of package ring use a simulated clock and check that the wait is exactly one
 // second. Here a busy machine may prolong a wait, so it is enough that one of several attempts is
 // within the limit.
 func TestProgramsWaitASecondInAll(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 )
 
 // killAtRandom kills programs, the agent, or both, and starts them again, a given number of times.
-// Meanwhile the agent opens and closes runs, and its disk fills and empties. The programs are
-// written in the given languages.
+// Meanwhile the agent opens and closes runs, and its disk fills and empties. The result languages
+// names the languages in which the programs are written.
 func killAtRandom(t testing.TB, rng *rand.Rand,
 	kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()

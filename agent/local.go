@@ -70,7 +70,8 @@ func findElsewhere(rings string) string {
 }
 
 // OthersBeside returns the usual directories of rings of other users. They are beside the directory
-// dir. Their names begin like the name of dir, up to the hyphen, and end with a user's number.
+// dir. Up to the hyphen, their names are the same as the name of dir. After the hyphen comes a
+// user's number.
 func OthersBeside(dir string) (others []string) {
 	dir = filepath.Clean(dir)
 	base, _, found := strings.Cut(filepath.Base(dir), "-")
@@ -135,7 +136,7 @@ func (l *Local) StopCapture(ctx context.Context) (s CaptureStatus, err error) {
 }
 
 // Find makes the agent look for a node with a fact that matches a pattern. The search may take
-// minutes if nodes on the way are gone or lie.
+// minutes if nodes on the way are gone or give false answers.
 func (l *Local) Find(ctx context.Context, pattern string) (f FindAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathFind, url.Values{"fact": {pattern}}, &f)
 	return f, err

@@ -32,8 +32,8 @@ func setStrings(v reflect.Value, name string, text func(name string) string) {
 
 var tag = regexp.MustCompile(`<[^>]*>`)
 
-// Programs name their channels, and errors quote what programs wrote. The page escapes all of
-// these.
+// Programs name their channels, and errors quote what programs wrote. The page escapes the names
+// and the errors.
 func TestPageEscapesHostileText(t *testing.T) {
 	const attack = `<script>alert(1)</script>&amp;" onload='x`
 	pages := map[string]string{}

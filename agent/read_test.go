@@ -14,8 +14,8 @@ type logContent struct {
 	events uint64
 	ids    map[int][]uint64 // by shard, in the order of the log
 	drops  map[logstore.Reason]uint64
-	// at has, for each row of shard 0, the number of events directly before this row that were
-	// dropped because the ring was full.
+	// at counts the events that were dropped directly before each row of shard 0 because the ring
+	// was full.
 	at map[uint64]uint64
 }
 

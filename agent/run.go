@@ -241,8 +241,8 @@ func (a *Agent) missing() (all []string) {
 // only the configured number is left. This number includes the run that is being opened, or the
 // present directory. The server has already collected the old runs, or will never collect them.
 //
-// Directories are removed in the order in which they were begun. Older agents did not note this
-// order. Their directories are removed first, in the order of the clock.
+// Directories are removed in the order in which they were begun. Earlier versions of the agent did
+// not note this order. Directories of such versions are removed first, in the order of the clock.
 func (a *Agent) removeOld(folder string) error {
 	if a.c.KeepRuns == 0 {
 		return nil
@@ -286,9 +286,9 @@ type File struct {
 	Bytes int64
 }
 
-// Files lists the files of a run. The result more is true while the run is open, and while this
-// node collects logs of other nodes: files may still grow, and new files may appear. The error
-// wraps ErrNoRun.
+// Files lists the files of a run. The result named more says whether files may still grow, and new
+// files may appear. This is so while the run is open, and while this node collects logs of other
+// nodes. The error wraps ErrNoRun.
 func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	root, err := a.openRoot(run)
 	if err != nil {

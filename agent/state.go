@@ -103,8 +103,8 @@ func (s agentState) write(dir string) error {
 	return plainfile.Replace(filepath.Join(dir, stateFile), append(text, '\n'))
 }
 
-// movedTo returns the state after the agent begins to write logs to another directory. The
-// parameter there is a function that reports whether a directory still exists.
+// movedTo returns the state after the agent begins to write logs to another directory. The call
+// there(directory) reports whether a directory still exists.
 func (s agentState) movedTo(logs string, there func(logs string) bool) agentState {
 	if logs == s.Logs {
 		return s

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// However many rings are in trouble, the warnings are few, and the agent makes them quickly.
+// No matter how many rings are in trouble, the warnings are few, and the agent makes them quickly.
 func TestTroublesOfManyRings(t *testing.T) {
 	s := Status{SetAside: 95_000}
 	for i := range 90_000 {

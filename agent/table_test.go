@@ -48,7 +48,8 @@ func TestServersTable(t *testing.T) {
 	if n, err := a.SetTable(table.Text(), 7); err != nil || !slices.Equal(n, []int{1}) {
 		t.Fatal(n, err)
 	}
-	// TestSettings of package drain checks how soon, by a clock of its own.
+	// A test of package drain has a clock of its own and checks how soon the handler changes:
+	// TestTableIsAppliedToRingsThatAppearAndThatAreThere.
 	testimony.WaitFor(t, "the new handler", handler(a, "b/x", "null"))
 	if stale(a) {
 		t.Error("the server's table is stale")

@@ -80,8 +80,9 @@ func TestChannelsOfASample(t *testing.T) {
 	}
 }
 
-// However many events programs log, a Sample has no more than its limit. It has the events of all
-// ids whose depth (channel.SampleDepth) is Bits or more. When programs log less, Bits falls again.
+// No matter how many events programs log, a Sample has no more than its limit. It has the events of
+// all ids whose depth (channel.SampleDepth) is Bits or more. When programs log less, Bits falls
+// again.
 func TestSampleKeepsItsLimit(t *testing.T) {
 	a := startTest(t, Config{})
 	const limit = 100

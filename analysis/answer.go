@@ -380,10 +380,10 @@ type Passed struct {
 	At      Interval `json:"at"`      // time since the path's first event
 	Verdict string   `json:"verdict"`
 
-	// After has a span from each event directly before this event. Where branches meet, there are
-	// several such events. Since is the time since the latest of them. If the bounds do not show
-	// which event is the latest, Since is the time since the event whose interval has the latest
-	// middle.
+	// After lists the spans that end here: one from each event directly before this event. Where
+	// branches meet, there are several such events. Since is the time since the latest of them. If
+	// the bounds do not show which event is the latest, Since is the time since the event whose
+	// interval has the latest middle.
 	After []Arrival `json:"after,omitempty"`
 	Since *Interval `json:"since,omitempty"`
 	// Paused is how much of Since lay in pauses of the JVMs at its two ends; absent if no JVM

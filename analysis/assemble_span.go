@@ -19,8 +19,8 @@ func (a *assembler) spans(out *Answer) {
 		}
 	}
 	slices.SortFunc(keys, func(x, y spanKey) int {
-		// Some spans of a tuple that was made of other tuples begin where one of those other tuples
-		// began. Such spans come last.
+		// If a tuple was made of other tuples, some of its spans begin where one of those other
+		// tuples began. Such spans come last.
 		return cmp.Or(cmp.Compare(max(x.kind, wholePath), max(y.kind, wholePath)),
 			cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.kind, y.kind))
 	})

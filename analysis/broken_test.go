@@ -9,8 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// A tuple's path breaks off where a timer makes new tuples of it, or where tuples are sent on
-// without an anchor, and thus without an id. A finding says where.
+// A tuple's path breaks off where a timer makes new tuples of it, or where a Storm bolt sends on
+// tuples that are not connected with a tuple of the spout ("not anchored"), and thus have no id. A
+// finding says where.
 func TestWhereIDsBreakOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		timers   []uint64 // ids of what a timer makes

@@ -265,8 +265,8 @@ type jobsTried struct {
 	joined, joinedTwice int // jobs in which ids were joined over one operator, and over several
 }
 
-// These random jobs mix all that simrun can simulate, such as branches, windows, ids that are used
-// again and lost events. Still, every aggregate contains the truth or is withheld, and critical
+// These random jobs mix all that simrun can simulate, such as branches, windows, lost events, and
+// ids that are used again. Still, every aggregate contains the truth or is withheld, and critical
 // paths are the true ones.
 func TestAnswersOfAnyJobAreTrue(t *testing.T) {
 	seed.NotUnderRace(t, "TestAnswersEqualOracle analyses random jobs")

@@ -243,7 +243,7 @@ func (a *assembler) gapsByRank() []uint64 {
 
 // ofSpan says how many of the tuples that a span describes are in the logs. A span from one point
 // to the next describes tuples that passed no point between the two and did not wait for another
-// branch. So what the logs of a third point lack matters, too, if this point precedes the end of
+// branch. So it also matters what the logs of a third point lack, if this point precedes the end of
 // the span but not its beginning. If an id has several events at an end of the span, all earlier
 // points matter: two tuples may share the id, and if the log of an earlier point lacks an event of
 // one of them, they look like one tuple.

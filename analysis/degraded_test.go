@@ -74,8 +74,7 @@ func rewriteFile(t *testing.T, path string, change func([]logstore.Event) []logs
 	}
 }
 
-// spanBetween returns the durations in an answer that begin on the node from and end on the node
-// to.
+// spanBetween returns an answer's durations that begin on one node (from) and end on another (to).
 func spanBetween(t *testing.T, a *Answer, from, to string) Durations {
 	t.Helper()
 	for _, l := range a.Spans {

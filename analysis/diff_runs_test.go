@@ -80,8 +80,8 @@ func TestWhatDecidesAChange(t *testing.T) {
 		case c.Needs == nil:
 			seen["decided"]++
 		case c.Needs.Bounds && runs == 1 && 0 < gap && gap < 6:
-			// With the tuples that a run would need, its percentiles would be rounded, and the gap
-			// would close.
+			// If a run had as many tuples as it needs, its percentiles would be rounded, and the
+			// gap would close.
 			seen["bounds"]++
 		case c.Needs.Bounds != overlap:
 			t.Fatalf("the intervals overlap: %v, and it needs %+v", overlap, c.Needs)
@@ -120,9 +120,9 @@ func TestWhatDecidesAChange(t *testing.T) {
 		}
 	}
 	// The noise is √(3² + 4²) = 5. To be sure enough, the noise is multiplied by 1 +
-	// surer/deviations99 = 1.4967. This is 3.74 times the gap of 2. Noise falls with the square
-	// root of the number of tuples. So the number of tuples must be more than 3.74² = 14.0 times as
-	// large.
+	// surerDeviations/deviations99 = 1.4967. This is 3.74 times the gap of 2. Noise falls with the
+	// square root of the number of tuples. So the number of tuples must be more than 3.74² = 14.0
+	// times as large.
 	if got := needsOf(2, side{of(3)}, side{of(4)}); got.Tuples != 15 || got.Runs != 0 {
 		t.Errorf("with a noise of 5, apart by 2: %+v, want 15 times the tuples", got)
 	}

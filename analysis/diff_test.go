@@ -94,7 +94,8 @@ var exact = Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9} // a cycle is 1 
 // TestVerdictOfAChange compares medians whose difference is just small enough, or just too large,
 // to be explained by bounds and noise. The verdict must be right for both.
 func TestVerdictOfAChange(t *testing.T) {
-	// The median is in [lo, hi]. Chance moves it by at most the parameters up and down.
+	// The median is in [lo, hi]. Chance raises it by at most the parameter up, and lowers it by at
+	// most the parameter down.
 	median := func(lo, hi, up, down int64) Durations {
 		return Durations{
 			Count: 1000, Percentiles: Percentiles{{50, Interval{lo, hi}}},

@@ -64,8 +64,8 @@ func (in *input) noteUnusable(s logstore.Segment, node string) {
 	}
 }
 
-// withRows returns the points whose logs have rows of events. It also counts rows that the options
-// do not choose.
+// withRows returns the points whose logs have rows of events. Rows that the options do not choose
+// count, too.
 func (in *input) withRows(told []told) (mask uint64) {
 	for i := range told {
 		for _, rows := range told[i].report.Rows {

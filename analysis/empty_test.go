@@ -15,7 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// withoutRows changes the one file that matches a pattern so that none of its rows can be read.
+// withoutRows has functions that damage a log so that none of its rows can be read. Each returns
+// the damaged content, or nil if the file is to be removed.
 var withoutRows = map[string]func(t *testing.T, path string, log []byte) []byte{
 	"every block flipped": func(t *testing.T, path string, log []byte) []byte {
 		for i := headerBytes(t, path) + 8; i < len(log); i += 16 {

@@ -255,8 +255,9 @@ func (in *input) rankPoints(o *ordering) *graph {
 	return g
 }
 
-// sortPoints ranks points so that each comes after those that precede it. If that is impossible, it
-// returns the points that are in circles, first the one with the least rank.
+// sortPoints ranks points so that each comes after those that precede it. If circles make that
+// impossible, it still ranks all points. Then it also returns the points that are in circles, first
+// the one with the least rank.
 func sortPoints(precedes [][]bool) (g *graph, circle []int) {
 	n := len(precedes)
 	g = &graph{rank: make([]int, n)}

@@ -40,7 +40,7 @@ type input struct {
 	points  []point // sorted by actor, then in the order in which tuples pass them
 	clocks  clocks
 	missing []runs.Missing
-	// how many entries of the field missing were noted when the run was made
+	// the first entries of missing were noted when the run was made; this is their number
 	recorded int
 	unseen   map[point]string   // why not all logs of a point are read
 	silent   []string           // nodes that should have logs, and have none

@@ -212,8 +212,8 @@ func (l *lineage) passRound(ctx context.Context, current, arrived *store[origin]
 }
 
 // mergeRows merges the rows of each id. In the first generation (once), an id should have one row.
-// If it has more, several tuples share the id. Then it is not known of which of them the children
-// were made.
+// If it has more, several tuples share the id. Then it is not known from which of these tuples the
+// children were made.
 func (l *lineage) mergeRows(rows []origin, once bool, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {

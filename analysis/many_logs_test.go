@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// However many logs a run has, few are open at the same time.
+// No matter how many logs a run has, few are open at the same time.
 func TestManyLogsTakeFewDescriptors(t *testing.T) {
 	seed.NotUnderRace(t, "other tests run the same code side by side")
 	logs, nodes := max(300, 1000/seed.Share()), 4

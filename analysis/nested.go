@@ -179,7 +179,7 @@ func withoutOrder(precedes [][]bool, x, y *actor) [][]bool {
 	return precedes
 }
 
-// withBranches returns the order of points that follows if the chosen nestings are branches.
+// withBranches returns the order that the points have if the chosen nestings are branches.
 func (f *forkFinder) withBranches(chosen func(*nesting) bool) [][]bool {
 	precedes := f.precedes
 	for _, n := range f.nestings {
@@ -304,8 +304,8 @@ func (f *forkFinder) goesElsewhere(n *nesting, all []*actor) bool {
 // each such point, it computes two numbers: how many branches of a tuple arrive there if the
 // nesting is branches, and how many arrive if it is a call. It compares both numbers with the
 // number of events there. If most tuples have at least as many events as branches need, the nesting
-// is branches. If most have only as many as with a call, the nesting stays open, and its field ends
-// is set: it is a call, or the inner branch ends earlier.
+// is branches. If most have only as many as with a call, the nesting stays open, and n.ends becomes
+// true: the nesting is a call, or the inner branch ends earlier.
 func (f *forkFinder) countArrivals() {
 	isOpen := func(n *nesting) bool { return n.is == nestingOpen }
 	if !slices.ContainsFunc(f.nestings, isOpen) {

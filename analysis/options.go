@@ -77,8 +77,8 @@ type Options struct {
 	Events    func(EventRow) error
 	Durations func(DurationRow) error
 
-	// Pauses is called for each pause of a JVM that is completely logged, before Events and
-	// Durations. It may be nil. If it returns an error, the analysis ends.
+	// Pauses is called for each completely logged pause of a JVM, before Events and Durations. It
+	// may be nil. If it returns an error, the analysis ends.
 	Pauses func(PauseRow) error
 
 	// Links is called for each logged link, with the ids of two tuples: the child was made of the

@@ -8,8 +8,8 @@ import (
 // ordering says which points precede which, and which orders are not known.
 type ordering struct {
 	precedes [][]bool
-	// mayPrecede[p][q] is true if p may precede q, although this is not sure: either the field
-	// precedes does not say so, or q may precede p as well (mayPrecede[q][p]).
+	// mayPrecede[p][q] is true if p may precede q, although this is not sure: either precedes[p][q]
+	// is false, or q may precede p as well (mayPrecede[q][p]).
 	mayPrecede [][]bool
 	nestings   []*nesting
 	// decisive has the declared edges that decided whether an actor calls another.

@@ -9,8 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pausePoint is the point of the channels on which JVMs log their pauses. Such a channel is no
-// point of the program. The file FORMAT.md of sdk/java/cloudprofiler-javaagent has the format.
+// pausePoint is the last part of the names of the channels on which JVMs log their pauses. Such a
+// channel does not stand for a place in the program. The file FORMAT.md of
+// sdk/java/cloudprofiler-javaagent has the format.
 const pausePoint = "jvm-pauses"
 
 // maxPauseEvents is the largest number of events of pauses that are kept in memory for one log.
@@ -33,7 +34,7 @@ type jvm struct {
 	absent uint64  // pauses of which something is not known
 	// These fields let a search stop early. For each pause, ended is the latest end among this
 	// pause and all earlier ones. begins is the earliest beginning among this pause and all later
-	// ones. Because of the bounds, neighbours may overlap.
+	// ones. The ends of a pause are intervals, so successive pauses may overlap.
 	ended, begins []uint64
 }
 

@@ -53,7 +53,7 @@ type Pause struct {
 // that begins at an event of another tuple, from which the span's tuple was made.
 type SpanPauses struct {
 	All PausedTime `json:"all"`
-	// Slowest describes the slowest durations by their high ends: the slowest hundredth, and also
+	// Slowest describes the durations whose high ends are largest: the slowest hundredth, and also
 	// durations that are at most 1/16 shorter than these.
 	Slowest PausedTime `json:"slowest"`
 }
@@ -82,7 +82,7 @@ func (in *input) jvmName(j *jvm) string {
 	return strings.TrimSuffix(in.sources[j.source].name, "/"+pausePoint)
 }
 
-// One duration in slowestShare is called one of the slowest.
+// slowestShare is the number of durations of which one counts as slowest.
 const slowestShare = 100
 
 // pausesOfSpan sums up a span's durations, and the slowest of them. nil: no JVM logged pauses.

@@ -47,20 +47,21 @@ type plannedSpan struct {
 	// do not show.
 	mayLackBranch, gap bool
 	// mayBeIndirect is true if it is not known whether tuples go directly from one rank to the
-	// other. rivals is true if tuples may also come to the span's end from other ranks, for which
-	// the plan has no span to that end.
+	// other. rivals is true if tuples may also come to the span's end from other ranks, and the
+	// plan has no spans from these ranks to that end.
 	mayBeIndirect, rivals bool
 	// aside is true if the span leads to an aside (graph.asides): it is on no critical path.
 	aside bool
 
-	// sources are the two logs that had the events of the tuple that was measured before. part is
-	// the part of span between the nodes of these logs.
+	// sources are the two logs with the events of the tuple that was measured last. part is the
+	// part of span between the nodes of these logs.
 	sources [2]int32
 	part    *spanPart
 }
 
 // spanCritical says whether the span is on the critical path, if that is the same for all tuples of
-// the plan. It returns what it is given, except for an aside, which is on no critical path.
+// the plan. The parameter all is the answer for every span of the plan, except for an aside, which
+// is on no critical path.
 func (l *plannedSpan) spanCritical(all Critical) Critical {
 	if l.aside {
 		return NotCritical

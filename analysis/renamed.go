@@ -17,8 +17,8 @@ type renamer struct {
 	in      *input
 	scratch *scratch
 	all     *scatteredLogs
-	// operators are the names of operators that log links. operatorOf has the number of each
-	// source's operator.
+	// operators are the names of operators that log links. operatorOf[i] is the index in operators
+	// of the operator whose log is source i.
 	operators  []string
 	operatorOf []int
 	// renames[i] says whether operator i makes exactly one tuple of each tuple.
@@ -302,8 +302,9 @@ func (r *renamer) passedUnder(p int, rows []renamedTuple) (map[uint64]*passedPoi
 	return byID, err
 }
 
-// stopRenaming finds the tuples that passed a point twice under any of their ids. Operators that
-// renamed one of them no longer rename. It reports whether there is such an operator.
+// stopRenaming finds the tuples that passed a point twice under any of their ids. It marks the
+// operators that renamed one of them as operators that do not rename. It reports whether there is
+// such an operator.
 func (r *renamer) stopRenaming(ways *store[passedPoints]) (any bool, err error) {
 	var all []passedPoints
 	for p := range ways.partitions() {

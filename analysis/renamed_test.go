@@ -73,8 +73,8 @@ func TestAnswersAboutRenamedTuplesAreTrue(t *testing.T) {
 	}
 }
 
-// chain has tuples that go from operator to operator. All operators but the last send them on under
-// other ids, and log links.
+// chain returns a run in which tuples go from operator to operator. All operators but the last send
+// them on under other ids, and log links.
 func chain(t *testing.T, operators ...string) *runs.Directory {
 	return chainWith(t, nil, operators...)
 }
@@ -151,7 +151,7 @@ func TestLinksOfAReturnTripAreLeftOut(t *testing.T) {
 }
 
 // If a tuple comes to a point again under another id, its ids are not joined: with one id, its
-// events there could not be told apart. No event is called repeated.
+// events there could not be told apart. The answer does not count any of its events as a duplicate.
 func TestTupleThatComesBackKeepsItsIDs(t *testing.T) {
 	a := analyze(t, chain(t, "group", "group", "sink"), Options{})
 	for _, p := range a.Points {

@@ -232,7 +232,8 @@ func lowerEnds(all []beginning) {
 }
 
 // lastNotAfter returns the index of the last beginning with a low end that is not above the given
-// reading. If there is none, it returns 0. The method lowerEnds must have been called.
+// reading. If there is none, it returns 0. The caller must have called lowerEnds for these
+// beginnings.
 func lastNotAfter(all []beginning, hi uint64) int {
 	return max(sort.Search(len(all), func(i int) bool { return all[i].lo > hi })-1, 0)
 }

@@ -122,7 +122,8 @@ func mentions(a *Answer, word string) bool {
 }
 
 // If the order in which tuples pass points has a circle, as from a to b and back to a, one finding
-// reports the circle. Circles within it have no findings of their own. Each point gets a place.
+// reports the circle. Circles within it have no findings of their own. Each point still gets a
+// place in the order.
 func TestCircle(t *testing.T) {
 	in := &input{points: []point{{"a", "recv"}, {"b", "recv"}, {"c", "recv"}, {"d", "recv"}}}
 	precedes := matrix(4)
@@ -204,8 +205,8 @@ func TestLinksInACircle(t *testing.T) {
 	}
 }
 
-// If the bound does not tell whether an event came before the second tuple with its id or after it,
-// the event belongs to the second tuple.
+// Two tuples have the same id. If the bound does not tell whether an event with this id came before
+// or after the beginning of the second tuple, the event belongs to the second tuple.
 func TestReusedIDWithinTheBound(t *testing.T) {
 	channels := channelsOf([]uint64{1, 1}, []uint64{1, 1})
 	for i := range channels[0].Records {

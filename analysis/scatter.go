@@ -243,8 +243,8 @@ func (r *reader) countBlock(source int, t *told, o *orderCheck, axis *axis,
 			return e.ID != poison && !filter.id(e.ID)
 		})
 	}
-	// Most events are of the same page as the previous event. All events of one page go through
-	// each step together.
+	// The ids of most events are on the same page (pageBits) as the id of the previous event. All
+	// events of one page go through each step together.
 	for len(events) > 0 {
 		page := events[0].ID >> pageBits
 		n := 1

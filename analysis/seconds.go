@@ -69,9 +69,9 @@ func (r Reference) toNs(i Interval) (lo, hi float64) {
 	return lo / 1000, hi / 1000
 }
 
-// Nanoseconds turns cycles of a reference into whole ns, rounded outward, with the uncertainty of
-// the reference's frequency. It is used where there are millions of values. The interval that it
-// gives contains the one that Seconds computes.
+// Nanoseconds turns cycles of a reference into whole ns, rounded outward. The result includes the
+// uncertainty of the reference's frequency. It is used where there are millions of values. The
+// interval that it gives contains the one that Seconds computes.
 type Nanoseconds struct{ lo_mhz, hi_mhz uint64 } // 0: the frequency is not known
 
 // Nanoseconds returns the conversion of the reference's cycles to ns.

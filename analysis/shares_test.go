@@ -26,7 +26,7 @@ func (n *triedCounts) enough() bool {
 		n.sampled >= 10/share && n.surely >= 20/share
 }
 
-// completeSpans compares the spans of which an answer has all tuples with the truth.
+// completeSpans compares some spans with the truth: those of which an answer has all tuples.
 func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *triedCounts) {
 	t.Helper()
 	for _, spans := range [][]Span{a.Spans, a.EndToEnd} {
@@ -52,8 +52,9 @@ func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *triedCounts)
 				}
 			}
 			slices.Sort(all)
-			// If the bounds do not tell which branch came last, the answer calls no branch waiting.
-			// So where branches meet, it may show fewer waiting tuples than there truly were.
+			// If the bounds do not tell which branch came last, the answer does not say that a
+			// tuple waited for one of them. So where branches meet, it may show fewer waiting
+			// tuples than there truly were.
 			joins := slices.ContainsFunc(a.Spans, func(o Span) bool {
 				return o.Kind == "waiting" && o.To == l.To
 			})

@@ -43,8 +43,8 @@ func (w *gatherer) measurePath(id, mask uint64, events *[maxPoints]passage) {
 	p.tuples++
 	w.number++
 	messy := w.takenMask|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
-	// all is the result if the plan decides, without the times of events, which spans are critical:
-	// either every span is surely critical, or no span is known to be critical.
+	// all is what holds for every span if the plan decides, without the times of events, which
+	// spans are critical: either every span is surely critical, or no span is known to be critical.
 	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
 		all = SurelyCritical

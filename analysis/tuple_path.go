@@ -110,7 +110,7 @@ func (a *assembler) arrivalTimes(w *TuplePath, path []passage, i int) {
 }
 
 // latestMiddle returns the index of the event whose interval has the latest middle. It considers
-// only events that may be the latest. The parameter may is a mask with a bit for each of these.
+// only events that may be the latest: those whose bits are set in the second parameter.
 func (t *timer) latestMiddle(events []passage, may uint64) (best int) {
 	best = bits.TrailingZeros64(may)
 	for rest := may & (may - 1); rest != 0; rest &= rest - 1 {

@@ -50,9 +50,9 @@ func TestClockUTC(t *testing.T) {
 }
 
 // Rows come in the order that Options describes. The rows of a tuple come together. Tuples that
-// share an id come one after another in the order of time. A link comes before the rows of the
-// tuple that was made of another tuple. If a tuple's whole path is known, exactly one of its rows
-// has Whole set.
+// share an id come one after another in the order of time. A link says that a tuple was made of
+// another tuple. It comes before the rows of the tuple that was made. If a tuple's whole path is
+// known, exactly one of its rows has Whole set.
 func TestRowsComeTogether(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Forked(seed.Random(t), parent, "forked", 700); err != nil {

@@ -41,9 +41,9 @@ func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage
 	}
 }
 
-// measureWhole measures a tuple from its first point to the one that it passes last. If that point
-// is surely the last, the whole span is the critical path. If keep is true, the tuple's path is
-// stored until it is known whether the tuple is among the slowest.
+// measureWhole measures a tuple from its first point to the one that it passes last. If surely is
+// true, that point is surely the last, and the whole path is critical from end to end. If keep is
+// true, the tuple's path is stored until it is known whether the tuple is among the slowest.
 func (w *gatherer) measureWhole(p *plannedSpan, id, mask uint64, path *[maxPoints]passage,
 	keep, surely bool) {
 	from, to := &path[p.from], &path[p.to]

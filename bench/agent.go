@@ -343,8 +343,8 @@ func countLost(ctx context.Context, dir string,
 	return n, bytes, nil
 }
 
-// inOrder counts the events of a log whose ids rise and are below want. It skips an event whose id
-// is not above those counted before.
+// inOrder counts the events of a log, except those with an id that is not below want, or not above
+// the ids of the events that it counted before.
 func inOrder(ctx context.Context, segments []logstore.Segment,
 	want uint64) (good uint64, err error) {
 	r := logstore.ReadLog(segments)

@@ -74,8 +74,8 @@ func CaptureRows() []string {
 		"agent-100000", "truth"}
 }
 
-// captureBench measures with a capture that it switches on and off. Meanwhile a drainer empties the
-// capture's rings.
+// captureBench takes measurements with a capture that it switches on and off. Meanwhile a drainer
+// empties the capture's rings.
 type captureBench struct {
 	o     CaptureOptions
 	dir   string
@@ -166,9 +166,9 @@ func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string,
 	return nil
 }
 
-// cost measures the processor time that a call takes, over loopback. One thread makes all calls,
-// and only its time counts, not that of the capture's own thread. There are many short turns,
-// because other load on the machine changes from one moment to the next.
+// The method cost measures the processor time that a call takes, over loopback. One thread makes
+// all calls, and only its time counts, not that of the capture's own thread. There are many short
+// turns, because other load on the machine changes from one moment to the next.
 func (b *captureBench) cost(ctx context.Context, row *CaptureRow, rings string) error {
 	const shorter = 4
 	return b.pairs(ctx, row, rings, shorter*b.o.Pairs, func() (turnResult, error) {

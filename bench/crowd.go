@@ -64,8 +64,8 @@ func quietestTime(all []turn) float64 {
 	return crowds[len(crowds)/20]
 }
 
-// quietRepetitions uses the turns that were not crowded, in their order. It puts every eight of
-// them together as a repetition, and returns the median of each repetition.
+// quietRepetitions uses the turns that were not crowded, in their order. Each repetition consists
+// of the next eight of these turns. It returns the median of each repetition.
 func quietRepetitions(all []turn, quiet float64) (ratios, ns []float64) {
 	var ratio, took samples
 	for _, t := range all {

@@ -18,7 +18,7 @@ type PathsRow struct {
 	MessageMicroseconds float64 `json:"message_us"`
 }
 
-// Paths judges methods with calls whose true causes are known.
+// Paths lets each method link calls whose true causes are known, and judges the links.
 func Paths(set *calls.Set, methods []link.Method) []PathsRow {
 	var rows []PathsRow
 	for _, m := range methods {

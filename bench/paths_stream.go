@@ -17,8 +17,8 @@ type StreamRow struct {
 }
 
 // StreamPaths links sets of calls while they come, and judges the links. The sets follow each other
-// in time, and have the same places. The argument window is the number of calls in a window. If it
-// is 0, link.NewStream chooses the number.
+// in time, and all have the same places (programs, see calls.Place). The argument window is the
+// number of calls in a window. If it is 0, link.NewStream chooses the number.
 func StreamPaths(sets iter.Seq[*calls.Set], window int) StreamRow {
 	s := &streamed{}
 	for set := range sets {

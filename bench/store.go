@@ -211,7 +211,8 @@ func newStoreRun(name string, entropies map[string]float64) (*storeRun, error) {
 	return r, nil
 }
 
-// measuredEntropy returns the plug-in entropy (dataset.PlugIn) of a set's counters, in bits.
+// measuredEntropy returns the plug-in entropy (dataset.PlugIn) of a set's counters, in bits a
+// record.
 func measuredEntropy(set *dataset.Set) float64 {
 	var plugIn dataset.PlugIn
 	counters, ids := make([]uint64, logstore.MaxRows), make([]uint64, logstore.MaxRows)

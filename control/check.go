@@ -36,7 +36,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checkName checks the name of a node or a run. People read such names, and they become file names.
+// checkName checks the name of a node or a run. Such a name is read by people, and becomes a file
+// name.
 func checkName(what, name string) error {
 	switch {
 	case name == "":

@@ -18,7 +18,7 @@ var (
 	// the server's address, or the program there has another key.
 	ErrUnreachable = errors.New("server cannot be reached")
 
-	// ErrLost is returned by a Call if the request was sent, but its connection ended before the
+	// ErrLost is returned by a Call if the request was sent, but the connection ended before the
 	// client had the answer. It is not known whether the server did what was requested. The client
 	// connects again by itself, so a request that may be repeated can be sent again at once.
 	ErrLost = errors.New("connection ended before the answer came: whether the server did it is " +

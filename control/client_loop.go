@@ -167,9 +167,9 @@ func (l *Client) putInOrder(queue []outgoingItem) []outgoingItem {
 	return nil
 }
 
-// endLost ends the Calls whose connection has ended. If an answer came before the end, its Call
-// still gets it. But if this goroutine is late, ZeroMQ may drop the answer together with the
-// connection.
+// endLost ends the Calls whose connection has ended. If an answer came before the connection ended,
+// the Call that waits for this answer still gets it. But if this goroutine is late, ZeroMQ may drop
+// the answer together with the connection.
 func (l *Client) endLost() {
 	l.drain()
 	l.mu.Lock()

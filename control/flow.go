@@ -15,7 +15,7 @@ import (
 // the size of a frame (see setCommon), but neither the number of frames nor their sum. So one peer
 // could fill this machine's memory. Therefore flows compares, for each connection, the bytes that
 // arrived on the socket with the bytes of the messages that ZeroMQ delivered. If the difference
-// exceeds a limit, it cuts the connection. Any goroutine may use flows.
+// exceeds a limit, flows cuts the connection. Any goroutine may use flows.
 type flows struct {
 	port    int // the port on which the server listens
 	refused *refusals
@@ -44,9 +44,9 @@ const (
 	// connections. flows first cuts the connection with the most bytes.
 	maxPendingAll = 192 << 20
 
-	// lookAt is the number of connections that one call of the method cutExcessive examines. It is
-	// limited, because each connection takes two system calls. Each call also examines the
-	// connections that had more than 1/64 of maxPending when they were last examined.
+	// lookAt is the number of connections that one call of the method cutExcessive examines in
+	// turn. It is limited, because each connection takes two system calls. In addition, each call
+	// examines the connections that had more than 1/64 of maxPending when they were last examined.
 	lookAt = 200
 )
 

@@ -126,8 +126,8 @@ func (d *Drainer) notePostponed(whose process, why error) {
 }
 
 // reportPostponed counts the rings that the drainer left undrained in the last full scan and in the
-// partial scans after it. If there are such rings now, and there were none before, the reason is
-// reported. Then the room is divided among the processes.
+// partial scans after it. In any case it divides the room among the processes. If there are such
+// rings now, and there were none before, it reports the reason.
 func (d *Drainer) reportPostponed() {
 	d.mu.Lock()
 	count := 0

@@ -99,7 +99,7 @@ func (s *source) takeFirstLast(w *worker) error {
 	return nil
 }
 
-// fromRow converts a row that takeFirstLast wrote to the content of a cell.
+// fromRow turns a row that takeFirstLast wrote back into the content of a cell.
 func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	return ring.FirstAndLast{
 		Count: r.Count, First: ring.Record{Counter: r.FirstCounter, ID: r.FirstID},

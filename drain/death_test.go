@@ -242,8 +242,8 @@ func TestDeathAtEveryFaultPoint(t *testing.T) {
 	}
 }
 
-// tellStory runs a story in which drainers die at the given fault point: the first one when it
-// comes there for the n-th time. It returns how many drainers died.
+// tellStory runs a story in which drainers die at the given fault point. The first drainer dies
+// when it comes there for the n-th time. It returns how many drainers died.
 func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths int) {
 	t.Helper()
 	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}

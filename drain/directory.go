@@ -54,7 +54,7 @@ func (d *Drainer) letGo() {
 }
 
 // releaseSource removes a source from the drainer, because another drainer now drains the ring, or
-// nobody does for a while.
+// because no drainer will drain it for a while.
 func (d *Drainer) releaseSource(s *source, err error) {
 	c := s.ringStats()
 	c.Dropped = 0 // the ring keeps this count, so the ring's next source reports it again

@@ -56,7 +56,8 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			r := newRig(t, Options{Workers: 1})
 			reserved, whole := reserveRecords(t, r, test.records, test.written)
-			// most is the largest number of blocks that one look may write.
+			// most is the largest number of blocks that the worker may write each time that it
+			// looks at the ring.
 			const most = lookRecords/blockRecords + ring.MaxShards
 			var before RingStats
 			for looks := 0; ; looks++ {

@@ -271,7 +271,8 @@ func checkCounted(said *testimony.Testimony, k *logContent) error {
 }
 
 // killAtRandom kills programs, the drainer, or both, and starts them again, a given number of
-// times. Meanwhile the disk fills and empties. The programs are written in the given languages.
+// times. Meanwhile the disk fills and empties. The result languages names the languages in which
+// the programs are written.
 func killAtRandom(t testing.TB, rng *rand.Rand,
 	kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()

@@ -10,7 +10,8 @@ import (
 )
 
 // shardPlace is the state of draining one shard of a ring. A ring with many writers may have
-// several shards. Its positions are sequence numbers of the ring. They count records, not rows.
+// several shards. The positions in a shardPlace are sequence numbers of the ring. They count
+// records, not rows.
 type shardPlace struct {
 	head, drops, journal uint64 // everything up to here is in the log, and released in the ring
 

@@ -14,7 +14,7 @@ import (
 )
 
 // source is a ring and its log. It belongs to one worker. Of the fields that change, other
-// goroutines use only process, yields, clearAt, and those from mu on.
+// goroutines use only these: process, yields, clearAt, and the fields from mu on.
 type source struct {
 	d      *Drainer
 	ring   *ring.Consumer
@@ -266,7 +266,8 @@ func (s *source) lookAtRing(w *worker, asked phase) (done bool) {
 	return false
 }
 
-// reportFailure reports an error, and makes the next look try again later.
+// reportFailure reports an error, unless the previous attempt failed, too. It sets the time of the
+// next attempt.
 func (s *source) reportFailure(w *worker, err error) {
 	if s.retry == 0 {
 		s.d.notify(err)

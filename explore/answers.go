@@ -12,8 +12,8 @@ import (
 )
 
 // These are the answers to the page's questions. Moments are counted from Meta.Start_cycles. So in
-// a run of up to a month, they are exact numbers in JSON. No answer gives only the middle of an
-// interval: it gives both ends, or says how far the truth may be from the middle.
+// a run of up to a month, they are exact numbers in JSON. An answer never gives only the middle of
+// an interval: it gives both ends, or says how far the truth may be from the middle.
 
 // Moment is the interval that contains a moment, in cycles since the beginning of the run.
 type Moment struct {
@@ -32,8 +32,9 @@ type Row struct {
 	Lane     int               `json:"lane"`            // the lane in which the duration ended
 }
 
-// Sum counts the rows of one bucket. The middles of their moments lie between From_cycles and
-// To_cycles. The true moment of a row may be up to Unsure_cycles earlier or later.
+// Sum counts the rows of one bucket, which is a part of a range. The middles of the rows' moments
+// lie between From_cycles and To_cycles. The true moment of a row may be up to Unsure_cycles
+// earlier or later.
 type Sum struct {
 	From_cycles   int64  `json:"from_cycles"`
 	To_cycles     int64  `json:"to_cycles"`

@@ -56,8 +56,8 @@ func reachingBlocks(blocks []node, r Range) []node {
 	return all
 }
 
-// Bucket sums up the rows of a part of the time. It counts the rows with their middles in that
-// part. The true moment of a row may be up to Unsure_cycles earlier or later.
+// Bucket sums up the rows of a part of the time. It counts the rows whose moments have their
+// middles in that part. The true moment of a row may be up to Unsure_cycles earlier or later.
 type Bucket struct {
 	From_cycles   uint64 // middle of the first row
 	To_cycles     uint64 // middle of the last row

@@ -18,9 +18,10 @@
 //
 // # What an engine is
 //
-// An engine is anything that takes tuples: [Sink] has two methods. [Push] and [Pull] are a sink and
-// a source over ZeroMQ, with one connection for each thread; FORMAT.md describes their messages.
-// Only [Search] requires more of an engine: the engine must report which tuples came out.
+// An engine is anything that takes tuples through a [Sink], which is an interface of two methods.
+// [Push] and [Pull] are a sink and a source over ZeroMQ, with one connection for each thread;
+// FORMAT.md describes their messages. Only [Search] requires more of an engine: the engine must
+// report which tuples came out.
 //
 // # What it does not do
 //

@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// fakePacer is a fakeSink that waits until tuples are due. Its function takes is called after tuple
-// number n was sent. The function returns the duration of that sending, and the bits that the pacer
-// notes in pacingNote.before with the next tuple.
+// fakePacer is a fakeSink that waits until tuples are due. It calls its field takes, which is a
+// function, after it has sent tuple number n. This function returns how long that sending lasts,
+// and the bits that the pacer notes in pacingNote.before with the next tuple.
 type fakePacer struct {
 	*fakeSink
 	takes func(n int) (ns uint64, before uint64)

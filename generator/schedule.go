@@ -121,8 +121,8 @@ func (s *linearSchedule) Thread(i, n int) Times {
 	}
 }
 
-// timeOf solves n = rate·t + slope·t²/2 for t. It uses the form of the solution that subtracts no
-// nearly equal numbers, which would lose digits.
+// timeOf solves n = rate·t + slope·t²/2 for t. It uses the form of the solution that does not
+// subtract nearly equal numbers, because such a subtraction would lose digits.
 func timeOf(n, rate, slope float64) float64 {
 	if n == 0 {
 		return 0
@@ -137,7 +137,8 @@ type burstSchedule struct {
 	span   time.Duration
 }
 
-// Burst returns a schedule with size tuples due at the beginning of every period.
+// Burst returns a schedule of groups: at the beginning of every period, a group is due. The
+// parameter size is the number of tuples in a group.
 func Burst(size int, period, d time.Duration) (Schedule, error) {
 	b := burstSchedule{float64(size), period, d}
 	if size < 1 || period <= 0 || d <= 0 || d > maxDuration || b.size/period.Seconds() > maxRate {

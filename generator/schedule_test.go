@@ -78,7 +78,8 @@ func TestSchedulesSayWhenTuplesAreDue(t *testing.T) {
 	}
 }
 
-// Errors do not add up: at any rate, each tuple of an hour is due at its exact time.
+// Errors do not add up: each tuple of an hour is due at its exact time, whatever the rate of the
+// schedule is.
 func TestConstantDoesNotDrift(t *testing.T) {
 	r := seed.Random(t)
 	for range 20 {

@@ -241,8 +241,8 @@ func TestSearchTriesAgainWhatWasDisturbed(t *testing.T) {
 	}
 }
 
-// If the generator falls behind below its measured ceiling, the search names the generator as the
-// limit, and not the engine.
+// If the generator falls behind at a rate below its measured ceiling, the search names the
+// generator as the limit, and not the engine.
 func TestSearchNamesAGeneratorThatFallsBehind(t *testing.T) {
 	s, err := NewSearch(SearchOptions{
 		Connect: intoNothing, Tuples: testTuples(t),

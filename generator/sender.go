@@ -48,9 +48,9 @@ type SenderOptions struct {
 
 	// LateAfter is how long after its due time a tuple is regarded as late. 0 means 10 µs.
 	LateAfter time.Duration
-	// CatchUp limits how fast late tuples are sent. A thread that is late first sends a burst of at
-	// most as many tuples as the schedule has in CatchUp milliseconds. After that it sends at most
-	// CatchUp times as fast as the schedule says. CatchUp must be at least 1; 0 means 4.
+	// CatchUp limits how fast late tuples are sent. If a thread is late, it begins with a burst of
+	// at most as many tuples as the schedule has in CatchUp milliseconds. After that it sends at
+	// most CatchUp times as fast as the schedule says. CatchUp must be at least 1; 0 means 4.
 	CatchUp float64
 	// GiveUp is how late a tuple may be and still be sent. Later tuples are skipped and counted.
 	// GiveUp is also how long the sender waits, at the end of the schedule, for an engine that does

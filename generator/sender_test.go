@@ -43,8 +43,8 @@ func (c *fakeClock) Frequency_hz() float64 { return 1e9 }
 // A takenTuple is a tuple that a sink took, and the reading of the clock at which the sink took it.
 type takenTuple struct{ at, id uint64 }
 
-// fakeSink calls its function do with the number of tuples that are offered, and takes as many as
-// do returns. If do is nil, fakeSink takes all.
+// fakeSink calls its function, the field do, with the number of tuples that are offered. The
+// function returns how many of them fakeSink takes. If do is nil, fakeSink takes all.
 type fakeSink struct {
 	clock *fakeClock
 	taken []takenTuple

@@ -134,9 +134,9 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s limits how far one pause can advance allowed, which is a variable of followSchedule.
-// A thread that did not run for a second has to send the tuples of a second, and must not send all
-// of them to the engine at once.
+// maxCredit_s limits how far one pause can advance followSchedule's variable allowed. A thread that
+// did not run for a second has to send the tuples of a second, and must not send all of them to the
+// engine at once.
 const maxCredit_s = 1e-3
 
 // followSchedule sends each tuple when it is due.

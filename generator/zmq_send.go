@@ -118,9 +118,9 @@ typedef struct {
 } cp_paced;
 
 // If the reading in cp_pacing is older than cp_cpu_age_ns, cp_pace reads the counter and the
-// processor time again. Otherwise, if the thread slept after the old reading, cp_ran would count
-// the sleep as time in which other threads had the processor. Every sleep between two calls is
-// longer than cp_cpu_age_ns, so after a sleep cp_pace reads both again.
+// processor time again. If cp_pace kept the old reading although the thread slept after it, cp_ran
+// would count the sleep as time in which other threads had the processor. Every sleep between two
+// calls is longer than cp_cpu_age_ns, so after a sleep cp_pace reads both again.
 static const double cp_cpu_age_ns = 50e3;
 
 // cp_ran reports whether the thread was on a processor for most of a time that ends now. The

@@ -100,8 +100,8 @@ type Channel struct {
 	idle        uint64
 	// writer says how a record is written: writerOrdered, writerUnordered or writerMany.
 	writer uint32
-	// keepsEvents is true if there is one writer, and its handler is not null. Then Log does not
-	// check whether the switching word equals idle: that would only delay the stamp.
+	// keepsEvents is true if the channel has one writer and a handler other than null. Then Log
+	// does not check whether the switching word equals idle: that would only delay the stamp.
 	keepsEvents bool
 	shard       *ring.Shard // the first shard
 

@@ -66,9 +66,9 @@ func loadProgram() error {
 	select {}
 }
 
-// However a program is killed, every event whose call had returned is in the log once and in order,
-// or is counted as dropped. For each writer, the log may also contain the event of the one call
-// that was running.
+// No matter how a program is killed, every event whose call had returned is in the log once and in
+// order, or is counted as dropped. For each writer, the log may also contain the event of the one
+// call that was running.
 func TestKillAtRandomInstants(t *testing.T) { killAtRandomInstants(t, 8) }
 
 func TestBarKillAtRandomInstants(t *testing.T) {

@@ -190,8 +190,8 @@ func (s *steppedProgram) runOrder(o order) {
 	s.answer()
 }
 
-// stepOrder makes the program carry out an order in steps. It calls the function visit before the
-// first instruction, when at is 0, and after each instruction. In the last call, returned is true,
+// stepOrder makes the program carry out an order in steps. It calls visit(0, false) before the
+// first instruction, and then visit after each instruction. In the last call, returned is true,
 // because the order has ended. If visit returns false, stepOrder kills the program there.
 func (s *steppedProgram) stepOrder(o order, visit func(at int, returned bool) bool) {
 	s.t.Helper()

@@ -11,8 +11,8 @@ import (
 )
 
 // Editors use the schema to explain the keys of a table. The schema must have the handlers that
-// Parse knows, and the keys that Parse reads. The test learns the keys that Parse reads from
-// Parse's error for an unknown key.
+// Parse knows, and the keys that Parse reads. For an unknown key, Parse returns an error that lists
+// the keys that Parse reads. The test learns them from there.
 func TestSchema(t *testing.T) {
 	text, err := os.ReadFile("../packaging/schemas/handlers.json")
 	if err != nil {

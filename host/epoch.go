@@ -381,9 +381,9 @@ func compareMarkers(last, now Observation) []Break {
 	return breaks
 }
 
-// compareCounter compares how far the counter has advanced with how far CLOCK_MONOTONIC_RAW has. It
-// does this for the time since the last observation. Because small jumps add up, it also does this
-// for the time since an earlier observation (w.mark).
+// compareCounter compares the advance of the counter with the advance of CLOCK_MONOTONIC_RAW, both
+// since the last observation. Because small jumps add up, it also compares the two advances since
+// an earlier observation (w.mark).
 func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycles uint64) {
 	for _, since := range []Observation{w.last, w.mark} {
 		widen := int64(w.o.Widen_cycles)

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// steppedCounter is a counter that shows only full steps. At each reading it advances by the number
-// of cycles that its function cost returns.
+// steppedCounter is a counter that shows only full steps. At each reading it calls its function,
+// the field cost, and advances by the result.
 type steppedCounter struct {
 	ideal float64
 	step  float64

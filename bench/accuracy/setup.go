@@ -95,7 +95,7 @@ func (l *twoEnds) close() error {
 	return l.done()
 }
 
-// at runs f in the namespace of an end (0 or 1), if the ends have namespaces.
+// The method at runs f in the namespace of an end (0 or 1), if the ends have namespaces.
 func (l *twoEnds) at(end int, f func() error) error {
 	if l.pair == nil {
 		return f()

@@ -69,7 +69,7 @@ type Set struct {
 	used  int // number of ids of group that were used
 }
 
-// New returns the set with a name. The same name and seed give the same records.
+// New returns the set with the given name. The same name and seed give the same records.
 func New(name string, seed uint64) (*Set, error) {
 	part := strings.Split(name, "/")
 	if len(part) != 3 || !slices.Contains(gapNames, part[0]) ||

@@ -18,7 +18,7 @@ import (
 )
 
 // Average is a configuration for the experiments E1, E4 and E6. Infection is one for E2, E3 and E5.
-// An Order sets keys in them.
+// The map Order.Set changes keys of these configurations.
 const (
 	Average   = "average"
 	Infection = "infection"

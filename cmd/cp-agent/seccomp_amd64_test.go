@@ -41,8 +41,8 @@ func init() {
 	}
 }
 
-// filter limits the system calls of this process. At any other call the kernel sends SIGSYS. Go
-// then prints the stack and ends the process.
+// filter allows this process only the system calls that allowVariable lists, and sysinfo. At any
+// other call the kernel sends SIGSYS. Go then prints the stack and ends the process.
 func filter() {
 	loadNumber := unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}
 	program := []unix.SockFilter{loadNumber}

@@ -89,9 +89,9 @@ func (d *demonstration) analyse(
 			Scratch: d.scratch,
 		}
 		if edges == nil {
-			// The page shows this answer. As for any run of virtual nodes, the analysis itself
-			// compares the answer with the truth. For this comparison it uses only the run, and not
-			// the physical readings.
+			// The page shows this answer. The analysis itself compares the answer with the truth,
+			// as it does for any run of virtual nodes. For this comparison it uses only the run,
+			// and not the physical readings.
 			o.Truth = known.Truth
 		}
 		answer, err := analysis.Run(ctx, run, o)

@@ -46,8 +46,8 @@ func (p *nodePlace) startChrony(
 		args = append(args, "server "+hub+" iburst minpoll -1 maxpoll -1 xleave", "port 0")
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	// The kernel kills the daemon when the thread that started it ends. It is a thread of this
-	// program, so the daemon dies with this program, however this program ends.
+	// The kernel kills the daemon when the thread that started it ends. That thread belongs to this
+	// program. So the daemon dies with this program, no matter how this program ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.star.Do(end, cmd.Start); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func (c *chronyDaemon) stop() {
 // chronyPatience is how long a node waits for its daemon to follow the hub's.
 const chronyPatience = 10 * time.Second
 
-// awaitFollowing waits until the chronyd in this namespace follows the hub's, and so claims a bound
-// on its error.
+// awaitFollowing waits until the chronyd in this namespace follows the hub's chronyd. A chronyd
+// that follows another claims a bound on its error.
 func awaitFollowing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, chronyPatience)
 	defer cancel()

@@ -423,8 +423,8 @@ type demoLine struct {
 	Nodes               int     `json:"nodes"`
 	Namespaces          bool    `json:"namespaces"`
 
-	// The run's answer and its page compare durations with the truth, and for that use only the
-	// logs. These are the results.
+	// The run's answer and its page compare durations with the truth. For this comparison they use
+	// only the logs. These are its results.
 	PageDurations int     `json:"page_durations"`
 	BoundUsedMost float64 `json:"bound_used_most"` // as a share, from 0 to 1
 

@@ -69,7 +69,7 @@ type Options struct {
 	shared  string        // directory of shared memory; "": the machine's
 }
 
-// LastPoint is where a tuple ends. The window that counted the tuple continues.
+// LastPoint is where a tuple ends. From this point, the window that counted the tuple travels on.
 const LastPoint = "count/end"
 
 // wander_ppm is the largest wander of the virtual nodes: how far the relative rate of two nodes
@@ -328,9 +328,9 @@ func (d *demonstration) choosePlaces() (*job.Placement, error) {
 	return placement, nil
 }
 
-// setUp makes the keys of the coordinator and of the nodes, and the setup of each: what the
-// setupMessage that starts it will contain. It also puts the addresses of the nodes into the
-// placement.
+// setUp makes the keys of the coordinator and of the nodes. For each of these processes it makes
+// the setup, which the parent will send in a setupMessage. It also puts the addresses of the nodes
+// into the placement.
 func (d *demonstration) setUp(physical machine, placement *job.Placement, rings string) (
 	s *serverSetup, err error) {
 	newKey := func(name string, role control.Role) (k control.Key) {

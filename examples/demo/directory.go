@@ -31,8 +31,8 @@ func sharedMemory() string {
 	return dir
 }
 
-// makeDirectory makes a private directory, and removes directories that killed demonstrations have
-// left beside it.
+// makeDirectory makes a private directory, and removes directories beside it that demonstrations
+// have left because they were killed.
 func makeDirectory(parent string) (_ *directory, err error) {
 	removeAbandoned(parent)
 	d := &directory{}

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// A process that makes its directory also removes those that killed processes left behind. It
+// A process that makes its directory also removes directories of processes that were killed. It
 // removes no directory of a running process.
 func TestAbandonedDirectoryIsRemoved(t *testing.T) {
 	parent := t.TempDir()

@@ -192,7 +192,7 @@ func (d *demonstration) describeLatencies(b *bytes.Buffer) error {
 }
 
 // workingTimes returns how long an operator works on a tuple, as a job file writes it, and how many
-// tuples all its instances get in a second.
+// tuples its instances together get per second.
 func (d *demonstration) workingTimes(stage string) (work string, perSecond float64, err error) {
 	i := slices.IndexFunc(d.Answer.Spans, func(s analysis.Span) bool {
 		return s.From == stage+"/start" && s.To == stage+"/end" && s.Origin == ""

@@ -49,8 +49,8 @@ func (r *Result) Claimed_cycles(h *Span, method string) (bound int64, ok bool) {
 	return bound, ok
 }
 
-// percentile returns the smallest of the values such that at least p percent of the values are not
-// larger. It sorts the values.
+// percentile returns the smallest value v of the list for which at least p percent of the list are
+// not larger than v. It sorts the values.
 func percentile(v []int64, p float64) int64 {
 	if len(v) == 0 {
 		return 0

@@ -113,8 +113,8 @@ func (p *Process) Tail(lines int) []byte {
 	return bytes.Join(all[max(0, len(all)-lines):], []byte("\n"))
 }
 
-// Said returns those lines of a process's log that begin with the given text, as a process's
-// answers do.
+// Said returns those lines of a process's log that begin with the given text. A process marks its
+// answers by such a text.
 func (p *Process) Said(beginning string) (lines []string) {
 	text, _ := os.ReadFile(p.log)
 	for line := range bytes.SplitSeq(text, []byte("\n")) {

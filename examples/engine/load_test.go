@@ -80,8 +80,8 @@ func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 
 func nothing() {}
 
-// numberedEvents returns n events. The number of the first of these events is the parameter at. The
-// event with number i has the id first + i.
+// numberedEvents returns n events, with the numbers at, at + 1 and so on. The event with number i
+// has the id first + i.
 func numberedEvents(first, at, n int) (events []generator.Tuple) {
 	for i := at; i < at+n; i++ {
 		events = append(events, generator.Tuple{
@@ -175,7 +175,8 @@ func TestSinkFindsNextSource(t *testing.T) {
 	}
 }
 
-// All ids come back, however the stream is cut into pieces. Lines that are not ids are ignored.
+// All ids come back, no matter how the stream is cut into pieces. Lines that are not ids are
+// ignored.
 func TestIDsComeBack(t *testing.T) {
 	const text = "18446744073709551614\n7\nx\n\n9\n1"
 	want := []uint64{1<<64 - 2, 7, 9}

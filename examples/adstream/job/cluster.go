@@ -95,8 +95,9 @@ func (c *Cluster) connect(n *Node, name string) (*nats.Conn, error) {
 }
 
 // openTable opens a bucket of the key-value store. If the argument make is true, it creates the
-// bucket if necessary. Entries stay in the bucket for the time keep; 0 means forever. The method
-// tries again until ctx ends, because a starting cluster needs some seconds to agree on a leader.
+// bucket if necessary. The argument keep is how long entries stay in the bucket; 0 means forever.
+// The method tries again until ctx ends, because a starting cluster needs some seconds to agree on
+// a leader.
 func (c *Cluster) openTable(
 	ctx context.Context, conn *nats.Conn, bucket string, make bool, keep time.Duration,
 ) (jetstream.KeyValue, error) {

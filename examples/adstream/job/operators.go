@@ -20,7 +20,8 @@ type passiveOperator struct{}
 func (passiveOperator) prepare(context.Context) error                             { return nil }
 func (passiveOperator) advance(int64, func(out *message, key uint64) error) error { return nil }
 
-// Indices of the fields in a tuple that deserialise, project, join or count has made.
+// Indices of the fields of a tuple, by the operator that made the tuple: deserialise, project, join
+// or count.
 const (
 	fieldAd, fieldEventType, fieldEventTime = 2, 4, 5
 	projectedAd, projectedTime              = 0, 1

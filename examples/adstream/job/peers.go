@@ -32,7 +32,7 @@ type peer struct {
 }
 
 // heardSince reports whether the peer has answered since the moment t. It also returns true if this
-// process stopped asking the peer for a reason other than the peer's silence. In both cases, the
+// process no longer asks the peer, and the peer's silence was not the cause. In both cases, the
 // peer is not to blame.
 func (o *peer) heardSince(t time.Time) bool {
 	select {
@@ -86,7 +86,8 @@ func (j *runner) watchPeers(ctx context.Context, cancel context.CancelCauseFunc)
 	return p, nil
 }
 
-// watch asks one node until that node has ended or is lost, or this process has ended.
+// watch asks one node for its state again and again, until that node has ended or is lost, or this
+// process has ended.
 func (p *peers) watch(o *peer) {
 	last, patience := time.Now(), startFor
 	for {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An error of this process names each node that was lost, however the loss was found. It names no
-// node that answers or has ended.
+// An error of this process names each node that was lost, no matter how the loss was found. It
+// names no node that answers or has ended.
 func TestBlame(t *testing.T) {
 	gone := make(chan struct{})
 	close(gone)

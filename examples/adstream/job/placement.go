@@ -33,7 +33,8 @@ type Placement struct {
 	Actors  map[string][]string `yaml:"actors"` // by operator: the nodes of its instances, in order
 	Stream  Stream              `yaml:"stream"`
 
-	// ReturnTrip makes count acknowledge each tuple to source#0. See package returntrip.
+	// ReturnTrip says whether the operator count acknowledges each tuple to source#0. See package
+	// returntrip.
 	ReturnTrip bool `yaml:"return_trip"`
 }
 

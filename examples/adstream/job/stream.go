@@ -61,8 +61,8 @@ func (s *Stream) dueAfter(index int) time.Duration {
 func adName(ad int) string             { return "ad-" + strconv.Itoa(ad) }
 func campaignName(campaign int) string { return "campaign-" + strconv.Itoa(campaign) }
 
-// campaignOf returns the campaign of an ad. The join calls it only to fill the key-value store, and
-// then asks that store.
+// campaignOf returns the campaign of an ad. The operator join calls this function only to fill the
+// key-value store. After that, join asks the store.
 func (s *Stream) campaignOf(ad int) string { return campaignName(ad / s.AdsPerCampaign) }
 
 // windowOf returns the beginning of the window that contains an event time.

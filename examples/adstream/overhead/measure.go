@@ -24,7 +24,7 @@ type plan struct {
 	Null  int `json:"null_pairs"` // a pair is a stretch with channels that discard, and one without
 
 	// Stretch is the length of a stretch in processor time, and not in elapsed time. So a stretch
-	// contains the same amount of work, however busy the machine is.
+	// contains the same amount of work, no matter how busy the machine is.
 	Stretch time.Duration `json:"stretch_ns"`
 
 	Rate       float64 `json:"rate"`       // tuples a second; 0: as fast as the job takes them
@@ -51,7 +51,8 @@ type figures struct {
 	Full extraTime `json:"full"` // every event is kept, and drained by another process
 	Null extraTime `json:"null"` // the handler discards
 
-	// These are medians over the stretches that are off: CPU time a tuple, and tuples a second.
+	// These are medians over the stretches in which the channels are off: CPU time per tuple, and
+	// tuples per second.
 	OffCPU_us    float64 `json:"off_cpu_us"`
 	OffPerSecond float64 `json:"off_per_second"`
 
@@ -221,8 +222,8 @@ func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch,
 		m.done++
 		for _, on := range []bool{i%2 == 0, i%2 != 0} {
 			by.Set(on)
-			// Each instance obeys the switch when its next message arrives. In this time every
-			// instance gets a message.
+			// Each instance obeys the switch when its next message arrives. The time that is spent
+			// here is enough for every instance to get a message.
 			if err := spend(ctx, m.Stretch/20); err != nil {
 				return err
 			}

@@ -10,7 +10,8 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Puts events that come as lines over a socket into a topic, until the socket's end. */
+/** Reads events, which are lines, from a socket until the socket's end, and puts them into a topic.
+ * */
 public final class Events {
     private static final String HOST = "127.0.0.1";
 
