@@ -32,9 +32,8 @@ type Row struct {
 	Lane     int               `json:"lane"`            // the lane in which the duration ended
 }
 
-// Sum counts the rows of one bucket, which is a part of a range. The middles of the rows' moments
-// lie between From_cycles and To_cycles. The true moment of a row may be up to Unsure_cycles
-// earlier or later.
+// Sum counts the rows of one bucket. The middles of the rows' moments lie between From_cycles and
+// To_cycles. The true moment of a row may be up to Unsure_cycles earlier or later.
 type Sum struct {
 	From_cycles   int64  `json:"from_cycles"`
 	To_cycles     int64  `json:"to_cycles"`
