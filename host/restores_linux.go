@@ -13,8 +13,8 @@ import (
 // restore, the hypervisor gives the machine a new generation id, and the kernel announces that the
 // id has changed. Programs cannot read the id, so they cannot learn of restores before
 // ListenRestores. Listening needs no privilege. But the kernel sends no announcements to a network
-// namespace that does not belong to the first user namespace. Linux announces restores since about
-// 6.8, with CONFIG_VMGENID. Only one goroutine may use a RestoreEvents at a time.
+// namespace that does not belong to the initial user namespace. Linux announces restores since
+// about 6.8, with CONFIG_VMGENID. Only one goroutine may use a RestoreEvents at a time.
 type RestoreEvents struct {
 	fd    int
 	count uint64

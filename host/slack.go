@@ -80,7 +80,7 @@ func (s Slack) Known() bool { return len(s.Unmeasured) == 0 && s.Slack_cycles <=
 // that.
 const exchangeRounds = 2000
 
-// patienceLooks is the number of successive looks (type lookList) without a change after which
+// patienceLooks is a number of successive looks (type lookList). If none of them changes anything,
 // measuring ends.
 const patienceLooks = 256
 
@@ -182,7 +182,8 @@ func (m *slackMeter) lookAtWorst() error {
 	return nil
 }
 
-// lookUntilKnown uses more budgets while the slack is not Known.
+// lookUntilKnown goes on measuring until the slack is Known, or until all of the mostBudgets
+// budgets are used up.
 func (m *slackMeter) lookUntilKnown() error {
 	m.deadline = m.deadline.Add((mostBudgets - 1) * m.Budget)
 	for !m.isLate() {
@@ -264,8 +265,8 @@ func (m *slackMeter) worstPair() (pair [2]int, between Cycles, unknown []int) {
 
 // offsetBetween returns an interval of the possible offsets of two cores. If the pair was measured,
 // that is the measured interval. If not, it follows from the offsets between each of the two cores
-// and the core with the lowest number. The two intervals are never intersected, for the reason
-// given at type lookList.
+// and the core with the lowest number. A measured interval is never intersected with the one that
+// follows in this way, for the reason given at type lookList.
 func (m *slackMeter) offsetBetween(a, b int) Cycles {
 	if p := m.pairs[[2]int{a, b}]; p != nil {
 		return p.joined

@@ -224,8 +224,8 @@ func (t streamTracker) pass(shard int, drops []Drop) {
 	}
 }
 
-// noteWritten notes that the file contains a block. The argument to is the sequence number after
-// the block's last row. If the block's kind is Drops, drops is its content.
+// noteWritten notes that the file contains a block. The argument called to is the sequence number
+// after the block's last row. If the block's kind is Drops, drops is its content.
 func (t streamTracker) noteWritten(kind Kind, shard int, to uint64, drops []Drop) {
 	s := t.of(kind, shard)
 	s.next = max(s.next, to)

@@ -18,8 +18,8 @@ func packedSize(n, width int) int {
 	return (n*width+7)/8 + packPad
 }
 
-// appendPacked appends the lowest width bits of value − base, for each value. The first value is in
-// the lowest bits.
+// appendPacked subtracts base from each value, and appends the lowest bits of each difference. The
+// number of these bits is width. The first value is in the lowest bits.
 func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	if width == 0 {
 		return dst

@@ -36,8 +36,8 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	return best
 }
 
-// sampleOf returns a sample of size numbers, evenly spaced, or all numbers if there are not so
-// many. The sample is sorted as signed numbers.
+// sampleOf returns an evenly spaced sample of the numbers. The sample has the given size, or
+// contains all numbers if there are not more than that. The sample is sorted as signed numbers.
 func (e *columnEncoder) sampleOf(numbers []uint64, size int) []uint64 {
 	var sample []uint64
 	if len(numbers) > size {

@@ -215,8 +215,8 @@ var corruptions = []struct {
 		why: ErrIndex,
 	},
 	{
-		// This header gives a wrong length of its block. A reader that believes it arrives at a
-		// whole block, but has skipped another block.
+		// This header gives a wrong length of its block. If a reader trusts this length, it skips
+		// other blocks and arrives at a whole block.
 		name: "lying_length_that_leads_to_a_block", unsealed: true,
 		damage: func(t testing.TB, data []byte) []byte {
 			_, blocks, _ := blockSpans(t, data)

@@ -30,7 +30,8 @@ var (
 	ErrIndex = errors.New("index contradicts the blocks")
 	// ErrSegment is returned for a segment that has the file name of another segment of its log.
 	ErrSegment = errors.New("segment of another number")
-	// ErrSequence is returned if a caller appends a block that begins before the next row.
+	// ErrSequence is returned if a caller appends a block that begins before the row that
+	// Writer.Next gives.
 	ErrSequence = errors.New("block out of sequence")
 	// ErrBlock is returned if a caller appends a block that no file can contain.
 	ErrBlock = errors.New("bad block")

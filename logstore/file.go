@@ -100,7 +100,7 @@ func (f *File) Close() error {
 // Header returns the header of the log file.
 func (f *File) Header() Header { return f.header }
 
-// Then returns what follows the file, according to the end of the file.
+// Then returns what the last frame of the file says about what follows the file.
 func (f *File) Then() End { return f.then }
 
 // Blocks returns the number of blocks of rows in the index.

@@ -134,8 +134,8 @@ func hexBytes(s string) string {
 }
 
 // formatTable looks in a text for tables whose first column has the head "number", and whose second
-// column has the head that the argument name gives. It returns the cells of one column, by the
-// number in the same row.
+// column has the given name as its head. It returns the cells of one column, by the number in the
+// same row.
 func formatTable(text, name string, column int) map[int]string {
 	got := map[int]string{}
 	inside := false
@@ -195,7 +195,7 @@ func TestExactBytes(t *testing.T) {
 	for i := range 20 {
 		many.Events = append(many.Events, Event{26 * uint64(10+i*i), 7 + uint64(i)})
 	}
-	// The first frame has two values, the second one four.
+	// The first frame has two values, and the second frame has four.
 	dirty := bytes.Repeat([]byte{0xff}, 50)
 	shuffled, _ := appendShuffled(dirty[:0], []uint64{1, 0, 3, 0, 1, 2}, 2)
 	e := new(encoder)

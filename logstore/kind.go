@@ -140,8 +140,8 @@ type kindInfo struct {
 	name    string
 	columns []string
 	// counters lists the columns that contain counters. A counter mostly rises in steps of the
-	// quantum. The counter range of a block covers these columns. A column in which 0 means "no
-	// counter" is not in the list.
+	// quantum. The counter range of a block covers the listed columns. A column in which 0 means
+	// "no counter" is not in the list.
 	counters []int
 }
 
@@ -199,9 +199,9 @@ type rowsOfKind interface {
 
 type rowSlice[R row] []R
 
-// words returns the memory of the rows as 64-bit words. Files have the same byte order on every
-// machine, because a file is written word by word. TestRowsAreWords checks that every row has one
-// word for each column of its kind.
+// words returns the memory of the rows as 64-bit words. The words are in the machine's byte order.
+// Numbers in files are little-endian on every machine. TestRowsAreWords checks that every row has
+// one word for each column of its kind.
 func (s *rowSlice[R]) words() []uint64 {
 	var r R
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(*s))),

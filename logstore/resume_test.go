@@ -132,8 +132,8 @@ func (t streamTracker) nexts() map[rowStream]uint64 {
 	return all
 }
 
-// Resume reads little, but reaches the same result as reading everything. In the test writers die
-// at any byte, and leave older bytes after that place. The files are also damaged in other ways.
+// Resume reads little, but reaches the same result as reading everything. In this test, writers die
+// after any byte, and older bytes may follow that byte. The files are also damaged in other ways.
 func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 	rng := seed.Random(t)
 	path := filepath.Join(t.TempDir(), "log")

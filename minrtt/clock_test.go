@@ -127,8 +127,8 @@ func TestSystemClock(t *testing.T) {
 // whole_ns is the RealtimeStep of a clock that is rounded down to whole ns.
 func whole_ns() (step_ns uint32, err error) { return 1, nil }
 
-// The clock's step may change during a train, or be unknown, for example because nothing is known
-// about a core. Then kernel stamps are not used.
+// The result of RealtimeStep may change during a train, or be unknown, for example because nothing
+// is known about a core. Then kernel stamps are not used.
 func TestStepOfTheClock(t *testing.T) {
 	unknown := errors.New("nothing is known of core 3")
 	for _, tc := range []struct {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Config contains the settings of a Prober. DefaultConfig sets all fields except Key.
+// Config contains the settings of a Prober. DefaultConfig sets all fields except Key and
+// Slack_cycles.
 type Config struct {
 	// Key authenticates packets. It must be derived from a secret that the answerer accepts.
 	Key Key

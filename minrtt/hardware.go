@@ -56,7 +56,7 @@ func (c *Clock) openHardware(e *clockEnd) {
 	}
 }
 
-// fromHardware returns between which values of CLOCK_REALTIME a packet passed the interface. It
+// fromHardware returns two values of CLOCK_REALTIME between which a packet passed the interface. It
 // reports false if nothing proves that.
 func (c *Clock) fromHardware(e *clockEnd, stamp_ns int64) (lo_ns, hi_ns int64, ok bool) {
 	h := &e.hardware

@@ -53,7 +53,7 @@ func (s *Secret) Key(prober uint64) Key {
 // keyLabel makes sure that no other use of a secret gives the same bytes as a key.
 const keyLabel = "MRTT key"
 
-// hmacOnce returns the HMAC-SHA256 of a message. For a message of more than longSize bytes the
+// hmacOnce returns the HMAC-SHA256 of a message. For a message of more than longestSize bytes the
 // result is wrong. Unlike crypto/hmac, hmacOnce allocates nothing. It is for keys that are used
 // once, such as the key of a forged packet.
 func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {

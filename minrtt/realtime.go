@@ -15,7 +15,7 @@ import (
 // ns, or more for a coarser clock. So the clock's exact value was in [t, t + step], and C(t) ≤
 // after and C(t + step) ≥ before. Let R be the counter's mean rate, in cycles per ns of the clock.
 // At every moment the rate is within R·(1 ± wander). Then, for the time x of a stamp, with d = t −
-// x on the left and d = t + step − x on the right:
+// x in the first inequality and d = t + step − x in the second:
 //
 // C(x) + R·(d − wander·|d|) ≤ after, C(x) + R·(d + wander·|d|) ≥ before.
 //

@@ -188,7 +188,7 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 	}
 }
 
-// hmacOnce returns what crypto/hmac returns, for messages of up to longSize bytes.
+// hmacOnce returns what crypto/hmac returns, for messages of up to longestSize bytes.
 func TestHMACOnce(t *testing.T) {
 	for n := range longestSize + 1 {
 		message := bytes.Repeat([]byte{byte(n)}, n)

@@ -95,10 +95,10 @@ func (c *Clock) readShared(bs *[maxBrackets]bracket) (n uint8) {
 	return n
 }
 
-// narrowestMeetings returns the narrowest meeting at the beginning of a train and at its end. The
-// packets of the train prove that the peer read the shared clock after this node's first reading of
-// it and before this node's last reading. If no shared clock can show what the two nodes read in
-// this order, narrowestMeetings reports false.
+// narrowestMeetings returns up to two meetings: the narrowest at the beginning of a train, and the
+// narrowest at its end. The packets of the train prove that the peer read the shared clock after
+// this node's first reading of it and before this node's last reading. If no shared clock can show
+// what the two nodes read in this order, narrowestMeetings reports false.
 func narrowestMeetings(own, peer *sharedReport) (ms []Meeting, ok bool) {
 	clock := newRealtime(&own.clock)
 	if own.name != peer.name || peer.clock.status != clockRelated || clock == nil {

@@ -43,8 +43,8 @@ func (e *fakeEnd) addSharedClock(r *rand.Rand, name string, wander float64, step
 	}
 }
 
-// checkMeetings fails the test if a meeting did not happen. In a meeting, there is a moment at
-// which each node's counter is within its interval.
+// checkMeetings fails the test if one of the meetings is false. A meeting is true if there is a
+// moment at which each node's counter is within its interval.
 func (f *fakePair) checkMeetings(t *testing.T, ms []Meeting) {
 	t.Helper()
 	for i, m := range ms {

@@ -349,7 +349,8 @@ func (u *UDP) setWait(left time.Duration) error {
 	return nil
 }
 
-// completeReceived completes the result of Receive after the stamp was taken.
+// completeReceived adds the sender, and the stamps that the kernel delivered, to the result of
+// Receive.
 func (u *UDP) completeReceived(r Received, errno syscall.Errno) (Received, error) {
 	if u.closed.Load() {
 		return Received{}, ErrClosed

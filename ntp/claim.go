@@ -16,7 +16,8 @@ type Claim struct {
 	Stratum           uint64 // number of steps to the reference clock; 0: not synchronised
 	Leap              Leap
 	ReferenceID       uint64
-	// address of the server that the daemon follows; zero if it follows none or a reference clock
+	// address of the server that the daemon follows; zero if the daemon follows no server, or
+	// follows a reference clock
 	Source  netip.Addr
 	Updated time.Time // time of the estimate; zero if there was none
 }

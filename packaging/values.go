@@ -12,7 +12,7 @@ import (
 )
 
 // defaults are the chart's own values. A user's values may replace them, but may have no other
-// keys, except inside the values of free.
+// keys, except inside a value whose key is in the list free.
 //
 //go:embed helm/cloudprofiler/values.yaml
 var defaults []byte
@@ -21,8 +21,9 @@ var defaults []byte
 // contain.
 var free = []string{"nodeSelector", "resources", "seccompProfile", "tolerations"}
 
-// CheckValues returns an error for each value that the chart does not know, with its line and the
-// nearest key that the chart knows, and for each value of another type than the default.
+// CheckValues returns an error for each key that the chart does not know, and for each value of
+// another type than the default. Each error names the line. If a key is unknown, the error also
+// names the nearest known key, or all known keys.
 func CheckValues(text []byte) error {
 	var known, given yaml.Node
 	if err := errors.Join(yaml.Unmarshal(defaults, &known),

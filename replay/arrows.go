@@ -44,9 +44,9 @@ func (a *arrowFinder) add(at int) {
 	a.lanes[e.Node] = append(a.lanes[e.Node], at)
 }
 
-// deliver adds an arrow for each captured message: from the last event before the message was sent
-// to the first event after it was received. If several messages lead from one node to one event,
-// only the last of them is added.
+// deliver adds an arrow for each captured message. The arrow begins at the last event before the
+// message was sent, and ends at the first event after the message was received. If several messages
+// lead from one node to one event, only the last of them is added.
 func (a *arrowFinder) deliver() {
 	h := a.h
 	after := func(lane []int, reading uint64) int { // the place of the first event at it or later

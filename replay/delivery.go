@@ -36,10 +36,10 @@ func (l *lane) sortMessages() {
 	l.deliveries = l.messages
 }
 
-// receive gives the first event of a lane the captured messages that the lane's node had received
-// before this event. For each message, let s be the last event that the sender logged before it
-// sent the message. The event s must have its stamp before receive can use it. If it has none yet,
-// receive returns the place of s, and false.
+// receive looks at the first event of a lane. It delivers to this event the captured messages that
+// the lane's node had received before the event. For each message, let s be the last event that the
+// sender logged before it sent the message. The event s must have its stamp before receive can use
+// it. If it has none yet, receive returns the place of s, and false.
 func (p *runPass) receive(l *lane, place uint64) (at uint64, taken bool, err error) {
 	for len(l.deliveries) > 0 {
 		g := p.at(place)

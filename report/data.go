@@ -167,9 +167,9 @@ const (
 	Remote Place = "remote"
 )
 
-// Span is a row of the page: a span, with its durations and their bounds. A span has a row for each
-// pair of nodes. If it has many pairs, it instead has two rows: one for its durations within nodes,
-// and one for those between nodes.
+// Span is a row of the page. It shows durations of one span, and their bounds. A span has a row for
+// each pair of nodes. If it has many pairs, it instead has two rows: one for its durations within
+// nodes, and one for those between nodes.
 type Span struct {
 	ID        string          `json:"id"` // unique in the page
 	Name      string          `json:"name"`

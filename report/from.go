@@ -296,8 +296,8 @@ func (f *from) throughput() {
 	}
 }
 
-// spreadEvents distributes the events between two samples over the buckets between these samples.
-// The sum of all buckets is the number of events.
+// spreadEvents takes the events that were counted from one sample to the next, and distributes them
+// over the buckets between the two samples. The sum of all buckets is the number of events.
 func (f *from) spreadEvents(periods []analysis.Period) Column {
 	shares := make([]float64, f.Timeline.Buckets)
 	seen := make([]bool, f.Timeline.Buckets)

@@ -9,8 +9,8 @@ import (
 	"reflect"
 )
 
-// page is a file that make web builds from web/. A test checks that it was built from the present
-// source.
+// page is a file that the command "make web" builds from web/. A test checks that it was built from
+// the present source.
 //
 //go:embed page.html
 var page []byte

@@ -60,8 +60,8 @@ func (c *sharedCounts) postPacket(conn net.PacketConn, b []byte, to net.Addr) {
 }
 
 // receive reads packets until the connection is closed. For each packet that parse accepts, it
-// calls the argument take with the packet's id. If receive ends for another reason, it returns that
-// reason.
+// calls the function take with the packet's id and sender. If receive ends for another reason, it
+// returns that reason.
 func (c *sharedCounts) receive(
 	conn net.PacketConn, k kind, stream uint64, take func(id uint64, from net.Addr),
 ) error {

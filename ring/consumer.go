@@ -43,9 +43,9 @@ func OpenConsumer(path string) (*Consumer, error) {
 }
 
 // Release tells the program what is safe in the log: of shard i, the records below head, and the
-// given numbers of drop ranges and of journal entries. The arguments drops and journal count from
-// the opening of the ring, not from the last call. Release refuses a number that is smaller than in
-// an earlier call, or larger than what the program has written.
+// given numbers of drop ranges and of journal entries. Both numbers are counted from the opening of
+// the ring, not from the last call. Release refuses a number that is smaller than in an earlier
+// call, or larger than what the program has written.
 func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 	s, err := c.State(i)
 	if err != nil {

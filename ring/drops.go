@@ -9,7 +9,7 @@ type DropRange struct {
 	LastCounter  uint64 // the largest counter of the events in the range
 }
 
-// Drops returns the ranges of dropped events that are not yet in the log. The result before is the
+// Drops returns the ranges of dropped events that are not yet in the log. The second result is the
 // number of ranges that are already in the log. The last range may still grow.
 func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	page := r.shards[i]

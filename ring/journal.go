@@ -17,7 +17,7 @@ type JournalEntry struct {
 	Skipped uint64 // number of changes directly before this one that have no entry in the journal
 }
 
-// Journal returns the entries that are not yet in the log. The result before is the number of
+// Journal returns the entries that are not yet in the log. The second result is the number of
 // entries that are already in the log. Journal leaves the newest entry out while the program writes
 // it. If the program died during the write, the entry is left out forever.
 func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err error) {

@@ -17,7 +17,7 @@ import (
 // the same id. A POSIX lock cannot replace it either, because a POSIX lock ends when any part of
 // the program opens and closes the same file.
 
-// ErrLocked is returned if another open of the file has the lock.
+// ErrLocked is returned if the lock belongs to another open file description.
 var ErrLocked = errors.New("locked by another")
 
 func lock(f *os.File) error {
@@ -34,7 +34,7 @@ func lock(f *os.File) error {
 }
 
 // OpenLocked opens or creates a regular file, and locks it until the file is closed or the process
-// ends. The error wraps ErrLocked if another open of the file has the lock.
+// ends. The error wraps ErrLocked if another open file description of the file has the lock.
 func OpenLocked(path string) (*os.File, error) {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Open(path, flags, 0o600)
@@ -56,7 +56,7 @@ func OpenLocked(path string) (*os.File, error) {
 	return f, nil
 }
 
-// isLocked reports whether another open of the file has the lock.
+// isLocked reports whether another open file description of the file has the lock.
 func isLocked(f *os.File) (bool, error) {
 	whole := unix.Flock_t{Type: unix.F_WRLCK}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &whole)

@@ -33,7 +33,7 @@ type Service struct {
 	Scripts [][]Step
 }
 
-// An App is a set of services. Requests from outside go to the scripts of Front.
+// An App is a set of services. Requests from outside go to the service named by Front.
 type App struct {
 	Front    string
 	Services map[string]Service
@@ -98,7 +98,7 @@ var Apps = map[string]App{
 			"movie-review": {16, leaf(1400, .5)},
 		},
 	},
-	// The application node has a coarse clock: its moments are whole milliseconds.
+	// The application called "node" has a coarse clock: it records moments in whole milliseconds.
 	"node": {
 		Front: "service1", Quantum_us: 1000,
 		Services: map[string]Service{

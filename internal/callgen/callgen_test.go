@@ -49,7 +49,7 @@ func TestCompressAndShift(t *testing.T) {
 	}
 }
 
-// Parts follow each other in time, and together have all requests.
+// The parts that Parts yields follow each other in time. Together they have all requests.
 func TestParts(t *testing.T) {
 	end, paths, n := int64(0), 0, 0
 	for set := range Parts(Apps["hotel"], Options{Requests: 4500, PerSecond: 1000, Seed: 5}) {

@@ -20,8 +20,9 @@ func CheckAlso(text string) error {
 
 // Starter returns the value of the field Capture in an agent's configuration. The first argument is
 // a filter: see CheckFilter. The second argument lists what is captured in addition: see CheckAlso.
-// The argument light leaves out when calls begin: see capture.Options. A capture that fails after
-// its start calls the function notify with the error.
+// If light is true, the moments at which calls begin are not captured: see Light in
+// capture.Options. If a capture fails after it has started, it passes the error to the function
+// notify.
 func Starter(only, also string, light bool, notify func(error)) func(rings string) (agent.Capture,
 	error) {
 	return func(rings string) (agent.Capture, error) {

@@ -13,7 +13,8 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, PluralOf(what))
 }
 
-// PluralOf returns the plural of a word, or of the first word in "pair of claims".
+// PluralOf returns the plural of a word, or the plural of a phrase: "pairs of claims" for "pair of
+// claims".
 func PluralOf(what string) string {
 	first, rest, found := strings.Cut(what, " of ")
 	if !found {

@@ -157,8 +157,8 @@ func makeGroup(cmd *cobra.Command) {
 	})
 }
 
-// NearestFlag is for SetFlagErrorFunc. It adds to the error about an unknown flag the most similar
-// flag of the command.
+// NearestFlag is for SetFlagErrorFunc. If the error is about an unknown flag, NearestFlag adds the
+// most similar flag of the command to it.
 func NearestFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {

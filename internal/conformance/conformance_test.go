@@ -96,8 +96,9 @@ type kept struct {
 }
 
 // givenStamps tells two kinds of stamps apart by their distance from the counter at the beginning.
-// A stamp that an order gives is less than givenStamps cycles after it. A stamp that a program
-// reads is later, because more than givenStamps cycles pass until the program gets its first order.
+// A stamp that an order gives is less than givenStamps cycles above that counter. A stamp that a
+// program reads is later, because more than givenStamps cycles pass until the program gets its
+// first order.
 const givenStamps = 1000
 
 type header struct {

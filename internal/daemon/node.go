@@ -31,8 +31,8 @@ type Node struct {
 	stamps   *sharedclock.Stamps // nil: none
 }
 
-// OpenNode measures this machine's node, which takes about a second. It sets the node, the epoch
-// and the clock in a client's configuration, and a new secret for the keys of probes. An empty name
+// OpenNode measures this machine's node, which takes about a second. In a client's configuration,
+// it sets the node, the epoch, the clock and a new secret for the keys of probes. An empty name
 // means the host's name. If the counter jumps without a trace that other processes could find, the
 // node stores its epoch in the directory rings, which is emptied at boot. If the argument rings is
 // empty, the default directory is used.
@@ -121,7 +121,7 @@ const (
 	factClocksource = "clocksource="
 )
 
-// CheckRole returns why a text cannot be the role that a node says it has, or nil.
+// CheckRole returns an error if a text cannot be the role that a node says it has.
 func CheckRole(role string) error {
 	if len(role) > overlay.MaxFact-len(factRole) || strings.ContainsFunc(role, unicode.IsControl) {
 		return fmt.Errorf("role %q: want at most %d bytes without control characters", role,

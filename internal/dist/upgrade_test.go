@@ -65,8 +65,8 @@ type fleetOf struct {
 	later                   string // "": nothing is upgraded
 }
 
-// works makes a run with a server, two agents and the cprof in the directory now. It tests that the
-// run has everything.
+// works makes a run with a server, two agents and a cprof. The argument now is the directory of
+// this cprof. It tests that the run has everything.
 func (f fleetOf) works(t *testing.T, now string) {
 	t.Helper()
 	dir, address := t.TempDir(), free(t)

@@ -163,10 +163,9 @@ func (k *Kit) Pauses(dir, rings string) (flag string, err error) {
 	return "-javaagent:" + jar + "=" + rings, nil
 }
 
-// RecordCost compiles the program that measures what the agent adds to a record of an engine. It
-// returns the function command, which makes a command for each Java: this command runs the program
-// with that Java. The program makes some of its rings in the directory drained, which the caller
-// must drain.
+// RecordCost compiles the program that measures what the agent adds to a record of an engine. The
+// function command that it returns makes a command, which runs the program with the given Java. The
+// program makes some of its rings in the directory drained, which the caller must drain.
 func (k *Kit) RecordCost(dir, drained string) (command func(Java) *exec.Cmd, err error) {
 	agent := filepath.Join(k.repository, "sdk", "java", "cloudprofiler-javaagent", "src")
 	source := filepath.Join(agent, "bench", "java")

@@ -21,7 +21,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// collectorFlags are the flags of the five collectors.
+// collectorFlags are the JVM's flags that choose one of its five garbage collectors.
 var collectorFlags = []string{"UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC",
 	"UseShenandoahGC"}
 
@@ -260,7 +260,7 @@ func (c *clock) look() {
 	c.looks = append(c.looks, [2]float64{float64(ns - c.zero[0]), float64(cycles - c.zero[1])})
 }
 
-// ns converts a reading of the counter into a time, in ns since the first look.
+// ns converts a reading of the counter into a time, in ns since this process first read both.
 func (c *clock) ns(cycles uint64) float64 {
 	x := float64(int64(cycles - c.zero[1]))
 	i, _ := slices.BinarySearchFunc(c.looks, x, func(l [2]float64, x float64) int {

@@ -76,7 +76,7 @@ const closedRings = "/memfd:cloudprofiler-closed"
 
 // openDescriptors returns what the descriptors of this process refer to. It leaves out what the
 // runtime and libraries may open at any time: the poller, events, random numbers, and the limits of
-// the process's group.
+// the process's control group.
 func openDescriptors() []string {
 	const directory = "/proc/self/fd"
 	entries, err := os.ReadDir(directory)

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A thread runs tasks, one after another. At first it runs them in the process's namespace, and
-// after a call of the method leave, in a namespace of its own. Closing the channel ends the thread.
-// The thread's namespace then ends, too, unless something else is in it.
+// A thread runs tasks, one after another. At first it runs them in the process's namespace. The
+// method leave moves the thread to a namespace of its own. Closing the channel ends the thread. The
+// thread's namespace then ends, too, unless something else is in it.
 type thread chan task
 
 type task struct {

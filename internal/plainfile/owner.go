@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UserName returns a user's name as /etc/passwd has it, or a number in quotes, such as '#4711'. A
-// shell gives both to "sudo -u" and "chown" as they want them.
+// UserName returns a user's name as /etc/passwd has it, or a number in quotes, such as '#4711'.
+// "sudo -u" takes both. The quotes are for the shell.
 func UserName(uid uint32) string { return nameIn("/etc/passwd", uid) }
 
 func nameIn(path string, uid uint32) string {

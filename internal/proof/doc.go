@@ -10,5 +10,5 @@
 // The small run measures and prints timings, but does not judge them ([Bar.Timing]). A timing that
 // is good enough on one processor may not be good enough on another, or while other programs run.
 // Only the full run judges timings. Both runs judge all other bars, such as "no event is lost".
-// This package measures no figure itself. It never repeats a measurement until the result fits.
+// This package measures no figure itself. It never repeats a measurement to get a result that fits.
 package proof

@@ -31,8 +31,8 @@ func (m *jobMaker) rename(from *Event, actor string, instance int) *Event {
 	return sent
 }
 
-// Join merges two Tuples into one if one of these operators sent the first on under the id of the
-// second.
+// Join merges two Tuples into one if one of the given operators renamed the first: it sent this
+// tuple on with the id of the second.
 func (j *Job) Join(operators []string) {
 	under := map[*Tuple]*Tuple{}
 	j.Tuples = slices.DeleteFunc(j.Tuples, func(t *Tuple) bool {

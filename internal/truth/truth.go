@@ -69,9 +69,10 @@ func (c *Counters) add(node, machine string, text []byte) error {
 	return nil
 }
 
-// Truth returns the range of readings that the counter of one node, other, had while the counter of
-// another, node, had a given reading. If that is not known, ok is false. The method Truth can be
-// the value of the field Truth of analysis.Options.
+// Truth returns a range of readings of the counter of a node, whose name is other. The counter had
+// these readings while the counter of a second node, whose name is node, had the given reading. If
+// that is not known, ok is false. The method Truth can be the value of the field Truth of
+// analysis.Options.
 func (c *Counters) Truth(node string, reading uint64, other string) (read tscratio.Interval,
 	ok bool) {
 	from, into := c.nodes[node], c.nodes[other]

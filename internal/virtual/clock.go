@@ -46,7 +46,7 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 			vnode.Timex{Freq: d.Frequency_ppm16, Tick_us: d.Tick_us})
 		d.Frequency_ppm16, d.Tick_us = x.Freq, x.Tick_us
 		// A slew moves the clock as adjtime does, at up to 500 ppm. The remaining correction is
-		// rounded away from 0 to whole µs, so that it shows until its end.
+		// rounded away from 0 to whole µs, so that it is not 0 before the slew ends.
 		switch left := x.Offset_ns; {
 		case left > 0:
 			d.Adjust_us += (left + 999) / 1000

@@ -9,9 +9,9 @@ type Clock struct {
 	others   []uint64
 	broken   uint64
 
-	// counted makes the clock count events as the program of the thesis does. That program first
-	// compares what is known, and then adds the process's own epoch. Only the test with the thesis'
-	// trace sets counted.
+	// counted makes the clock count events as the program of the thesis does (see the package
+	// comment). That program compares what the process and the message know before it adds the
+	// process's own epoch. Only the test with the thesis' trace sets counted.
 	counted bool
 }
 
@@ -122,8 +122,8 @@ func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 	return fine
 }
 
-// keepElements makes the first elements of c.next the content of the stamp. The last parameter is
-// their number.
+// keepElements replaces the stamp's elements by the first n elements of c.next, and its Max by
+// reached.
 func (c *Clock) keepElements(reached int64, n int) {
 	c.now.Max, c.now.held, c.next = reached, c.next[:n], c.now.held[:cap(c.now.held)]
 }

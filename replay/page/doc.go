@@ -4,7 +4,7 @@
 //	err := page.Write(w, page.Of(history, summary, page.Options{…}))
 //
 // The page is one file that loads nothing from the network. Its source is in web (replay.ts), and
-// make web builds it into page.html.
+// the command "make web" builds page.html from it.
 //
 // The package computes no order: package replay does.
 package page

@@ -58,7 +58,7 @@ func TestFindsLostUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Two tellers must read before one of them writes. In the shortest order one of the two is c,
-	// because a and b also have an event log.
+	// because a and b also have an event at the point log.
 	if len(f.Order) != 5 || f.Visible != 6 {
 		t.Fatalf("order %v with %d visible events", f.Order, f.Visible)
 	}

@@ -56,8 +56,8 @@ func drawnOf(t *testing.T, trace []byte) *drawnTrace {
 			case len(m[trackParent]) > 0:
 				name = tracks[m[trackParent][0].number]
 				// Slices that overlap are on separate tracks (lanes). The first lane of an instance
-				// is the parent of the others, and all have the same name. So the full name has
-				// this name only once.
+				// is the parent of the others, and all have the same name. So do not add this name
+				// to the full name once more.
 				if own := text(m[trackName]); !strings.HasSuffix(name, "/"+own) {
 					name = own
 				}

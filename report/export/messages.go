@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
 
-// messageRow is a row of the table messages: a captured message of which both ends are known.
+// messageRow is a row of the table "messages": a captured message of which both ends are known.
 type messageRow struct {
 	FromNode    string `parquet:"from_node,dict"`
 	FromProgram string `parquet:"from_program,dict"`
@@ -50,7 +50,8 @@ func newMessage(m *messages.Timed, ns analysis.Nanoseconds) messageRow {
 	return row
 }
 
-// exportMessages writes the table messages, and shows messages in the trace, if there are any.
+// exportMessages writes the table "messages", and shows captured messages in the trace, if there
+// are any.
 func (x *exporter) exportMessages(kinds Kind, o *analysis.Options, answer *analysis.Answer) error {
 	if kinds&(Parquet|CSV|Perfetto) == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// As CSV, the table messages has the columns of the Parquet table, with the same values.
+// As CSV, the table "messages" has the columns of the Parquet table, with the same values.
 func TestMessagesAsText(t *testing.T) {
 	m := messages.Timed{Match: messages.Match{
 		From: &messages.Program{Node: "a", Name: "client"},

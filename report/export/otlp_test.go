@@ -213,8 +213,8 @@ func TestOTLPHasEachDuration(t *testing.T) {
 }
 
 // rootOf takes the tuple that has an event with the id. If there are several such tuples, it takes
-// the one with the lowest number. It returns what the function line makes of the end-to-end
-// duration of this tuple. If there is no such duration, it returns "none".
+// the one with the lowest number. It calls the function line with the end-to-end duration of this
+// tuple, and returns the result. If there is no such duration, it returns "none".
 func rootOf(told *toldRows, byTuple map[uint64][]*analysis.DurationRow, id uint64,
 	line func(*analysis.DurationRow) string) string {
 	first, found := uint64(0), "none"

@@ -187,7 +187,7 @@ func TestPathsReadBackFromOTLP(t *testing.T) {
 }
 
 // nsOfMiddle returns the time between the middles of two moments. It computes the time in ns, but
-// returns it rounded to whole µs.
+// returns it in µs, rounded.
 func nsOfMiddle(from, to *paths.Interval, r analysis.Reference) int64 {
 	mid := func(i *paths.Interval) int64 { return i.Lo_cycles/2 + i.Hi_cycles/2 }
 	return (nsOf(mid(to)-mid(from), mid(to)-mid(from), r) + 500) / 1000

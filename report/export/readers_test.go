@@ -27,7 +27,7 @@ func pythonWith(module string) (command, absent string) {
 }
 
 // runPython runs a program in a directory and reads the JSON that it prints. The program needs
-// Python with a module, which make test-export installs.
+// Python with a module, which the command "make test-export" installs.
 func runPython(t *testing.T, dir, module, program, stdin string, out any) {
 	t.Helper()
 	command, absent := pythonWith(module)

@@ -238,9 +238,10 @@ func (m mutator) change(b *logstore.Block, all bool) {
 	}
 }
 
-// A block of a log has a header of blockBytes bytes, which begins with blockMagic. At the next
-// three offsets the header has the payload's length, the payload's checksum and its own checksum.
-// The end of a log has endBytes bytes and begins with endMagic: see logstore/FORMAT.md.
+// A block of a log has a header of blockBytes bytes, which begins with blockMagic. The offsets
+// blockLength, blockPayload and blockCheck say where the header has the payload's length, the
+// payload's checksum and its own checksum. The end of a log has endBytes bytes and begins with
+// endMagic: see logstore/FORMAT.md.
 const (
 	blockMagic   = "\xf5CPB"
 	blockBytes   = 64

@@ -41,9 +41,9 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Commands stay within the limit of memory, whatever the files of a run are. Some files are too
-// long, and some expand to far more than their length. If a named pipe is in the place of a file,
-// no command waits for it.
+// Commands stay within the limit of memory, no matter how large the files of a run are. Some files
+// are too long, and some expand to far more than their length. If a named pipe is in the place of a
+// file, no command waits for it.
 func TestHostileSizes(t *testing.T) {
 	if testing.Short() || seed.Share() > 1 {
 		t.Skip("takes seconds, and the race detector takes memory of its own")

@@ -159,7 +159,7 @@ func (all *trialOutcomes) say(count *int, number uint64, what string) {
 	}
 }
 
-// tell fails the test with what went wrong.
+// tell fails the test if something went wrong, and says what.
 func (all *trialOutcomes) tell(t *testing.T) {
 	t.Helper()
 	for _, text := range all.says {

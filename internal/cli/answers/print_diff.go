@@ -86,7 +86,8 @@ func changeCells(c *analysis.Change) (cells [4]string) {
 }
 
 // roundedUp returns a duration as text, rounded up. The parameter beside is the text next to the
-// duration. The unit is the largest one of s, ms and µs that occurs in beside, or ns if none does.
+// duration. The unit is the largest one of s, ms and µs that occurs in that text, or ns if none
+// does.
 func roundedUp(ns float64, beside string) string {
 	units := []struct {
 		name string

@@ -148,8 +148,8 @@ func PrintPaths(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// tuplesOf says how many tuples a path has and where they begin. If the path's rows in the table
-// describe other sets of tuples, it names these sets.
+// tuplesOf says how many tuples a path has and where they begin. If the shares and the times in the
+// table describe different sets of tuples, it says which.
 func tuplesOf(path *analysis.Path) string {
 	made := ""
 	if len(path.MadeOf) > 0 {

@@ -106,7 +106,7 @@ func TestReportKeepsTheOldPage(t *testing.T) {
 	}
 }
 
-// One tuple, with an id of its own, has a counter reading that is far off. The report shows that as
+// In the log of worker#0/send, the counter reading of a tuple is far off. The report shows that as
 // a duration of decades. The rest of the report does not change.
 func TestReportOfAWildCounter(t *testing.T) {
 	dir := t.TempDir()

@@ -179,9 +179,9 @@ its comments. To keep them, edit the table's file and use "cprof config apply".`
 // settleLimit is how long setTable waits for the nodes to use a new table.
 const settleLimit = 3 * time.Second
 
-// setTable sends a table to the server. Then it prints how many nodes use the table. The parameter
-// first says how many rules at the beginning of the table setTable looks at more closely: it also
-// prints how many open channels got one of these rules, and which of them no channel got.
+// setTable sends a table to the server. Then it prints how many nodes use the table. About the
+// first rules of the table, it prints more: how many open channels got one of these rules, and
+// which of these rules no channel got. The parameter first is the number of these rules.
 func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest, first int) error {
 	r.By = "cprof"
 	if u, err := user.Current(); err == nil {

@@ -95,7 +95,7 @@ func waitWithin(answer <-chan error, limit time.Duration) (err error, came bool)
 	}
 }
 
-// whyUnreachable connects to an address, and returns why that is not possible.
+// whyUnreachable tries to connect to an address. If that fails, it returns why.
 func whyUnreachable(ctx context.Context, address string) error {
 	d := net.Dialer{Timeout: sayAfter}
 	c, err := d.DialContext(ctx, "tcp", address)

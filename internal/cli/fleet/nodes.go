@@ -249,8 +249,8 @@ func writePairs(out io.Writer, m *coordinator.Matrix) {
 	w.Flush()
 }
 
-// writeHealth describes the sweep, the run and the faults of a fleet. It limits the number of
-// faults to the parameter most.
+// writeHealth describes the sweep, the run and the faults of a fleet. The parameter most is the
+// largest number of faults that it describes.
 func writeHealth(out io.Writer, m *coordinator.Matrix, most int) {
 	fmt.Fprintln(out)
 	if s := m.Sweep; s != nil {

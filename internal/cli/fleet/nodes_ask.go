@@ -14,7 +14,7 @@ import (
 )
 
 // nodesLimit is how long a command waits until the server has evaluated its fleet. 10,000 nodes on
-// a loaded machine may take a minute. It is a variable, so that a test need not wait.
+// a loaded machine may take a minute. nodesLimit is a variable, so that a test need not wait.
 var nodesLimit = 3 * time.Minute
 
 // askNodes asks for all nodes and pairs. Meanwhile it shows how far the server is with the answer.

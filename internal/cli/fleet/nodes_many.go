@@ -44,7 +44,7 @@ func writeMany(out io.Writer, m *coordinator.Matrix) {
 	fmt.Fprintln(out, "\none pair: cprof nodes FROM INTO; all measured pairs: cprof nodes --pairs")
 }
 
-// distribution is a distribution of bounds with a name.
+// distribution is a named distribution of bounds.
 type distribution struct {
 	name string
 	coordinator.Distribution

@@ -71,8 +71,8 @@ went away.`,
 	return cmd
 }
 
-// portsFrom returns n addresses. The first one is at itself. The others differ from it only in the
-// port, which counts up by one from address to address.
+// portsFrom returns n addresses. The first one is the given address. The others differ from it only
+// in the port, which counts up by one from address to address.
 func portsFrom(at string, n int) ([]string, error) {
 	if n == 1 {
 		return []string{at}, nil

@@ -39,8 +39,8 @@ type process struct {
 	agent, config string
 }
 
-// maxCommandLine is how many bytes of a process's command line are read, and how many of its
-// environment.
+// maxCommandLine is the largest size, in bytes, of a process's command line that is read, and also
+// of its environment.
 const maxCommandLine = 8 << 20
 
 // process looks at a running process.

@@ -171,7 +171,8 @@ func runName(name, program string) (string, error) {
 	}
 }
 
-// pathOf returns the path of a run that exists, also if it is not complete, or "".
+// pathOf returns the path of the run with this name, even if the run is not complete. If there is
+// no such run, it returns "".
 func pathOf(name string) string {
 	for _, path := range []string{name, name + ".part"} {
 		path = filepath.Join(command.RunsDir(), path)

@@ -152,7 +152,8 @@ func (r *recording) finish() (path string, err error) {
 }
 
 // hasRows reports whether one of the logs in a directory has rows other than those that say which
-// handler applied. A log that cannot be read counts too, because the answer then says so.
+// handler applied. The result is also true if a log cannot be read, because the answer then says
+// so.
 func hasRows(logs string) bool {
 	segments, err := logstore.Segments(logs)
 	if err != nil {

@@ -214,7 +214,7 @@ func (s *summary) contradictionRules(at_s func(uint64) float64) []plot.Series {
 }
 
 // residuals draws what each packet proves about the two counters, as a distance from the middle of
-// the relation's bound at that time.
+// the interval that the relation gives at that time.
 func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float64) plot.Panel {
 	r := s.relation
 	var lower, upper plot.Series

@@ -10,8 +10,9 @@ type listed struct {
 }
 
 // proofs lists the commands for every bar of the product. Without "-count=1", the go command might
-// repeat an old result. Some commands with the mark full take long. The others need no small run,
-// because make unit runs the same code with about the numbers that a small run would have.
+// repeat an old result. Of the commands with the mark full, some take long. The others need no
+// small run, because make unit runs the same code with about the numbers that a small run would
+// have.
 var proofs = []listed{
 	{name: "The counter", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./asm"}},
 	{name: "Bounds between two nodes", command: []string{"bin/cp-bench", "probe"}},

@@ -238,8 +238,8 @@ func holdAgainstAnalysis(t *testing.T, dir *runs.Directory, r analysis.Reference
 	}
 }
 
-// The protocol's own schema knows every field of an export. With this schema, the same spans are
-// read as the collector reads.
+// The protocol's own schema knows every field of an export. A reader that uses this schema finds
+// the same spans as the collector.
 func TestSchemaKnowsEveryField(t *testing.T) {
 	text := append(exportLines(t, forkedRun(t)), exportLines(t, capturedRun(t))...)
 	var read []ptrace.Traces
