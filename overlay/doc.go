@@ -20,14 +20,20 @@
 //
 //   - Join: a new node has only free ends. It sends walks. Each walk puts the new node, o, into an
 //     edge of the node where the walk ends: x→v becomes x→o→v (deal.go, splice).
+//
 //   - Failure: a node whose neighbour died has a free end. Its walk finds another free end, or a
 //     note that the walk of another free end left, and an edge of a third node joins the two
 //     (deal.go, join). A node that lacks both an out and an in is put into an edge like a new node.
+//
 //   - Leave: a node connects its incoming to its outgoing neighbours.
+//
 //   - Cut: if the fleet falls apart in two, each part repairs itself, and its nodes flag the edges
 //     made in the meantime. The nodes also probe neighbours that they lost. Once one answers, nodes
 //     exchange flagged
 //     edges with the nodes where walks through the other part end (deal.go, trade).
+//
+//   - Parts: a graph of few nodes can fall into parts of which no node lacks an edge. A node's walk
+//     from a node that it knows notices this, and trades an edge between two parts (parts.go).
 //
 // A walk takes WalkSteps random steps before it may end, so it ends at each node with the same
 // probability. Each step is acknowledged. Without an acknowledgement, the step is repeated, and

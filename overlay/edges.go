@@ -117,6 +117,7 @@ func (n *Node) addOut(peer Name, f flag, until Time) {
 // firstPing sends the first ping of a new edge.
 func (n *Node) firstPing(o *outEdge, until Time) {
 	o.deny(until)
+	n.checkSoon()
 	o.tries, o.due = 0, n.now
 	if until > n.now { // another node tells the peer about the edge, so wait before the first ping
 		o.seq, o.due = 0, n.now+PingRetry/2
@@ -215,6 +216,9 @@ func (n *Node) tickEdges() {
 		}
 	}
 	for _, o := range gone {
+		if by := o.unsettled().promisedBy; by != "" { // the peer has never answered
+			n.blame(by, FalsePromise)
+		}
 		n.noteFailed(o.peer)
 		n.dropOut(o)
 	}

@@ -88,8 +88,8 @@ func (s *script) message(n *Node) Message {
 		return Ack{s.id(n), s.flag()}
 	case 7:
 		return Hop{s.id(n), Seek{Origin: s.name(), ID: s.id(n), Out: s.flag(), In: s.flag(),
-			Give: s.name(), Outs: s.names(), Mix: s.number(), Scan: s.number(),
-			Revisits: s.number()}}
+			Give: s.name(), Apart: s.flag(), Outs: s.names(), Mix: s.number(),
+			Scan: s.number(), Revisits: s.number()}}
 	case 8:
 		return Hop{s.id(n), nil}
 	case 9:

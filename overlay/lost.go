@@ -71,6 +71,7 @@ func (n *Node) Meet(now Time, contacts []Name) {
 		return
 	}
 	n.contacts = contacts[:min(len(contacts), MaxKnown)]
+	n.checkSoon()
 	n.seekAfresh()
 }
 

@@ -52,6 +52,7 @@ type Seek struct {
 	ID        uint64 // chosen by Origin
 	Out, In   bool   // the directions that Origin lacks
 	Give      Name   // Origin wants to exchange its edge to this node for another; "": it does not
+	Apart     bool   // only with a node of a small part of the graph that Origin is not in
 	Outs      []Name // Origin's outgoing neighbours, to which it needs no second edge
 	Mix, Scan int
 	Revisits  int // number of visits to nodes where the walk had been before
@@ -119,5 +120,5 @@ func (s Seek) valid() bool {
 			return false
 		}
 	}
-	return s.Give != "" || s.Out || s.In
+	return s.Give != "" || !s.Apart && (s.Out || s.In)
 }

@@ -51,6 +51,7 @@ type Node struct {
 	seekAt, repickAt, probeAt Time
 	seekPause, pausedUntil    Time
 	aloneSince                Time // since when all free ends are in one direction; or never
+	checkAt, checkPause       Time // when to look for another part of the graph, and how often
 	restarted                 bool // the last walk was lost
 	joined                    bool // the node has had all its edges
 	few                       bool // walks met the same nodes again and again, and none could help
@@ -103,8 +104,8 @@ func New(c Config) (*Node, error) {
 			len(c.Outs), len(c.Ins), c.Degree)
 	}
 	n := &Node{self: c.Name, degree: c.Degree, random: c.Random, transport: c.Transport,
-		seekPause: SeekPause, aloneSince: neverTime, contacts: slices.Clone(c.Contacts),
-		match: c.Match, mayTake: c.MayTake}
+		seekPause: SeekPause, aloneSince: neverTime, checkAt: neverTime, checkPause: CheckSoon,
+		contacts: slices.Clone(c.Contacts), match: c.Match, mayTake: c.MayTake}
 	if n.match == nil {
 		n.match = func(pattern, fact string) bool { return pattern == fact }
 	}
@@ -167,6 +168,7 @@ func (n *Node) Tick(now Time) {
 	if !n.leaving {
 		n.tickSeeks()
 		n.tickLost()
+		n.tickParts()
 		n.tickFacts()
 		n.tickSearches()
 		n.tickQueue()
@@ -200,7 +202,8 @@ func (n *Node) deadline() Time {
 	for _, c := range n.climbing {
 		at = min(at, c.until)
 	}
-	return min(at, n.queueDue(), n.advertiseAt, n.warmAt, n.seekAt, n.probeAt, n.repickAt)
+	return min(at, n.queueDue(), n.advertiseAt, n.warmAt, n.seekAt, n.probeAt, n.repickAt,
+		n.checkAt)
 }
 
 // Receive handles a message. The parameter from is the node that sent the message, according to the

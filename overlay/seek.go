@@ -65,8 +65,8 @@ func (n *Node) tickSeeks() {
 		return
 	}
 	many := n.degree
-	if n.few {
-		many = 1
+	if n.few || len(n.outs) == 0 {
+		many = 1 // if many nodes start at once, more walks would exceed what nodes accept
 	}
 	for len(n.seeks) < many && outs > 0 && ins > 0 {
 		outs--
@@ -99,13 +99,18 @@ func (n *Node) startSeek(out, in bool, give, first Name) {
 	s := &seek{id: n.random.Uint64(), out: out, in: in, give: give,
 		until: n.now + WalkLife, restarted: n.restarted}
 	n.restarted = false
-	n.seeks = append(n.seeks, s)
-	n.wakeAt(s.until)
-	w := Seek{Origin: n.self, ID: s.id, Out: out, In: in, Give: give, Mix: WalkSteps,
-		Scan: SeekScan}
+	w := Seek{Out: out, In: in, Give: give, Mix: WalkSteps, Scan: SeekScan}
 	if give != "" {
 		w.Scan = TradeScan
 	}
+	n.sendSeek(s, w, first)
+}
+
+// sendSeek sends the walk w, whose timer is the parameter s.
+func (n *Node) sendSeek(s *seek, w Seek, first Name) {
+	n.seeks = append(n.seeks, s)
+	n.wakeAt(s.until)
+	w.Origin, w.ID = n.self, s.id
 	for _, o := range n.outs {
 		w.Outs = append(w.Outs, o.peer)
 	}
@@ -115,12 +120,11 @@ func (n *Node) startSeek(out, in bool, give, first Name) {
 // inVain makes the node pause after a walk in vain. Each pause is longer than the previous one, up
 // to a limit.
 func (n *Node) inVain(limit Time) {
-	if n.pausedUntil > n.now {
-		return
+	if n.pausedUntil <= n.now {
+		n.pausedUntil = n.soonAfter(n.seekPause/2) + n.seekPause/2
+		n.seekPause = max(n.seekPause, min(2*n.seekPause, limit))
 	}
-	n.pausedUntil = n.soonAfter(n.seekPause/2) + n.seekPause/2
-	n.seekPause = max(n.seekPause, min(2*n.seekPause, limit))
-	n.seekSoon()
+	n.seekSoon() // even within a pause: nothing else may wake the node after it
 }
 
 func (n *Node) seek(id uint64) *seek {
@@ -169,6 +173,10 @@ func (n *Node) handleWalk(s Seek) {
 	if s.Origin != n.self {
 		n.rememberName(s.Origin)
 	}
+	if s.Apart {
+		n.lookApart(s)
+		return
+	}
 	if s.Mix > 0 && (n.walkTo("") != "" || n.isIsolated()) {
 		s.Mix--
 		n.passWalk(s, "")
@@ -190,19 +198,28 @@ func (n *Node) goOn(s Seek) {
 	if s.Give == "" && (s.Origin == n.self || n.noteSought(s)) {
 		s.Revisits++
 	}
-	few := n.walkTo("") == "" && !n.isIsolated() ||
-		s.Revisits >= SeekRevisits && s.Revisits > (SeekScan-s.Scan)/2
+	few := n.walkTo("") == "" && !n.isIsolated() || s.sawFew()
 	if s.Scan == 0 || few {
-		if s.Origin == n.self {
-			n.endSeek(s.ID, few)
-		} else {
-			id := n.random.Uint64()
-			n.ask(s.Origin, id, Ended{ID: id, Walk: s.ID, Few: few}, AskTries, nil)
-		}
+		n.endInVain(s, few)
 		return
 	}
 	s.Scan--
 	n.passWalk(s, "")
+}
+
+// sawFew reports whether a walk met the same nodes so often that there must be few.
+func (s Seek) sawFew() bool {
+	return s.Revisits >= SeekRevisits && s.Revisits > (SeekScan-s.Scan)/2
+}
+
+// endInVain ends a walk that found nothing.
+func (n *Node) endInVain(s Seek, few bool) {
+	if s.Origin == n.self {
+		n.endSeek(s.ID, few)
+		return
+	}
+	id := n.random.Uint64()
+	n.ask(s.Origin, id, Ended{ID: id, Walk: s.ID, Few: few}, AskTries, nil)
 }
 
 // noteSought remembers what a walk looks for. It reports whether the walk was here before.

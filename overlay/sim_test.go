@@ -19,9 +19,12 @@ type fleet struct {
 	degree int
 
 	loss     float64
-	maxDelay int // in ms; each message takes from 1 ms to maxDelay, so messages overtake each other
+	maxDelay int     // in ms; each message takes from 1 ms to maxDelay, so messages are reordered
+	pauses   float64 // probability that a machine stands still after a message
+	maxPause int     // for how long at most, in ms
 	cut      bool
 	sent     int
+	apart    int // of these, steps of walks that look for other parts of the graph
 	// traitor handles a message to a liar. If it returns true, the liar's Node does not get the
 	// message.
 	traitor func(to *member, from Name, m Message) bool
@@ -39,6 +42,7 @@ type member struct {
 	half  int
 	node  *Node // nil once the node is dead
 	wake  Time
+	busy  Time // until then, the machine stands still
 	sent  int
 
 	second Time // the beginning of the second for which lied counts
@@ -57,6 +61,11 @@ func (m *member) Send(to Name, msg Message) {
 	f := m.fleet
 	f.sent++
 	m.sent++
+	if h, ok := msg.(Hop); ok {
+		if s, ok := h.Walk.(Seek); ok && s.Apart {
+			f.apart++
+		}
+	}
 	other := f.byName[to]
 	if other == nil || f.loss > 0 && f.random.Float64() < f.loss ||
 		f.cut && m.half != other.half {
@@ -78,10 +87,16 @@ func matchPattern(pattern, fact string) bool {
 	return any && strings.HasPrefix(fact, start) || pattern == fact
 }
 
-func (f *fleet) add(contacts ...Name) *member {
-	m := &member{fleet: f, name: Name(fmt.Sprintf("n%06d", len(f.nodes))), half: len(f.nodes) % 2}
-	node, err := New(Config{Name: m.name, Degree: f.degree, Transport: m, Contacts: contacts,
-		Random: rand.New(rand.NewPCG(f.random.Uint64(), 0)), Match: matchPattern})
+func (f *fleet) add(contacts ...Name) *member { return f.addNode(Config{Contacts: contacts}) }
+
+// nodeName returns the name of the node with an index.
+func nodeName(i int) Name { return Name(fmt.Sprintf("n%06d", i)) }
+
+func (f *fleet) addNode(c Config) *member {
+	m := &member{fleet: f, name: nodeName(len(f.nodes)), half: len(f.nodes) % 2}
+	c.Name, c.Degree, c.Transport, c.Match = m.name, f.degree, m, matchPattern
+	c.Random = rand.New(rand.NewPCG(f.random.Uint64(), 0))
+	node, err := New(c)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -114,10 +129,20 @@ func (f *fleet) run(d time.Duration) {
 			if e.to.node == nil {
 				continue
 			}
-			if e.from == "" {
-				if e.to.wake != f.now {
-					continue
+			if e.from == "" && e.to.wake != f.now {
+				continue
+			}
+			if e.to.busy > f.now {
+				if e.from == "" {
+					e.to.wake = e.to.busy
 				}
+				f.post(e.to.busy, e)
+				continue
+			}
+			if f.pauses > 0 && f.random.Float64() < f.pauses {
+				e.to.busy = f.now + Time(1+f.random.IntN(f.maxPause))*time.Millisecond
+			}
+			if e.from == "" {
 				e.to.wake = neverTime
 				e.to.node.Tick(f.now)
 			} else if f.traitor == nil || !f.traitor(e.to, e.from, e.m) {

@@ -62,6 +62,7 @@ func (n *Node) sound() bool {
 	return !ways && n.now >= 0 && n.now < neverTime/2 && n.offers >= 0 &&
 		n.offers <= len(n.asked) &&
 		n.seekPause >= SeekPause && n.seekPause <= FewPause &&
+		n.checkPause >= CheckSoon && n.checkPause <= CheckPeriod &&
 		len(n.outs) <= n.degree && len(n.ins) <= n.degree && len(n.asked) <= MaxAsked &&
 		len(n.seen.all) <= MaxRecent && len(n.known.values) <= MaxKnown &&
 		n.known.next >= 0 && (n.known.next == 0 || n.known.next < len(n.known.values))
@@ -218,7 +219,8 @@ func walk[T Walk](c *coder, w *T) {
 // a test fails.
 func (n *Node) state(c *coder) {
 	for _, t := range []*Time{&n.now, &n.next, &n.seekAt, &n.repickAt, &n.probeAt, &n.seekPause,
-		&n.pausedUntil, &n.aloneSince, &n.advertiseAt, &n.warmAt, &n.warmedAt} {
+		&n.pausedUntil, &n.aloneSince, &n.checkAt, &n.checkPause, &n.advertiseAt, &n.warmAt,
+		&n.warmedAt} {
 		number(c, t)
 	}
 	c.flags(&n.restarted, &n.joined, &n.few, &n.leaving)

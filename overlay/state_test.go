@@ -220,7 +220,8 @@ func TestStateBytes(t *testing.T) {
 	c := textCodec{}.codec()
 	c.Encode = func(to []byte, _ any) ([]byte, error) { return append(to, "PING"...), nil }
 	got, err := n.AppendState(nil, c)
-	const want = "000000000080a8d6b90700feffffffffffffffff0100000000040261000000a6cd97ea11" +
+	const want = "000000000080a8d6b90700feffffffffffffffff01feffffffffffffffff0180c8afa025" +
+		"00000000040261000000a6cd97ea11" +
 		"00000000" +
 		"00000000000000026200000090cef7d302000000000000000000000002026380e888" +
 		"87430000000211000000" +

@@ -186,7 +186,7 @@ func (r *reader) walk() overlay.Walk {
 
 func (r *reader) seek() overlay.Seek {
 	s := overlay.Seek{Origin: r.name(), ID: r.number()}
-	r.flags(&s.Out, &s.In)
+	r.flags(&s.Out, &s.In, &s.Apart)
 	s.Give, s.Mix, s.Scan, s.Revisits = r.name(), r.short(), r.short(), r.short()
 	s.Outs = r.names(overlay.MaxDegree)
 	return s

@@ -370,7 +370,7 @@ const maxKnown = overlay.MaxDegree + 1
 func (w *writer) seek(s overlay.Seek) {
 	w.name(s.Origin)
 	w.number(s.ID)
-	w.flags(s.Out, s.In)
+	w.flags(s.Out, s.In, s.Apart)
 	w.name(s.Give)
 	w.short(s.Mix)
 	w.short(s.Scan)

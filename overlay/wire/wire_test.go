@@ -31,9 +31,9 @@ var examples = []struct {
 	{overlay.Probe{}, "04"},
 	{overlay.Alive{}, "05"},
 	{overlay.Ack{ID: 4, OK: true}, "06" + "0000000000000004" + "01"},
-	{overlay.Hop{ID: 5, Walk: overlay.Seek{Origin: "o", ID: 6, In: true, Give: "gi", Mix: 7,
-		Scan: 256, Revisits: 8, Outs: []overlay.Name{"x", "yz"}}},
-		"07" + "0000000000000005" + "01" + "016f" + "0000000000000006" + "02" + "026769" + "0007" +
+	{overlay.Hop{ID: 5, Walk: overlay.Seek{Origin: "o", ID: 6, In: true, Give: "gi", Apart: true,
+		Mix: 7, Scan: 256, Revisits: 8, Outs: []overlay.Name{"x", "yz"}}},
+		"07" + "0000000000000005" + "01" + "016f" + "0000000000000006" + "06" + "026769" + "0007" +
 			"0100" + "0008" + "02" + "0178" + "02797a"},
 	{overlay.Grant{ID: 9, Walk: 10, Out: "u", Give: true},
 		"08" + "0000000000000009" + "000000000000000a" + "0175" + "02"},

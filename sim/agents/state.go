@@ -13,7 +13,7 @@ import (
 
 // stateVersion is the version of the state of agents in a checkpoint, which sim/FORMAT.md
 // describes.
-const stateVersion = 2
+const stateVersion = 3
 
 // Parts are the agents.
 func (f *Fleet) Parts() []sim.Part { return []sim.Part{f} }
