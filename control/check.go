@@ -25,6 +25,7 @@ const (
 	MaxRules        = 10_000 // rules of a handler table
 	MaxKeyBytes     = 64
 	MaxNeighbours   = 64 // nodes in a Neighbours, contacts in a Graph
+	MaxBlamed       = 8  // how often a Neighbours blames a node
 	SecretBytes     = 32 // bytes of a ProbeSecret
 
 	maxSecrets    = 4
@@ -419,17 +420,20 @@ func (m *Neighbours) check() error {
 	if len(m.Connected) > MaxNeighbours {
 		return fmt.Errorf("%d connections, more than %d", len(m.Connected), MaxNeighbours)
 	}
-	if len(m.Shunned) > MaxNeighbours {
-		return fmt.Errorf("%d shunned nodes, more than %d", len(m.Shunned), MaxNeighbours)
+	if len(m.Blamed) > MaxNeighbours {
+		return fmt.Errorf("%d blamed nodes, more than %d", len(m.Blamed), MaxNeighbours)
 	}
 	for _, n := range m.Names {
 		if err := checkName("neighbour", n); err != nil {
 			return err
 		}
 	}
-	for _, n := range m.Shunned {
-		if err := checkName("shunned node", n); err != nil {
+	for _, b := range m.Blamed {
+		if err := checkName("blamed node", b.Name); err != nil {
 			return err
+		}
+		if b.Times < 1 || b.Times > MaxBlamed {
+			return fmt.Errorf("node %q is blamed %d times, not 1 to %d", b.Name, b.Times, MaxBlamed)
 		}
 	}
 	for _, a := range m.Connected {

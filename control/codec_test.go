@@ -63,7 +63,7 @@ var examples = []Message{
 	},
 	&Graph{Degree: 7, Issuers: [][]byte{{1}, {2}}, Signature: []byte{3}, Contacts: []string{"c"}},
 	&Neighbours{Names: []string{"b", "c"}, Connected: []string{"192.0.2.7"},
-		Shunned: []string{"d"}},
+		Blamed: []Blamed{{Name: "d", Times: 8}}},
 	&Run{Name: "tuesday", Close: true, Collectors: []string{"alpha"}},
 	&RunState{
 		Name: "tuesday", Closed: true, Channels: 2, Missing: []string{"x"},

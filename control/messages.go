@@ -182,12 +182,18 @@ type Graph struct {
 }
 
 // Neighbours tells the server which nodes a node probes along the edges of the graph, to which
-// addresses its machine has connections, and which nodes it shuns because they break the rules of
-// the graph. The server does not answer this message.
+// addresses its machine has connections, and which nodes broke the rules of the graph lately. The
+// server does not answer this message.
 type Neighbours struct {
 	Names     []string `json:"names"`
 	Connected []string `json:"connected,omitempty"`
-	Shunned   []string `json:"shunned,omitempty"`
+	Blamed    []Blamed `json:"blamed,omitempty"`
+}
+
+// Blamed says how often a node broke the rules of the graph lately. A node counts up to MaxBlamed.
+type Blamed struct {
+	Name  string `json:"name"`
+	Times int    `json:"times"`
 }
 
 // Trains reports trains that a node ran with a peer. The server answers with an Ack that contains

@@ -3,9 +3,11 @@ package coordinator
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator/faults"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -87,4 +89,49 @@ func TestProgressOfAnEvaluation(t *testing.T) {
 	if got := progress(); got != (Progress{}) || m == nil || len(m.Pairs) != 20 {
 		t.Errorf("in the end: %+v, %v", got, m)
 	}
+}
+
+// A node that breaks the rules of the graph is named once others noticed enough offences, even if
+// each of them noticed only one. A node that lies cannot accuse others alone.
+func TestNodesThatBreakTheRulesAreNamed(t *testing.T) {
+	f := largeFleet(t, 8)
+	f.waitSettled()
+	all := names(8)
+	liar, hostile := all[0], all[1]
+	says := func(name string, times int, blamed ...string) (accused []string) {
+		c := f.clients[name]
+		m := &control.Neighbours{Names: c.member.report}
+		for _, b := range blamed {
+			m.Blamed = append(m.Blamed, control.Blamed{Name: b, Times: times})
+		}
+		c.send(0, m)
+		f.run(time.Second, nil)
+		for _, s := range f.core.fleetCopy().evaluate().Faults {
+			if strings.Contains(s, "breaks the rules") {
+				accused = append(accused, s)
+			}
+		}
+		return accused
+	}
+	if got := says(liar, control.MaxBlamed, append(all, all...)...); len(got) > 0 {
+		t.Errorf("one node accuses: %q", got)
+	}
+	wantNamed := func(got []string, by int, such string) {
+		t.Helper()
+		want := fmt.Sprintf("node %s breaks the rules of the graph, as %d nodes say (such as %s "+
+			"and %s): their logs say how", hostile, by, liar, such)
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := says(all[2], 3, hostile, "nobody", all[2]); len(got) > 0 {
+		t.Errorf("named after seven offences: %q", got)
+	}
+	wantNamed(says(all[2], 4, hostile, "nobody", all[2]), 2, all[2])
+	for i := 2; i < 5; i++ {
+		if got := says(all[i], 1, hostile); len(got) > 0 {
+			t.Errorf("%d nodes saw one offence, and one lies: %q", i-1, got)
+		}
+	}
+	wantNamed(says(all[5], 1, hostile), 5, all[2])
 }

@@ -36,12 +36,12 @@ const (
 
 // membership is what the server knows of a node's part in the graph.
 type membership struct {
-	toldAt     time.Time // when it was told keys and contacts; zero: not since it registered
-	isListed   bool      // it is in core.members
-	neighbours []string  // the nodes to which it has edges, as its last report says
-	connected  []string  // the addresses to which its machine has connections, by that report
-	shunned    []string  // the nodes that break the rules of the graph, by that report
-	probing    []byte    // the last order to probe on its own, encoded
+	toldAt     time.Time        // when it was told keys and contacts; zero: not since it registered
+	isListed   bool             // it is in core.members
+	neighbours []string         // the nodes to which it has edges, as its last report says
+	connected  []string         // the addresses to which its machine is connected, by that report
+	blamed     []control.Blamed // the nodes that broke the rules of the graph, by that report
+	probing    []byte           // the last order to probe on its own, encoded
 }
 
 // notedIssuer is the form in which the issuer of names is written to disk.
@@ -183,7 +183,7 @@ func (c *core) someContacts(n *node) (names []string) {
 // hasNeighbours processes a node's report of its neighbours.
 func (c *core) hasNeighbours(n *node, m *control.Neighbours) {
 	n.graph.neighbours = m.Names[:min(len(m.Names), c.config.Degree)]
-	n.graph.shunned = m.Shunned
+	n.graph.blamed = m.Blamed
 	if !slices.Equal(n.graph.connected, m.Connected) {
 		n.graph.connected = m.Connected
 		c.orderSome(append(c.talksTo(n), n))
@@ -404,29 +404,35 @@ func (c *core) orderProbing(n *node, m *control.Probing) {
 	})
 }
 
-// leastAccusers is how many nodes must say that a node breaks the rules of the graph. So one node
-// that lies accuses nobody.
-const leastAccusers = 2
+// A node is named once others blame it for enoughOffences in all. One offence proves little, and
+// one node that lies must accuse nobody. So the offences of which one node speaks count at most
+// mostOfOne times, and at least two nodes must speak of some. If a node lies to many, each of them
+// notices only a few offences.
+const (
+	enoughOffences = overlay.ShunAfter
+	mostOfOne      = enoughOffences / 2
+)
 
-// addShunned lists the nodes that break the rules of the graph, as other nodes say.
-func (s *fleetCopy) addShunned(c *core) {
-	accusers := map[string][]string{}
+// addBlamed lists the nodes that break the rules of the graph, as other nodes say.
+func (s *fleetCopy) addBlamed(c *core) {
+	accusers, offences := map[string][]string{}, map[string]int{}
 	for _, n := range c.nodesByName() {
 		if !n.isAlive() {
 			continue
 		}
-		for i, name := range n.graph.shunned {
-			if c.nodes[name] != nil && name != n.name() &&
-				!slices.Contains(n.graph.shunned[:i], name) {
-				accusers[name] = append(accusers[name], n.name())
+		for _, b := range n.graph.blamed {
+			by := accusers[b.Name]
+			if c.nodes[b.Name] != nil && b.Name != n.name() && !slices.Contains(by, n.name()) {
+				accusers[b.Name] = append(by, n.name())
+				offences[b.Name] += min(b.Times, mostOfOne)
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(accusers)) {
-		if by := accusers[name]; len(by) >= leastAccusers {
-			s.matrix.faults.Add(faults.Shunned, name, "", fmt.Sprintf("node %s breaks the rules "+
-				"of the graph, as %d nodes say that shun it (such as %s and %s): their logs say "+
-				"how", name, len(by), by[0], by[1]))
+		if by := accusers[name]; offences[name] >= enoughOffences {
+			s.matrix.faults.Add(faults.RuleBreaker, name, "", fmt.Sprintf("node %s breaks the "+
+				"rules of the graph, as %d nodes say (such as %s and %s): their logs say how",
+				name, len(by), by[0], by[1]))
 		}
 	}
 }
@@ -438,7 +444,7 @@ const maxNeverMeasured = 1000
 // addNeverMeasured lists the pairs that should have been measured but never were.
 func (s *fleetCopy) addNeverMeasured(c *core) {
 	if c.isLarge() {
-		s.addShunned(c)
+		s.addBlamed(c)
 		for _, n := range c.nodesByName() {
 			if n.canBeProbed() && len(n.graph.neighbours) == 0 {
 				s.matrix.faults.Add(faults.Lonely, n.name(), "", fmt.Sprintf("node %s has no "+

@@ -126,35 +126,6 @@ func (m *fakeMember) targets() (all []control.Target) {
 	return all
 }
 
-// A node that breaks the rules of the graph is named once two nodes say so. A node that lies cannot
-// accuse others alone.
-func TestNodesThatBreakTheRulesAreNamed(t *testing.T) {
-	f := largeFleet(t, 8)
-	f.waitSettled()
-	all := names(8)
-	liar, hostile := all[0], all[1]
-	says := func(name string, shunned ...string) (accused []string) {
-		c := f.clients[name]
-		c.send(0, &control.Neighbours{Names: c.member.report, Shunned: shunned})
-		f.run(time.Second, nil)
-		for _, s := range f.core.fleetCopy().evaluate().Faults {
-			if strings.Contains(s, "breaks the rules") {
-				accused = append(accused, s)
-			}
-		}
-		return accused
-	}
-	if got := says(liar, append(all, all...)...); len(got) > 0 {
-		t.Errorf("one node accuses: %q", got)
-	}
-	got := says(all[2], hostile, "nobody", all[2])
-	want := fmt.Sprintf("node %s breaks the rules of the graph, as 2 nodes say that shun it "+
-		"(such as %s and %s): their logs say how", hostile, liar, all[2])
-	if !slices.Equal(got, []string{want}) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 // largeFleet returns a fleet of members, in which not all pairs are measured.
 func largeFleet(t *testing.T, nodes int) *fleet {
 	t.Helper()

@@ -14,6 +14,7 @@ const (
 	EndlessWalk  Offence = "sends a walk longer than MaxMix and MaxScan"
 	BadMessage   Offence = "sends names that are empty, too long or too many"
 	FalsePromise Offence = "promises an edge that is not there"
+	ManyFacts    Offence = "passes on the facts of more than MaxHintsVia nodes"
 )
 
 // A Blame counts how often a node broke a rule. One offence proves little: an honest node that dies
@@ -25,10 +26,10 @@ type Blame struct {
 	Last    Time
 }
 
-// Blamed returns the nodes that broke rules, the worst first. The node remembers at most MaxBlamed
-// of them. If there are more, it forgets those with the lowest counts.
+// Blamed returns the nodes that broke rules within ShunTime, the worst first. The node remembers at
+// most MaxBlamed of them. If there are more, it forgets those with the lowest counts.
 func (n *Node) Blamed() []Blame {
-	all := slices.Clone(n.blamed)
+	all := without(slices.Clone(n.blamed), func(b Blame) bool { return n.now >= b.Last+ShunTime })
 	slices.SortStableFunc(all, func(a, b Blame) int { return cmp.Compare(b.Count, a.Count) })
 	return all
 }
@@ -52,6 +53,9 @@ func (n *Node) blame(name Name, what Offence) {
 	for i := range n.blamed {
 		b := &n.blamed[i]
 		if b.Name == name && b.Offence == what {
+			if n.now >= b.Last+ShunTime {
+				b.Count = 0
+			}
 			b.Count++
 			b.Last = n.now
 			if b.Count >= ShunAfter {

@@ -97,6 +97,10 @@ func (n *Node) onHint(from Name, m Hint) {
 		return // too soon: an honest node repeats itself once in AdvertisePeriod
 	case same >= 0:
 		n.hints[same] = h
+	case count >= MaxHintsVia && n.degree < MaxHintsVia &&
+		n.hints[oldest].expires > n.now+HintLife-AdvertisePeriod/2:
+		n.blame(from, ManyFacts) // all of these came lately: more than an honest node has ins
+		return
 	case count >= MaxHintsVia:
 		n.hints[oldest] = h
 	default:

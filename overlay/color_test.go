@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -186,10 +187,12 @@ func TestMillionColors(t *testing.T) {
 	if sent := net.count - before; sent > MaxHintsVia {
 		t.Errorf("passed on %d hints, want at most %d", sent, MaxHintsVia)
 	}
-	n.Receive(0, "liar", Hint{Owner: "other", Levels: HintLevels})
-	n.Receive(0, "liar", Hint{Owner: "liar", Levels: HintLevels + 1})
-	if blamed := n.Blamed(); len(blamed) != 1 || blamed[0].Count != 2 {
-		t.Errorf("blamed: %+v", blamed)
+	n.Receive(0, "rude", Ping{Seq: 1})
+	n.Receive(0, "rude", Hint{Owner: "other", Levels: HintLevels})
+	n.Receive(0, "rude", Hint{Owner: "rude", Levels: HintLevels + 1})
+	want := []Blame{{"liar", ManyFacts, ShunAfter, 0}, {"rude", BadMessage, 2, 0}}
+	if blamed := n.Blamed(); !slices.Equal(blamed, want) || n.in("liar") != nil {
+		t.Errorf("blamed: %+v, want %+v and no edge with the first", blamed, want)
 	}
 }
 

@@ -143,6 +143,7 @@ func TestChurn(t *testing.T) {
 		if worst > 14*200/5 {
 			t.Errorf("%d of %d ends were missing at once", worst, 14*200)
 		}
+		f.wantNobodyAccused()
 		f.whole(healLimit)
 	})
 }
@@ -179,6 +180,7 @@ func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {
 	f.killSome(0.5)
 	f.run(2 * PingPeriod)
 	h.killed = (2*PingPeriod + f.whole(healLimit-2*PingPeriod)).Seconds()
+	f.wantNobodyAccused()
 	return h
 }
 

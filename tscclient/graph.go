@@ -45,16 +45,17 @@ type graphPart struct {
 	asked    map[overlay.Name]time.Time
 	incoming chan datagram
 	renew    overlay.Time // when neighbours get new keys for probes
+	shunned  []string     // the nodes that the graph shuns because they break its rules
 	facts    []overlay.Fact
 	factsAt  overlay.Time // when to look at the node's facts again
 
-	mu      sync.Mutex
-	member  bool
-	outs    []overlay.Name
-	shunned []string              // the nodes that the graph shuns because they break its rules
-	known   map[overlay.Name]Peer // the answers of outgoing neighbours
-	unsaid  bool                  // the server does not know all that reportNeighbours says
-	plain   map[string]plainBound // by peer: see storeBound
+	mu     sync.Mutex
+	member bool
+	outs   []overlay.Name
+	blamed []control.Blamed      // the nodes that broke the rules of the graph lately, by name
+	known  map[overlay.Name]Peer // the answers of outgoing neighbours
+	unsaid bool                  // the server does not know all that reportNeighbours says
+	plain  map[string]plainBound // by peer: see storeBound
 
 	// Only the method reportNeighbours uses these fields.
 	connections tcpConnections
@@ -157,7 +158,7 @@ func (g *graphPart) maintainEdges() {
 			g.answerAll()
 		}
 		g.askNeighbours()
-		g.noteShunned()
+		g.noteBlamed()
 		timer.Reset(min(max(g.node.Next()-g.graphTime(), 0)/g.pace, askEvery))
 	}
 }
@@ -343,8 +344,37 @@ func (g *graphPart) askNeighbours() {
 	}
 }
 
-// noteShunned logs which nodes the graph shuns from now on, and makes the link tell the server.
-func (g *graphPart) noteShunned() {
+// noteBlamed logs which nodes break the rules of the graph, and makes the link tell the server.
+func (g *graphPart) noteBlamed() {
+	times := map[string]int{}
+	for _, b := range g.node.Blamed() {
+		card, err := wire.ParseName(b.Name)
+		if err != nil {
+			continue
+		}
+		if times[card.Node] == 0 && !slices.ContainsFunc(g.blamed,
+			func(old control.Blamed) bool { return old.Name == card.Node }) {
+			g.link.config.Log.Info("a node broke a rule of the graph", "node", card.Node, "how",
+				b.Offence)
+		}
+		if len(times) < control.MaxNeighbours || times[card.Node] > 0 {
+			times[card.Node] = int(min(uint64(times[card.Node])+b.Count, control.MaxBlamed))
+		}
+	}
+	var blamed []control.Blamed
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		blamed = append(blamed, control.Blamed{Name: name, Times: times[name]})
+	}
+	if !slices.Equal(blamed, g.blamed) { // only this goroutine changes g.blamed
+		g.mu.Lock()
+		g.blamed, g.unsaid = blamed, true
+		g.mu.Unlock()
+	}
+	g.logShunned()
+}
+
+// logShunned logs which nodes the graph shuns from now on.
+func (g *graphPart) logShunned() {
 	var names []string
 	for _, b := range g.node.Shunned() {
 		card, err := wire.ParseName(b.Name)
@@ -352,16 +382,12 @@ func (g *graphPart) noteShunned() {
 			continue
 		}
 		names = append(names, card.Node)
-		if !slices.Contains(g.shunned, card.Node) { // only this goroutine changes g.shunned
+		if !slices.Contains(g.shunned, card.Node) {
 			g.link.config.Log.Warn("a node breaks the rules of the graph: no edge leads to it, or "+
 				"from it to here", "node", card.Node, "how", b.Offence, "times", b.Count)
 		}
 	}
-	if !slices.Equal(names, g.shunned) {
-		g.mu.Lock()
-		g.shunned, g.unsaid = names, true
-		g.mu.Unlock()
-	}
+	g.shunned = names
 }
 
 // describedPeers returns the outgoing neighbours that have described themselves.
@@ -373,7 +399,7 @@ func (g *graphPart) describedPeers() []Peer {
 }
 
 // reportNeighbours tells the server the outgoing neighbours, the machine's connections and the
-// shunned nodes, unless the server knows them already.
+// blamed nodes, unless the server knows them already.
 func (g *graphPart) reportNeighbours(ctx context.Context) {
 	g.mu.Lock()
 	member := g.member
@@ -384,7 +410,7 @@ func (g *graphPart) reportNeighbours(ctx context.Context) {
 	talks := g.connections.listAddresses(time.Now())
 	g.mu.Lock()
 	unsaid := g.unsaid || !slices.Equal(talks, g.talks)
-	m := &control.Neighbours{Connected: talks, Shunned: g.shunned}
+	m := &control.Neighbours{Connected: talks, Blamed: g.blamed}
 	g.talks = talks
 	for _, n := range g.outs {
 		if card, err := wire.ParseName(n); err == nil {

@@ -155,26 +155,68 @@ func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
 	g.wantProbing(degree) // the trains have not ended
 }
 
-// If a node breaks the rules of the graph, the nodes that it harms name it, and tell the server.
-func TestShunnedNodesAreNamed(t *testing.T) {
+// If a node breaks the rules of the graph, the nodes that notice it tell the server. They do so
+// although their neighbours stay the same, because the node is none of them.
+func TestBlamedNodesAreNamed(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
-	g := newMembers(t, s, 3, 2, 1)
-	g.wantProbing(2)
-	victim, hostile := g.links["a"].graph.socket.Name(), g.links["b"].graph.socket
-	for i := range uint64(2 * overlay.ShunAfter) {
-		hostile.Send(victim, overlay.Hop{ID: 1<<40 + i, Walk: overlay.Seek{Origin: hostile.Name(),
-			ID: 1<<40 + i, Out: true, Mix: overlay.MaxMix + 1}})
-	}
-	for {
-		if m, _ := expectMessage[*control.Neighbours](s); len(m.Shunned) > 0 {
-			if !slices.Equal(m.Shunned, []string{"b"}) || slices.Contains(m.Names, "b") {
-				t.Errorf("%+v", m)
+	const degree = 2
+	g := newMembers(t, s, 8, degree, paceFactor) // three of them at least are no neighbours of a
+	g.wantProbing(degree)
+	const tries = 3 // an edge may change just when a node is blamed
+	var blamed []string
+	for range tries {
+		stranger, before := g.stranger("a", blamed)
+		blamed = append(blamed, stranger)
+		hostile := g.links[stranger].graph.socket
+		for i := range uint64(overlay.ShunAfter) {
+			hostile.Send(g.links["a"].graph.socket.Name(), overlay.Hop{ID: 1<<40 + i,
+				Walk: overlay.Seek{Origin: hostile.Name(), ID: 1<<40 + i, Out: true,
+					Mix: overlay.MaxMix + 1}})
+		}
+		for {
+			m, _ := expectMessage[*control.Neighbours](s)
+			want := control.Blamed{Name: stranger, Times: control.MaxBlamed}
+			if !slices.Contains(m.Blamed, want) {
+				continue
 			}
-			return
+			if slices.Sort(m.Names); slices.Equal(m.Names, before) {
+				return
+			}
+			break
 		}
 	}
+	t.Errorf("node a said nothing before its neighbours changed, %d times", tries)
+}
+
+// stranger returns a node that is no neighbour of the given one and not among some others. It also
+// returns the given node's outgoing neighbours, sorted.
+func (g *graphMembers) stranger(name string, but []string) (stranger string, outs []string) {
+	g.t.Helper()
+	answer := make(chan []overlay.Name)
+	l := g.links[name]
+	l.graph.questions <- func() {
+		out, in := l.graph.node.Neighbours()
+		answer <- out
+		answer <- in
+	}
+	for _, n := range <-answer {
+		card, _ := wire.ParseName(n)
+		outs = append(outs, card.Node)
+	}
+	near := append([]string{name}, outs...)
+	for _, n := range <-answer {
+		card, _ := wire.ParseName(n)
+		near = append(near, card.Node)
+	}
+	slices.Sort(outs)
+	for other := range g.links {
+		if !slices.Contains(near, other) && (stranger == "" || slices.Contains(but, stranger)) {
+			stranger = other
+		}
+	}
+	return stranger, outs
 }
 
 // A node tells the server its neighbours. If its counter begins a new epoch, or the issuer of names

@@ -22,7 +22,7 @@ const (
 	Contradiction             // two paths
 	Gone                      // a node
 	NoTable                   // a node that does not apply the handler table
-	Shunned                   // a node that breaks the rules of the graph
+	RuleBreaker               // a node that breaks the rules of the graph
 	Lonely                    // a node without neighbours in the graph
 	Suspect                   // a pair
 	Unrelated                 // a pair that has trains, but no bound or a complaint
@@ -47,7 +47,7 @@ var kinds = [...]struct {
 	Contradiction: {"%d paths disagree with other paths", false},
 	Gone:          {"%d nodes are gone", true},
 	NoTable:       {"%d nodes do not apply the handler table", true},
-	Shunned:       {"%d nodes break the rules of the graph, as nodes that shun them say", false},
+	RuleBreaker:   {"%d nodes break the rules of the graph, as other nodes say", false},
 	Lonely:        {"%d nodes have no neighbours in the graph, and measure nobody", false},
 	Suspect:       {"%d pairs are suspect: the data need more wander than is declared", false},
 	Unrelated:     {"%d pairs have a fault", true},
