@@ -285,7 +285,7 @@ func (c *core) nextTick() time.Time {
 		earlier(c.run.gathering.nextAsk)
 	}
 	if c.inTurns && c.isLarge() {
-		earlier(c.turnAt.Add(turnEvery))
+		earlier(c.turnAt.Add(c.config.Heartbeat))
 	}
 	c.nextKeys(earlier)
 	for _, n := range c.nodes {

@@ -81,9 +81,9 @@ func (s *fleetCopy) evaluatePair(k *pairCopy) {
 const (
 	reusedFor = 30 * time.Second // how old an evaluation may be
 
-	// In each turn, the server evaluates so many pairs that a round of all pairs has turnsInRound
-	// turns, but at most pairsInTurn, which take about a twentieth of a core.
-	turnEvery    = time.Second
+	// There is a turn in each heartbeat. In it, the server evaluates so many pairs that a round of
+	// all pairs has turnsInRound turns, but at most pairsInTurn, which take about a twentieth of a
+	// core.
 	turnsInRound = 20
 	pairsInTurn  = 500
 )
@@ -122,7 +122,7 @@ func (c *core) keepEvaluations(s *fleetCopy) {
 // stepTurn evaluates the pairs whose turn it is.
 func (c *core) stepTurn() {
 	now := c.now()
-	if !c.inTurns || now.Sub(c.turnAt) < turnEvery || !c.isLarge() {
+	if !c.inTurns || now.Sub(c.turnAt) < c.config.Heartbeat || !c.isLarge() {
 		return
 	}
 	c.turnAt = now

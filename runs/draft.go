@@ -36,8 +36,9 @@ type Draft struct {
 	root   *os.Root
 
 	mu       sync.Mutex
-	run      Run             // protected by mu, like gathered
+	run      Run             // protected by mu, like gathered and texts
 	gathered *gatheredTrains // nil: AddTrains was never called
+	texts    nodeTexts
 }
 
 // Create begins a run in a directory of runs. If that directory does not exist, Create creates it.
@@ -57,7 +58,8 @@ func Create(parent string, r Run) (*Draft, error) {
 		return fail(fmt.Errorf("%q exists already: choose another name or remove it: %w",
 			filepath.Join(parent, r.Name), ErrExists))
 	}
-	d := &Draft{parent: parent, path: filepath.Join(parent, r.Name+incompleteEnd), run: r}
+	d := &Draft{parent: parent, path: filepath.Join(parent, r.Name+incompleteEnd), run: r,
+		texts: nodeTexts{}}
 	if err := os.Mkdir(d.path, directoryMode); errors.Is(err, fs.ErrExist) {
 		return fail(fmt.Errorf("%q exists already and is not complete: resume it, choose "+
 			"another name or remove it: %w", d.path, ErrExists))
@@ -89,7 +91,7 @@ func Resume(parent, name string) (*Draft, error) {
 	if err := CheckName(name); err != nil {
 		return fail(err)
 	}
-	d := &Draft{parent: parent, path: filepath.Join(parent, name+incompleteEnd)}
+	d := &Draft{parent: parent, path: filepath.Join(parent, name+incompleteEnd), texts: nodeTexts{}}
 	var err error
 	if d.root, err = openRoot(d.path); err != nil {
 		return fail(err)
@@ -170,7 +172,7 @@ func (d *Draft) Update(change func(*Run)) error {
 func (d *Draft) save() error {
 	about := d.run
 	about.Missing = shortenMissing(about.Missing)
-	text, err := about.Encode()
+	text, err := about.encode(d.texts)
 	if err != nil {
 		return err
 	}

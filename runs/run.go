@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"time"
 
@@ -209,20 +210,75 @@ func parseRun(text []byte, name string) (Run, error) {
 }
 
 // Encode returns the run as text that parseRun can read.
-func (r Run) Encode() ([]byte, error) {
+func (r Run) Encode() ([]byte, error) { return r.encode(nodeTexts{}) }
+
+func (r Run) encode(known nodeTexts) ([]byte, error) {
 	r.Version = Version
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	var text bytes.Buffer
-	text.WriteString("# A run of Cloudprofiler: what was measured, where, and what is missing. " +
-		"See runs/FORMAT.md.\n")
-	encoder := yaml.NewEncoder(&text)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(r); err != nil {
+	nodes := r.Nodes
+	r.Nodes = nil
+	text, err := encodeYAML(r)
+	if err == nil && len(nodes) > 0 {
+		var list []byte
+		if list, err = known.encode(nodes); err == nil {
+			text = bytes.Replace(text, []byte("\nnodes: []\n"),
+				append([]byte("\nnodes:\n"), list...), 1)
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write run %q: %w", r.Name, err)
 	}
-	return text.Bytes(), nil
+	const head = "# A run of Cloudprofiler: what was measured, where, and what is missing. " +
+		"See runs/FORMAT.md.\n"
+	return append([]byte(head), text...), nil
+}
+
+func encodeYAML(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	err := encoder.Encode(v)
+	return text.Bytes(), err
+}
+
+// nodeTexts has, by name, nodes as they are written in run.yaml. A run may have thousands of nodes,
+// and each node that joins changes run.yaml. So only the nodes that changed are encoded.
+type nodeTexts map[string]nodeText
+
+type nodeText struct {
+	node Node
+	text []byte
+}
+
+// encode returns the list of the nodes.
+func (known nodeTexts) encode(nodes []Node) (list []byte, err error) {
+	var changed []Node
+	for _, n := range nodes {
+		if !reflect.DeepEqual(known[n.Name].node, n) {
+			changed = append(changed, n)
+		}
+	}
+	if len(changed) > 0 {
+		text, err := encodeYAML(map[string][]Node{"nodes": changed})
+		if err != nil {
+			return nil, err
+		}
+		// Each line within a node is indented more than the line with which the node begins.
+		const begin = "\n  - "
+		items := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte(begin))[1:]
+		if len(items) != len(changed) {
+			return nil, fmt.Errorf("%d nodes became %d in YAML", len(changed), len(items))
+		}
+		for i, n := range changed {
+			known[n.Name] = nodeText{n, slices.Concat([]byte(begin[1:]), items[i], []byte("\n"))}
+		}
+	}
+	for _, n := range nodes {
+		list = append(list, known[n.Name].text...)
+	}
+	return list, nil
 }
 
 // Validate returns an error that names the first invalid key. The error wraps ErrRun.

@@ -1,14 +1,56 @@
 package runs
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
+
+// A draft remembers the texts of nodes. Whatever changes in a run, run.yaml is the same as if all
+// nodes were encoded anew, and contains what the run contains.
+func TestRememberedTextsOfNodes(t *testing.T) {
+	r := rand.New(rand.NewPCG(seed.Of(t), 0))
+	run, known := exampleRun(), nodeTexts{}
+	words := []string{"", "6.1", "true", "- a", "a\n  - b\n\nnodes: []\n", "  x: y\n", "nodes: []",
+		"é#"}
+	word := func() string { return words[r.IntN(len(words))] }
+	for range 200 {
+		switch i := r.IntN(len(run.Nodes)); r.IntN(4) {
+		case 0:
+			run.Enter(Node{Name: fmt.Sprintf("n%d", r.IntN(20)), Epoch: word(),
+				Facts: map[string]string{"a": word(), "b": word()}})
+		case 1:
+			run.Nodes[i].Left = word()
+		case 2:
+			run.Nodes[i].Quantum_cycles++
+		case 3:
+			run.Note = word()
+		}
+		got, err := run.encode(known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, err := run.Encode(); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%v, %s\nwant\n%s", err, got, want)
+		}
+		parsed, err := parseRun(got, "run.yaml")
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, got)
+		}
+		if diff := cmp.Diff(run, parsed, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%s in\n%s", diff, got)
+		}
+	}
+}
 
 func TestRunYAML(t *testing.T) {
 	r := exampleRun()

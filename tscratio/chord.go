@@ -208,7 +208,6 @@ func (e *evidence) trainsWithin(within Interval) [2]int {
 // the wander of the long window is at most tanh(k·artanh(w)) ≤ k·w.
 func (e *evidence) leastWander(places []uint64) Wander {
 	var w Wander
-	var s scratch
 	var last [2]int // the trains of the window whose chords were looked for last
 	var lastK int64
 	e.eachWindow(places, func(within Interval, k int64) {
@@ -218,7 +217,7 @@ func (e *evidence) leastWander(places []uint64) Wander {
 			return
 		}
 		last, lastK = trains, k
-		if c, ok := e.chordsWithin(&s, within); ok {
+		if c, ok := e.chordsWithin(&e.points, within); ok {
 			w = max(w, c.leastWander()/Wander(k))
 		}
 	})

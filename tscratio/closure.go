@@ -91,7 +91,11 @@ type edge struct {
 	into   int
 	r      *Relation
 	weight float64 // see weigh
-	back   *edge   // the relation in the other direction; nil: none, or not weighed
+
+	// These are the relation in the other direction, and its weight. They are copies, because a
+	// search that follows a pointer to another node's edges waits for memory.
+	back       *Relation // nil: none, or not weighed
+	backWeight float64
 }
 
 // NewClosure returns the closure of the given relations. A relation has one direction, so the

@@ -88,9 +88,8 @@ func (e *RefutedError) Unwrap() error { return ErrWanderAboveMax }
 // are at most W apart, it returns only the one with the strongest evidence.
 func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 	var cs []Contradiction
-	var s scratch
 	e.eachWindow(places, func(within Interval, k int64) {
-		chords, ok := e.chordsWithin(&s, within)
+		chords, ok := e.chordsWithin(&e.points, within)
 		if !ok || chords.leastWander()/Wander(k) <= w {
 			return
 		}
@@ -141,9 +140,8 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	if left.Hi >= right.Lo {
 		return c
 	}
-	var s scratch
-	before, okBefore := e.chordsWithin(&s, left)
-	after, okAfter := e.chordsWithin(&s, right)
+	before, okBefore := e.chordsWithin(&e.points, left)
+	after, okAfter := e.chordsWithin(&e.points, right)
 	switch {
 	case okBefore && before.leastWander() > total, okAfter && after.leastWander() > total:
 		return c
@@ -255,10 +253,9 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 	for oldest > 0 && p.trains[oldest-1].b.Hi >= within.Lo {
 		oldest--
 	}
-	recent := &Pair{A: p.A, B: p.B, Declared: p.Declared, trains: p.trains[oldest:]}
-	e := recent.evidence(SideA)
-	var s scratch
-	cs, ok := e.chordsWithin(&s, within)
+	e := p.evidence(p.trains[oldest:], SideA)
+	defer evidences.Put(e)
+	cs, ok := e.chordsWithin(&e.points, within)
 	if !ok || cs.leastWander() <= p.Declared.Wander {
 		return nil
 	}

@@ -47,15 +47,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode returns the pair in its stored form, which contains everything that Relate needs.
 func (p *Pair) Encode() []byte {
-	out := []byte(fileMagic)
+	out := append(make([]byte, 0, p.EncodedBytes()), fileMagic...)
 	version := p.version()
 	out = binary.LittleEndian.AppendUint32(out, version)
-	out = appendBlock(out, p.encodeHeader())
+	out = appendBlock(out, p.appendHeader)
 	for i := range p.trains {
-		out = appendBlock(out, p.trains[i].encode(version))
+		out = appendBlock(out, func(b []byte) []byte { return p.trains[i].append(b, version) })
 	}
-	end := binary.LittleEndian.AppendUint64([]byte{blockEnd}, uint64(len(p.trains)))
-	return appendBlock(out, end)
+	return appendBlock(out, func(b []byte) []byte {
+		return binary.LittleEndian.AppendUint64(append(b, blockEnd), uint64(len(p.trains)))
+	})
 }
 
 // version returns the lowest version that can store the pair. So a program that does not know
@@ -69,15 +70,17 @@ func (p *Pair) version() uint32 {
 	return packetsAlone
 }
 
-func appendBlock(out, payload []byte) []byte {
+// appendBlock appends a block whose payload the function appends.
+func appendBlock(out []byte, payload func([]byte) []byte) []byte {
+	const length = 4 // bytes
 	start := len(out)
-	out = binary.LittleEndian.AppendUint32(out, uint32(len(payload)))
-	out = append(out, payload...)
+	out = payload(append(out, make([]byte, length)...))
+	binary.LittleEndian.PutUint32(out[start:], uint32(len(out)-start-length))
 	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out[start:], castagnoli))
 }
 
-func (p *Pair) encodeHeader() []byte {
-	b := []byte{blockHeader}
+func (p *Pair) appendHeader(b []byte) []byte {
+	b = append(b, blockHeader)
 	for _, n := range []Node{p.A, p.B} {
 		for _, s := range []string{n.Name, n.Epoch} {
 			b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
@@ -90,11 +93,12 @@ func (p *Pair) encodeHeader() []byte {
 		uint64(d.MaxWander))
 }
 
-func (t *train) encode(version uint32) []byte {
-	b := []byte{blockTrain, byte(t.by), 0}
+func (t *train) append(b []byte, version uint32) []byte {
+	whole := byte(0)
 	if t.whole {
-		b[2] = 1
+		whole = 1
 	}
+	b = append(b, blockTrain, byte(t.by), whole)
 	for _, n := range []uint32{t.exchanges, t.gathered, t.stamps.Kernel, t.stamps.User} {
 		b = binary.LittleEndian.AppendUint32(b, n)
 	}

@@ -144,11 +144,13 @@ func (p *Pair) KeepNewest(trains, bytes int) {
 		}
 	}
 	slices.Sort(newest) // so that trains stay in the order in which they were added
-	kept := make([]train, len(newest))
 	for n, i := range newest {
-		kept[n] = p.trains[i]
+		p.trains[n] = p.trains[i]
 	}
-	p.trains = kept
+	clear(p.trains[len(newest):]) // so that the constraints of the dropped trains are freed
+	if p.trains = p.trains[:len(newest)]; cap(p.trains) > 4*len(newest) {
+		p.trains = slices.Clone(p.trains)
+	}
 }
 
 // EncodedBytes returns the length of what Encode returns.

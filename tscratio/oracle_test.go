@@ -112,7 +112,7 @@ func TestPolygonEqualsOracle(t *testing.T) {
 		// enough of them.
 		p := x.pair(t, declared(w), 1+rng.IntN(2), 2+rng.Float64()*4,
 			[2]float64{10, 10 + rng.Float64()*20})
-		e := p.evidence(SideA)
+		e := p.evidence(p.trains, SideA)
 		var s centredPolygon
 		for range 12 {
 			y := x.b.count(uint64((2 + rng.Float64()*36) * second))

@@ -310,17 +310,17 @@ func (f *twoSearches) extendLightest(c *Closure, side int) []int {
 			f.indirect && v == f.ends[side] && e.into == f.ends[1-side] {
 			continue
 		}
-		into, x := e.into, e
+		into, r, weight := e.into, e.r, from.weight+e.weight
 		if side == 1 { // the path crosses the relation from there to here
-			if x = e.back; x == nil {
+			if r, weight = e.back, from.weight+e.backWeight; r == nil {
 				continue
 			}
 		}
-		weight, known := from.weight+x.weight, &f.reached[side][into]
+		known := &f.reached[side][into]
 		if known.search == f.search && (known.done || known.weight <= weight) {
 			continue
 		}
-		*known = reachedNode{by: x.r, weight: weight, search: f.search, before: int32(v),
+		*known = reachedNode{by: r, weight: weight, search: f.search, before: int32(v),
 			hops: from.hops + 1}
 		f.push(side, waitingPath{weight, into})
 		f.lighter = append(f.lighter, into)
@@ -365,11 +365,13 @@ func (f *twoSearches) pop(side int) waitingPath {
 	return first
 }
 
-// linkBack stores in each edge, as its field back, the edge in the other direction.
+// linkBack stores in each edge the relation in the other direction, and its weight.
 func (c *Closure) linkBack() {
 	for v, edges := range c.edges {
 		for i := range edges {
-			edges[i].back = c.edge(edges[i].into, v)
+			if back := c.edge(edges[i].into, v); back != nil {
+				edges[i].back, edges[i].backWeight = back.r, back.weight
+			}
 		}
 	}
 }
@@ -380,7 +382,7 @@ func (c *Closure) linkBack() {
 // be used only for times that all of its relations cover. Suspect relations weigh so much that a
 // path contains one only if there is no other path.
 func (c *Closure) weigh() {
-	c.linkBack()
+	defer c.linkBack()
 	longest_s := 0.0
 	hz := func(n Node) float64 { return float64(max(n.Nominal_hz, 1)) }
 	covered_s := func(r *Relation) float64 { return float64(r.limits.Width()) / hz(r.From) }

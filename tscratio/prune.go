@@ -33,6 +33,7 @@ func (p *Pair) Prune() int {
 	before := p.Constraints()
 	ratesA, ratesB := p.provenRates(SideA), p.provenRates(SideB)
 	f := p.Declared.MaxWander.fraction()
+	var intoA, intoB widenedTrain
 	for n := range p.trains {
 		t, rA, rB := &p.trains[n], ratesA[n], ratesB[n]
 		if rA == (RateInterval{}) || rB == (RateInterval{}) || t.a.Width() > maxReach_cycles {
@@ -40,7 +41,8 @@ func (p *Pair) Prune() int {
 		}
 		// A constraint may be dropped only if another one implies it in both directions: in
 		// relations into A, and in relations into B, for which A and B are exchanged.
-		intoA, intoB := p.widenTrain(t, SideA), p.widenTrain(t, SideB)
+		p.widenTrain(&intoA, t, SideA)
+		p.widenTrain(&intoB, t, SideB)
 		lower, upper := p.anchors(t)
 		t.lower = thinReadings(t.lower, lower, func(j, i int) bool {
 			return impliesLower(intoA.lower[j], intoA.lower[i], rA, f) &&
@@ -79,18 +81,26 @@ func (p *Pair) anchors(t *train) (lower, upper int) {
 
 // thinReadings returns the anchor and all readings that no other reading implies.
 func thinReadings(rs []reading, anchor int, implies func(j, i int) bool) []reading {
-	gone := make([]bool, len(rs))
+	var few [64]bool
+	gone, left := few[:min(len(rs), len(few))], len(rs)
+	if len(rs) > len(few) {
+		gone = make([]bool, len(rs))
+	}
 	for i := range rs {
 		for j := range rs {
 			// A dropped reading need not be tried: implication is transitive, so a kept reading
 			// implies all that the dropped one implies.
 			if i != j && i != anchor && !gone[j] && implies(j, i) {
 				gone[i] = true
+				left--
 				break
 			}
 		}
 	}
-	var kept []reading
+	if left == len(rs) {
+		return rs
+	}
+	kept := make([]reading, 0, left)
 	for i, r := range rs {
 		if !gone[i] {
 			kept = append(kept, r)
@@ -161,15 +171,16 @@ func (p *Pair) provenRates(into Side) []RateInterval {
 	window := node.cycles(p.Declared.Window)
 	f := p.Declared.MaxWander.fraction()
 
-	var places []place
+	places := make([]place, 0, len(p.trains))
+	var v widenedTrain
 	for i := range p.trains {
 		t := &p.trains[i]
 		if len(t.lower) == 0 || len(t.upper) == 0 {
 			continue
 		}
 		l, u := p.anchors(t)
-		v := p.widenTrain(&train{b: t.b, a: t.a, lower: t.lower[l : l+1], upper: t.upper[u : u+1]},
-			into)
+		p.widenTrain(&v, &train{b: t.b, a: t.a, lower: t.lower[l : l+1],
+			upper: t.upper[u : u+1]}, into)
 		places = append(places, place{v.extent, i, v.lower[0], v.upper[0]})
 	}
 	slices.SortFunc(places, func(x, y place) int { return cmp.Compare(x.Lo, y.Lo) })

@@ -41,7 +41,7 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 		for range 3 {
 			w := Wander(rng.Int64N(int64(d.MaxWander)))
 			for _, into := range []Side{SideA, SideB} {
-				a, b := all.evidence(into), pruned.evidence(into)
+				a, b := all.evidence(all.trains, into), pruned.evidence(pruned.trains, into)
 				var s, u centredPolygon
 				from := x.b
 				if into == SideB {

@@ -21,7 +21,9 @@ func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 // extrapolation limit allows, and their bounds are wider than those of Relate. All trains within a
 // window of a reading still count.
 func (p *Pair) RelateNewest(into Side, w Wander, trains int) (*Relation, error) {
-	r, err := p.evidence(into).relate(w, trains)
+	e := p.evidence(p.trains, into)
+	defer evidences.Put(e)
+	r, err := e.relate(w, trains)
 	if err != nil {
 		return nil, fmt.Errorf("relate %q with %q: %w", p.A.Name, p.B.Name, err)
 	}
@@ -159,18 +161,18 @@ func (e *evidence) solvePlaces(r *Relation, places []uint64) (Wander, error) {
 	r.knots = make([]knot, 0, len(ys))
 	r.starts = make([]uint64, 0, 2*len(ys)+20)
 	r.pieces = make([]piece, 0, cap(r.starts))
-	var s centredPolygon
-	constant := r.Wander == 0 && e.solveAll(&s, ys[0])
+	s := &e.solver
+	constant := r.Wander == 0 && e.solveAll(s, ys[0])
 	if constant && !s.solve() {
-		c, _ := e.chordsWithin(&scratch{}, e.allReadings())
+		c, _ := e.chordsWithin(&e.points, e.allReadings())
 		return max(c.leastWander()/Wander(s.k), PPT), nil
 	}
 	for i, y := range ys {
 		if constant {
 			s.moveOrigin(y)
-		} else if e.solveAt(&s, y, r.Wander) != feasible {
+		} else if e.solveAt(s, y, r.Wander) != feasible {
 			half := uint64(s.k) * e.window_cycles
-			c, _ := e.chordsWithin(&scratch{}, Interval{down(y, half), up(y, half)})
+			c, _ := e.chordsWithin(&e.points, Interval{down(y, half), up(y, half)})
 			// No line satisfies the window's constraints under r.Wander. So the true wander is
 			// larger, even if the window's chords allow r.Wander.
 			return max(c.leastWander()/Wander(s.k), r.Wander+1), nil
@@ -190,8 +192,8 @@ func (e *evidence) solvePlaces(r *Relation, places []uint64) (Wander, error) {
 			r.addHole(r.limits.Hi)
 		}
 		r.limits.Hi = y + after
-		r.extend(&s, before, true)
-		r.extend(&s, after, false)
+		r.extend(s, before, true)
+		r.extend(s, after, false)
 	}
 	if len(r.pieces) == 0 {
 		r.addHole(r.limits.Lo) // a single knot, and no extrapolation
@@ -230,7 +232,7 @@ func (r *Relation) extend(s *centredPolygon, distance uint64, before bool) {
 	}
 	// The slice ends contains distances from s.y. Between two successive ends, a single wander
 	// applies. moved[i] is the most by which the wander moves readings at the distance ends[i].
-	var ends, moved []uint64
+	ends, moved := s.ends[:0], s.moved[:0]
 	var d, m uint64
 	for k := s.k; d < distance; k++ {
 		w, _ := r.Wander.wanderOver(k) // if wanderOver reports false, add refuses the piece
@@ -240,20 +242,22 @@ func (r *Relation) extend(s *centredPolygon, distance uint64, before bool) {
 		d = end
 	}
 	ends, moved = append(ends, d), append(moved, m)
+	s.ends, s.moved = ends, moved
 
 	// Between two ends the upper limit is the maximum over the polygon of p + r·(distance + moved).
 	// This maximum is a convex function, so it lies below its chord. The lower limit is a concave
 	// function, so it lies above its chord.
 	n := len(ends) - 1
-	los, his := make([]int64, n+1), make([]int64, n+1)
+	los, his := s.los[:0], s.his[:0]
 	for i, d := range ends {
 		d, m := int64(d), int64(moved[i])
 		if before {
-			los[i], his[i] = s.minAt(-d-m), s.maxAt(-d+m)
+			los, his = append(los, s.minAt(-d-m)), append(his, s.maxAt(-d+m))
 		} else {
-			los[i], his[i] = s.minAt(d-m), s.maxAt(d+m)
+			los, his = append(los, s.minAt(d-m)), append(his, s.maxAt(d+m))
 		}
 	}
+	s.los, s.his = los, his
 	for i := range n {
 		if before {
 			i = n - 1 - i

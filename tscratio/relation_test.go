@@ -164,7 +164,7 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 	x := newWorld(rng, 600, driftSteadily(), 1500*PPT, 10*time.Second, 1, 0)
 	x.net = networks["near and steady"]
 	p := x.pair(t, declared(0), 6, 0.5)
-	e := p.evidence(SideA)
+	e := p.evidence(p.trains, SideA)
 	domain, _ := e.domain()
 	if w := e.leastWander(e.knotPlaces(domain, knotsPerGap)); w > 0 {
 		t.Fatalf("a window shows %v", w)
@@ -185,7 +185,7 @@ func TestLeastWanderOfAllWindows(t *testing.T) {
 		x.net = networks["near and steady"]
 		p := x.pair(t, declared(8*PPM), 4, 0.5+rng.Float64()*5)
 		p.KeepNewest(3+rng.IntN(20), 1<<30)
-		e := p.evidence(SideA)
+		e := p.evidence(p.trains, SideA)
 		domain, _ := e.domain()
 		places := e.knotPlaces(domain, knotsPerGap)
 		var want Wander

@@ -85,7 +85,7 @@ func TestSharpWander(t *testing.T) {
 // provenRelation returns the relation for the wander w, even if w is less than twice w_min.
 func provenRelation(t *testing.T, p *Pair, into Side, w Wander) *Relation {
 	t.Helper()
-	e := p.evidence(into)
+	e := p.evidence(p.trains, into)
 	domain, _ := e.domain()
 	r, more, err := e.relation(e.knotPlaces(domain, knotsPerGap), w, 0)
 	if err != nil || more != 0 {
