@@ -21,8 +21,9 @@ func recordsIn(b []byte) []Record {
 }
 
 // If there are many writers, a read may return a finished record's counter word together with the
-// id that was there before. A read may also return half of an old counter word. So a second read is
-// needed: it returns what the writer stored before the counter word.
+// id that was there before. A read may also return half of an old counter word. So a reader reads
+// each finished record a second time: this read returns the id and the whole counter word that the
+// writer stored.
 func TestWhatWasBesideACounterWordIsReadAgain(t *testing.T) {
 	p := newShards(t, 1, 64)
 	s, c := &p.Shards[0], drain(t, p.Path)

@@ -262,7 +262,8 @@ func (r *Reader) Copy(i int, from uint64,
 	return first, n, unfinished, nil
 }
 
-// wordAddress returns the address of the switching word.
+// wordAddress returns the address of the switching word, which selects the slot with the newest
+// settings.
 func (r *Reader) wordAddress() *uint64 {
 	if r.header.ManyWriters || r.header.Version == 1 {
 		return &r.page.control.word
@@ -281,7 +282,8 @@ func (r *Reader) Settings() (channel.Settings, Word, error) {
 	return settings, w, nil
 }
 
-// Chosen returns the settings that the program chose at the open. It does not check them.
+// Chosen returns the settings that the program chose when it opened the ring. It does not check
+// them.
 func (r *Reader) Chosen() (channel.Settings, error) {
 	var settings channel.Settings
 	if err := guard(func() { settings = r.page.control.slot[chosenSlot].load() }); err != nil {

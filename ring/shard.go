@@ -84,9 +84,10 @@ func (s *Shard) init(page *shard, records unsafe.Pointer, n uint64, c Config, lo
 // lostDrainers has a lostDrainer mark for each directory in which this process has created rings.
 var lostDrainers sync.Map // *atomic.Bool, by the directory's path
 
-// lostDrainer returns the mark of a directory. The first shard of the directory that waits for
-// stallLimit in vain sets the mark. While the mark is set, the program does not wait in any ring of
-// the directory. The first shard of the directory that then sees its own head move clears the mark.
+// lostDrainer returns the mark of a directory. When a shard of the directory has waited in vain for
+// as long as stallLimit, it sets the mark. While the mark is set, the program does not wait in any
+// ring of the directory. When a shard of the directory then sees that its own head has moved, it
+// clears the mark.
 func lostDrainer(dir string) *atomic.Bool {
 	mark, _ := lostDrainers.LoadOrStore(filepath.Clean(dir), new(atomic.Bool))
 	return mark.(*atomic.Bool)
@@ -196,12 +197,12 @@ func (s *Shard) dropEvent(counter uint64) {
 	atomic.StoreUint64(&line.dropped, dropped+1)
 }
 
-// Dropped returns how many events found no room since the open. Any goroutine may call it while the
-// ring is open.
+// Dropped returns how many events found no room since the ring was opened. Any goroutine may call
+// it while the ring is open.
 func (s *Shard) Dropped() uint64 { return atomic.LoadUint64(&s.page.producer.dropped) }
 
-// Journal writes an entry into the journal. The entry says that the settings of the word apply to
-// the record at the tail and to later records.
+// Journal writes an entry into the journal. The entry says that these settings, which belong to the
+// switching word w, apply to the record at the tail and to later records.
 func (s *Shard) Journal(w Word, settings channel.Settings, counter uint64) {
 	line := &s.page.producer
 	n := line.journal

@@ -7,8 +7,8 @@ import (
 )
 
 // Sweep reads the cells of the counting handler in several rings at nearly one instant. Each count
-// was true at a moment when the CPU's counter was between the two results, before and after. If
-// Sweep cannot read the cell of rings[i], errs[i] is the error.
+// was true at a moment when the CPU's counter was between the two results that are named before and
+// after. If Sweep cannot read the cell of rings[i], errs[i] is the error.
 func Sweep(rings []*Reader, counts []uint64, errs []error) (before, after uint64) {
 	before = asm.EdgeOpen()
 	for i, r := range rings {

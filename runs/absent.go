@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// DefaultAllPairs is what Run.AllPairs stands for if it is 0.
+// DefaultAllPairs is used in place of Run.AllPairs if Run.AllPairs is 0.
 const DefaultAllPairs = 30
 
 func (d *Directory) absent(related [][2]string, logs []NodeLogs,

@@ -130,8 +130,7 @@ func (a *Arrival) Lacks() (files []File) {
 	return files
 }
 
-// lastRun returns the key of a file for sorting. Files in the order of these keys end with
-// run.yaml.
+// lastRun returns a file's sort key. The key puts run.yaml after all other files.
 func lastRun(file string) string {
 	if file == runFile {
 		return "\xff"

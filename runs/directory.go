@@ -145,8 +145,8 @@ func (d *Directory) Relations() (pairs []*tscratio.Pair, missing []Missing) {
 	return pairs, missing
 }
 
-// eachRelation passes every stored pair that can be used to the function each. It returns the other
-// pairs as missing.
+// eachRelation calls the function each with every stored pair that can be used. It returns the
+// other pairs as missing.
 func (d *Directory) eachRelation(each func(p *tscratio.Pair)) (missing []Missing) {
 	open, err := d.readJournal()
 	if err != nil {
@@ -212,8 +212,8 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 				n.Name, node.Epoch)
 		}
 	}
-	// Earlier versions did not add the length of the first node's name to the file's name. The
-	// variable before is the name that this version would give to the file.
+	// Earlier versions did not add the length of the first node's name to the file's name. If such
+	// a version wrote the file, before is the name that the present version would give to it.
 	before := strings.Replace(name, pair.A.Name+"--"+pair.B.Name,
 		pairName(pair.A.Name, pair.B.Name), 1)
 	if want := d.Run.PairPath(pair.A, pair.B); want != name && want != before {

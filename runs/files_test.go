@@ -298,7 +298,7 @@ func TestExportTables(t *testing.T) {
 }
 
 // If two writers write the same file at the same time, the second is refused, and the first
-// completes its file. A file that a dead writer left does not hinder the next one.
+// completes its file. A file that a dead writer left does not hinder the next writer.
 func TestTwoExportsAtOnce(t *testing.T) {
 	draft, err := Create(t.TempDir(), exampleRun())
 	if err != nil {

@@ -43,7 +43,7 @@ func threeNodes() Run {
 	return r
 }
 
-// trainsIn counts the trains of each file of a run that can be read.
+// trainsIn returns the number of trains in each file of relations of a run.
 func trainsIn(t *testing.T, path string) map[string]int {
 	t.Helper()
 	dir, err := Open(path)
@@ -200,8 +200,8 @@ func TestLargeRunLacks(t *testing.T) {
 	}
 }
 
-// largeRun returns a run with 40 nodes more than r. Its relations are a chain of 40 nodes, and a
-// pair.
+// largeRun returns a run with 40 nodes more than r. Its relations connect the first 40 nodes in a
+// chain, and two of the other nodes with each other.
 func largeRun(t *testing.T, r Run) *Draft {
 	t.Helper()
 	for i := range 40 {

@@ -145,8 +145,8 @@ missing:
 	}
 }
 
-// If a parsed run is encoded and parsed again, the result is the same run. The values of a parsed
-// run can be used.
+// If a parsed run is encoded and parsed again, the result is the same run. The name of a parsed run
+// is valid, and the path of a relation with this name stays in the run.
 func FuzzRunYAML(f *testing.F) {
 	text, err := exampleRun().Encode()
 	if err != nil {

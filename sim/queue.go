@@ -132,7 +132,7 @@ func (r *bucketRing) firstBucket() uint {
 	return 0
 }
 
-// takeUntil moves all events before a moment to the end of a batch.
+// takeUntil takes all events before a moment out of the queue, and appends them to a batch.
 func (q *eventQueue) takeUntil(batch []Event, until timeAndRound) []Event {
 	for len(q.far) > 0 && q.far.next().before(until) {
 		batch = append(batch, q.far.pop())
@@ -142,7 +142,7 @@ func (q *eventQueue) takeUntil(batch []Event, until timeAndRound) []Event {
 	return q.takeOf(&q.near, batch, until)
 }
 
-// takeOf moves a ring's events before a moment to the end of a batch.
+// takeOf takes a ring's events before a moment out of the ring, and appends them to a batch.
 func (q *eventQueue) takeOf(r *bucketRing, batch []Event, until timeAndRound) []Event {
 	for r.bucketMoment().before(until) {
 		i := r.firstBucket()
@@ -190,8 +190,9 @@ func (q *eventQueue) freeChunk(c *chunk) (next *chunk, count int) {
 	return next, chunkEvents
 }
 
-// advanceTo is called when no event before a given time will be added any more. It moves the events
-// of the longer bucket that this time has reached into the buckets of the near future.
+// advanceTo is called when no event before a given time will be added any more. If the time lies in
+// one of the longer buckets, advanceTo distributes the events of that bucket over the buckets of
+// the near future.
 func (q *eventQueue) advanceTo(t Time) {
 	q.near.base = max(q.near.base, int64(t)>>q.near.shift)
 	q.mid.base = max(q.mid.base, int64(t)>>q.mid.shift)

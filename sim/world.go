@@ -192,8 +192,8 @@ func (w *World) Direct() bool { return w.direct }
 // Protocol returns a protocol by its number.
 func (w *World) Protocol(number uint8) Protocol { return w.protocols[number] }
 
-// Within says that every message takes at least the given time. It is called for each transport,
-// with the transport's shortest delay.
+// Within makes the lookahead at most the given time. It is called for each transport, with the
+// transport's shortest delay.
 func (w *World) Within(d Time) { w.lookahead = min(w.lookahead, d) }
 
 // Now returns the time.
@@ -358,8 +358,8 @@ func (w *World) Shuffle(s *Stream) {
 }
 
 // Each calls a function with the context of each living node in a range. The parameter after is the
-// first node behind the range. Each visits only nodes of this process. It may call the function for
-// several nodes at the same time.
+// first node behind the range. The method visits only nodes of this process, and may call the
+// function for several nodes at the same time.
 func (w *World) Each(first, after Node, f func(c *Context)) error {
 	return w.forEachWorker(func(k *shardWorker) {
 		for s := shardOf(first); s < len(w.shards) && Node(s<<shardBits) < after; s++ {

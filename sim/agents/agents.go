@@ -265,9 +265,9 @@ func (a *simulatedAgent) Send(to overlay.Name, m overlay.Message) {
 	a.in.cx.SendValue(a.in.f.tr, node(to), a.in.f.own, messageEvent, m)
 }
 
-// readAhead is how many calls of Warm later the next step for the same event comes. Warm reads the
-// state of an agent in four steps. Between two of these steps the core fetches from memory what the
-// earlier step asked for.
+// readAhead is the number of calls of Warm from one step for an event to the next step for that
+// event. Warm reads the state of an agent in four steps. Between two of these steps the core
+// fetches from memory what the earlier step asked for.
 const readAhead = 4
 
 // Warm does the first step for an event: it reads the beginning of the state of the event's agent.
@@ -450,8 +450,8 @@ func newJoin(b *library.Builder, key string) any { return agentJoiner{initOf(b, 
 
 func (j agentJoiner) Init(c *sim.Context) { j.f.Init(c) }
 
-// agentGrowth lets agents join until there are enough. Each time, at most a quarter as many agents
-// join as there are already.
+// agentGrowth lets agents join until there are enough. Each run adds one agent, or at most a
+// quarter of the present number.
 type agentGrowth struct {
 	f    agentStarter
 	size int

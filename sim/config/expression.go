@@ -42,8 +42,8 @@ type expressionReader struct {
 func quote(s string) string { return strconv.Quote(s) }
 func itoa(n int) string     { return strconv.Itoa(n) }
 
-// evaluate computes the value of an expression. The parameter key is the key whose value the
-// expression is.
+// evaluate computes the value of an expression. The parameter key is the key to which the
+// expression belongs.
 func (f *File) evaluate(key, text string, depth int) (numberValue, error) {
 	if depth > maxDepth {
 		return numberValue{}, fmt.Errorf("it uses itself, or a chain of more than %d keys",

@@ -93,7 +93,7 @@ func (s *serverProtocol) Free(shard int) {
 	}
 }
 
-// Encode appends the server, if it is in the shard.
+// Encode appends the state of the server, if the server's node is in the shard.
 func (s *serverProtocol) Encode(shard int, to []byte) []byte {
 	le := binary.LittleEndian
 	if shard != int(homeNode)/sim.ShardNodes {

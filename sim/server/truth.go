@@ -82,8 +82,8 @@ func (t *worldTruth) counter(n sim.Node, epoch uint32) epochCounter {
 
 func (c *epochCounter) at(t sim.Time) uint64 { return c.of.At(t) + c.jump }
 
-// lastTimeAt returns the last time before a given end at which the counter is not above the given
-// reading.
+// lastTimeAt returns the last time at which the counter is not above the given reading. It
+// considers only times before the given end.
 func (c *epochCounter) lastTimeAt(reading uint64, end sim.Time) sim.Time {
 	low := sim.Time(0)
 	for low+1 < end {

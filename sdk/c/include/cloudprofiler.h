@@ -64,11 +64,11 @@ extern "C" {
  *
  * fork. A program may fork at any moment, even in a signal handler. In the child, the parent's
  * channels are no-ops, even for a call that the signal handler interrupted. The child may close
- * these channels, and may open its own. The same holds for ids: with the parent's ids, the child
- * makes none. But an id that was made before the fork is in both processes, like any other value.
- * So if a signal handler interrupts cp_ids_next and forks, and the call continues in the child,
- * then the call may return the same id in the child and in the parent. A child that continues there
- * must not use that id.
+ * these channels, and may open its own. The same holds for ids: in the child, cp_ids_next makes no
+ * id with the parent's ids. But an id that was made before the fork is in both processes, like any
+ * other value. So if a signal handler interrupts cp_ids_next and forks, and the call continues in
+ * the child, then the call may return the same id in the child and in the parent. A child that
+ * continues there must not use that id.
  *
  * A function that was given to pthread_atfork must make no call. A process that was made by vfork,
  * by _Fork or by a bare clone must make no call either.
@@ -188,8 +188,8 @@ void cp_link(cp_channel *c, uint64_t parent, uint64_t child);
  * The stamp must be a value of this node's counter, below 2^63 and not 0. The channel must be from
  * cp_open, because with many writers, a log call reads the counter when it reserves the event's
  * place. If the stamp is 0 or not below 2^63, or the channel is from cp_open_shared, then the call
- * keeps nothing. Unless the handler is null, the agent reports such calls. Signal handlers may call
- * cp_log_at as they may call cp_log on a channel of cp_open.
+ * keeps nothing. Unless the channel has the handler "null", the agent reports such calls. Signal
+ * handlers may call cp_log_at as they may call cp_log on a channel of cp_open.
  */
 void cp_log_at(cp_channel *c, uint64_t counter, uint64_t id);
 

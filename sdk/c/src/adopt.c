@@ -1,6 +1,6 @@
 /*
  * New settings: the library checks them like any untrusted input, prepares them so that no log call
- * divides, and notes them in the journal.
+ * needs a division, and notes them in the journal.
  */
 #include "channel.h"
 #include "shield.h"

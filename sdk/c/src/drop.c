@@ -84,9 +84,9 @@ static void drop(struct shard *s, uint64_t counter, bool alone)
 
 /*
  * at_drops is the shard in which this thread is counting a drop, or waits for its turn to do so.
- * NULL: there is none. A signal handler finds the shard of the drop that the handler interrupted.
- * The address of at_drops identifies the thread. With this TLS model, no access to the variable
- * allocates memory, which a signal handler must not do.
+ * NULL: there is none. So a signal handler knows in which shard the thread that it interrupted
+ * counts a drop. The address of at_drops identifies the thread. With this TLS model, no access to
+ * the variable allocates memory, which a signal handler must not do.
  */
 static _Thread_local struct shard *volatile at_drops __attribute__((tls_model("initial-exec")));
 

@@ -12,8 +12,8 @@ uint64_t cp_no_word;
 
 static struct {
 	/*
-	 * mu protects the fields below. A thread that holds mu is behind a shield. before_fork locks
-	 * mu.
+	 * mu protects the fields below. A thread that holds mu has raised a shield (see shield.h).
+	 * before_fork locks mu.
 	 */
 	pthread_mutex_t mu;
 	struct channel *all;

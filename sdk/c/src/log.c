@@ -173,8 +173,8 @@ static void put_first_last(struct first_last *f, uint64_t counter, uint64_t id)
 		return;
 	}
 	uint64_t n = PEEK(&f->count);
-	/* A reader must see the present count before the record below overwrites the older of the two
-	 * records in last: the count says which of them is valid. */
+	/* The new record overwrites the older of the two records in last. A reader must see the present
+	 * count before that, because the count says which of the two is valid. */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	if (n == 0) {
 		POKE(&f->first.counter, counter);
@@ -285,8 +285,8 @@ static struct adopted current(struct channel *c)
 }
 
 /*
- * pass passes an event to the channel's handler. given is the stamp from cp_log_at, which only
- * channels of one writer take, or 0.
+ * pass passes an event to the channel's handler. given is 0, or the stamp from cp_log_at. Only
+ * channels of one writer take such a stamp.
  */
 static inline void pass(struct channel *c, uint64_t id, uint64_t given)
 {

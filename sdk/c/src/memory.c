@@ -20,9 +20,9 @@ bool cp_kept_in_memory(int fd)
 }
 
 /*
- * The files of this type are those in which a version of control groups says what a group uses and
- * may use. cache names lines of memory.stat. These lines count memory that the kernel reclaims
- * before it ends a process.
+ * This type names the files in which a version of control groups says what a group uses and may
+ * use. cache names lines of memory.stat. These lines count memory that the kernel reclaims before
+ * it ends a process.
  */
 struct files {
 	const char *mount, *limit, *usage, *cache[3];

@@ -42,11 +42,11 @@ extern const unsigned __rseq_size __attribute__((weak));
 #pragma GCC visibility pop
 
 /*
- * CP_ON_CORE begins a sequence, and jumps to the label no if the thread is not on the core. Label 1
- * begins the sequence, and label 2 must follow it. If the kernel interrupts the thread between the
- * two labels, the thread continues at label 4, which is behind the signature that glibc registers.
- * No thread may keep a pointer into this code, because the library that contains the code may be
- * unloaded. So the last instruction must clear the pointer.
+ * CP_ON_CORE begins a sequence, and jumps to the label "no" if the thread is not on the core. Label
+ * 1 begins the sequence, and label 2 must follow it. If the kernel interrupts the thread between
+ * the two labels, the thread continues at label 4, which is behind the signature that glibc
+ * registers. No thread may keep a pointer into this code, because the library that contains the
+ * code may be unloaded. So the last instruction must clear the pointer.
  */
 #define CP_ON_CORE \
 	".pushsection __rseq_cs, \"aw\"\n\t" \

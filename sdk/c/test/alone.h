@@ -114,7 +114,7 @@ static inline void log_one(void)
 
 /*
  * wait_again makes calls wait for room although an earlier wait was in vain. On a busy machine, a
- * single yield may take up the whole waiting time of a call before the call sleeps.
+ * wait may be in vain only because a single yield takes up the whole waiting time of the call.
  */
 static inline void wait_again(cp_channel *waits)
 {

@@ -52,7 +52,8 @@ static void expect(const cp_stamp *s, const char *hex) {
 		fail("the stamp has other bytes");
 }
 
-/* A stamp that is full leaves out other processes, says so, and still orders its own events. */
+/* A stamp that is full leaves out other processes, and the clock says so. The events of the clock's
+ * own process stay in order. */
 static void fill(void) {
 	static cp_clock c, others[CP_CLOCK_HELD + 5];
 	static cp_stamp before;

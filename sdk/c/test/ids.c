@@ -233,7 +233,8 @@ static void signal_me(void) { raise(SIGUSR1); }
 
 static bool is_child;
 
-/* check_child checks that a child makes no ids of its parent, but may open its own. */
+/* check_child checks that a child makes no id with its parent's ids, but may open ids of its own.
+ * */
 static void check_child(void)
 {
 	CHECK(makes_none());

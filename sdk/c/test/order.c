@@ -1,8 +1,8 @@
 /*
  * This program logs in some threads and reads the rings in others, as ring/FORMAT.md says. It
  * checks that a reader never accepts a copy that mixes old and new data. It stops after the given
- * number of seconds. It notices a reader that does not look at the tail again. It may not notice
- * two neighbouring stores in the wrong order, but ring/order_contract_test.go does.
+ * number of seconds. It notices a reader that does not look at the tail again. It can miss two
+ * neighbouring stores in the wrong order, but ring/order_contract_test.go finds them.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
  * This program opens and closes many connections without a pause, passes descriptors, and then has
- * many sockets at once. It prints how many calls sent and how many received something.
+ * many sockets at once. It prints how many calls sent something, and how many received something.
  *
  * preload_many CONNECTIONS
  */

@@ -216,8 +216,8 @@ static void test_counting(void)
 
 	/*
 	 * A thread that is interrupted after each instruction adds to the cell of all threads. Check
-	 * that the instruction has a LOCK prefix. If it had none, the threads above would lose an event
-	 * only now and then.
+	 * that the instruction that adds has a LOCK prefix. If it had none, the threads above would
+	 * lose an event only now and then.
 	 */
 	uint64_t alone = counted(c, true), together = counted(c, false);
 	watched = &c->shards[0].page->cells.counter;

@@ -332,7 +332,8 @@ static void test_threads(void)
 }
 
 /*
- * Settings in a ring are untrusted input. If they are bad, the channel uses null and sets a flag.
+ * Settings in a ring are untrusted input. If they are bad, the channel uses the handler "null" and
+ * sets a flag.
  */
 static void test_strange_settings(void)
 {

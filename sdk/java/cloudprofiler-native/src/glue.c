@@ -229,7 +229,8 @@ METHOD(void, keep), jlong channel, jlong id, jlong second, jint n, jlong given)
 	cp_keep((struct channel *)channel_at(channel), ids, (uint64_t)n, (uint64_t)given);
 }
 
-/* hurried returns the addresses of the hurried calls: log, logAt, link, counter and made. */
+/* hurried returns the addresses of the calls that never wait (see hurried.h): log, logAt, link,
+ * counter and made. */
 METHOD(jlongArray, hurried))
 {
 	(void)class;

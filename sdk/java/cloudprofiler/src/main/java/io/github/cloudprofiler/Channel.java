@@ -138,7 +138,7 @@ public final class Channel implements AutoCloseable {
      * Logs an event with a given stamp: the moment at which something was due, or a reading of
      * {@link #counter} that the program has already made. The stamp must be a positive value of
      * this node's counter, and the channel must be from {@link #open open}. Otherwise the call
-     * keeps nothing and, unless the handler is null, the agent reports such calls.
+     * keeps nothing. Unless the channel has the handler "null", the agent reports such calls.
      */
     public void logAt(long counter, long id) {
         Rule r = rule();
@@ -213,7 +213,7 @@ public final class Channel implements AutoCloseable {
 
     /**
      * Returns whether the present handler may keep an event with this id. If not, a log call would
-     * discard the event: the handler is null, or it is xoy and does not keep this id, or the
+     * discard the event: the handler is "null", or it is xoy and does not keep this id, or the
      * channel is a no-op. This takes about a nanosecond, because it makes no native call.
      */
     public boolean keeps(long id) {

@@ -57,8 +57,8 @@ final class Foreign {
     }
 
     /**
-     * Returns a handle that loads a long from an address: (long)long. The segment is a constant
-     * that covers all memory. The handle needs Java 22.
+     * Returns a handle that loads a long from an address: (long)long. It loads from a constant
+     * segment that covers all memory. The handle needs Java 22.
      */
     MethodHandle load() throws ReflectiveOperationException {
         Object nothing = segment.getField("NULL").get(null);

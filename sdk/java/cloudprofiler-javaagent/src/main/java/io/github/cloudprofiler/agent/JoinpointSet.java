@@ -100,7 +100,8 @@ record JoinpointSet(
             }
         }
 
-        /** Returns the known word nearest to a wrong one, or null if half of its letters differ. */
+        /** Returns the known word nearest to a wrong one, or null if more than half of the wrong
+         * word's letters would have to change. */
         private static String nearest(String wrong, String... known) {
             String best = null;
             int least = wrong.length() / 2 + 1;

@@ -27,8 +27,8 @@ final class Weaver implements ClassFileTransformer {
             for (Joinpoint j : s.joinpoints()) {
                 List<JoinpointSet> of =
                         setsOf.computeIfAbsent(j.internalName(), n -> new ArrayList<>());
-                // This does not call contains, because the first call of equals of a record class
-                // takes tens of milliseconds.
+                // Do not use List.contains here: it calls equals of a record class, and the first
+                // such call takes tens of milliseconds.
                 if (of.isEmpty() || of.get(of.size() - 1) != s) {
                     of.add(s);
                 }

@@ -20,8 +20,8 @@ class PauseLinesTest {
         long end_ns = now_ns;
 
         /**
-         * Makes a pause. The JVM writes two lines early_ns before the pause begins, and the pause's
-         * own line late_ns after its end.
+         * Makes a pause. The JVM writes two lines before the pause begins (earlier by early_ns),
+         * and the pause's own line after its end (later by late_ns).
          */
         void pause(long run_ns, long early_ns, long reach_ns, long total_ns, long late_ns) {
             long begin = end_ns + run_ns;

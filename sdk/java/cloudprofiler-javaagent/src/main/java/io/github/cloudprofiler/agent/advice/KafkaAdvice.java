@@ -57,7 +57,8 @@ public final class KafkaAdvice {
         }
     }
 
-    /** The actor that sends a record, and its parent: the record that it is made of. */
+    /** The actor that sends a record, and the record's parent: the record from which it was made.
+     * */
     record Origin(String actor, boolean linked, long parent, boolean logged) {}
 
     /** The program asks a producer to send a record. */
