@@ -15,8 +15,8 @@
 //	               disciplines both, within an error that the operator must state.
 //	               PTP_SYS_OFFSET_PRECISE and PTP_SYS_OFFSET_EXTENDED narrow the moment of a
 //	               reading. They assume that the kernel pairs the clock correctly with
-//	              CLOCK_REALTIME. If the time of CLOCK_REALTIME in a pair lies outside of the call,
-//	               the pair is not used.
+//	               CLOCK_REALTIME. If the time of CLOCK_REALTIME in a pair lies outside of the
+//	               call, the pair is not used.
 //	/dev/vmclockN  The page of a hypervisor that states UTC as a function of the counter. It
 //	               assumes that the hypervisor keeps the page true, within the largest error that
 //	               the page states or that the operator states.
