@@ -324,24 +324,14 @@ func inOrder(calls []end) {
 }
 
 // exactCalls reports for each call whether its bytes are exactly known.
-//
-// If the place of a call in the stream is not sure, the logged place may be too late, by the bytes
-// that other threads sent or received in between. But suppose that no message was lost, and that
-// from some call on all calls follow each other without a gap or an overlap. Then none of their
-// places is too late: otherwise the last bytes of the stream would belong to no call. This proves
-// nothing about two kinds of calls: the last call, because another one that followed it may not
-// have ended when the capture ended, and a call that may have begun before the capture.
 func exactCalls(calls []end, lossy bool) []bool {
+	x := exactness{lossy: lossy}
+	for i := range calls {
+		x.add(&calls[i])
+	}
 	is := make([]bool, len(calls))
-	begins := ^uint64(0) // beginning of the first of the later calls
-	chain := !lossy
-	for i := len(calls) - 1; i >= 0; i-- {
-		c := &calls[i]
-		last := i == len(calls)-1
-		alone := (i == 0 || calls[i-1].after() <= c.position) && c.after() <= begins
-		chain = chain && alone && (last || c.after() == begins)
-		is[i] = alone && (c.sure || chain && !last && c.earliestBegin() > 0)
-		begins = min(begins, c.position)
+	for i := range calls {
+		is[i] = x.next(&calls[i])
 	}
 	return is
 }

@@ -3,6 +3,7 @@ package messages
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
@@ -299,5 +300,55 @@ func TestExact(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", what, got, c.want)
 		}
+	}
+}
+
+// exactByDefinition says the same as exactCalls, but looks at all later calls of each call.
+func exactByDefinition(calls []end, lossy bool) []bool {
+	is := make([]bool, len(calls))
+	begins := ^uint64(0) // beginning of the first of the later calls
+	chain := !lossy
+	for i := len(calls) - 1; i >= 0; i-- {
+		c := &calls[i]
+		last := i == len(calls)-1
+		alone := (i == 0 || calls[i-1].after() <= c.position) && c.after() <= begins
+		chain = chain && alone && (last || c.after() == begins)
+		is[i] = alone && (c.sure || chain && !last && c.earliestBegin() > 0)
+		begins = min(begins, c.position)
+	}
+	return is
+}
+
+func TestExactCalls(t *testing.T) {
+	random := seed.Random(t)
+	exact, not := 0, 0
+	for range 3000 {
+		var all []end
+		at := uint64(100)
+		for range random.IntN(12) {
+			e := end{position: at, bytes: uint32(random.IntN(4)), sure: random.IntN(3) == 0,
+				from: uint64(random.IntN(4))}
+			if random.IntN(8) == 0 {
+				e.position += uint64(random.IntN(9)) - 4
+			}
+			at = max(at, e.after())
+			all = append(all, e)
+		}
+		inOrder(all)
+		lossy := random.IntN(4) == 0
+		got, want := exactCalls(all, lossy), exactByDefinition(all, lossy)
+		if !slices.Equal(got, want) {
+			t.Fatalf("calls %+v, lossy %t: %v, want %v", all, lossy, got, want)
+		}
+		for _, is := range got {
+			if is {
+				exact++
+			} else {
+				not++
+			}
+		}
+	}
+	if exact < 1000 || not < 1000 {
+		t.Errorf("%d calls are exact, %d are not", exact, not)
 	}
 }

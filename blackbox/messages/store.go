@@ -2,15 +2,17 @@ package messages
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // A Store holds the calls of sockets while logs are read. If there are too many calls for the
-// memory, it moves them to a temporary file. Later, the calls of one socket at a time are read
-// back. One goroutine at a time may use a Store.
+// memory, it moves them to a temporary file, and each socket's calls are read back from there. One
+// goroutine at a time may use a Store.
 type Store struct {
 	most    int // calls in memory
 	held    int
@@ -19,6 +21,7 @@ type Store struct {
 	at      int64     // where the file ends
 	threads []*Thread // by their number in the file
 	numbers map[*Thread]uint32
+	err     error // the first one of reading back
 }
 
 // mostHeld is the number of calls that a Store holds in memory if nobody chooses another.
@@ -63,9 +66,11 @@ type movedCalls struct {
 	bytes  uint64
 }
 
+// A chunk has calls of a socket in the order of their keys (see socket.key).
 type chunk struct {
 	at     int64
 	number int
+	first  uint64 // key
 }
 
 // keep notes that a socket got one more call. If too many calls are in memory, it moves all calls
@@ -102,8 +107,8 @@ func (s *Store) move() (err error) {
 		m := of.moved
 		first, last := of.usedStamps()
 		m.first, m.last = min(m.first, first), max(m.last, last)
-		s.write(w, &m.sends, of.sends)
-		s.write(w, &m.receives, of.receives)
+		s.write(w, &m.sends, of, of.sends)
+		s.write(w, &m.receives, of, of.receives)
 		of.sends, of.receives = nil, nil
 	}
 	s.sockets, s.held = s.sockets[:0], 0
@@ -122,11 +127,12 @@ const (
 
 const endSize = 4*8 + 2*4 + 2 // bytes of a call in the file
 
-func (s *Store) write(w *bufio.Writer, to *movedCalls, all []end) {
+func (s *Store) write(w *bufio.Writer, to *movedCalls, of *socket, all []end) {
 	if len(all) == 0 {
 		return
 	}
-	to.chunks = append(to.chunks, chunk{s.at, len(all)})
+	of.sortEnds(all)
+	to.chunks = append(to.chunks, chunk{s.at, len(all), of.key(&all[0])})
 	to.number += len(all)
 	s.at += int64(len(all) * endSize)
 	for i := range all {
@@ -153,25 +159,133 @@ func (s *Store) write(w *bufio.Writer, to *movedCalls, all []end) {
 	}
 }
 
-// read reads calls back. The arrivals of messages are not in the file.
-func (s *Store) read(from *movedCalls) ([]end, error) {
-	all := make([]end, 0, from.number)
-	for _, c := range from.chunks {
-		b := make([]byte, c.number*endSize)
-		if _, err := s.file.ReadAt(b, c.at); err != nil {
-			return nil, fmt.Errorf("read captured calls from a temporary file: %w", err)
-		}
-		for ; len(b) > 0; b = b[endSize:] {
-			word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-			flags := b[endSize-1]
-			all = append(all, end{began: word(0), ended: word(1), position: word(2), from: word(3),
-				by:    s.threads[binary.LittleEndian.Uint32(b[32:])],
-				bytes: binary.LittleEndian.Uint32(b[36:]), class: b[40],
-				early: flags&flagEarly != 0, sure: flags&flagSure != 0,
-				placed: flags&flagPlaced != 0})
-		}
+// decode reads a call back. The arrivals of messages are not in the file.
+func (s *Store) decode(b []byte) end {
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	flags := b[endSize-1]
+	return end{began: word(0), ended: word(1), position: word(2), from: word(3),
+		by:    s.threads[binary.LittleEndian.Uint32(b[32:])],
+		bytes: binary.LittleEndian.Uint32(b[36:]), class: b[40],
+		early: flags&flagEarly != 0, sure: flags&flagSure != 0, placed: flags&flagPlaced != 0}
+}
+
+// key is what calls of a socket are sorted by: where they end in the stream or, if the log does not
+// have their places, when they began.
+func (s *socket) key(e *end) uint64 {
+	if s.isTCP() {
+		return e.after()
 	}
-	return all, nil
+	return e.began
+}
+
+func (s *socket) sortEnds(all []end) {
+	slices.SortStableFunc(all, func(a, b end) int { return cmp.Compare(s.key(&a), s.key(&b)) })
+}
+
+// An endReader reads the calls of a socket in the order of their keys. A chunk of the file is
+// opened when its first call may be the next one.
+type endReader struct {
+	of     *socket
+	chunks []*chunkReader // not open yet, in the order of their first calls
+	open   []*chunkReader // in the order in which the calls were logged
+	last   end            // that was read
+}
+
+// A chunkReader reads the calls of a chunk, or calls that are in memory.
+type chunkReader struct {
+	chunk
+	place int // among the socket's chunks
+	r     *bufio.Reader
+	held  []end
+	next  end
+}
+
+// readEnds returns a reader of the calls that a socket sent or received.
+func (s *socket) readEnds(receives bool) *endReader {
+	r, held := &endReader{of: s}, s.sends
+	if receives {
+		held = s.receives
+	}
+	if s.moved != nil {
+		from := &s.moved.sends
+		if receives {
+			from = &s.moved.receives
+		}
+		for i, c := range from.chunks {
+			r.chunks = append(r.chunks, &chunkReader{chunk: c, place: i})
+		}
+		slices.SortStableFunc(r.chunks, func(a, b *chunkReader) int {
+			return cmp.Compare(a.first, b.first)
+		})
+	}
+	if len(held) > 0 {
+		s.sortEnds(held)
+		c := &chunkReader{place: len(r.chunks), held: held}
+		c.number = len(held)
+		r.start(c)
+	}
+	return r
+}
+
+// next returns the next call, or nil. The result is valid until the next call of the method.
+func (r *endReader) next() *end {
+	for {
+		var first *chunkReader
+		for _, c := range r.open {
+			if first == nil || r.of.key(&c.next) < r.of.key(&first.next) {
+				first = c
+			}
+		}
+		if len(r.chunks) > 0 && (first == nil || r.chunks[0].first <= r.of.key(&first.next)) {
+			c := r.chunks[0]
+			r.chunks[0], r.chunks = nil, r.chunks[1:]
+			const most = 1 << 14
+			c.r = bufio.NewReaderSize(io.NewSectionReader(r.of.moved.store.file, c.at,
+				int64(c.number*endSize)), min(c.number*endSize, most))
+			r.start(c)
+			continue
+		}
+		if first == nil {
+			return nil
+		}
+		r.last = first.next
+		if !r.advance(first) {
+			r.open = slices.DeleteFunc(r.open, func(c *chunkReader) bool { return c == first })
+		}
+		return &r.last
+	}
+}
+
+// start opens a chunk.
+func (r *endReader) start(c *chunkReader) {
+	if !r.advance(c) {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(r.open, c.place, func(o *chunkReader, place int) int {
+		return cmp.Compare(o.place, place)
+	})
+	r.open = slices.Insert(r.open, at, c)
+}
+
+// advance goes to the next call of a chunk. It returns false if there is none.
+func (r *endReader) advance(c *chunkReader) bool {
+	if c.number == 0 {
+		return false
+	}
+	c.number--
+	if c.r == nil {
+		c.next, c.held = c.held[0], c.held[1:]
+		return true
+	}
+	s := r.of.moved.store
+	b, err := c.r.Peek(endSize)
+	if err != nil {
+		s.err = cmp.Or(s.err, fmt.Errorf("read captured calls from a temporary file: %w", err))
+		return false
+	}
+	c.next = s.decode(b)
+	c.r.Discard(endSize) // Peek has returned the errors
+	return true
 }
 
 // join adds the calls of another socket, which is the same one in another log.
@@ -211,15 +325,4 @@ func (s *socket) sizes() (sent, received uint64) {
 		sent, received = sent+s.moved.sends.bytes, received+s.moved.receives.bytes
 	}
 	return sent, received
-}
-
-// readBack returns the calls of a socket as if they had never been moved.
-func (s *socket) readBack() (sends, receives []end, err error) {
-	if s.moved == nil {
-		return s.sends, s.receives, nil
-	}
-	if sends, err = s.moved.store.read(&s.moved.sends); err == nil {
-		receives, err = s.moved.store.read(&s.moved.receives)
-	}
-	return append(sends, s.sends...), append(receives, s.receives...), err
 }

@@ -226,7 +226,8 @@ func (f *foundCalls) each(do func(*foundCall) error) error {
 			return err
 		}
 	}
-	const buffer = 1 << 16
+	// Together, the buffers take at most 4 MB, unless there are more than 1024 parts.
+	buffer := min(1<<16, max(1<<12, 1<<22/len(f.parts)))
 	var all []*partReader
 	for _, part := range f.parts {
 		p := &partReader{foundCalls: f, r: bufio.NewReaderSize(

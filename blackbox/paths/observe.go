@@ -46,6 +46,7 @@ type process struct {
 // observer makes calls from sockets.
 type observer struct {
 	seen    Seen
+	of      map[*messages.Socket]role
 	places  map[process]int32
 	outside map[string]int32 // places that were not captured, by their address
 	ports   map[process]uint16
@@ -71,7 +72,7 @@ type foundCall struct {
 // in memory; 0 means 32768. The caller must close the result.
 func observe(v *survey, time func(*messages.Call) int64,
 	refuted func(sent, received *messages.Call) bool, most int) (*observer, error) {
-	o := &observer{places: map[process]int32{}, outside: map[string]int32{},
+	o := &observer{of: v.of, places: map[process]int32{}, outside: map[string]int32{},
 		ports: map[process]uint16{}, calls: newFoundCalls(most), time: time,
 		refuted: refuted}
 	servers := v.servers()
@@ -96,22 +97,12 @@ func observe(v *survey, time func(*messages.Call) int64,
 
 // makeCalls makes the calls of a connection.
 func (o *observer) makeCalls(s *messages.Socket, isServer bool) error {
-	if err := s.Load(); err != nil {
-		return err
-	}
-	defer s.Release()
-	if s.Other != nil {
-		if err := s.Other.Load(); err != nil {
-			return err
-		}
-		defer s.Other.Release()
-	}
 	if isServer {
 		o.fromServer(s)
 	} else {
 		o.fromClient(s)
 	}
-	return o.err
+	return cmp.Or(s.Err(), o.err)
 }
 
 // pass passes a call on.

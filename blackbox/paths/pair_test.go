@@ -38,16 +38,17 @@ func TestPipelined(t *testing.T) {
 		sent, received = append(sent, at), append(received, at+10)
 		own := at + 40*(1+random.Uint64N(10)) + i // when the server's own call is answered
 		sockets = append(sockets, &messages.Socket{Log: log, Of: tcp,
-			Sends: row(server, at+11), Receives: row(server, own)})
+			Sends:    messages.SequenceOf(row(server, at+11)),
+			Receives: messages.SequenceOf(row(server, own))})
 		replied, got = append(replied, own+5), append(got, own+15)
 		answered[int64(at+10)] = [2]int64{int64(own + 5), int64(own + 15)}
 	}
 	slices.Sort(replied)
 	slices.Sort(got)
-	a := &messages.Socket{Log: log, Of: tcp, Sends: row(client, sent...),
-		Receives: row(client, got...)}
-	b := &messages.Socket{Log: log, Of: tcp, Receives: row(server, received...),
-		Sends: row(server, replied...), Other: a}
+	a := &messages.Socket{Log: log, Of: tcp, Sends: messages.SequenceOf(row(client, sent...)),
+		Receives: messages.SequenceOf(row(client, got...))}
+	b := &messages.Socket{Log: log, Of: tcp, Receives: messages.SequenceOf(row(server, received...)),
+		Sends: messages.SequenceOf(row(server, replied...)), Other: a}
 	a.Other = b
 	sockets = append(sockets, a, b)
 	time := func(c *messages.Call) int64 { return int64(momentOf(c)) }

@@ -18,41 +18,47 @@ type role struct {
 func surveySockets(sockets []*messages.Socket) (*survey, error) {
 	v := &survey{sockets, map[*messages.Socket]role{}, map[*messages.Log][2]messages.Call{}}
 	for _, k := range sockets {
-		if err := k.Load(); err != nil {
-			return nil, err
-		}
-		r := role{receivesFirst: receivesFirst(k)}
-		if len(k.Receives) > 0 {
-			r.reader = k.Receives[0].By
+		sends, receives := k.Sends.Read(), k.Receives.Read()
+		r := role{receivesFirst: receivesFirst(sends, receives)}
+		if !receives.Done {
+			r.reader = receives.Call.By
 		}
 		v.of[k] = r
-		for _, all := range [][]messages.Call{k.Sends, k.Receives} {
-			for i := range all {
-				c := &all[i]
-				e, known := v.ends[c.Log]
-				if known && momentOf(c) >= momentOf(&e[0]) && momentOf(c) <= momentOf(&e[1]) {
-					continue
-				}
-				if !known || momentOf(c) < momentOf(&e[0]) {
-					e[0] = *c
-				}
-				if !known || momentOf(c) > momentOf(&e[1]) {
-					e[1] = *c
-				}
-				v.ends[c.Log] = e
+		for _, all := range [2]*messages.Reader{sends, receives} {
+			for ; !all.Done; all.Next() {
+				v.note(&all.Call)
 			}
 		}
-		k.Release()
+		if err := k.Err(); err != nil {
+			return nil, err
+		}
 	}
 	return v, nil
 }
 
-func receivesFirst(s *messages.Socket) bool {
+// note notes a call if it is the first or the last one of its log so far.
+func (v *survey) note(c *messages.Call) {
+	e, known := v.ends[c.Log]
+	if known && momentOf(c) >= momentOf(&e[0]) && momentOf(c) <= momentOf(&e[1]) {
+		return
+	}
+	if !known || momentOf(c) < momentOf(&e[0]) {
+		e[0] = *c
+	}
+	if !known || momentOf(c) > momentOf(&e[1]) {
+		e[1] = *c
+	}
+	v.ends[c.Log] = e
+}
+
+// receivesFirst reports whether a socket received before it sent. The readers are at its first
+// calls.
+func receivesFirst(sends, receives *messages.Reader) bool {
 	switch {
-	case len(s.Receives) == 0:
+	case receives.Done:
 		return false
-	case len(s.Sends) == 0:
+	case sends.Done:
 		return true
 	}
-	return s.Receives[0].Hi_cycles < s.Sends[0].Lo_cycles
+	return receives.Call.Hi_cycles < sends.Call.Lo_cycles
 }

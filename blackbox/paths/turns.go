@@ -1,8 +1,6 @@
 package paths
 
 import (
-	"sort"
-
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
@@ -16,52 +14,82 @@ import (
 
 // A turn is a request and its response, as one end sees them.
 type turn struct {
-	out, in [2]int // from and to of the calls that sent, and of those that received
+	asked, lastAsked *messages.Call // the first and the last call that exchanged the request
+	answered         *messages.Call // the last one that exchanged the response; nil: none did
+	answers          int            // number of calls that exchanged the response
 }
 
-// divideIntoTurns divides the calls of a socket into turns. The first list has the calls that
+// A turnReader divides the calls of a socket into turns. The first sequence has the calls that
 // exchanged requests: those that sent, for a client, and those that received, for a server.
-func divideIntoTurns(asks, answers []messages.Call) (all []turn) {
-	i, k := 0, 0
-	for k < len(answers) && (len(asks) == 0 || momentOf(&answers[k]) < momentOf(&asks[0])) {
-		k++ // the response to a request before the capture began, or a greeting
+type turnReader struct {
+	asks, answers *messages.Reader
+	oneWay        bool // nobody ever answers, so each message is a turn of its own
+}
+
+func readTurns(asks, answers *messages.Sequence) *turnReader {
+	t := &turnReader{asks.Read(), answers.Read(), answers.Len() == 0}
+	for t.answersFirst() {
+		t.answers.Next() // the response to a request before the capture began, or a greeting
 	}
-	for i < len(asks) {
-		t := turn{out: [2]int{i, i}, in: [2]int{k, k}}
-		if len(answers) == 0 { // nobody ever answers, so each message is a turn of its own
-			t.out[1], i = i+1, i+1
-			all = append(all, t)
-			continue
-		}
-		for i < len(asks) && (k == len(answers) || momentOf(&asks[i]) <= momentOf(&answers[k])) {
-			i++
-		}
-		for k < len(answers) && (i == len(asks) || momentOf(&answers[k]) < momentOf(&asks[i])) {
-			k++
-		}
-		t.out[1], t.in[1] = i, k
-		all = append(all, t)
+	return t
+}
+
+// answersFirst reports whether the next call belongs to a response.
+func (t *turnReader) answersFirst() bool {
+	return !t.answers.Done &&
+		(t.asks.Done || momentOf(&t.answers.Call) < momentOf(&t.asks.Call))
+}
+
+// next returns the next turn. It returns false if there is none.
+func (t *turnReader) next() (one turn, ok bool) {
+	if t.asks.Done {
+		return one, false
 	}
-	return all
+	first := t.asks.Call
+	last := first
+	for t.asks.Next(); !t.oneWay && !t.asks.Done && !t.answersFirst(); t.asks.Next() {
+		last = t.asks.Call
+	}
+	one.asked, one.lastAsked = &first, &last
+	if t.answersFirst() {
+		var answered messages.Call
+		for ; t.answersFirst(); t.answers.Next() {
+			answered = t.answers.Call
+			one.answers++
+		}
+		one.answered = &answered
+	}
+	return one, true
 }
 
 // momentOf is the moment of a call on its node's counter.
 func momentOf(c *messages.Call) uint64 { return c.Lo_cycles + (c.Hi_cycles-c.Lo_cycles)/2 }
 
+// The socket s is the client's end. ownTurns reads the turns as the client sees them, and theirTurns
+// as the server sees them.
+func ownTurns(s *messages.Socket) *turnReader { return readTurns(&s.Sends, &s.Receives) }
+func theirTurns(s *messages.Socket) *turnReader {
+	return readTurns(&s.Other.Receives, &s.Other.Sends)
+}
+
 // sameTurns reports whether both ends see the same turns: each request begins with the same byte.
-func sameTurns(s *messages.Socket, own, theirs []turn) bool {
-	if len(own) == 0 || len(theirs) == 0 {
+func sameTurns(s *messages.Socket) bool {
+	own, theirs := ownTurns(s), theirTurns(s)
+	their, isThere := theirs.next()
+	if !isThere {
 		return true
 	}
-	begins := map[uint64]bool{}
-	for _, t := range theirs {
-		begins[firstByte(&s.Other.Receives[t.out[0]])] = true
-	}
 	// The capture may have begun in the middle of a turn.
-	from := firstByte(&s.Other.Receives[theirs[0].out[0]])
-	for _, t := range own {
-		c := &s.Sends[t.out[0]]
-		if c.Exact && firstByte(c) > from && !begins[firstByte(c)] {
+	from := firstByte(their.asked)
+	for t, ok := own.next(); ok; t, ok = own.next() {
+		begin := firstByte(t.asked)
+		if !t.asked.Exact || begin <= from {
+			continue
+		}
+		for isThere && firstByte(their.asked) < begin {
+			their, isThere = theirs.next()
+		}
+		if !isThere || firstByte(their.asked) != begin {
 			return false
 		}
 	}
@@ -70,50 +98,52 @@ func sameTurns(s *messages.Socket, own, theirs []turn) bool {
 
 // isBalanced reports whether, in each turn that the server sees, both ends made the same number of
 // sending calls. It ignores the first and the last turn.
-func isBalanced(s *messages.Socket, theirs []turn) bool {
-	k := 0
-	for i, t := range theirs {
-		end := last(&s.Other.Receives[t.out[1]-1])
-		n := 0
-		for ; k < len(s.Sends) && firstByte(&s.Sends[k]) <= end; k++ {
-			n++
+func isBalanced(s *messages.Socket) bool {
+	theirs, sends := theirTurns(s), s.Sends.Read()
+	differs := false // in the turn before
+	for i := 0; ; i++ {
+		t, ok := theirs.next()
+		if !ok {
+			return true
 		}
-		if i > 0 && i < len(theirs)-1 && n != t.in[1]-t.in[0] {
+		if differs {
 			return false
 		}
+		n := 0
+		for ; !sends.Done && firstByte(&sends.Call) <= last(t.lastAsked); sends.Next() {
+			n++
+		}
+		differs = i > 0 && n != t.answers
 	}
-	return true
 }
 
 // fromClient adds the calls of a connection whose client end was captured.
 func (o *observer) fromClient(s *messages.Socket) {
-	if len(s.Sends) == 0 {
+	if s.Sends.Len() == 0 {
 		return
 	}
-	own := divideIntoTurns(s.Sends, s.Receives)
+	var received, replied finder
 	if s.Other != nil {
-		theirs := divideIntoTurns(s.Other.Receives, s.Other.Sends)
-		same := sameTurns(s, own, theirs)
-		equal := apart(len(s.Sends), len(s.Other.Sends)) <= 2+len(s.Sends)/100
-		if equal && !(same && isBalanced(s, theirs)) {
+		same := sameTurns(s)
+		sends, answers := s.Sends.Len(), s.Other.Sends.Len()
+		equal := apart(sends, answers) <= 2+sends/100
+		if equal && !(same && isBalanced(s)) {
 			o.pipelinedCalls(s)
 			return
 		}
 		if !same {
 			o.seen.Mixed++
 		}
+		received.r, replied.r = s.Other.Receives.Read(), s.Other.Sends.Read()
 	}
-	for _, t := range own {
-		var f foundCall
-		f.sent = &s.Sends[t.out[0]]
-		if t.in[1] > t.in[0] {
-			f.got = &s.Receives[t.in[1]-1]
-		}
+	own := ownTurns(s)
+	for t, ok := own.next(); ok; t, ok = own.next() {
+		f := foundCall{moments: moments{sent: t.asked, got: t.answered}}
 		if s.Other != nil {
-			f.received = callContaining(s.Other.Receives, f.sent, firstByte)
-			f.heard = callContaining(s.Other.Receives, &s.Sends[t.out[1]-1], last)
+			f.received = received.find(f.sent, firstByte)
+			f.heard = received.find(t.lastAsked, last)
 			if f.got != nil {
-				f.replied = callContaining(s.Other.Sends, f.got, last)
+				f.replied = replied.find(f.got, last)
 			}
 		}
 		o.add(s, f)
@@ -125,35 +155,35 @@ func (o *observer) fromClient(s *messages.Socket) {
 // and its cause is found like that of other calls.
 func (o *observer) pipelinedCalls(s *messages.Socket) {
 	o.connections++
-	replies := s.Other.Sends
-	for len(replies) > 0 && len(s.Other.Receives) > 0 &&
-		momentOf(&replies[0]) < momentOf(&s.Other.Receives[0]) {
-		replies = replies[1:]
-	}
-	for i := range s.Sends {
-		f := foundCall{moments: moments{sent: &s.Sends[i]}, connection: o.connections}
-		f.received = callContaining(s.Other.Receives, f.sent, firstByte)
-		f.heard = callContaining(s.Other.Receives, f.sent, last)
+	received := finder{r: s.Other.Receives.Read()}
+	begin := received.r.Call // of requests, at the server
+	hasRequests := !received.r.Done
+	for sends := s.Sends.Read(); !sends.Done; sends.Next() {
+		sent := sends.Call
+		f := foundCall{moments: moments{sent: &sent}, connection: o.connections}
+		f.received = received.find(f.sent, firstByte)
+		f.heard = received.find(f.sent, last)
 		o.add(s, f)
 	}
-	for i := range replies {
-		f := foundCall{moments: moments{sent: &replies[i]}, connection: o.connections,
-			answers: true}
-		f.received = callContaining(s.Receives, f.sent, last)
+	got, replies := finder{r: s.Receives.Read()}, s.Other.Sends.Read()
+	for hasRequests && !replies.Done && momentOf(&replies.Call) < momentOf(&begin) {
+		replies.Next()
+	}
+	for ; !replies.Done; replies.Next() {
+		sent := replies.Call
+		f := foundCall{moments: moments{sent: &sent}, connection: o.connections, answers: true}
+		f.received = got.find(f.sent, last)
 		o.add(s.Other, f)
 	}
 }
 
 // fromServer makes calls from a connection of which only the server's end was captured.
 func (o *observer) fromServer(s *messages.Socket) {
-	for _, t := range divideIntoTurns(s.Receives, s.Sends) {
+	turns := readTurns(&s.Receives, &s.Sends)
+	for t, ok := turns.next(); ok; t, ok = turns.next() {
 		f := foundCall{caller: calls.Outside}
-		f.received = &s.Receives[t.out[0]]
-		f.heard = &s.Receives[t.out[1]-1]
+		f.received, f.heard, f.replied = t.asked, t.lastAsked, t.answered
 		f.callee = o.place(f.received.By)
-		if t.in[1] > t.in[0] {
-			f.replied = &s.Sends[t.in[1]-1]
-		}
 		o.pass(&f, false)
 	}
 }
@@ -164,8 +194,8 @@ func (o *observer) add(s *messages.Socket, f foundCall) {
 	switch {
 	case f.received != nil:
 		f.callee = o.place(f.received.By)
-	case s.Other != nil && len(s.Other.Receives) > 0:
-		f.callee = o.place(s.Other.Receives[0].By)
+	case s.Other != nil && o.of[s.Other].reader != nil:
+		f.callee = o.place(o.of[s.Other].reader)
 	default:
 		f.callee = o.farPlace(s)
 	}
@@ -179,15 +209,31 @@ func firstByte(c *messages.Call) uint64 { return c.Position }
 
 func last(c *messages.Call) uint64 { return c.Position + uint64(c.Bytes) - 1 }
 
-// callContaining finds, among all the calls of one end of a connection, the one that contains the
-// byte at position byteOf(other), where other is a call of the other end. It returns nil if there
-// is none, or if the position of either call is not exact.
-func callContaining(all []messages.Call, other *messages.Call,
+// A finder finds calls of one end of a connection.
+type finder struct {
+	r     *messages.Reader
+	found *messages.Call // the call at which r is; nil: not known yet
+}
+
+// find finds the call that contains the byte at position byteOf(other), where other is a call of
+// the other end. It returns nil if there is none, or if the position of either call is not exact.
+// The positions must not decrease from one call of find to the next.
+func (f *finder) find(other *messages.Call,
 	byteOf func(*messages.Call) uint64) *messages.Call {
-	wanted := byteOf(other)
-	i := sort.Search(len(all), func(i int) bool { return last(&all[i]) >= wanted })
-	if !other.Exact || i == len(all) || firstByte(&all[i]) > wanted || !all[i].Exact {
+	if !other.Exact || other.Bytes == 0 {
 		return nil
 	}
-	return &all[i]
+	wanted := byteOf(other)
+	for !f.r.Done && (f.r.Call.Bytes == 0 || last(&f.r.Call) < wanted) {
+		f.r.Next()
+		f.found = nil
+	}
+	if f.r.Done || firstByte(&f.r.Call) > wanted || !f.r.Call.Exact {
+		return nil
+	}
+	if f.found == nil {
+		found := f.r.Call
+		f.found = &found
+	}
+	return f.found
 }

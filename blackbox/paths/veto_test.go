@@ -33,8 +33,11 @@ func TestBoundRefutesMatches(t *testing.T) {
 	// another node than the sender's, and one on the sender's own node.
 	var remote, local int
 	for _, s := range sockets {
-		if s.Other == nil || len(s.Receives) == 0 || len(s.Other.Sends) == 0 ||
-			s.Receives[0].Position != s.Other.Sends[0].Position || !receivesFirst(s) {
+		if s.Other == nil || s.Receives.Len() == 0 || s.Other.Sends.Len() == 0 {
+			continue
+		}
+		sent := s.Other.Sends.Read()
+		if s.Receives.Read().Call.Position != sent.Call.Position || !v.of[s].receivesFirst {
 			continue
 		}
 		moved := &remote
@@ -42,8 +45,13 @@ func TestBoundRefutesMatches(t *testing.T) {
 			moved = &local
 		}
 		if *moved++; *moved == 1 {
-			s.Receives[0].Lo_cycles -= simrun.Hz / 200
-			s.Receives[0].Hi_cycles -= simrun.Hz / 200
+			var all []messages.Call
+			for r := s.Receives.Read(); !r.Done; r.Next() {
+				all = append(all, r.Call)
+			}
+			all[0].Lo_cycles -= simrun.Hz / 200
+			all[0].Hi_cycles -= simrun.Hz / 200
+			s.Receives = messages.SequenceOf(all)
 		}
 	}
 	if remote == 0 || local == 0 {
