@@ -264,7 +264,7 @@ type Interval = analysis.Interval
 
 // A Distribution describes durations. Its lower ends are sorted, and so are its upper ends. The
 // true percentile lies between the lower end and the upper end at its rank. If there are more than
-// 32768 durations, these ends are rounded outward, by less than 0.05 %.
+// 4096 durations, these ends are rounded outward, by less than 0.05 %.
 type Distribution struct {
 	Count       int          `json:"count"`
 	Percentiles []Percentile `json:"percentiles"`

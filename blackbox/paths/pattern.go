@@ -18,7 +18,7 @@ type Pattern struct {
 
 	// Slow counts the slowest tenth of the requests, and Fast the faster half. Slower says how much
 	// longer the slow ones took than the fast ones, on average. With few requests, Slow is 0. If
-	// there are more than 32768 requests, a random sample of them is compared.
+	// there are more than 16384 requests, a random sample of them is compared.
 	Slow   int      `json:"slow"`
 	Fast   int      `json:"fast"`
 	Slower Interval `json:"slower"`
@@ -103,7 +103,7 @@ func (g *group) add(m *meter, root int32) {
 		}
 	}
 	g.probability += m.probability[root]
-	place, whole := g.place(mostExact), m.parts[root].whole
+	place, whole := g.place(mostSampled), m.parts[root].whole
 	g.whole = keepAt(g.whole, place, whole)
 	if whole.known {
 		g.all.add(whole.Interval, mostExact)

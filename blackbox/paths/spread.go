@@ -18,7 +18,8 @@ type spread struct {
 }
 
 const (
-	mostExact   = 1 << 15 // intervals that are kept
+	mostExact   = 1 << 12 // intervals that a spread keeps
+	mostSampled = 1 << 14 // trees that a group keeps
 	roundedBits = 12      // that a rounded number keeps
 )
 
