@@ -94,3 +94,43 @@ func (d *delays) density(prior *[delaySteps]float64, weight float64) (f [delaySt
 	}
 	return f
 }
+
+// quickLog returns the logarithm of a positive number. The result is as exact as a float32.
+func quickLog(x float64) float32 {
+	const mantissa = 52
+	b := math.Float64bits(x)
+	k := b >> (mantissa - logBits) & (1<<logBits - 1)
+	rest := math.Float64frombits(b&(1<<mantissa-1)|1023<<mantissa)*logInverse[k] - 1
+	return float32(float64(int(b>>mantissa)-1023)*math.Ln2 - logOfInverse[k] + rest -
+		rest*rest*(0.5-rest/3))
+}
+
+const logBits = 8
+
+// logInverse has the inverse of the middle of each of 256 parts of the numbers from 1 to 2, and
+// logOfInverse its logarithm.
+var logInverse, logOfInverse = func() (inverse, log [1 << logBits]float64) {
+	for k := range inverse {
+		inverse[k] = 1 / (1 + (float64(k)+0.5)/(1<<logBits))
+		log[k] = math.Log(inverse[k])
+	}
+	return inverse, log
+}()
+
+// dice make random numbers more quickly than package rand, by the algorithm SplitMix64.
+type dice uint64
+
+func (d *dice) next() uint64 {
+	*d += 0x9e3779b97f4a7c15
+	z := uint64(*d)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// IntN returns a number from 0 to n-1. Each is equally probable, except for a difference of at most
+// n in 2^32.
+func (d *dice) IntN(n int) int { return int(d.next() >> 32 * uint64(n) >> 32) }
+
+// fraction returns a number that is more than 0 and less than 1.
+func (d *dice) fraction() float64 { return (float64(d.next()>>12) + 0.5) / (1 << 52) }

@@ -32,9 +32,10 @@ func (learntMethod) Name() string { return "learnt" }
 const defaultWindow = 6000
 
 const (
+	firstPart        = 3   // the first one of several windows is smaller than the others by this
 	learnRounds      = 30  // of learning in the first window
 	learnDraws       = 6   // draws in each of these rounds
-	moreRounds       = 6   // of learning in each later window
+	moreRounds       = 3   // of learning in each later window
 	moreDraws        = 1   // draws in each of these rounds
 	probabilityDraws = 120 // draws from which probabilities are computed
 	mostOpen         = 96  // candidates that a call may have
@@ -370,7 +371,7 @@ func (p *program) learn(rounds, draws int) {
 			// If calls have very many candidates, no survey of a model that still changes says
 			// which of them have a chance.
 			if third := rounds / 3; round >= third && s.load() < mostSurveyed {
-				s.surveyOwners(round%third == 0)
+				s.surveyOwners(round == third || isFirst && round%third == 0)
 			}
 			for range draws {
 				s.drawOwners()

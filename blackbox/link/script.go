@@ -23,8 +23,12 @@ type model struct {
 	// event's probability, of the density of its delay, and of the probability of its mark (see the
 	// type mark).
 	next  []float64
-	delay []*[delaySteps]float32
+	delay []*delayTable
 	marks [][marks]float32
+	// best has the largest logarithm that each next event can have, with its delay and its mark. It
+	// is subtracted from the field next. So a script's score is never above 0, and events can only
+	// make it smaller. (Rare exceptions are events that seem to come before the ones they follow.)
+	best []float64
 	// The following fields are used only by the method walkEvents.
 	counts  [64]uint8 // calls of each kind so far
 	waiting [64]int32 // calls whose response is still missing
@@ -74,8 +78,9 @@ type event struct {
 }
 
 // walkEvents goes through a script, and adds its events to the list into. If into is nil, it
-// returns the script's score instead.
-func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
+// returns the script's score instead. If it finds that the score is below the number least, it
+// stops, and returns any number below least.
+func (m *model) walkEvents(r *request, script []int32, all []call, o *order, least float64,
 	into *[]event) (score float64) {
 	counts, waiting, numbers := &m.counts, &m.waiting, &m.numbers
 	for _, c := range script {
@@ -85,26 +90,8 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 	latest, since, pending := eventReceived+int(r.kind), r.from, 0
 	threads := crew{last: r.begin}
 	isReplied := false
-	state := func() int {
-		if pending > 0 {
-			return 2*latest + 1
-		}
-		return 2 * latest
-	}
-	n := m.nexts()
-	add := func(next int, delay int64, of mark) {
-		e := event{int32(state()*n + next), -1, of}
-		if delay >= 0 {
-			e.step = int16(stepOf(delay))
-		}
-		if into != nil {
-			*into = append(*into, e)
-		} else {
-			score = m.addScore(score, e)
-		}
-	}
-	i := 0
-	for {
+	n, i := m.nexts(), 0
+	for score >= least {
 		// Among events at the same time, a response comes first, and the reply last.
 		at, what := int64(farFuture), -1
 		first := -1
@@ -120,12 +107,12 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 			at, what = r.to, m.numberOfReply()
 		}
 		if what < 0 {
-			add(m.end(), -1, noMark)
-			return score
+			what = m.end()
 		}
+		e := event{int32((2*latest+count(pending > 0))*n + what), -1, noMark}
 		switch what {
+		case m.end():
 		case m.answer():
-			add(what, -1, noMark)
 			c := waiting[first]
 			if o != nil {
 				threads.add(all[c].got)
@@ -135,25 +122,23 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 			pending--
 			waiting[first], numbers[first] = waiting[pending], numbers[pending]
 		case m.numberOfReply():
-			of := noMark
 			if o != nil {
-				of = threads.joinEvent(r.reply)
+				e.of = threads.joinEvent(r.reply)
 			}
-			add(what, (at-since)/m.unit, of)
+			e.step = m.stepSince(at - since)
 			latest, isReplied = eventReplied, true
 		default:
 			c := script[i]
-			of := noMark
 			if o != nil {
 				last := threads.last.index
-				of = threads.joinEvent(all[c].sent)
-				if of != noMark && heard >= 0 && !o.keepsOrder(heard, last, what,
+				e.of = threads.joinEvent(all[c].sent)
+				if e.of != noMark && heard >= 0 && !o.keepsOrder(heard, last, what,
 					all[c].sent.index) {
-					of += markOvertook
+					e.of += markOvertook
 				}
 			}
 			heard = -1
-			add(what, (at-since)/m.unit, of)
+			e.step = m.stepSince(at - since)
 			i++
 			if k := what & 63; counts[k] < 255 {
 				counts[k]++
@@ -165,7 +150,25 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order,
 			}
 		}
 		since = at
+		if into != nil {
+			*into = append(*into, e)
+		} else {
+			score = m.addScore(score, e)
+		}
+		if what == m.end() {
+			break
+		}
 	}
+	return score
+}
+
+// stepSince returns the step of a delay in ns, or -1 if the delay is negative.
+func (m *model) stepSince(delay int64) int16 {
+	units := delay / m.unit
+	if units < 0 {
+		return -1
+	}
+	return int16(stepOf(units))
 }
 
 // score returns the logarithm of the probability of a script with the given events.
@@ -180,7 +183,7 @@ func (m *model) score(all []event) (sum float64) {
 func (m *model) addScore(sum float64, e event) float64 {
 	sum += m.next[e.number]
 	if e.step >= 0 {
-		sum += float64(m.delay[e.number][e.step] + m.marks[e.number][e.of])
+		sum += float64(m.delay[e.number].log[e.step] + m.marks[e.number][e.of])
 	}
 	return sum
 }
@@ -231,10 +234,7 @@ func (m *model) learn(x *experience) {
 		g := groupOf(e)
 		groups[g] = append(groups[g], 2*e, 2*e+1)
 	}
-	var unknown [delaySteps]float32
-	for i := range unknown {
-		unknown[i] = float32(math.Log(broadDensity[i]))
-	}
+	unknown := logarithms(&broadDensity)
 	for _, states := range groups {
 		pooled := make([]float64, n)
 		sum := 0.0
@@ -259,7 +259,7 @@ func (m *model) learn(x *experience) {
 			if all.n > 0 {
 				f = all.density(&broadDensity, 1)
 			}
-			var shared *[delaySteps]float32
+			var shared *delayTable
 			m.learnMarks(x, states, next)
 			for _, s := range states {
 				own := 0.0
@@ -269,18 +269,39 @@ func (m *model) learn(x *experience) {
 				k := s*n + next
 				m.next[k] = math.Log((x.next[k] + few*p) / (own + few))
 				if all.n == 0 {
-					m.delay[k] = &unknown
+					m.delay[k] = unknown
 					continue
 				}
 				if d := x.delays[k]; d != nil {
-					m.delay[k] = logarithms(d.density(&f, few))
+					own := d.density(&f, few)
+					m.delay[k] = logarithms(&own)
 				} else {
 					if shared == nil {
-						shared = logarithms(f)
+						shared = logarithms(&f)
 					}
 					m.delay[k] = shared
 				}
 			}
+		}
+	}
+	m.subtractBest(x)
+}
+
+// subtractBest finds the best logarithms of calls and replies, and subtracts them.
+func (m *model) subtractBest(x *experience) {
+	n := m.nexts()
+	for next := range m.answer() {
+		best := math.Inf(-1)
+		for k := next; k < len(m.next); k += n {
+			most := m.delay[k].most
+			if d := x.delays[k]; d != nil && x.next[k] > d.n+0.01 {
+				most = max(most, 0) // the delay of some events told nothing
+			}
+			best = max(best, m.next[k]+float64(most))
+		}
+		m.best[next] = best
+		for k := next; k < len(m.next); k += n {
+			m.next[k] -= best
 		}
 	}
 }
@@ -329,10 +350,17 @@ func (m *model) learnMarks(x *experience, states []int, next int) {
 	}
 }
 
-func logarithms(f [delaySteps]float64) *[delaySteps]float32 {
-	table := new([delaySteps]float32)
+// A delayTable has the logarithms of the density in each step, and the largest of them.
+type delayTable struct {
+	log  [delaySteps]float32
+	most float32
+}
+
+func logarithms(f *[delaySteps]float64) *delayTable {
+	table := &delayTable{most: float32(math.Inf(-1))}
 	for i := range f {
-		table[i] = float32(math.Log(f[i]))
+		table.log[i] = quickLog(f[i])
+		table.most = max(table.most, table.log[i])
 	}
 	return table
 }
@@ -355,8 +383,8 @@ func (x *experience) merge(old *experience, part float64) {
 
 func newModel(requests, kinds int, unit int64) *model {
 	m := &model{requests: requests, kinds: kinds, unit: unit, spontaneous: make([]float64, kinds)}
-	m.next = make([]float64, m.states()*m.nexts())
-	m.delay = make([]*[delaySteps]float32, len(m.next))
+	m.next, m.best = make([]float64, m.states()*m.nexts()), make([]float64, m.nexts())
+	m.delay = make([]*delayTable, len(m.next))
 	m.marks = make([][marks]float32, len(m.next))
 	return m
 }

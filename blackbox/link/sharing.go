@@ -2,7 +2,6 @@ package link
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -22,16 +21,24 @@ type sharing struct {
 	scores     []float64
 	events     [][]event // of the scripts
 	current    []bool    // events has the events of the script as it is now
-	random     *rand.Rand
+	random     dice
 
 	pinned []bool // the only candidate of the call is its cause
 	// active has, for each call, the owners that had a chance in the last survey. It is nil if the
 	// call was in no survey.
-	active  [][]int32
-	touched []bool // requests whose scripts changed since the last survey
-	settled bool   // the model does not change any more
-	turn    int
-	best    float64 // the best change that was tried
+	active   [][]int32
+	lively   []int32 // calls with an active owner besides their own one; nil: not known yet
+	isLively []bool  // calls in lively
+	possible []int32
+	// changes counts the changes of owners. changed has, for each request, the number of the last
+	// change of its script, and surveyed has, for each call, the last change before its survey.
+	changes           int32
+	changed, surveyed []int32
+	latest            int32 // the last change before the end of the last survey
+	settled           bool  // the model does not change any more
+	turn              int
+	surveying         bool
+	best              float64 // the best change that was tried in a survey; -Inf: below any limit
 
 	// had[c] says for how many draws each owner had the call c. had is nil while draws are not
 	// counted.
@@ -66,15 +73,16 @@ const (
 func (s *sharing) eventsOf(r int) []event {
 	if !s.current[r] {
 		s.events[r] = s.events[r][:0]
-		s.m.walkEvents(&s.requests[r], s.scripts[r], s.calls, s.order, &s.events[r])
+		s.m.walkEvents(&s.requests[r], s.scripts[r], s.calls, s.order, math.Inf(-1), &s.events[r])
 		s.current[r] = true
 	}
 	return s.events[r]
 }
 
-// scoreOf returns the score that a request would have with the given script.
-func (s *sharing) scoreOf(r int32, script []int32) float64 {
-	return s.m.walkEvents(&s.requests[r], script, s.calls, s.order, nil)
+// scoreOf returns the score that a request would have with the given script, or any number below
+// least if it is below least.
+func (s *sharing) scoreOf(r int32, script []int32, least float64) float64 {
+	return s.m.walkEvents(&s.requests[r], script, s.calls, s.order, least, nil)
 }
 
 // rescore computes the scores of all scripts. It must be called after the model has changed.
@@ -87,8 +95,9 @@ func (s *sharing) rescore() {
 // makeScripts makes empty scripts of all requests.
 func (s *sharing) makeScripts() {
 	n := len(s.requests)
-	s.scripts, s.scores, s.touched = make([][]int32, n), make([]float64, n), make([]bool, n)
+	s.scripts, s.scores = make([][]int32, n), make([]float64, n)
 	s.events, s.current = make([][]event, n), make([]bool, n)
+	s.changed, s.surveyed = make([]int32, n), make([]int32, len(s.calls))
 }
 
 // surveyOwners tries all changes of the owner of each call, and notes the owners that have a
@@ -98,11 +107,24 @@ func (s *sharing) makeScripts() {
 func (s *sharing) surveyOwners(all bool) {
 	for c := range s.calls {
 		r := s.owner[c]
-		if all || r >= 0 && s.touched[r] || s.settled && s.hasFew(c) && !s.isStill(c) {
+		if all || r >= 0 && s.changed[r] > s.latest ||
+			s.settled && s.hasFew(c) && !s.isStill(c) {
 			s.surveyCall(int32(c))
 		}
 	}
-	clear(s.touched)
+	s.latest, s.lively = s.changes, make([]int32, 0, len(s.calls)/8)
+	s.isLively = make([]bool, len(s.calls))
+	for c := range s.active {
+		s.noteLively(int32(c))
+	}
+}
+
+// noteLively adds a call to lively, if it belongs there.
+func (s *sharing) noteLively(c int32) {
+	a := s.active[c]
+	if len(a) > 1 || len(a) == 1 && a[0] != s.owner[c] {
+		s.lively, s.isLively[c] = append(s.lively, c), true
+	}
 }
 
 // surveyCall notes which requests have a chance to be the owner of a call.
@@ -110,7 +132,7 @@ func (s *sharing) surveyCall(c int32) {
 	if s.pinned[c] || len(s.candidates[c]) == 0 {
 		return
 	}
-	s.active[c] = s.active[c][:0]
+	s.active[c], s.surveyed[c], s.surveying = s.active[c][:0], s.changes, true
 	for k := -1; k < len(s.candidates[c]); k++ {
 		to := int32(-1)
 		if k >= 0 {
@@ -124,13 +146,19 @@ func (s *sharing) surveyCall(c int32) {
 			s.active[c] = append(s.active[c], to)
 		}
 	}
+	s.surveying = false
 }
 
 func (s *sharing) hasFew(c int) bool { return len(s.candidates[c]) <= fewCandidates }
 
-// isStill reports whether no candidate of a call has changed since the last survey.
+// isStill reports whether no candidate of a call has changed since the survey of the call.
 func (s *sharing) isStill(c int) bool {
-	return !slices.ContainsFunc(s.candidates[c], func(r int32) bool { return s.touched[r] })
+	for _, r := range s.candidates[c] {
+		if s.changed[r] > s.surveyed[c] {
+			return false
+		}
+	}
+	return true
 }
 
 // exploreChanges tries all changes that give a call to another request.
@@ -168,29 +196,56 @@ func (s *sharing) exploreChanges(c, to int32) {
 // have no chance.
 func (s *sharing) drawOwners() {
 	s.turn++
-	for c, active := range s.active {
-		full := active == nil || (s.turn+c)%fullDrawEvery == 0 &&
-			!(s.settled && s.hasFew(c) && s.isStill(c))
-		full = full && !s.pinned[c]
-		if full {
-			active = s.candidates[c]
+	if s.lively == nil {
+		for c := range s.calls {
+			s.drawOwner(int32(c), s.possibleOwners(int32(c)))
 		}
-		if len(active) == 0 || len(active) == 1 && active[0] == s.owner[c] && !full {
+		return
+	}
+	for _, c := range s.lively {
+		s.drawOwner(c, s.active[c])
+	}
+	for c := s.turn % fullDrawEvery; c < len(s.calls); c += fullDrawEvery {
+		s.drawOwner(int32(c), s.possibleOwners(int32(c)))
+	}
+}
+
+// possibleOwners returns the owners that a call may have. It leaves out those that had no chance in
+// the survey of the call and still have none, because nothing has changed.
+func (s *sharing) possibleOwners(c int32) []int32 {
+	if s.pinned[c] || len(s.candidates[c]) == 0 {
+		return nil
+	}
+	s.possible = s.possible[:0]
+	if r := s.owner[c]; s.settled && r >= 0 && s.changed[r] <= s.surveyed[c] {
+		for _, r := range s.candidates[c] {
+			if s.changed[r] > s.surveyed[c] {
+				s.possible = append(s.possible, r)
+			}
+		}
+		return s.possible
+	}
+	if s.settled && s.isStill(int(c)) {
+		return nil
+	}
+	s.possible = append(s.possible, s.candidates[c]...)
+	return append(s.possible, -1)
+}
+
+// drawOwner tries to give a call to some of the given owners.
+func (s *sharing) drawOwner(c int32, owners []int32) {
+	if len(owners) == 0 {
+		return
+	}
+	for range min(len(owners)+1, mostTries) {
+		to := owners[s.random.IntN(len(owners))]
+		if to == s.owner[c] {
 			continue
 		}
-		for range min(len(active)+1, mostTries) {
-			k, to := s.random.IntN(len(active)+count(full)), int32(-1)
-			if k < len(active) {
-				to = active[k]
-			}
-			if to == s.owner[c] {
-				continue
-			}
-			if to < 0 || s.random.IntN(4) == 0 {
-				s.tryMove(int32(c), to)
-			} else {
-				s.swapParts(int32(c), to)
-			}
+		if to < 0 || s.random.IntN(4) == 0 {
+			s.tryMove(c, to)
+		} else {
+			s.swapParts(c, to)
 		}
 	}
 }
@@ -200,12 +255,15 @@ func (s *sharing) giveOwner(c, to int32) {
 	if s.had != nil {
 		s.countOwners(c)
 	}
+	s.changes++
 	for _, r := range [2]int32{s.owner[c], to} {
 		if r >= 0 {
-			s.touched[r] = true
+			s.changed[r] = s.changes
 		}
 	}
-	s.owner[c] = to
+	if s.owner[c] = to; s.lively != nil && !s.isLively[c] {
+		s.noteLively(c)
+	}
 }
 
 // countOwners notes for how many draws a call had its owner.
@@ -228,10 +286,10 @@ func (s *sharing) countOwners(c int32) {
 func (s *sharing) tryMove(c, to int32) {
 	bonus := 0.0
 	if s.owner[c] < 0 {
-		bonus -= s.m.spontaneous[s.calls[c].kind]
+		bonus -= s.aloneScore(c)
 	}
 	if to < 0 {
-		bonus += s.m.spontaneous[s.calls[c].kind]
+		bonus += s.aloneScore(c)
 	}
 	one := [1]int32{c}
 	if s.acceptExchange(s.owner[c], to, one[:], nil, bonus) {
@@ -243,23 +301,35 @@ func (s *sharing) tryMove(c, to int32) {
 // more probable, it always accepts the exchange. Otherwise it decides at random. After an accepted
 // exchange, s.mine and s.theirs are copies of the parts.
 func (s *sharing) acceptExchange(from, to int32, mine, theirs []int32, bonus float64) bool {
-	var before, after, x, y float64
-	after = bonus
+	accepted := float64(quickLog(s.random.fraction()))
+	limit := accepted
+	if s.surveying {
+		limit = min(limit, hopelessChance)
+	}
+	before, x, y := -bonus, 0.0, 0.0
 	if from >= 0 {
 		before += s.scores[from]
-		s.a = s.copyExchanged(s.a[:0], s.scripts[from], mine, theirs)
-		x = s.scoreOf(from, s.a)
-		after += x
 	}
 	if to >= 0 {
 		before += s.scores[to]
-		s.b = s.copyExchanged(s.b[:0], s.scripts[to], theirs, mine)
-		y = s.scoreOf(to, s.b)
-		after += y
 	}
-	d := (after - before) * s.m.temper
+	// No score is above 0, so one of them alone may show that the change is hopeless.
+	least := before + limit/s.m.temper
+	if from >= 0 {
+		s.a = s.copyExchanged(s.a[:0], s.scripts[from], mine, theirs)
+		if x = s.scoreOf(from, s.a, least); x < least {
+			return false
+		}
+	}
+	if to >= 0 {
+		s.b = s.copyExchanged(s.b[:0], s.scripts[to], theirs, mine)
+		if y = s.scoreOf(to, s.b, least-x); y < least-x {
+			return false
+		}
+	}
+	d := (x + y - before) * s.m.temper
 	s.best = max(s.best, d)
-	if d < 0 && (d < -30 || s.random.Float64() >= math.Exp(d)) {
+	if d < accepted {
 		return false
 	}
 	s.mine, s.theirs = append(s.mine[:0], mine...), append(s.theirs[:0], theirs...)
@@ -398,8 +468,17 @@ func (s *sharing) alikeCall(c, r int32) int32 {
 
 // isCandidate reports whether a request is a candidate for each of the given calls.
 func (s *sharing) isCandidate(all []int32, r int32) bool {
+	const few = 16
 	for _, c := range all {
-		if _, found := slices.BinarySearch(s.candidates[c], r); !found {
+		of := s.candidates[c]
+		for len(of) > few { // they are sorted
+			if half := len(of) / 2; of[half] > r {
+				of = of[:half]
+			} else {
+				of = of[half:]
+			}
+		}
+		if !slices.Contains(of, r) {
 			return false
 		}
 	}
@@ -480,14 +559,23 @@ func (s *sharing) drawAnswer(w window, all []Link) (score float64) {
 	return score
 }
 
+// aloneScore is the score of a call without a cause, compared with the best score that it can have
+// in a script.
+func (s *sharing) aloneScore(c int32) float64 {
+	k := s.calls[c].kind
+	return s.m.spontaneous[k] - s.m.best[k]
+}
+
 // score returns the logarithm of the probability of the sharing.
 func (s *sharing) score() (sum float64) {
-	for _, v := range s.scores {
-		sum += v
+	for r, v := range s.scores {
+		if sum += v; s.requests[r].to != farFuture {
+			sum += s.m.best[s.m.numberOfReply()]
+		}
 	}
 	for c, r := range s.owner {
-		if r < 0 {
-			sum += s.m.spontaneous[s.calls[c].kind]
+		if sum += s.m.best[s.calls[c].kind]; r < 0 {
+			sum += s.aloneScore(int32(c))
 		}
 	}
 	return sum

@@ -1,12 +1,14 @@
 package link
 
 import (
+	"math"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
 // Two requests exchange one step each, and keep their other calls. A step has the calls between
@@ -42,6 +44,47 @@ func TestStep(t *testing.T) {
 	for c, want := range map[int32][]int32{0: {0, 1}, 1: {0, 1}, 3: {3}, 4: {4, 5}, 5: {4, 5}} {
 		if got := s.stepWith(0, c); !slices.Equal(got, want) {
 			t.Errorf("step of call %d is %v, want %v", c, got, want)
+		}
+	}
+}
+
+// A walk that may stop early either returns the score of the whole script, or stops because this
+// score is below the limit. No score is above 0, if no event comes before the one that it follows.
+func TestScoreStopsEarly(t *testing.T) {
+	random := seed.Random(t)
+	set := made("hotel", 60, 300)
+	stopped, whole := 0, 0
+	for _, at := range placesOf(&set.Seen) {
+		p := newProgram([]place{at}, programNumbers(&set.Seen), set.Quantum_ns, nil)
+		p.openWindow(p.windows(1e6)[0])
+		p.learn(3, 1)
+		s := p.sharers[0]
+		for range 2000 {
+			r := int32(random.IntN(len(s.requests)))
+			script := s.scripts[random.IntN(len(s.scripts))]
+			if len(script) > 0 && s.calls[script[0]].from < s.requests[r].from {
+				continue
+			}
+			want, least := s.scoreOf(r, script, math.Inf(-1)), -40*random.Float64()
+			got := s.scoreOf(r, script, least)
+			if want > 1e-9 || got != want && (got >= least || want >= least) {
+				t.Fatalf("score %g, or %g with the limit %g", want, got, least)
+			}
+			stopped, whole = stopped+count(got != want), whole+count(got == want)
+		}
+	}
+	if stopped < 50 || whole < 50 {
+		t.Errorf("%d walks stopped, %d did not", stopped, whole)
+	}
+}
+
+func TestQuickLog(t *testing.T) {
+	random := seed.Random(t)
+	for range 100_000 {
+		x := math.Exp(600 * (random.Float64() - 0.5))
+		got, want := float64(quickLog(x)), math.Log(x)
+		if math.Abs(got-want) > 1e-7*(1+math.Abs(want)) {
+			t.Fatalf("log %g is %g, want %g", x, got, want)
 		}
 	}
 }

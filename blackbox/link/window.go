@@ -3,7 +3,6 @@ package link
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -45,7 +44,11 @@ func (p *program) windows(size int) []window {
 		w.begin, w.end = sent[0], sent[len(sent)-1]+1
 	}
 	var all []window
-	for i := size; i+size/2 < len(sent); i += size {
+	first := size
+	if p.x == nil {
+		first = size / firstPart // a window of which nothing was learnt before takes long
+	}
+	for i := first; i+size/2 < len(sent); i += size {
 		all = append(all, window{w.begin, sent[i], w.margin})
 		w.begin = sent[i]
 	}
@@ -65,7 +68,7 @@ func (p *program) openWindow(w window) {
 		at = at.partWithin(w)
 		s := &sharing{m: p.m, foreign: at.foreign, order: at.ordered, requests: at.requests,
 			sends:  at.sends,
-			random: rand.New(rand.NewPCG(p.seed, uint64(at.number)))}
+			random: dice(p.seed<<32 + uint64(at.number))}
 		for _, c := range at.sends {
 			k := p.kinds[p.kindOf(&c)]
 			s.calls = append(s.calls, call{c.from, c.to, c.sent, c.got, k})
