@@ -179,8 +179,8 @@ func TestResetsAndEpochs(t *testing.T) {
 // lost.
 func TestAClockThatIsSet(t *testing.T) {
 	a := startNode(t, "a", nil)
-	// A client calls Steps at the beginning and at the end of a train. If set is true, the clock of
-	// this test is set between the next two calls.
+	// A client calls Steps at the beginning and at the end of a train. If the variable set is true,
+	// the clock of this test is set between the next two calls.
 	var set atomic.Bool
 	set.Store(true)
 	b := startNode(t, "b", func(c *Config) {

@@ -104,9 +104,9 @@ func (l *Link) Take(ctx context.Context) (w Work, ok bool, err error) {
 	return Work{card.Node, i.Text, *i}, err == nil, err
 }
 
-// Finish ends the work. The caller says whether it has fetched all logs (done). If it has not,
-// another collector should fetch them. Finish reports whether this collector is the one that
-// finished the work.
+// Finish ends the work. The caller says whether it has fetched all logs (done). If it has not, the
+// logs stay in the queue for another collector. Finish reports whether this collector is the one
+// that finished the work.
 func (l *Link) Finish(ctx context.Context, w Work, done bool) (bool, error) {
 	return askGraph(ctx, l, func(answer func(bool, error)) {
 		l.graph.node.Finish(l.graph.graphTime(), w.item, done, func(ok bool) { answer(ok, nil) })

@@ -82,8 +82,8 @@ type Commands struct {
 // maxQuestions is the largest number of questions that a client works on at the same time.
 const maxQuestions = 16
 
-// ServeCommands starts to answer commands' questions. The last parameter tells commands the name
-// and version of the client's program.
+// ServeCommands starts to answer commands' questions. Commands learn the name and version of the
+// client's program from the parameter software.
 func ServeCommands(c *Client, config control.ServerConfig, software string) (*Commands, error) {
 	server, err := control.Listen(config)
 	if err != nil {

@@ -34,8 +34,8 @@ type Config struct {
 
 	// AnswerSpin is how long, after each packet, the answerer polls for the next one before it
 	// sleeps. While probes arrive, polling occupies a core. If the kernel does not stamp packets,
-	// polling stamps them tens of microseconds earlier. If AnswerSpin is 0, the answerer sleeps at
-	// once.
+	// an answerer that polls stamps them tens of microseconds earlier than one that sleeps. If
+	// AnswerSpin is 0, the answerer sleeps at once.
 	AnswerSpin time.Duration
 
 	// UserStamps makes the answerer take all stamps itself, without the kernel.

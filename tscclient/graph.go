@@ -260,8 +260,8 @@ func (g *graphPart) answerAll() {
 	}
 }
 
-// describeTo describes this node to another member. The description has a key for probes that only
-// this member uses.
+// describeTo describes this node to another member. The description has a probe key that no other
+// member gets.
 func (g *graphPart) describeTo(to overlay.Name) {
 	d := g.link.describeNode()
 	h := fnv.New64a()

@@ -70,8 +70,8 @@ const paceFactor = 4
 // machine walks are late.
 const maxWait = 3 * time.Minute
 
-// wantProbing waits until each node probes as many others as the graph's degree, and only nodes
-// that are there.
+// wantProbing waits until each node has as many neighbours as the graph's degree, and probes all of
+// them. Every neighbour must be a node of the test.
 func (g *graphMembers) wantProbing(degree int) {
 	g.t.Helper()
 	var why string

@@ -13,9 +13,9 @@ import (
 )
 
 // HeatBound names a kind of heat. Heats are values of a node that should be low; Hot finds the
-// nodes where they are highest. This heat is the largest plain bound, in nanoseconds, that the node
-// has measured with any of its peers in the last boundLife. The plain bound is half of a train's
-// smallest round trip.
+// nodes where they are highest. The heat that HeatBound names is the largest plain bound, in
+// nanoseconds, that the node has measured with any of its peers in the last boundLife. The plain
+// bound is half of a train's smallest round trip.
 const HeatBound = "bound"
 
 // boundLife is how long a plain bound counts. A node measures all its peers in less time.
@@ -34,7 +34,7 @@ type HotNode struct {
 }
 
 // Hot looks for the nodes that are hottest by a kind of heat: HeatBound, or one that
-// LinkConfig.Heats returns. Walks go from node to node to the hottest nodes, without the server.
+// LinkConfig.Heats returns. Walks go from node to node, towards hotter nodes, without the server.
 // The walks probably find the hottest node of the fleet, but not certainly. The answer lists the
 // nodes that they found, the hottest first. Without a graph, the error wraps ErrNoGraph.
 func (l *Link) Hot(ctx context.Context, by string) ([]HotNode, error) {

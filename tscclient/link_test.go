@@ -114,9 +114,9 @@ func connect(t *testing.T, n *testNode, server string, change func(*LinkConfig))
 	return l
 }
 
-// A server commands a client. The client registers with the description of its node. On orders it
-// runs a batch of trains, probes on its own and measures its load. It keeps its reports until the
-// server acknowledges them.
+// A server commands a client. The client registers with the description of its node. When the
+// server orders it, the client runs a batch of trains, probes on its own or measures its load. It
+// keeps its reports until the server acknowledges them.
 func TestServerCommandsAClient(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
@@ -296,8 +296,8 @@ func TestLinkComesBack(t *testing.T) {
 	expectMessage[*control.Leave](s)
 }
 
-// A client that outlives its links keeps none of them in memory, and still calls its other
-// observers.
+// A link observes its client's trains. When links are closed, the client forgets them, but still
+// calls its other observers.
 func TestAClosedLinkIsToldNothing(t *testing.T) {
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
 	told := 0

@@ -48,7 +48,7 @@ func lookAtLoad(c *Client) loadLook {
 	} else {
 		l.cpu, l.unknownCPU = parseCPU(text)
 	}
-	// This file lists the interfaces of the calling thread's network namespace.
+	// The file net/dev lists the interfaces of the calling thread's network namespace.
 	if text, err := os.ReadFile("/proc/thread-self/net/dev"); err != nil {
 		l.unknownTraffic = err
 	} else {

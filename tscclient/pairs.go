@@ -64,9 +64,10 @@ func (p *peerPairs) addTrain(own, peer tscratio.Node, t minrtt.Train) (*tscratio
 	return c, err
 }
 
-// addShared does what addTrain does. A meeting is a moment that both nodes saw on a shared clock.
-// If the train's meetings contradict the packets, the result lie says how, and addShared forgets
-// the pair's older trains. addShared removes unused meetings from the train.
+// addShared adds a train like addTrain, and returns one more result: lie. A meeting is a moment
+// that both nodes saw on a shared clock. If the train's meetings contradict the packets, the result
+// lie says how, and addShared forgets the pair's older trains. addShared removes unused meetings
+// from the train.
 func (p *peerPairs) addShared(own, peer tscratio.Node, t *minrtt.Train) (
 	c *tscratio.Contradiction, lie string, err error,
 ) {

@@ -151,8 +151,9 @@ func TestSchedulerStarvesNobody(t *testing.T) {
 	})
 }
 
-// If the budget does not suffice, a pair whose bound is eight times as wide gets eight times as
-// many trains. If the budget suffices, each pair is probed as often as its bound asks for (Pace).
+// If the budget does not suffice, a pair whose bound is eight times as wide as another pair's bound
+// gets eight times as many trains. If the budget suffices, each pair is probed as often as its
+// bound asks for (Pace).
 func TestSchedulerProbesWidePairsMore(t *testing.T) {
 	for _, tc := range []struct {
 		name            string

@@ -8,9 +8,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A shared clock (minrtt.SharedClock) rests on an operator's word. This file compares what the
-// clock says with what packets prove. If they contradict each other, the client no longer uses the
-// clock with that peer, and drops everything that it gathered with the clock.
+// Nothing proves that a shared clock (minrtt.SharedClock) is really shared: only the configuration
+// says so. This file compares what the clock says with what packets prove. If they contradict each
+// other, the client no longer uses the clock with that peer, and drops everything that it gathered
+// with the clock.
 
 // sharedClock is the part of a pair that concerns a clock that its nodes share.
 type sharedClock struct {

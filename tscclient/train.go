@@ -97,8 +97,8 @@ func (c *Client) runTrain(ctx context.Context, o *Outcome, m Manner) {
 	prober.Use(o.Peer.Key)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A prober sleeps in the kernel until an answer arrives or its time is over. Only closing its
-	// socket wakes it earlier.
+	// A prober sleeps in the kernel until an answer arrives or the prober's timeout ends. Only
+	// closing its socket wakes it earlier.
 	woken := context.AfterFunc(ctx, func() { _ = prober.transport.Close() })
 	o.Train, o.Cost, err = runMeasured(ctx, prober.Prober)
 	if !woken() || errors.Is(err, minrtt.ErrClosed) {

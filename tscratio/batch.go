@@ -2,9 +2,10 @@ package tscratio
 
 // Durations finds many durations faster than Duration does, if readings come roughly in order.
 // Element i of elapsed becomes the duration from reading xs[i] of the first node to reading ys[i]
-// of the second. Durations starts at the first pair of readings and stops where another method is
-// needed. It returns the number of durations found, which is at least one. Scenario and Verdict of
-// the returned Duration apply to all of them. An error concerns only the first pair.
+// of the second. Durations starts at the first pair of readings and stops at the first pair that
+// must be computed in another way. It returns the number of durations found, which is at least one.
+// Scenario and Verdict of the returned Duration apply to all of them. An error concerns only the
+// first pair.
 func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, error) {
 	xs = xs[:min(len(xs), batchRows)]
 	ys, elapsed = ys[:len(xs)], elapsed[:len(xs)]
@@ -149,7 +150,8 @@ func setDifferences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 // for the errors that are added later.
 const maxSpan = 1 << 62
 
-// countsAt returns, for each reading, the interval of counts at which a counter shows that reading.
+// countsAt returns, for each reading, the interval of the exact counts (see Relation.count) at
+// which a counter shows that reading.
 func countsAt(readings []uint64, quantum uint64, out []Interval) []Interval {
 	out = out[:len(readings)]
 	for i, y := range readings {

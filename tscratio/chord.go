@@ -76,8 +76,8 @@ func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 type scratch struct{ lower, upper []point }
 
 // steepestChord returns the steepest chord that leads from a point in the slice first to a later
-// point in the slice second. Both slices must be sorted by c. It also reports whether there is any
-// chord.
+// point in the slice second. Both slices must be sorted by c. The second result says whether there
+// is any chord.
 //
 // steepestChord improves one chord step by step, as Newton's method does. In each step, it takes
 // the chord that rises most above a line with the slope of the current chord. That chord is steeper
@@ -201,11 +201,12 @@ func (e *evidence) trainsWithin(within Interval) [2]int {
 
 // leastWander returns w_min, the smallest wander that the constraints allow.
 //
-// The chords of a window of k times the stated length prove that the wander in this window is at
-// least some w_k. Then the wander in a stated window is at least w_k/k. Proof: if the wander in
-// every stated window is at most w, the logarithm of the rate moves by at most 2·artanh(w) in each
-// of k adjoining windows. So the logarithm stays within k·artanh(w) of the middle of its range, and
-// the wander of the long window is at most tanh(k·artanh(w)) ≤ k·w.
+// The stated length is Assumptions.Window to either side. The chords of a window of k times this
+// length prove that the wander in the window is at least some w_k. Then the wander in a stated
+// window is at least w_k/k. Proof: if the wander in every stated window is at most w, the logarithm
+// of the rate moves by at most 2·artanh(w) in each of k adjoining windows. So the logarithm stays
+// within k·artanh(w) of the middle of its range, and the wander of the long window is at most
+// tanh(k·artanh(w)) ≤ k·w.
 func (e *evidence) leastWander(places []uint64) Wander {
 	var w Wander
 	var last [2]int // the trains of the window whose chords were looked for last

@@ -22,8 +22,8 @@ type ThirdNodes uint8
 const (
 	// ThirdAgreed is the default. It moves an end of an interval inward only to a value that two
 	// third nodes prove independently. If at most one node lies, in any manner, only that node's
-	// own relations become wrong. Where paths contradict each other, more of them must agree: see
-	// Closure.agreeingPaths.
+	// own relations become wrong. Where paths contradict each other, two that agree may be too few:
+	// see Closure.agreeingPaths.
 	ThirdAgreed ThirdNodes = iota
 
 	// ThirdAny narrows each interval by everything that any third node proves. Its intervals are

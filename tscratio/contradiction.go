@@ -125,8 +125,8 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	if needed, _ := e.windowFactor(within.Mid()); k > max(needed, 1) {
 		return c // the window is so long that a moving rate may look like a step
 	}
-	// Call it a step only if neither the constraints before the gap nor those after it refute the
-	// wander, and both sides allow the same rate.
+	// Call the contradiction a step only if neither the constraints before the shorter chord nor
+	// those after it refute the wander, and both sides allow the same rate.
 	total := w.multiplyBy(k)
 	left, right := Interval{within.Lo, at.from}, Interval{at.to, within.Hi}
 	for _, t := range e.trains {
@@ -156,9 +156,9 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	return c
 }
 
-// jumpBetween compares two counts of the node into after a gap: the count from the constraints
-// after the gap, and the count that the constraints before the gap predict. It returns the first
-// minus the second.
+// jumpBetween computes how far Into's counter jumped in the gap between two intervals. It compares
+// two counts of Into in the middle of the gap: the count that the constraints after the gap prove,
+// and the count that those before it prove. It returns the first minus the second.
 func (e *evidence) jumpBetween(left, right Interval, w Wander) (Elapsed, bool) {
 	var before, after centredPolygon
 	y := left.Hi + (right.Lo-left.Hi)/2

@@ -1,7 +1,7 @@
 // Package tscratio relates the counters of two nodes: constraints go in, a relation comes out.
 //
 // A packet that leaves one node and arrives at another proves one inequality about the two
-// counters: the packet was sent before it was received. From many such constraints, and an
+// counters: the packet was sent before it was received. With many such constraints, and an
 // assumption about how steadily the counters run, the package translates a reading of one counter
 // into cycles of the other. The answer is an interval. The package computes durations, orders and
 // rates from such intervals.

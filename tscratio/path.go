@@ -196,9 +196,9 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 	return all
 }
 
-// lightestPath returns the path of the smallest weight that leads over no used node, or nil. It
-// runs Dijkstra's algorithm from both ends at the same time, because two such searches visit few
-// nodes until they meet.
+// lightestPath returns the path of the smallest weight among the paths that avoid the nodes in
+// f.used. It returns nil if there is no such path. It runs Dijkstra's algorithm from both ends at
+// the same time, because two such searches visit few nodes until they meet.
 func (c *Closure) lightestPath(from, into int, f *twoSearches) path {
 	f.begin(from, into)
 	best, middle := math.Inf(1), -1

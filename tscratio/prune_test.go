@@ -163,9 +163,9 @@ func TestNeverWiderThanPaper(t *testing.T) {
 const one = Rate(1) << rateBits
 
 // TestImplied uses pairs of constraints at the limit of Prune's rule: in each pair, one constraint
-// barely implies the other, or barely fails to imply it. In exact rationals, the test looks for a
-// counterexample: a rate, a wander and a reading that the one constraint allows and the other one,
-// which it seems to imply, forbids.
+// barely implies the other, or barely fails to imply it. If the rule says that one implies the
+// other, the test looks for a counterexample in exact rationals: a rate, a wander and a reading
+// that the first constraint allows and the second one forbids.
 func TestImplied(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		implied, n := 0, 20_000/seed.Share()

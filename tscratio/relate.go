@@ -18,8 +18,8 @@ func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 
 // RelateNewest does what Relate does, but solves the linear programme only for the time of the
 // newest trains, which takes less time and memory. Earlier readings are translated as far as the
-// extrapolation limit allows, and their bounds are wider than those of Relate. All trains within a
-// window of a reading still count.
+// extrapolation limit allows, and their bounds are wider than those of Relate. For each reading,
+// all trains in the window around it still count.
 func (p *Pair) RelateNewest(into Side, w Wander, trains int) (*Relation, error) {
 	e := p.evidence(p.trains, into)
 	defer evidences.Put(e)
@@ -156,8 +156,8 @@ func (e *evidence) solvePlaces(r *Relation, places []uint64) (Wander, error) {
 		return 0, fmt.Errorf("no window of %d cycles or less around any of %d readings: %w",
 			uint64(maxReach_cycles), len(places), ErrTooFew)
 	}
-	// A knot has a piece on either side. The last knots have more: one for each window up to the
-	// limit.
+	// Most knots have one piece on either side. The first and the last knot may have more on their
+	// outer side: one for each further window, up to the limit.
 	r.knots = make([]knot, 0, len(ys))
 	r.starts = make([]uint64, 0, 2*len(ys)+20)
 	r.pieces = make([]piece, 0, cap(r.starts))

@@ -250,7 +250,8 @@ func (x *world) stamp(c *clock, t uint64) Interval {
 	return Interval{r - uint64(x.rng.Float64()*u), r + uint64(x.rng.Float64()*u)}
 }
 
-// train simulates a train of exchanges, which begins at time at. It adds the train to the pair.
+// train simulates a train of exchanges, and adds it to the pair. The parameter at is the time at
+// which the train begins.
 func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starter) {
 	t.Helper()
 	starter, answerer := x.a, x.b

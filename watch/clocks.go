@@ -40,8 +40,8 @@ func (c *clocks) wantRelation(a, b string) {
 	}
 }
 
-// wantedPairs returns the wanted pairs of nodes: first the pairs with the reference, and at most as
-// many as one request may contain.
+// wantedPairs returns the wanted pairs of nodes, those with the reference first. It returns at most
+// as many pairs as one request may contain.
 func (c *clocks) wantedPairs(nodes map[string]*node) (all [][2]string) {
 	for key := range c.wanted {
 		if nodes[key[0]] == nil || nodes[key[1]] == nil {

@@ -32,9 +32,9 @@
 // the moment when the server sent that order. So the node's data end at m + d or later, and at any
 // time t their age is at most t − m − d.
 //
-// The first Sample of a stream may count earlier events. The Sample after a lost one lacks events.
-// So no rate uses the counts of these two Samples: the time over which a rate is measured may begin
-// at such a Sample, but not before it.
+// The first Sample of a stream may count earlier events. If a Sample is lost, the View does not
+// know at which moment the counts of the next Sample begin. So no rate uses the counts of these two
+// Samples: the time over which a rate is measured may begin at such a Sample, but not before it.
 //
 // # What it does not do
 //

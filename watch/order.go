@@ -54,8 +54,9 @@ func (e *evidence) add(events []passedEvent) {
 }
 
 // precedes reports whether tuples pass point p before point q. The rules are those of package
-// analysis: the intervals decide if they can, then the names of the points, then the middles of the
-// intervals. If tuples pass two points in both orders, neither precedes the other.
+// analysis: the intervals decide. If they cannot decide, the names of the points do, and if these
+// cannot either, the middles of the intervals do. If tuples pass two points in both orders, neither
+// precedes the other.
 func (e *evidence) precedes(p, q int) bool {
 	if e.passedBoth[p][q] == 0 {
 		return false
@@ -94,7 +95,7 @@ func (e *evidence) order() *order {
 }
 
 // directBefore takes the mask of a tuple's points. It returns the mask of those points that
-// directly precede the point to: no other point of the tuple is in between.
+// directly precede one point (the parameter to): no other point of the tuple is in between.
 func (o *order) directBefore(mask uint64, to int) uint64 {
 	found := mask & o.before[to]
 	for rest := found; rest != 0; rest &= rest - 1 {

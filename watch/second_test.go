@@ -83,8 +83,8 @@ func (s *sim) beginStreams(behind uint64) {
 	}
 }
 
-// truePicture compares the rates and the age of a picture by simulateChain with the truth. It
-// returns the number of known rates.
+// truePicture compares the rates and the age of a picture with the truth. The picture must come
+// from simulateChain. It returns the number of known rates.
 func (s *sim) truePicture(p *Picture) (known int) {
 	s.t.Helper()
 	if _, err := json.Marshal(p); err != nil {

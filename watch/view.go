@@ -48,8 +48,8 @@ type View struct {
 	measured func(id uint64, l *Span, d tscratio.Duration) // for tests: each duration of a picture
 }
 
-// A node is one stream of Samples from one node of the fleet. If the agent there begins a new
-// stream, the View makes a new value of this type.
+// A node is what a View knows about one node of the fleet from one stream of its Samples. If the
+// agent there begins a new stream, the View makes a new value of this type.
 type node struct {
 	coordinator.WatchedNode
 	ended bool // another stream has begun, or the node has left the fleet
