@@ -40,7 +40,9 @@ const (
 	AloneWait = 4 * time.Second
 	// SeekPause is the longest pause after a walk in vain, except in two cases. If walks get lost,
 	// perhaps because there are too many, the pause may grow to LostPause. If there are few nodes,
-	// it may grow to FewPause: in a fleet of fewer than degree + 1 nodes, all walks are in vain.
+	// it may grow to FewPause: in a fleet of fewer than degree + 1 nodes, all walks are in vain. A
+	// node that lacks edges in one direction only is not in such a fleet, so it pauses less than
+	// WantLife, and finds the notes of nodes that lack edges in the other direction.
 	SeekPause = time.Second
 	LostPause = 8 * time.Second
 	FewPause  = 2 * time.Minute

@@ -84,8 +84,12 @@ func (n *Node) seekAfresh() {
 	}
 }
 
-// beginAgain returns a node at which a walk can start if this node has no neighbour.
+// beginAgain returns a node at which a walk can start if this node has no neighbour. It often
+// prefers contacts, because they are newer than the other names, whose nodes may all have died.
 func (n *Node) beginAgain() Name {
+	if len(n.contacts) > 0 && n.random.IntN(2) == 0 {
+		return chooseRandom(n.random, n.contacts)
+	}
 	return chooseRandom(n.random, slices.Concat(n.contacts, n.known.values, n.lost))
 }
 

@@ -73,8 +73,8 @@ func TestFewNodesMakeOneGraph(t *testing.T) {
 		degree := []int{2, 2, 3, 7}[r.IntN(4)]
 		f := newFleet(t, r, degree)
 		n := max(degree+1, []int{10, 4 + r.IntN(37)}[r.IntN(2)])
-		one := func(all *[]time.Duration) bool {
-			took, ok := f.oneGraphWithin(startLimit)
+		one := func(all *[]time.Duration, limit time.Duration) bool {
+			took, ok := f.oneGraphWithin(limit)
 			if *all = append(*all, took); !ok {
 				t.Errorf("seed %d, degree %d: of %d nodes %d are connected after %v, and %d ends "+
 					"are missing", s, degree, len(f.alive()), f.countReached(), took,
@@ -83,7 +83,7 @@ func TestFewNodesMakeOneGraph(t *testing.T) {
 			return ok
 		}
 		f.startAtOnce(n)
-		ok := one(&begun)
+		ok := one(&begun, startLimit)
 		for range 4 {
 			for range 1 + r.IntN(max(1, n/4)) {
 				chooseRandom(r, f.alive()).node = nil
@@ -92,18 +92,23 @@ func TestFewNodesMakeOneGraph(t *testing.T) {
 				}
 			}
 			f.run(time.Second)
-			ok = ok && one(&healed)
+			ok = ok && one(&healed, healLimit)
 		}
 	}
 	for what, all := range map[string][]time.Duration{"began": begun, "healed": healed} {
+		if len(all) == 0 {
+			continue
+		}
 		slices.Sort(all)
 		t.Logf("%d fleets %s: half within %v, 99 %% within %v, all within %v", len(all), what,
 			all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
 	}
 }
 
-// startLimit is the time after which nodes that started at once must be one graph.
-const startLimit = time.Minute
+// startLimit is the time after which nodes that started at once must be one graph. It is longer
+// than healLimit: the walks of all nodes meet in the first few, which accept only some of them. A
+// walk that was not accepted is repeated after WalkLife.
+const startLimit = 90 * time.Second
 
 // addPart adds nodes that have all their edges, but only among themselves.
 func (f *fleet) addPart(size int) {

@@ -158,12 +158,14 @@ func (n *Node) endSeek(id uint64, few bool) {
 	if s := n.seek(id); s != nil {
 		n.seeks = without(n.seeks, func(other *seek) bool { return other == s })
 		if s.give == "" {
-			if few {
-				n.few = true
-				n.inVain(FewPause)
-			} else {
-				n.inVain(SeekPause)
+			limit := SeekPause
+			if n.few = n.few || few; few {
+				limit = LostPause
 			}
+			if few && s.out && s.in {
+				limit = FewPause
+			}
+			n.inVain(limit)
 		}
 	}
 }
