@@ -62,13 +62,14 @@ func (l learntMethod) Link(seen *calls.Seen) []Link {
 				return to != g && !done[to]
 			})
 		}
-		waits := true
-		for g := range left {
-			waits = waits && (done[g] || !ready(g))
-		}
-		for _, p := range placesOf(seen) {
+		places := placesOf(seen)
+		// If all programs wait for each other, none of them waits.
+		waits := slices.ContainsFunc(places, func(p place) bool {
+			return !done[of[p.number]] && ready(of[p.number])
+		})
+		for _, p := range places {
 			g := of[p.number]
-			if done[g] || !waits && !ready(g) {
+			if done[g] || waits && !ready(g) {
 				continue
 			}
 			if groups[g] == nil {
@@ -348,13 +349,17 @@ func (p *program) foreign() bool {
 func (p *program) learn(rounds, draws int) {
 	isFirst := p.firsts == nil
 	p.giveOwners()
+	var busy []int32
+	if isFirst && p.mostThreads() > 1 {
+		busy = p.busyRequests()
+	}
 	if isFirst {
 		p.x = p.m.newExperience()
 		x := p.m.newExperience()
 		if p.mostThreads() > 0 {
 			// A good first sharing follows from the threads and the order of calls.
 			for _, s := range p.sharers {
-				s.teach(x, 1)
+				s.teach(x, 1, busyLimit(busy, 0))
 			}
 		}
 		p.m.learn(x)
@@ -364,6 +369,7 @@ func (p *program) learn(rounds, draws int) {
 		if p.mostThreads() == 1 {
 			p.m.temper = 1 // the first sharing is nearly right
 		}
+		limit := busyLimit(busy, float64(round)/float64(rounds))
 		x := p.m.newExperience()
 		x.merge(p.x, oldWeight)
 		for _, s := range p.sharers {
@@ -375,7 +381,7 @@ func (p *program) learn(rounds, draws int) {
 			}
 			for range draws {
 				s.drawOwners()
-				s.teach(x, 1/float64(draws))
+				s.teach(x, 1/float64(draws), limit)
 			}
 		}
 		p.m.learn(x)
@@ -394,13 +400,6 @@ func (p *program) mostThreads() (most int) {
 		}
 	}
 	return most
-}
-
-// teach adds the sharing to the experience.
-func (s *sharing) teach(x *experience, weight float64) {
-	for r := range s.requests {
-		x.add(s.eventsOf(r), weight)
-	}
 }
 
 func (p *program) answer(w window, all []Link) {

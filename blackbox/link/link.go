@@ -113,7 +113,7 @@ func placesOf(seen *calls.Seen) []place {
 			return cmp.Compare(a.from, b.from)
 		})
 		all[i].limitOpen()
-		all[i].countReceived()
+		all[i].numberTurns()
 	}
 	return slices.DeleteFunc(all, func(p place) bool { return len(p.sends) == 0 })
 }

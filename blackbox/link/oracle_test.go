@@ -1,6 +1,7 @@
 package link
 
 import (
+	"math"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -27,7 +28,7 @@ func oracleLinks(set *calls.Set) []Link {
 		x := p.m.newExperience()
 		for _, s := range p.sharers {
 			s.shareTruly(set.Cause)
-			s.teach(x, 1)
+			s.teach(x, 1, math.MaxInt32)
 		}
 		p.m.learn(x)
 		p.answer(w, all)

@@ -21,7 +21,7 @@ type model struct {
 	kinds    int   // number of kinds of calls; the called program is the kind
 	// The following fields have, for each state and each next event, three logarithms: of the
 	// event's probability, of the density of its delay, and of the probability of its mark (see the
-	// type mark).
+	// type mark). There are two densities: the second one is for direct events.
 	next  []float64
 	delay []*delayTable
 	marks [][marks]float32
@@ -70,12 +70,17 @@ type call struct {
 
 // An event is an event of a script. Its number stands for the state before it and for the event
 // itself, as in the fields of the model. An event also has the step of its delay, and its mark. The
-// step is -1 if the delay tells nothing.
+// step is -1 if the delay tells nothing. The event is direct if its thread goes on with what it did
+// last, while other threads work on other requests. Then the delay is short. Otherwise the request
+// may have waited for a thread.
 type event struct {
 	number int32
 	step   int16
 	of     mark
+	direct bool
 }
+
+func (e *event) delayNumber() int { return 2*int(e.number) + count(e.direct) }
 
 // walkEvents goes through a script, and adds its events to the list into. If into is nil, it
 // returns the script's score instead. If it finds that the score is below the number least, it
@@ -109,7 +114,7 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 		if what < 0 {
 			what = m.end()
 		}
-		e := event{int32((2*latest+count(pending > 0))*n + what), -1, noMark}
+		e := event{int32((2*latest+count(pending > 0))*n + what), -1, noMark, false}
 		switch what {
 		case m.end():
 		case m.answer():
@@ -149,6 +154,8 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 				pending++
 			}
 		}
+		e.direct = o != nil && o.threads > 1 && (e.of == markStayed ||
+			e.of == markStayed+markOvertook)
 		since = at
 		if into != nil {
 			*into = append(*into, e)
@@ -183,7 +190,7 @@ func (m *model) score(all []event) (sum float64) {
 func (m *model) addScore(sum float64, e event) float64 {
 	sum += m.next[e.number]
 	if e.step >= 0 {
-		sum += float64(m.delay[e.number].log[e.step] + m.marks[e.number][e.of])
+		sum += float64(m.delay[e.delayNumber()].log[e.step] + m.marks[e.number][e.of])
 	}
 	return sum
 }
@@ -198,7 +205,7 @@ type experience struct {
 
 func (m *model) newExperience() *experience {
 	n := m.states() * m.nexts()
-	return &experience{m, make([]float64, n), make([]*delays, n), make([][marks]float32, n)}
+	return &experience{m, make([]float64, n), make([]*delays, 2*n), make([][marks]float32, n)}
 }
 
 // add adds the events of a script.
@@ -209,10 +216,11 @@ func (x *experience) add(all []event, weight float64) {
 		if e.step < 0 {
 			continue
 		}
-		if x.delays[e.number] == nil {
-			x.delays[e.number] = &delays{}
+		k := e.delayNumber()
+		if x.delays[k] == nil {
+			x.delays[k] = &delays{}
 		}
-		x.delays[e.number].addStep(int(e.step), float32(weight))
+		x.delays[k].addStep(int(e.step), float32(weight))
 	}
 }
 
@@ -234,7 +242,6 @@ func (m *model) learn(x *experience) {
 		g := groupOf(e)
 		groups[g] = append(groups[g], 2*e, 2*e+1)
 	}
-	unknown := logarithms(&broadDensity)
 	for _, states := range groups {
 		pooled := make([]float64, n)
 		sum := 0.0
@@ -246,20 +253,6 @@ func (m *model) learn(x *experience) {
 		}
 		for next := range n {
 			p := (pooled[next] + fewer/float64(n)) / (sum + fewer)
-			all := delays{}
-			for _, s := range states {
-				if d := x.delays[s*n+next]; d != nil {
-					all.n += d.n
-					for i := range d.count {
-						all.count[i] += d.count[i]
-					}
-				}
-			}
-			f := broadDensity
-			if all.n > 0 {
-				f = all.density(&broadDensity, 1)
-			}
-			var shared *delayTable
 			m.learnMarks(x, states, next)
 			for _, s := range states {
 				own := 0.0
@@ -268,23 +261,45 @@ func (m *model) learn(x *experience) {
 				}
 				k := s*n + next
 				m.next[k] = math.Log((x.next[k] + few*p) / (own + few))
-				if all.n == 0 {
-					m.delay[k] = unknown
-					continue
-				}
-				if d := x.delays[k]; d != nil {
-					own := d.density(&f, few)
-					m.delay[k] = logarithms(&own)
-				} else {
-					if shared == nil {
-						shared = logarithms(&f)
-					}
-					m.delay[k] = shared
-				}
+			}
+			for direct := range 2 {
+				m.learnDelays(x, states, next, direct)
 			}
 		}
 	}
 	m.subtractBest(x)
+}
+
+// unlearntDelays is the table of delays of which nothing was learnt.
+var unlearntDelays = logarithms(&broadDensity)
+
+// learnDelays learns the delays of an event in some states, either of direct events (1) or of
+// others (0).
+func (m *model) learnDelays(x *experience, states []int, next, direct int) {
+	const few = 4
+	n := m.nexts()
+	all := delays{}
+	for _, s := range states {
+		if d := x.delays[2*(s*n+next)+direct]; d != nil {
+			all.n += d.n
+			for i := range d.count {
+				all.count[i] += d.count[i]
+			}
+		}
+	}
+	f, shared := broadDensity, unlearntDelays
+	if all.n > 0 {
+		f = all.density(&broadDensity, 1)
+		shared = logarithms(&f)
+	}
+	for _, s := range states {
+		k := 2*(s*n+next) + direct
+		m.delay[k] = shared
+		if d := x.delays[k]; d != nil {
+			own := d.density(&f, few)
+			m.delay[k] = logarithms(&own)
+		}
+	}
 }
 
 // subtractBest finds the best logarithms of calls and replies, and subtracts them.
@@ -293,8 +308,14 @@ func (m *model) subtractBest(x *experience) {
 	for next := range m.answer() {
 		best := math.Inf(-1)
 		for k := next; k < len(m.next); k += n {
-			most := m.delay[k].most
-			if d := x.delays[k]; d != nil && x.next[k] > d.n+0.01 {
+			most, n := float32(math.Inf(-1)), 0.0
+			for direct := range 2 {
+				if d := x.delays[2*k+direct]; d != nil {
+					n += d.n
+				}
+				most = max(most, m.delay[2*k+direct].most)
+			}
+			if n > 0 && x.next[k] > n+0.01 {
 				most = max(most, 0) // the delay of some events told nothing
 			}
 			best = max(best, m.next[k]+float64(most))
@@ -372,7 +393,9 @@ func (x *experience) merge(old *experience, part float64) {
 		for of := range old.marks[k] {
 			x.marks[k][of] += float32(part) * old.marks[k][of]
 		}
-		if d := old.delays[k]; d != nil {
+	}
+	for k, d := range old.delays {
+		if d != nil {
 			x.delays[k] = &delays{n: part * d.n}
 			for i := range d.count {
 				x.delays[k].count[i] = float32(part) * d.count[i]
@@ -384,7 +407,7 @@ func (x *experience) merge(old *experience, part float64) {
 func newModel(requests, kinds int, unit int64) *model {
 	m := &model{requests: requests, kinds: kinds, unit: unit, spontaneous: make([]float64, kinds)}
 	m.next, m.best = make([]float64, m.states()*m.nexts()), make([]float64, m.nexts())
-	m.delay = make([]*delayTable, len(m.next))
+	m.delay = make([]*delayTable, 2*len(m.next))
 	m.marks = make([][marks]float32, len(m.next))
 	return m
 }

@@ -22,6 +22,7 @@ type sharing struct {
 	events     [][]event // of the scripts
 	current    []bool    // events has the events of the script as it is now
 	random     dice
+	busy       []int32 // of the requests: see busy.go
 
 	pinned []bool // the only candidate of the call is its cause
 	// active has, for each call, the owners that had a chance in the last survey. It is nil if the

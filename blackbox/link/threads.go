@@ -15,20 +15,20 @@ import (
 // An act says who did something.
 type act struct {
 	by    uint32 // number of the thread; 0: not known
-	heard uint32 // how many messages the thread had received so far
+	turn  uint32 // number of the event among those of the thread
 	index int32  // number of the event among those of its kind in its place
 }
 
-// directlyAfter reports whether one thread did both acts and received nothing between them.
-func (a act) directlyAfter(last act) bool { return a.by == last.by && a.heard == last.heard }
+// directlyAfter reports whether one thread did both acts, and nothing between them.
+func (a act) directlyAfter(last act) bool { return a.by == last.by && a.turn == last.turn+1 }
 
 // A mark says how the thread of an event is related to the earlier events of a script.
 type mark uint8
 
 const (
 	noMark       mark = iota // a thread is not known
-	markStayed               // the thread of the last event, which has received nothing since
-	markShared               // the thread of the last event, which has received messages since
+	markStayed               // the thread of the last event, which has done nothing else since
+	markShared               // the thread of the last event, which has done something else since
 	markEarlier              // the thread of an earlier event
 	markAnother              // a thread that did nothing for this request
 	markOvertook             // added to the mark if other messages came first: see the type order
@@ -151,9 +151,9 @@ func leastAhead(received, sent []int64) []int32 {
 	return least
 }
 
-// countReceived counts, for each event of the place, how many messages the event's thread had
-// received so far.
-func (p *place) countReceived() {
+// numberTurns numbers the events of each thread. Messages that a thread received at the same moment
+// have the same number, because one system call received them.
+func (p *place) numberTurns() {
 	type event struct {
 		at    int64
 		hears bool
@@ -179,11 +179,13 @@ func (p *place) countReceived() {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })
-	heard := map[uint32]uint32{}
+	last := map[uint32]event{}
 	for _, e := range all {
-		if e.hears {
-			heard[e.act.by]++
+		before := last[e.act.by]
+		if before.act != nil {
+			isNext := !e.hears || !before.hears || e.at > before.at
+			e.act.turn = before.act.turn + uint32(count(isNext))
 		}
-		e.act.heard = heard[e.act.by]
+		last[e.act.by] = e
 	}
 }

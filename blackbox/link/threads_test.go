@@ -161,3 +161,49 @@ func TestOrderOfAnEventLoop(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Responses of an event loop come over a mixed connection. So the calls that the other program
+// sends after a response can be linked only after the calls of the event loop.
+func TestCallsAfterMixedResponses(t *testing.T) {
+	set := loopCalls(400)
+	random := rand.New(rand.NewPCG(22, 3))
+	n := len(set.Calls)
+	begun := make([]int32, set.Paths)
+	add := func(c calls.Call, cause, path int32) int32 {
+		set.Calls, set.Cause = append(set.Calls, c), append(set.Cause, cause)
+		set.Path = append(set.Path, path)
+		return int32(len(set.Calls) - 1)
+	}
+	const us = 1000
+	for i := range n {
+		if c := &set.Calls[i]; c.Caller == 0 {
+			path := set.Path[i]
+			c.SentBy = 8
+			begun[path] = add(calls.Call{Caller: calls.Outside, Callee: 0,
+				Sent_ns: calls.Unknown, Received_ns: c.Sent_ns - 20*us, Got_ns: calls.Unknown,
+				ReceivedBy: 8, RepliedBy: 9}, calls.NoCause, path)
+			set.Cause[i] = begun[path]
+		}
+	}
+	for i := range n {
+		if c := set.Calls[i]; c.Answers {
+			r := begun[set.Path[i]]
+			at := c.Received_ns + 3*us + random.Int64N(5*us)
+			set.Calls[i].ReceivedBy, set.Calls[r].Replied_ns = 9, at+2*us+random.Int64N(300*us)
+			add(calls.Call{Caller: 0, Callee: 2, SentBy: 9, Sent_ns: at, Received_ns: at + 20*us,
+				Got_ns: calls.Unknown, Replied_ns: calls.Unknown}, r, set.Path[i])
+		}
+	}
+	set.Arrange()
+	all, right := 0, 0
+	for i, l := range Methods[0].Link(&set.Seen) {
+		if c := &set.Calls[i]; c.Caller == 0 && c.Callee == 2 {
+			all++
+			right += count(l.Cause == set.Cause[i])
+		}
+	}
+	t.Logf("%d of %d", right, all)
+	if right*100 < all*97 {
+		t.Errorf("%d of %d links are right", right, all)
+	}
+}
