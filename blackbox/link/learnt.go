@@ -84,6 +84,9 @@ func (l learntMethod) Link(seen *calls.Seen) []Link {
 			l.linkProgram(seen, groups[g], of, all)
 			done[g] = true
 		}
+		if len(left) > 0 {
+			linkLate(seen, all)
+		}
 		if len(order) == 0 || len(left) == 0 {
 			return all
 		}
