@@ -1,0 +1,170 @@
+package link
+
+import (
+	"math"
+	"slices"
+)
+
+// These are the exchanges of calls between two requests that a sharing tries: see acceptExchange.
+
+// swapParts tries to exchange parts of the scripts of two requests: a few calls, all later calls,
+// or all calls.
+func (s *sharing) swapParts(c, to int32) {
+	if s.owner[c] < 0 {
+		s.replaceCall(c, to)
+		return
+	}
+	switch way := s.random.IntN(7); way {
+	case 0:
+		s.exchangeParts(c, to, c, math.MaxInt)
+	case 1:
+		s.exchangeAll(c, to)
+	default:
+		other := s.alikeCall(c, to)
+		switch {
+		case other < 0:
+			s.tryMove(c, to)
+		case way == 2:
+			s.exchangeSteps(c, to, other)
+		default:
+			s.exchangeParts(c, to, other, max(1, way-4))
+		}
+	}
+}
+
+// exchangeParts tries to exchange parts of the scripts of two requests. One part begins at the call
+// c, and the other part begins at the call other. Each part has at most the given number of calls.
+func (s *sharing) exchangeParts(c, to, other int32, most int) {
+	from := s.owner[c]
+	mine, theirs := s.partAfter(from, c), s.partAfter(to, other)
+	s.try(from, to, mine[:min(most, len(mine))], theirs[:min(most, len(theirs))])
+}
+
+// exchangeSteps tries to exchange two steps (see stepWith): the step with the call c, and the step
+// of the request to with the call other.
+func (s *sharing) exchangeSteps(c, to, other int32) {
+	s.try(s.owner[c], to, s.stepWith(s.owner[c], c), s.stepWith(to, other))
+}
+
+// stepWith returns the step of a request's script that contains a given call: this call and the
+// calls around it, as far as the request waited for no response between them.
+func (s *sharing) stepWith(r, c int32) []int32 {
+	script, first, until := s.scripts[r], 0, int64(math.MinInt64)
+	for i, k := range script {
+		if s.calls[k].from >= until {
+			if k > c {
+				return script[first:i]
+			}
+			first = i
+		}
+		until = max(until, s.calls[k].to) // the least number, if it is not known
+	}
+	return script[first:]
+}
+
+// exchangeAll tries to exchange all calls of two requests.
+func (s *sharing) exchangeAll(c, to int32) {
+	s.try(s.owner[c], to, s.scripts[s.owner[c]], s.scripts[to])
+}
+
+func (s *sharing) try(from, to int32, mine, theirs []int32) {
+	if s.once && s.wasTried(mine, theirs) || !s.isCandidate(mine, to) ||
+		!s.isCandidate(theirs, from) {
+		return
+	}
+	if s.acceptExchange(from, to, mine, theirs, 0) {
+		for _, m := range s.mine {
+			s.giveOwner(m, to)
+		}
+		for _, m := range s.theirs {
+			s.giveOwner(m, from)
+		}
+	}
+}
+
+// wasTried reports whether it was called with the same parts of two scripts before, since s.tried
+// was emptied.
+func (s *sharing) wasTried(mine, theirs []int32) bool {
+	t := trial{-1, -1, len(mine), len(theirs)}
+	if len(mine) > 0 {
+		t.mine = mine[0]
+	}
+	if len(theirs) > 0 {
+		t.theirs = theirs[0]
+	}
+	if slices.Contains(s.tried, t) {
+		return true
+	}
+	s.tried = append(s.tried, t)
+	return false
+}
+
+// partAfter returns the part of a request's script from the given call on, in the order of sending.
+func (s *sharing) partAfter(r, c int32) []int32 {
+	i, _ := slices.BinarySearch(s.scripts[r], c)
+	return s.scripts[r][i:]
+}
+
+// alikeCall returns a random call of a request. This call has the same kind as the given call. If
+// the request has no such call, the result is -1.
+func (s *sharing) alikeCall(c, r int32) int32 {
+	found, n := int32(-1), 0
+	for _, k := range s.scripts[r] {
+		if s.calls[k].kind == s.calls[c].kind {
+			if n++; s.random.IntN(n) == 0 {
+				found = k
+			}
+		}
+	}
+	return found
+}
+
+// isCandidate reports whether a request is a candidate for each of the given calls.
+func (s *sharing) isCandidate(all []int32, r int32) bool {
+	const few = 16
+	for _, c := range all {
+		of := s.candidates[c]
+		for len(of) > few { // they are sorted
+			if half := len(of) / 2; of[half] > r {
+				of = of[:half]
+			} else {
+				of = of[half:]
+			}
+		}
+		if !slices.Contains(of, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// copyExchanged copies a script to the end of a list. It leaves out some calls, and adds others
+// where they belong.
+func (s *sharing) copyExchanged(to, script, without, with []int32) []int32 {
+	for _, c := range script {
+		if len(without) > 0 && c == without[0] {
+			without = without[1:]
+			continue
+		}
+		for len(with) > 0 && with[0] < c {
+			to = append(to, with[0])
+			with = with[1:]
+		}
+		to = append(to, c)
+	}
+	return append(to, with...)
+}
+
+// replaceCall tries to put a call without a cause in the place of a call of the same kind. The
+// replaced call then has no cause.
+func (s *sharing) replaceCall(c, to int32) {
+	other := s.alikeCall(c, to)
+	if other < 0 || s.pinned[other] {
+		s.tryMove(c, to)
+		return
+	}
+	if s.acceptExchange(-1, to, []int32{c}, []int32{other}, 0) {
+		s.giveOwner(c, to)
+		s.giveOwner(other, -1)
+	}
+}
