@@ -47,8 +47,9 @@ func TestPipelined(t *testing.T) {
 	slices.Sort(got)
 	a := &messages.Socket{Log: log, Of: tcp, Sends: messages.SequenceOf(row(client, sent...)),
 		Receives: messages.SequenceOf(row(client, got...))}
-	b := &messages.Socket{Log: log, Of: tcp, Receives: messages.SequenceOf(row(server, received...)),
-		Sends: messages.SequenceOf(row(server, replied...)), Other: a}
+	b := &messages.Socket{Log: log, Of: tcp, Other: a,
+		Receives: messages.SequenceOf(row(server, received...)),
+		Sends:    messages.SequenceOf(row(server, replied...))}
 	a.Other = b
 	sockets = append(sockets, a, b)
 	time := func(c *messages.Call) int64 { return int64(momentOf(c)) }
