@@ -48,9 +48,9 @@ const (
 	FewPause  = 2 * time.Minute
 	// After a change of its edges, a node looks for another part of the graph within CheckSoon, and
 	// then again and again. Each pause is CheckGrowth times as long as the previous one, up to
-	// CheckPeriod. Then the walks cost less than two percent of a node's messages.
+	// CheckPeriod. Then the walks cost about one percent of a node's messages.
 	CheckSoon   = 5 * time.Second
-	CheckGrowth = 4
+	CheckGrowth = 8
 	CheckPeriod = 10 * time.Minute
 	// RepickPeriod is the time between two walks that replace flagged neighbours.
 	RepickPeriod = 10 * time.Second
@@ -89,10 +89,10 @@ const (
 	// A walk ends after SeekRevisits visits to nodes where it has been before, if these are most of
 	// its visits: the fleet must then be small.
 	SeekRevisits = 8
-	// A walk that looks for another part of the graph ends after CheckScan nodes if it has met at
-	// most one of them twice. The part around it then has more than some fifty nodes, so it is not
-	// a small part that split off.
-	CheckScan = 16
+	// A walk that looks for another part of the graph ends as soon as less than one of CheckScan
+	// visits was to a node where it had been before. The part around it then has dozens of nodes,
+	// so it is not a small part that split off.
+	CheckScan = 12
 	// TradeScan is how many nodes a walk visits to find an edge to exchange. Almost every edge can
 	// be exchanged, unless the fleet is hardly larger than the degree.
 	TradeScan = 16

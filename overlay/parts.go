@@ -45,12 +45,11 @@ func (n *Node) tickParts() {
 
 // lookApart handles a walk that looks for a part of the graph that its origin is not in.
 func (n *Node) lookApart(s Seek) {
-	near := s.Origin == n.self || n.in(s.Origin) != nil || n.out(s.Origin) != nil ||
-		slices.Contains(s.Outs, n.self)
+	near := s.Origin == n.self || n.in(s.Origin) != nil || n.out(s.Origin) != nil
 	if !near && n.noteSought(s) {
 		s.Revisits++
 	}
-	isLarge := SeekScan-s.Scan >= CheckScan && s.Revisits <= 1
+	isLarge := SeekScan-s.Scan >= CheckScan*(s.Revisits+1)
 	switch {
 	case near || isLarge || s.Scan == 0:
 		n.endInVain(s, false)

@@ -112,7 +112,9 @@ func (n *Node) sendSeek(s *seek, w Seek, first Name) {
 	n.wakeAt(s.until)
 	w.Origin, w.ID = n.self, s.id
 	for _, o := range n.outs {
-		w.Outs = append(w.Outs, o.peer)
+		if !w.Apart { // in another part of the graph, nobody has an edge to one of these
+			w.Outs = append(w.Outs, o.peer)
+		}
 	}
 	n.passWalk(w, first)
 }
