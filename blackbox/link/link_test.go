@@ -106,6 +106,16 @@ func causesOf(set *calls.Set, links []Link) map[[2]int64]int64 {
 	return m
 }
 
+// WAP5 compares only moments of one clock, so it does not matter how clocks are set.
+func TestClocksDoNotMatterToWAP5(t *testing.T) {
+	set, shifted := made("shop", 150, 150), made("shop", 150, 150)
+	callgen.ShiftClocks(shifted, 10_000_000, 3)
+	before := causesOf(set, wap5{}.Link(&set.Seen))
+	if diff := cmp.Diff(before, causesOf(shifted, wap5{}.Link(&shifted.Seen))); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+}
+
 // If the callers' moments are known, clocks do not matter. If they are not, clocks are aligned.
 func TestClocksDoNotMatter(t *testing.T) {
 	for _, app := range []string{"shop", "media"} {
