@@ -12,7 +12,7 @@
 //	Job, Check      what is known of the job (job.go)
 //	Problem         a checked job: End, Loads, Better (problem.go, better.go)
 //	Solve           bound, first placement, search and proof together (solve.go)
-//	limits          the lower bound (limits.go)
+//	limits, group   the lower bound (limits.go, group.go)
 //	greedy, search  a good placement (greedy.go, search.go)
 //	prove           the best placement, if the job is small enough (prove.go)
 //

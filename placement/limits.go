@@ -4,27 +4,21 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sync"
 )
 
-// levels is the number of steps in which lowerLimits counts a node's cores. With more steps,
-// rounding loses less, but the computation takes longer.
-const levels = 24
-
 // lowerLimits contains lower limits of the time before and after an operator. They depend on the
-// operator's node, and on the cores that are left there. The operator shares these cores with
-// others on the same node: with those from which it gets tuples, or with those to which it sends
-// tuples. The tuples may pass through further operators on the node.
+// operator's node.
 //
-// The limits are computed from operator to operator, along the edges. An operator on the same node
-// adds its work, but no latency, and uses some of the cores. If the cores do not suffice for all,
-// some operators must be on other nodes. The tuples of such an operator take at least the latency
-// from the node that is best for it. The true time may be longer: the best node of one operator may
-// be too full, or may be bad for another operator.
+// The limits are computed from operator to operator, along the edges. For each operator and node,
+// the time is the smallest for which this holds: the tuples of each sender come in time from the
+// sender's best other node, or the sender is on the same node, which has enough cores for all that
+// must be there (see group). The true time may be longer: the best node of one operator may be too
+// full, or may be bad for another operator.
 type lowerLimits struct {
 	p      *Problem
 	nodes  [][]int   // by operator: the nodes that it may still use, ascending
 	cores  []float64 // by node: the cores that are left by the operators that must run there
-	units  []uint8   // by operator and node: its load in steps of these cores, rounded down
 	before directionLimits
 	after  directionLimits
 }
@@ -32,17 +26,18 @@ type lowerLimits struct {
 // directionLimits contains the limits of one direction: the time before an operator, or the one
 // after it. Both include the operator's own work.
 type directionLimits struct {
-	order []int
-	from  [][]int // by operator: the operators from which its limit is computed
+	l        *lowerLimits
+	order    []int
+	from, to [][]int   // by operator: those whose limits its own limit needs, and the reverse
+	latency  []float64 // by node and node: the longest latency in this direction
 
-	at    []float64 // by operator, node and steps left: the limit
+	at    []float64 // by operator and node: the limit
 	cross []float64 // by operator and node: the limit at the end of a latency to this node
 }
 
 // newLimits computes the limits, given the nodes that each operator may still use.
 func newLimits(p *Problem, nodes [][]int) *lowerLimits {
-	l := &lowerLimits{p: p, nodes: nodes, units: make([]uint8, len(p.load)),
-		cores: make([]float64, p.n)}
+	l := &lowerLimits{p: p, nodes: nodes, cores: make([]float64, p.n)}
 	for i, node := range p.job.Nodes {
 		l.cores[i] = largestLoad(node.Cores)
 	}
@@ -51,137 +46,97 @@ func newLimits(p *Problem, nodes [][]int) *lowerLimits {
 			l.cores[on[0]] -= p.load[v*p.n+on[0]]
 		}
 	}
-	for v, on := range nodes {
-		if len(on) == 1 {
-			continue
-		}
-		for _, i := range on {
-			switch load := p.load[v*p.n+i]; {
-			case load > l.cores[i]:
-				l.units[v*p.n+i] = levels + 1
-			case load > 0:
-				l.units[v*p.n+i] = uint8(load / l.cores[i] * levels)
-			}
-		}
-	}
 	reverse := slices.Clone(p.order)
 	slices.Reverse(reverse)
-	l.before = directionLimits{order: p.order, from: p.before}
-	l.after = directionLimits{order: reverse, from: p.after}
-	back := make([]float64, len(p.far))
-	for i := range p.n {
-		for k := range p.n {
-			back[k*p.n+i] = p.far[i*p.n+k]
-		}
-	}
-	l.computeLimits(&l.before, p.far)
-	l.computeLimits(&l.after, back)
+	l.before = directionLimits{l: l, order: p.order, from: p.before, to: p.after, latency: p.far}
+	l.after = directionLimits{l: l, order: reverse, from: p.after, to: p.before, latency: p.back}
+	var both sync.WaitGroup
+	both.Go(l.before.compute)
+	both.Go(l.after.compute)
+	both.Wait()
 	return l
 }
 
 const unreachable = math.MaxFloat64 / 4 // above all latencies, and small enough for sums
 
-// computeLimits computes the limits of one direction from the latencies of this direction.
-func (l *lowerLimits) computeLimits(h *directionLimits, latency []float64) {
-	p := l.p
-	h.at = make([]float64, len(p.load)*(levels+1))
-	h.cross = make([]float64, len(p.load))
-	for i := range h.at {
-		h.at[i] = unreachable
+// compute computes the limits of one direction.
+func (h *directionLimits) compute() {
+	n := h.l.p.n
+	h.at, h.cross = make([]float64, len(h.l.p.load)), make([]float64, len(h.l.p.load))
+	for k := range h.at {
+		h.at[k], h.cross[k] = unreachable, unreachable
 	}
-	for i := range h.cross {
-		h.cross[i] = unreachable
-	}
-	nearest := make([]float64, p.n) // by node: the smallest latency from it to another node
+	nearest := make([]float64, n) // by node: the smallest latency from it to another node
 	for i := range nearest {
 		nearest[i] = unreachable
-		for k, t := range latency[i*p.n : (i+1)*p.n] {
+		for k, t := range h.latency[i*n : (i+1)*n] {
 			if k != i {
 				nearest[i] = min(nearest[i], t)
 			}
 		}
 	}
-	waits := make([]bool, len(p.order)) // whether another operator's limit needs this one's
-	for _, from := range h.from {
-		for _, u := range from {
-			waits[u] = true
-		}
-	}
+	g := newGroup(h.l)
 	for _, v := range h.order {
-		from := slices.Clone(h.from[v])
-		for _, i := range l.nodes[v] {
-			slices.SortFunc(from, func(u, w int) int {
-				return cmp.Compare(h.cross[w*p.n+i], h.cross[u*p.n+i])
-			})
-			own := int(l.units[v*p.n+i])
-			for left := own; left <= levels; left++ {
-				h.at[(v*p.n+i)*(levels+1)+left] = p.work[v*p.n+i] +
-					l.waitLimit(h, v, from, i, left-own)
-			}
+		for _, i := range h.l.nodes[v] {
+			h.at[v*n+i] = h.least(g, v, i, h.l.cores[i])
 		}
-		if waits[v] {
-			l.computeArrivals(h, v, latency, nearest)
-		}
+		h.computeArrivals(v, nearest)
 	}
 }
 
 // computeArrivals computes when the tuples of an operator can arrive at each node from another
-// node.
-func (l *lowerLimits) computeArrivals(h *directionLimits, v int, latency, nearest []float64) {
-	n := l.p.n
-	full := func(i int) float64 { return h.at[(v*n+i)*(levels+1)+levels] }
-	nodes := slices.Clone(l.nodes[v])
+// node. It computes this for the nodes of the operators that get the tuples.
+func (h *directionLimits) computeArrivals(v int, nearest []float64) {
+	n := h.l.p.n
+	var targets []int
+	for _, w := range h.to[v] {
+		targets = append(targets, h.l.nodes[w]...)
+	}
+	if len(targets) == 0 {
+		return
+	}
+	slices.Sort(targets)
+	targets = slices.Compact(targets)
+	at, into := h.at[v*n:(v+1)*n], h.cross[v*n:(v+1)*n]
+	nodes := slices.Clone(h.l.nodes[v])
 	slices.SortFunc(nodes, func(i, k int) int {
-		return cmp.Compare(full(i)+nearest[i], full(k)+nearest[k])
+		return cmp.Compare(at[i]+nearest[i], at[k]+nearest[k])
 	})
-	into := h.cross[v*n : (v+1)*n]
 	latest := unreachable
 	for c, i := range nodes {
-		own := full(i)
-		if own+nearest[i] >= latest {
+		if at[i]+nearest[i] >= latest {
 			break // this node and all that follow are later for every receiver
 		}
-		for k, t := range latency[i*n : (i+1)*n] {
-			if k != i && own+t < into[k] {
-				into[k] = own + t
+		latency := h.latency[i*n : (i+1)*n]
+		for _, k := range targets {
+			if t := at[i] + latency[k]; k != i && t < into[k] {
+				into[k] = t
 			}
 		}
 		if c%8 == 7 {
-			latest = slices.Max(into)
+			latest = 0
+			for _, k := range targets {
+				latest = max(latest, into[k])
+			}
 		}
 	}
 }
 
-// waitLimit returns a lower limit of the time until operator v has got all its tuples. It gets:
-//   - v and its senders, sorted by when their tuples arrive if they are on other nodes, the latest
-//     first,
-//   - v's node,
-//   - the number of steps of this node's cores that are left for the senders.
-func (l *lowerLimits) waitLimit(h *directionLimits, v int, from []int, i, left int) float64 {
-	n := l.p.n
-	if len(from) == 0 {
-		return 0
+// least returns a lower limit of the time until operator v is done on node i, if it and the others
+// that must be there may use the given number of cores. It tries one time after another. If a time
+// does not suffice, the next one is the smallest later time that may suffice.
+func (h *directionLimits) least(g *group, v, i int, cores float64) float64 {
+	p, ready := h.l.p, 0.0
+	for _, u := range h.from[v] {
+		ready = max(ready, min(h.cross[u*p.n+i], h.at[u*p.n+i]+p.far[i*p.n+i]))
 	}
-	best := h.cross[from[0]*n+i] // all senders are elsewhere
-	stay, load := 0, l.extraLoad(v, i)
-	for k, u := range from { // the senders up to this one are on the node
-		stay += int(l.units[u*n+i])
-		load += l.extraLoad(u, i) // steps are rounded down, so they may fit although loads do not
-		if stay > left || load > l.cores[i]*(1+1e-9) ||
-			h.at[(u*n+i)*(levels+1)+levels] >= best {
-			break
+	first := ready + p.work[v*p.n+i]
+	for t := first; t < unreachable; t += g.lacks {
+		if g.fits(h, nil, v, i, window{first, t}, unreachable, cores) {
+			return t
 		}
-		at := 0.0
-		if k+1 < len(from) {
-			at = h.cross[from[k+1]*n+i]
-		}
-		for _, w := range from[:k+1] {
-			others := stay - int(l.units[w*n+i])
-			at = max(at, h.at[(w*n+i)*(levels+1)+left-others])
-		}
-		best = min(best, at)
 	}
-	return best
+	return unreachable
 }
 
 // isOverfull reports whether a node has too few cores for the operators that must run there.
@@ -198,14 +153,8 @@ func (l *lowerLimits) extraLoad(v, i int) float64 {
 
 // limitThrough returns a lower limit of the end-to-end latency if operator v runs on node i.
 func (l *lowerLimits) limitThrough(v, i int) float64 {
-	p, best := l.p, unreachable
-	own := int(l.units[v*p.n+i])
-	before := l.before.at[(v*p.n+i)*(levels+1):][:levels+1]
-	after := l.after.at[(v*p.n+i)*(levels+1):][:levels+1]
-	for left := own; left <= levels; left++ {
-		best = min(best, before[left]+after[levels+own-left]-p.work[v*p.n+i])
-	}
-	return best
+	k := v*l.p.n + i
+	return l.before.at[k] + l.after.at[k] - l.p.work[k]
 }
 
 // leastLatency returns a lower limit of the end-to-end latency, for all placements that use only
@@ -222,14 +171,15 @@ func (l *lowerLimits) leastLatency() float64 {
 	return most
 }
 
-// nodesBelow returns for each operator the nodes where the operator's limit is below the given
-// latency. If an operator has no such node, no placement is faster than that latency, and
+// nodesBelow returns for each operator the nodes where it may be if the end-to-end latency is below
+// the given one. If an operator has no such node, no placement is faster than that latency, and
 // nodesBelow returns false.
 func (l *lowerLimits) nodesBelow(latency float64) ([][]int, bool) {
+	g := newGroup(l)
 	left := make([][]int, len(l.nodes))
 	for v, nodes := range l.nodes {
 		for _, i := range nodes {
-			if l.limitThrough(v, i) < latency {
+			if l.limitThrough(v, i) < latency && g.isPossible(v, i, latency) {
 				left[v] = append(left[v], i)
 			}
 		}

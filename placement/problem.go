@@ -18,6 +18,7 @@ type Problem struct {
 	work []float64 // by operator and node: its longest working time on a tuple, in ns
 	load []float64 // by operator and node: the number of the node's cores that it uses
 	far  []float64 // by node and node: the longest latency, in ns
+	back []float64 // the same, with the receiver's node first
 }
 
 // New checks a job and prepares it. Errors wrap ErrJob. The job must not change afterwards.
@@ -29,7 +30,7 @@ func New(j *Job) (*Problem, error) {
 	p := &Problem{
 		job: j, n: n, before: make([][]int, ops), after: make([][]int, ops),
 		allows: make([][]int, ops), work: make([]float64, ops*n), load: make([]float64, ops*n),
-		far: make([]float64, n*n),
+		far: make([]float64, n*n), back: make([]float64, n*n),
 	}
 	for _, e := range j.Edges {
 		if !slices.Contains(p.after[e.From], e.To) {
@@ -42,7 +43,7 @@ func New(j *Job) (*Problem, error) {
 	}
 	for i, row := range j.Latency {
 		for k, l := range row {
-			p.far[i*n+k] = l.Hi_ns
+			p.far[i*n+k], p.back[k*n+i] = l.Hi_ns, l.Hi_ns
 		}
 	}
 	for v, o := range j.Operators {

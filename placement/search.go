@@ -3,34 +3,50 @@ package placement
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
 // annealing improves a placement by many small changes (simulated annealing). The same arguments
-// give the same result. Operators are numbered by their place in the problem's order.
+// give the same result, unless time runs out. Operators are numbered by their place in the
+// problem's order. Nodes are numbered by their place in a list of those nodes that the search uses.
 type annealing struct {
 	p      *Problem
 	random *rand.Rand
 
 	before, after [][]int
-	near          [][]int // by operator: the nodes with the smallest limits
 	ends          []int   // the sinks
 	goal          float64 // a latency that no placement beats
+
+	nodes []int     // the nodes that the search uses, as the problem numbers them
+	near  [][]int   // by operator: the nodes with the smallest limits
+	may   []bool    // by operator and node: whether the operator may run there
+	work  []float64 // by operator and node: as in Problem
+	load  []float64
+	far   []float64 // by node and node: as in Problem
 
 	at   []int
 	free []float64 // by node: its free cores
 	on   [][]int   // by node: its operators
 	done []float64 // by operator: the latency up to it
-	by   []int     // by operator: the sender whose tuples come last; -1: it has no sender
+	left []float64 // by operator: the latency after it, for the last accepted placement
+	over float64   // see weigh
 
-	undo     []moved // the changes since the last accepted placement
-	first    int     // the first operator that was moved since then
-	lastDone []float64
-	lastBy   []int
+	// The changes since the last accepted placement:
+	moves   []moved
+	changed []doneBefore
+	last    int      // the last operator that was moved
+	dirty   []uint64 // a bit for each operator: whether its element of done may be wrong
 }
 
 type moved struct{ v, from int }
+
+type doneBefore struct {
+	v    int
+	done float64
+}
 
 const (
 	maxNear = 48 // the largest number of nodes that near has for an operator
@@ -38,6 +54,8 @@ const (
 	// Now and then, the search accepts a change for the worse, which makes the latency longer by
 	// about heat times the latency. At first the heat is startHeat. It falls to 0.
 	startHeat = 0.016
+
+	maxEjects = 8 // how often a change tries to move an operator off a node that is too full
 )
 
 func newSearch(p *Problem, l *lowerLimits, at Placement, seed uint64) *annealing {
@@ -45,23 +63,23 @@ func newSearch(p *Problem, l *lowerLimits, at Placement, seed uint64) *annealing
 	s := &annealing{
 		p: p, random: rand.New(rand.NewPCG(seed, 1)), before: make([][]int, ops),
 		after: make([][]int, ops), near: make([][]int, ops), goal: l.leastLatency(),
-		at: make([]int, ops), free: make([]float64, p.n), on: make([][]int, p.n),
-		done: make([]float64, ops), by: make([]int, ops),
-		lastDone: make([]float64, ops), lastBy: make([]int, ops),
-	}
-	for i, node := range p.job.Nodes {
-		s.free[i] = largestLoad(node.Cores)
+		at: make([]int, ops), done: make([]float64, ops), left: make([]float64, ops),
+		last: -1, dirty: make([]uint64, (ops+63)/64),
 	}
 	place := make([]int, ops)
 	for k, v := range p.order {
 		place[v] = k
 	}
-	limit := make([]float64, p.n)
+	index := slices.Repeat([]int{-1}, p.n)
+	use := func(i int) int {
+		if index[i] < 0 {
+			index[i] = len(s.nodes)
+			s.nodes = append(s.nodes, i)
+		}
+		return index[i]
+	}
 	for k, v := range p.order {
-		i := at[v]
-		s.at[k] = i
-		s.free[i] -= p.load[v*p.n+i]
-		s.on[i] = append(s.on[i], k)
+		s.at[k] = use(at[v])
 		for _, u := range p.before[v] {
 			s.before[k] = append(s.before[k], place[u])
 		}
@@ -71,97 +89,170 @@ func newSearch(p *Problem, l *lowerLimits, at Placement, seed uint64) *annealing
 		if len(p.after[v]) == 0 {
 			s.ends = append(s.ends, k)
 		}
-		for _, i := range p.allows[v] {
-			limit[i] = l.limitThrough(v, i)
-		}
-		near := slices.Clone(p.allows[v])
+		near := slices.Clone(l.nodes[v])
 		slices.SortFunc(near, func(i, k int) int {
-			return cmp.Or(cmp.Compare(limit[i], limit[k]), i-k)
+			return cmp.Or(cmp.Compare(l.limitThrough(v, i), l.limitThrough(v, k)), i-k)
 		})
-		s.near[k] = slices.Clone(near[:min(len(near), maxNear)])
+		for _, i := range near[:min(len(near), maxNear)] {
+			s.near[k] = append(s.near[k], use(i))
+		}
 	}
+	s.copyProblem()
+	for k, i := range s.at {
+		s.free[i] -= s.load[k*len(s.nodes)+i]
+		s.on[i] = append(s.on[i], k)
+		s.touch(k)
+	}
+	s.last = ops - 1
+	s.measure(math.Inf(1))
 	return s
 }
 
-// measure returns the end-to-end latency, and a number that falls when the latency falls, or when
-// other slow paths get shorter.
-func (s *annealing) measure() (longest, weighed float64) {
-	p := s.p
-	for k := s.first; k < len(s.at); k++ {
-		ready, by, at := 0.0, -1, s.at[k]
-		for _, u := range s.before[k] {
-			if t := s.done[u] + p.far[s.at[u]*p.n+at]; t > ready || by < 0 {
-				ready, by = t, u
+// copyProblem copies what the problem says of the nodes that the search uses.
+func (s *annealing) copyProblem() {
+	p, n := s.p, len(s.nodes)
+	s.free, s.on = make([]float64, n), make([][]int, n)
+	s.far = make([]float64, n*n)
+	for a, i := range s.nodes {
+		s.free[a] = largestLoad(p.job.Nodes[i].Cores)
+		for b, k := range s.nodes {
+			s.far[a*n+b] = p.far[i*p.n+k]
+		}
+	}
+	s.may = make([]bool, len(s.at)*n)
+	s.work, s.load = make([]float64, len(s.at)*n), make([]float64, len(s.at)*n)
+	for k, v := range p.order {
+		for a, i := range s.nodes {
+			_, s.may[k*n+a] = slices.BinarySearch(p.allows[v], i)
+			s.work[k*n+a], s.load[k*n+a] = p.work[v*p.n+i], p.load[v*p.n+i]
+		}
+	}
+}
+
+// weigh returns a number that grows if the latency up to a sink grows, most for the slowest paths.
+func (s *annealing) weigh(done float64) float64 {
+	over := max(done-s.goal, 0)
+	return over * over * over * over
+}
+
+// touch says that an operator's element of done may be wrong.
+func (s *annealing) touch(k int) { s.dirty[k/64] |= 1 << (k % 64) }
+
+// measure computes the elements of done that the changes affect. It returns a number that falls
+// when the latency falls, or when other slow paths get shorter. It stops early if this number will
+// be above most.
+func (s *annealing) measure(most float64) float64 {
+	n, over := len(s.nodes), s.over
+	for word := range s.dirty {
+		for s.dirty[word] != 0 {
+			k := word*64 + bits.TrailingZeros64(s.dirty[word])
+			s.dirty[word] &= s.dirty[word] - 1
+			done, at := 0.0, s.at[k]
+			for _, u := range s.before[k] {
+				done = max(done, s.done[u]+s.far[s.at[u]*n+at])
+			}
+			done += s.work[k*n+at]
+			was := s.done[k]
+			if done == was {
+				continue
+			}
+			if k > s.last && done+s.left[k]-s.goal > most {
+				clear(s.dirty[word:])
+				return math.Inf(1)
+			}
+			s.changed = append(s.changed, doneBefore{k, was})
+			s.done[k] = done
+			for _, w := range s.after[k] {
+				s.touch(w)
+			}
+			if len(s.after[k]) == 0 {
+				over += s.weigh(done) - s.weigh(was)
 			}
 		}
-		s.done[k], s.by[k] = ready+p.work[p.order[k]*p.n+at], by
 	}
-	for _, k := range s.ends {
-		longest = max(longest, s.done[k])
-		if over := s.done[k] - s.goal; over > 0 {
-			weighed += over * over * over * over
-		}
-	}
-	return longest, math.Sqrt(math.Sqrt(weighed))
+	return math.Sqrt(math.Sqrt(max(over, 0)))
 }
 
 // moveOperator puts an operator on another node, even if that node has too few cores.
 func (s *annealing) moveOperator(k, into int) {
-	s.undo = append(s.undo, moved{k, s.at[k]})
-	s.first = min(s.first, k)
+	s.moves = append(s.moves, moved{k, s.at[k]})
+	s.last = max(s.last, k)
+	s.touch(k)
+	for _, w := range s.after[k] {
+		s.touch(w)
+	}
 	s.put(k, into)
 }
 
 func (s *annealing) put(k, into int) {
-	from, load := s.at[k], s.p.load[s.p.order[k]*s.p.n:]
+	from, load := s.at[k], s.load[k*len(s.nodes):]
 	s.free[from] += load[from]
 	s.free[into] -= load[into]
-	i := slices.Index(s.on[from], k)
-	s.on[from] = slices.Delete(s.on[from], i, i+1)
+	i, end := slices.Index(s.on[from], k), len(s.on[from])-1
+	s.on[from][i] = s.on[from][end]
+	s.on[from] = s.on[from][:end]
 	s.on[into] = append(s.on[into], k)
 	s.at[k] = into
 }
 
-// acceptMoves keeps the changes.
-func (s *annealing) acceptMoves() {
-	copy(s.lastDone[s.first:], s.done[s.first:])
-	copy(s.lastBy[s.first:], s.by[s.first:])
-	s.undo, s.first = s.undo[:0], len(s.at)
+// acceptMoves keeps the changes. It returns the end-to-end latency.
+func (s *annealing) acceptMoves() (longest float64) {
+	n := len(s.nodes)
+	for k := s.last; k >= 0; k-- {
+		s.left[k] = 0
+		for _, w := range s.after[k] {
+			s.left[k] = max(s.left[k], s.far[s.at[k]*n+s.at[w]]+s.work[w*n+s.at[w]]+s.left[w])
+		}
+	}
+	s.over = 0
+	for _, k := range s.ends {
+		longest = max(longest, s.done[k])
+		s.over += s.weigh(s.done[k])
+	}
+	s.moves, s.changed, s.last = s.moves[:0], s.changed[:0], -1
+	return longest
 }
 
 // rejectMoves takes the changes back.
 func (s *annealing) rejectMoves() {
-	for _, m := range slices.Backward(s.undo) {
+	for _, m := range slices.Backward(s.moves) {
 		s.put(m.v, m.from)
 	}
-	copy(s.done[s.first:], s.lastDone[s.first:])
-	copy(s.by[s.first:], s.lastBy[s.first:])
-	s.undo, s.first = s.undo[:0], len(s.at)
+	for _, c := range slices.Backward(s.changed) {
+		s.done[c.v] = c.done
+	}
+	s.moves, s.changed, s.last = s.moves[:0], s.changed[:0], -1
 }
 
 // run makes changes, at most the given number. It stops earlier if the latency is down to the given
-// goal. It returns the best placement and its latency.
-func (s *annealing) run(changes int, enough float64) (Placement, float64) {
-	longest, now := s.measure()
-	s.acceptMoves()
-	best, least := slices.Clone(s.at), longest
-	path := s.criticalPath()
-	for k := range changes {
-		if least <= enough {
-			break
+// goal, or if the time is over. It returns the best placement and its latency.
+func (s *annealing) run(changes int, enough float64, until time.Time) (Placement, float64) {
+	least := s.acceptMoves()
+	now := math.Sqrt(math.Sqrt(s.over))
+	best, path := slices.Clone(s.at), s.criticalPath()
+	began, heat := time.Now(), 0.0
+	for k := 0; k < changes && least > enough; k++ {
+		if k%1024 == 0 {
+			left := time.Until(until)
+			if left <= 0 {
+				break
+			}
+			heat = startHeat * least * min(1-float64(k)/float64(changes),
+				float64(left)/float64(until.Sub(began)))
 		}
 		if !s.changeOnce(path) {
+			clear(s.dirty)
 			s.rejectMoves()
 			continue
 		}
-		longest, next := s.measure()
-		heat := startHeat * least * (1 - float64(k)/float64(changes))
-		if next > now && s.random.Float64() >= math.Exp((now-next)/heat) {
+		most := now - heat*math.Log(1-s.random.Float64())
+		next := s.measure(most)
+		if next > most {
 			s.rejectMoves()
 			continue
 		}
 		now = next
-		s.acceptMoves()
+		longest := s.acceptMoves()
 		path = s.criticalPath()
 		if longest < least {
 			least = longest
@@ -170,21 +261,29 @@ func (s *annealing) run(changes int, enough float64) (Placement, float64) {
 	}
 	at := make(Placement, len(best))
 	for k, v := range s.p.order {
-		at[v] = best[k]
+		at[v] = s.nodes[best[k]]
 	}
 	return at, least
 }
 
 // criticalPath returns the operators of the slowest path.
 func (s *annealing) criticalPath() (path []int) {
-	last, most := 0, 0.0
+	last := s.ends[0]
 	for _, v := range s.ends {
-		if s.done[v] > most {
-			last, most = v, s.done[v]
+		if s.done[v] > s.done[last] {
+			last = v
 		}
 	}
-	for v := last; v >= 0; v = s.by[v] {
+	for v := last; v >= 0; v = last {
 		path = append(path, v)
+		last = -1
+		latest := 0.0
+		for _, u := range s.before[v] {
+			t := s.done[u] + s.far[s.at[u]*len(s.nodes)+s.at[v]]
+			if last < 0 || t > latest {
+				last, latest = u, t
+			}
+		}
 	}
 	return path
 }
@@ -222,7 +321,7 @@ func (s *annealing) shiftGroup(v, into, most int) bool {
 	if from == into {
 		return false
 	}
-	group := []int{v}
+	group := append(make([]int, 0, 8), v)
 	for k := 0; k < len(group) && len(group) < most; k++ {
 		for _, next := range [2][]int{s.before[group[k]], s.after[group[k]]} {
 			for _, w := range next {
@@ -233,20 +332,36 @@ func (s *annealing) shiftGroup(v, into, most int) bool {
 		}
 	}
 	for _, w := range group {
-		if !s.may(w, into) {
+		if !s.mayRun(w, into) {
 			return false
 		}
 	}
 	for _, w := range group {
 		s.moveOperator(w, into)
 	}
-	return s.free[into] >= 0
+	return s.makeRoom(into, group)
 }
 
-func (s *annealing) may(v, i int) bool {
-	_, ok := slices.BinarySearch(s.p.allows[s.p.order[v]], i)
-	return ok
+// makeRoom moves random operators away from a node until the others fit. It tries this a few times,
+// and moves no operator of the group.
+func (s *annealing) makeRoom(i int, group []int) bool {
+	n := len(s.nodes)
+	for range maxEjects {
+		if s.free[i] >= 0 {
+			return true
+		}
+		w := s.on[i][s.random.IntN(len(s.on[i]))]
+		if slices.Contains(group, w) {
+			continue
+		}
+		if to := s.randomTarget(w); to != i && s.free[to] >= s.load[w*n+to] && s.mayRun(w, to) {
+			s.moveOperator(w, to)
+		}
+	}
+	return s.free[i] >= 0
 }
+
+func (s *annealing) mayRun(v, i int) bool { return s.may[v*len(s.nodes)+i] }
 
 // swapOperator exchanges an operator with a random operator of another node.
 func (s *annealing) swapOperator(v, with int) bool {
@@ -255,7 +370,7 @@ func (s *annealing) swapOperator(v, with int) bool {
 		return false
 	}
 	w := s.on[with][s.random.IntN(len(s.on[with]))]
-	if !s.may(v, with) || !s.may(w, from) {
+	if !s.mayRun(v, with) || !s.mayRun(w, from) {
 		return false
 	}
 	s.moveOperator(v, with)
@@ -271,12 +386,12 @@ func (s *annealing) exchangeNodes(i, k int) bool {
 	}
 	first, second := slices.Clone(s.on[i]), slices.Clone(s.on[k])
 	for _, v := range first {
-		if s.may(v, k) {
+		if s.mayRun(v, k) {
 			s.moveOperator(v, k)
 		}
 	}
 	for _, v := range second {
-		if s.may(v, i) {
+		if s.mayRun(v, i) {
 			s.moveOperator(v, i)
 		}
 	}

@@ -117,7 +117,7 @@ func TestBarShapes(t *testing.T) {
 		case "dense":
 			limit = 15
 		case "tight":
-			limit = 30
+			limit = 20
 		}
 		proof.Check(t, proof.Bar{Name: "placement of a large job of shape " + name +
 			", above the limit", Figure: 100 * a.Gap(), Limit: limit, Unit: "%"})

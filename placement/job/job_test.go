@@ -167,7 +167,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		a, err := p.Solve(placement.Effort{Changes: 100, Searches: 1, Choices: 100})
+		a, err := p.Solve(placement.Effort{Changes: 100, Rounds: 1, Choices: 100})
 		if err != nil {
 			return
 		}

@@ -34,6 +34,10 @@ func (p *jobPlan) print(out io.Writer) {
 				"%.1f %% more than the best\n", command.RoundDown(a.Limit_ns/1000, 1),
 				command.RoundUp(100*a.Gap(), 1))
 		}
+		if a.Stopped {
+			fmt.Fprintln(out, "the time was over: with less other work on this machine, place may "+
+				"find a faster placement")
+		}
 		fmt.Fprintln(out)
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "operator\tnode\tits cores, used\ttoday")
@@ -112,6 +116,7 @@ type placeResult struct {
 	Latency   *[2]float64      `json:"latency_ns,omitempty"`
 	Limit_ns  float64          `json:"limit_ns,omitempty"` // no placement takes less
 	Exact     bool             `json:"exact"`
+	Stopped   bool             `json:"stopped,omitempty"` // the time was over
 	Path      []string         `json:"slowest_path,omitempty"`
 	Today     *todayResult     `json:"today,omitempty"`
 	Missing   int              `json:"latencies_not_measured"`
@@ -148,7 +153,8 @@ func (p *jobPlan) result() placeResult {
 				placedOperator{job.Operators[v].Name, job.Nodes[i].Name})
 		}
 		r.Latency = &[2]float64{a.End.Latency.Lo_ns, a.End.Latency.Hi_ns}
-		r.Limit_ns, r.Exact, r.Path = a.Limit_ns, a.Exact, names(a.End.Path)
+		r.Limit_ns, r.Exact, r.Stopped = a.Limit_ns, a.Exact, a.Stopped
+		r.Path = names(a.End.Path)
 	}
 	if p.todayPlacement != nil {
 		r.Today = &todayResult{
