@@ -34,8 +34,14 @@ type Timed struct {
 }
 
 // Sent returns an interval of readings of the reference that contains the beginning of the call
-// that sent the message.
-func (t *Timed) Sent() (tscratio.Interval, error) { return t.times.At(&t.Send) }
+// that sent the message, if the transfer is known.
+func (t *Timed) Sent() (tscratio.Interval, error) {
+	begins, known := t.beginning()
+	if !known {
+		begins = t.Send
+	}
+	return t.times.At(&begins)
+}
 
 // An Answer is what a run says about messages. A run without captured messages has none.
 type Answer struct {
@@ -152,7 +158,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 			pairs[k] = p
 		}
 		timed := Timed{Match: m, times: t}
-		timed.Transfer, timed.Unknown = t.Transfer(&m.Send, &m.Receive)
+		timed.Transfer, timed.Unknown = t.Transfer(&m)
 		timed.Parts = t.Parts(&m)
 		p.add(&timed)
 		if o.Each != nil && refused == nil {

@@ -72,11 +72,12 @@ func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 		at netip.Addr
 		do func(end int, f func() error) error
 
-		middle bool
+		middle, light bool
 	}{
 		"loopback":   {at: netip.MustParseAddr("127.0.0.1"), do: here},
 		"namespaces": {at: p.Addr(1), do: p.Do},
 		"middle":     {at: netip.MustParseAddr("127.0.0.1"), do: here, middle: true},
+		"light":      {at: netip.MustParseAddr("127.0.0.1"), do: here, light: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -104,7 +105,7 @@ func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 				client.Says()
 			}
 			c, err := capture.Start(capture.Options{
-				Dir: rings, Also: capture.Also{Arrivals: true},
+				Dir: rings, Also: capture.Also{Arrivals: true}, Light: place.light,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +172,7 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 		}
 		found[m.Send.Cookie] = append(found[m.Send.Cookie], m)
 	})
-	ours, arrived := map[conversation.Call]bool{}, 0
+	ours, arrived, bounded := map[conversation.Call]bool{}, 0, 0
 	for cookie, matches := range found {
 		// The test does not know the stream's first position. It takes the position with which the
 		// most matches fit calls of the truth.
@@ -196,9 +197,17 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 				continue
 			}
 			ours[c] = true
+			first, known := m.beginning()
+			if known {
+				bounded++
+			}
+			if known && (first.Lo_cycles > c.After || first.Hi_cycles < c.Before ||
+				!m.Send.Early && first.Lo_cycles > c.Before) {
+				t.Errorf("%+v did not begin when the capture says", c)
+			}
 			if m.arrivedLo != 0 {
 				arrived++
-				if m.arrivedHi < m.Send.Lo_cycles || m.arrivedLo > m.Receive.Hi_cycles {
+				if known && m.arrivedHi < first.Lo_cycles || m.arrivedLo > m.Receive.Hi_cycles {
 					t.Errorf("%+v did not arrive between the two calls", m)
 				}
 			}
@@ -222,6 +231,9 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 	if arrived == 0 {
 		t.Error("no arrival was seen")
 	}
-	t.Logf("%d messages matched, %d with their arrival, and %d of other programs", len(ours),
-		arrived, others)
+	if 2*bounded < len(ours) {
+		t.Errorf("the beginnings of %d of %d calls are bounded", bounded, len(ours))
+	}
+	t.Logf("%d messages matched, %d with their arrival and %d with their beginning, and %d of "+
+		"other programs", len(ours), arrived, bounded, others)
 }

@@ -12,7 +12,8 @@ import (
 // it. So the two ends of a datagram are found by its size and its checksum. They must also agree
 // with all addresses that are known, and the receiving call must not end before the sending one
 // begins. If several datagrams are alike, a receiving call is matched only if it can have received
-// just one of them. If records were lost shortly before, it is not matched: see gap.go.
+// just one of them. If records were lost or a log began shortly before, it may not be matched: see
+// gap.go.
 
 // A datagram is a call that sent or received a datagram, and the socket that the call used.
 type datagram struct {
@@ -47,6 +48,7 @@ func (m *Matched) matchDatagrams(logs []*Log, sockets []*socket, possible possib
 		Matched: m, possible: possible, each: each, votes: map[translation]int{},
 		captured: map[*socket]bool{}, receivers: map[uint16][]*socket{},
 		owners: map[netip.Addr]map[namespace]bool{}, unsure: map[content]bool{},
+		begun: findBeginnings(logs, possible),
 	}
 	gaps := findGaps(logs)
 	for _, s := range sockets {
@@ -121,6 +123,7 @@ type datagramMatcher struct {
 	votes     map[translation]int
 	owners    map[netip.Addr]map[namespace]bool // where sockets have an address
 	unsure    map[content]bool                  // of received ones whose sending call may be lost
+	begun     *beginnings
 }
 
 // A namespace is one of a node's networks.
@@ -144,6 +147,8 @@ func (g *datagramMatcher) match(sends, receives []datagram) {
 	}
 	claims := make([][]datagram, len(sends)) // receiving calls that can have only this one
 	alike := make([]bool, len(sends))        // a receiving call can have this one, among others
+	early := make([]bool, len(sends))        // one that can have this one may be older than a log
+	again := len(sends) > 1 || len(receives) > 1
 	for _, r := range receives {
 		var possible []int
 		for i, s := range sends {
@@ -151,8 +156,9 @@ func (g *datagramMatcher) match(sends, receives []datagram) {
 				possible = append(possible, i)
 			}
 		}
+		older := again && len(possible) > 0 && g.begun.mayBeOlder(r)
 		for _, i := range possible {
-			alike[i] = true
+			alike[i], early[i] = true, early[i] || older
 		}
 		if len(possible) == 1 && g.fitsReceiver(sends[possible[0]].of, r.of) {
 			claims[possible[0]] = append(claims[possible[0]], r)
@@ -162,6 +168,8 @@ func (g *datagramMatcher) match(sends, receives []datagram) {
 		// A datagram may be doubled on the way. Then the first copy counts.
 		slices.SortFunc(claims[i], func(a, b datagram) int { return cmp.Compare(a.ended, b.ended) })
 		switch c := claims[i]; {
+		case early[i]:
+			g.Left[NearBegin]++
 		case slices.ContainsFunc(c, func(d datagram) bool { return d.of != c[0].of }):
 			g.Left[Several]++
 		case len(c) > 0:

@@ -29,6 +29,7 @@ type network struct {
 	ways  map[way]int // sent and received datagrams of each way, with contents of their own
 
 	posts    []*post
+	before   bool              // the logs have not begun yet
 	loss     float64           // share of the calls that the logs lack now
 	nearLoss bool              // a call that sent a datagram may be lost
 	received map[uint64]uint64 // by receiving call: the call that sent
@@ -63,6 +64,7 @@ func newNetwork(random *rand.Rand) *network {
 	}
 	for i := range n.logs {
 		n.logs[i] = newLog(fmt.Sprint("node-", i))
+		n.logs[i].complete = true
 	}
 	return n
 }
@@ -88,6 +90,9 @@ func (n *network) openSocket(node int, local string, remote netip.AddrPort) *pos
 
 func (n *network) record(p *post, k blackbox.Kind, f flyingDatagram) uint64 {
 	n.now += 10 + uint64(n.random.IntN(50))
+	if n.before {
+		return n.now
+	}
 	if n.loss > 0 && n.random.Float64() < n.loss {
 		p.log.add(blackbox.Loss{Reason: blackbox.BufferFull, First_cycles: n.now,
 			Last_cycles: n.now, Messages: 1})
@@ -248,6 +253,63 @@ func TestDatagramsWithLostCalls(t *testing.T) {
 	t.Logf("%d datagrams are matched, %d are not because of a loss", matched, near)
 	if near == 0 {
 		t.Error("no datagram was left out because of a loss")
+	}
+}
+
+// Logs may begin in the middle of what programs do. Then some datagrams that are received were sent
+// before, and others with the same content are sent again. No datagram is matched with a call that
+// received another one, or a later copy of it. Long after the beginning of all logs, a beginning
+// makes no difference.
+func TestDatagramsInTheMiddle(t *testing.T) {
+	random := seed.Random(t)
+	fits := func(send, receive *Call) bool { return send.Lo_cycles <= receive.Hi_cycles+100 }
+	matched, near := 0, uint64(0)
+	for range 300 {
+		n := newMixed(random)
+		n.repeated = 5
+		for _, l := range n.logs {
+			l.complete = false
+		}
+		n.before = true
+		n.talk(30)
+		late := n.takeFlying() // these are received later
+		n.before = false
+		n.talk(80)
+		n.flying = append(n.flying, late...)
+		n.talk(80)
+		for range 1000 {
+			n.moveDatagram(n.posts)
+		}
+		n.takeFlying()
+		n.now += 2 * mostOnTheWay_cycles
+		after := n.now
+		n.ways = map[way]int{}
+		n.talk(300) // sends all contents again that are sent again and again
+		found := map[uint64]bool{}
+		m := match(n.logs[:], fits, func(m Match) {
+			matched++
+			sent, got := m.Send.Lo_cycles, m.Receive.Lo_cycles
+			found[sent] = true
+			first := false
+			for _, at := range n.truth[sent] {
+				first = first || at == got
+			}
+			if n.received[got] != sent || !first {
+				t.Fatalf("%d is matched with %d, which received %d", sent, got, n.received[got])
+			}
+		})
+		near += m.Left[NearBegin]
+		for sent, at := range n.truth {
+			if sent > after && len(at) > 0 && !n.alike[sent] && !found[sent] &&
+				n.ways[n.by[sent]] >= enoughDatagrams {
+				t.Fatalf("the datagram that was sent at %d by %v is not matched: %+v", sent,
+					n.by[sent], m)
+			}
+		}
+	}
+	t.Logf("%d datagrams are matched, %d are not because a log had just begun", matched, near)
+	if near == 0 {
+		t.Error("no datagram was left out because a log had just begun")
 	}
 }
 

@@ -69,3 +69,39 @@ func (all gaps) mayLackSender(received datagram, possible possibleFunc) bool {
 	}
 	return false
 }
+
+// A log begins in the middle of what programs do. A datagram that was sent before may be received
+// after the beginning, and another datagram with the same content could be taken for it. Programs
+// send some contents again and again. A received datagram with such a content is not matched if it
+// may have been sent before one of the logs began. If the logs have a content only once, it counts
+// as a content that is never sent twice.
+
+// beginnings knows when logs began.
+type beginnings struct {
+	gaps     gaps
+	possible possibleFunc
+	over     map[*Log]uint64 // what a log has from this reading on was sent after all beginnings
+}
+
+func findBeginnings(logs []*Log, possible possibleFunc) *beginnings {
+	b := &beginnings{gaps: gaps{}, possible: possible, over: map[*Log]uint64{}}
+	for _, l := range logs {
+		if l.begun != 0 && !l.complete {
+			b.gaps[l] = []gap{{0, l.begun}}
+		}
+	}
+	return b
+}
+
+// mayBeOlder reports whether a received datagram may have been sent before a log began.
+func (b *beginnings) mayBeOlder(received datagram) bool {
+	l := received.of.log
+	if over, known := b.over[l]; known && received.began >= over {
+		return false
+	}
+	if b.gaps.mayLackSender(received, b.possible) {
+		return true
+	}
+	b.over[l] = received.began
+	return false
+}

@@ -21,7 +21,8 @@ const (
 	Shared      Reason = "place not exact"        // several threads used the stream at once
 	NotReceived Reason = "not received"           // no captured call took its last byte
 	Unclear     Reason = "its receiver's place not exact"
-	NearLoss    Reason = "records were lost" // shortly before an equal datagram was received
+	NearLoss    Reason = "records were lost"    // shortly before an equal datagram was received
+	NearBegin   Reason = "a log had just begun" // when a datagram that was sent again was received
 )
 
 // A Match is a message of which both ends are known.
@@ -33,10 +34,25 @@ type Match struct {
 
 	sender, receiver *socket
 
+	// When the counter had this reading, the thread that sent was still in an earlier call. 0: not
+	// known.
+	earlier_cycles uint64
+
 	// The kernel made the last byte of the receiving call ready for the program between these two
 	// readings. Both are 0 if that moment is not known.
 	arrivedLo, arrivedHi uint64
 	busy                 *busyTime // nil: not known
+}
+
+// beginning returns the call that sent, with an interval that contains the call's beginning. If the
+// beginning was not seen, the interval begins with an earlier call of the same thread, so it may be
+// wide. The result is known for TCP only. Wide intervals would make the others less exact.
+func (m *Match) beginning() (begins Call, known bool) {
+	if begins = m.Send; begins.Early {
+		return begins, true
+	}
+	begins.Lo_cycles = m.earlier_cycles
+	return begins, m.earlier_cycles != 0 && m.sender.isTCP()
 }
 
 // A Call is the system call at one end of a message. Its stamps are readings of the node's counter.
@@ -302,6 +318,7 @@ func (m *Matched) countFound(from, to *socket, s, r *end, each func(Match)) {
 	one := Match{
 		From: &s.by.Program, To: &r.by.Program, Send: s.call(from, true),
 		Receive: r.call(to, true), Bytes: s.bytes, sender: from, receiver: to,
+		earlier_cycles: s.from,
 	}
 	if r.arrived != 0 {
 		one.arrivedLo, one.arrivedHi = r.arrived, r.arrived+r.width()

@@ -24,8 +24,11 @@ type Log struct {
 	Bad      uint64                     // events that do not belong to a valid record
 	Missing  string                     // what is wrong with the log; "": nothing
 
-	library bool               // a library in a program wrote it, and not the agent
-	gaps    []gap              // times in which calls were lost
+	library  bool   // a library in a program wrote it, and not the agent
+	gaps     []gap  // times in which calls were lost
+	begun    uint64 // a reading at which the log had begun; 0: it has no calls
+	complete bool   // the log began before its programs did
+
 	sockets map[uint64]*socket // by cookie
 	numbers map[uint32]*socket
 	early   map[uint32][]openCall // messages of sockets without a description yet
@@ -185,6 +188,7 @@ func read(node string, segments []logstore.Segment, store *Store) (*Log, error) 
 	h, report := r.Header(), r.Report()
 	l.Epoch = h.Epoch
 	l.library = h.Policy == channel.Drop // the agent blocks
+	l.complete = l.library && h.Segment == 0
 	l.Quantum_cycles, l.CoreSlack_cycles = h.Quantum_cycles, h.CoreSlack_cycles
 	if !report.Whole() {
 		l.Missing = "parts of the log are missing or damaged"
@@ -197,6 +201,9 @@ func (l *Log) add(record any) {
 	switch v := record.(type) {
 	case blackbox.Message:
 		l.Messages++
+		if l.begun == 0 || v.Ended_cycles < l.begun {
+			l.begun = v.Ended_cycles
+		}
 		e := end{
 			began: v.Began_cycles, ended: v.Ended_cycles, position: v.Position,
 			bytes: v.Bytes, early: v.Early, sure: v.Sure && v.Stream, placed: v.Stream,

@@ -33,11 +33,12 @@ var (
 
 // Transfer returns the time from the beginning of the call that sent a message to the moment when
 // the receiving call had the message's last byte.
-func (t *Times) Transfer(send, receive *Call) (d tscratio.Duration, err error) {
-	if !send.Early {
+func (t *Times) Transfer(m *Match) (d tscratio.Duration, err error) {
+	begins, known := m.beginning()
+	if !known {
 		return d, errUnknown
 	}
-	return t.Between(send, receive)
+	return t.Between(&begins, &m.Receive)
 }
 
 // Parts are the parts of a message's transfer. Each is an interval that contains the truth.
@@ -64,14 +65,15 @@ type Parts struct {
 // message, the call's arrival is not that of the message.
 func (t *Times) Parts(m *Match) (p Parts) {
 	r := &m.Receive
-	if !m.Send.Early || !m.sender.isTCP() {
+	send, known := m.beginning()
+	if !known || !m.sender.isTCP() {
 		return p
 	}
 	arrival, end := *r, m.Send.Position+uint64(m.Send.Bytes)
 	if m.arrivedLo != 0 && end == r.Position+uint64(r.Bytes) {
 		arrival.Lo_cycles, arrival.Hi_cycles = m.arrivedLo, m.arrivedHi
 		var err, err2 error
-		p.Network, err = t.Between(&m.Send, &arrival)
+		p.Network, err = t.Between(&send, &arrival)
 		p.Waited, err2 = t.Between(&arrival, r)
 		if p.Arrived = err == nil && err2 == nil; p.Arrived && m.busy != nil {
 			t.divideWait(&p, r, m.busy)
@@ -83,7 +85,7 @@ func (t *Times) Parts(m *Match) (p Parts) {
 		resend.Lo_cycles, resend.Hi_cycles = a.lo, a.hi
 		if a.position < end && a.after > m.Send.Position && t.mayBeReceiver(&resend, &arrival) {
 			var err error
-			p.Resending, err = t.Between(&m.Send, &resend)
+			p.Resending, err = t.Between(&send, &resend)
 			p.Resent = err == nil
 			break
 		}

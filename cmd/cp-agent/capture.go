@@ -25,7 +25,7 @@ func addCaptureFlag(cmd *cobra.Command) {
 	cmd.Flags().String("capture-also", "", "capture more than messages: \"arrivals\" (when the "+
 		"kernel had them ready), \"calls\" (and how long the receiver then did something else), "+
 		"\"threads\" (which thread wakes which), or several of them")
-	cmd.Flags().Bool("capture-light", false, "capture at less cost, without the times of transfers")
+	cmd.Flags().Bool("capture-light", false, "capture at less cost, with less exact times")
 }
 
 func checkCapture(c config) (err error) {
