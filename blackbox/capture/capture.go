@@ -3,9 +3,12 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sort"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
@@ -23,18 +26,20 @@ type Options struct {
 	Also Also   // what is captured beside messages
 
 	// Light leaves out when calls that send over TCP begin, as on kernels before Linux 6.16. Each
-	// such call then costs less, but the transfer times of messages are not known.
+	// such call then costs less, but the transfer times of messages are less exact.
 	Light bool
 
 	// Empty lets eBPF programs that do nothing take the place of those of the capture, so nothing
 	// is captured. It shows how much of a call's cost is the kernel's own.
 	Empty bool
 
-	slots int // for tests: the number of sockets, and of threads, that have a slot; 0: many
+	// These are for tests.
+	slots    int  // the number of sockets, and of threads, that have a slot; 0: many
+	indirect bool // the programs ask a function of the kernel for the present thread
 }
 
 const (
-	ringBuffer = "4MiB"
+	ringBuffer = "8MiB"
 
 	// The capture looks for messages every busyInterval while messages come, and every idleInterval
 	// otherwise. At each look it also reads the clock and the counter. Both intervals are short,
@@ -180,9 +185,23 @@ func (c *Capture) Close() error {
 	return c.closed
 }
 
+// priority is the nice value of the thread that moves messages. The thread needs little of a
+// processor, but needs it soon: on a busy machine, the buffers in the kernel overflow while a
+// thread without priority waits for a processor.
+const priority = -15
+
+// AllowPriority lets the captures of this process have priority, even after the process has given
+// up its rights. It needs CAP_SYS_RESOURCE.
+func AllowPriority() error {
+	const lowest = 20 - priority // in the units of this limit
+	return unix.Setrlimit(unix.RLIMIT_NICE, &unix.Rlimit{Cur: lowest, Max: lowest})
+}
+
 // run moves messages from the kernel into the ring.
 func (c *Capture) run() {
 	defer close(c.stopped)
+	runtime.LockOSThread()                               // the thread ends with the goroutine
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, priority) // without the right, it has none
 	timer := time.NewTimer(busyInterval)
 	defer timer.Stop()
 	for {

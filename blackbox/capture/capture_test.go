@@ -178,7 +178,7 @@ func (c captureLog) missedMessages(t *testing.T) (n uint64) {
 func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	for name, o := range map[string]Options{
-		"usual": {}, "light": {Light: true}, "slots": {slots: 2},
+		"usual": {}, "light": {Light: true}, "slots": {slots: 2}, "indirect": {indirect: true},
 		"all": {slots: 2, Also: Also{true, true, true}},
 	} {
 		t.Run(name, func(t *testing.T) { captureIsTheTruth(t, o, false) })
@@ -455,6 +455,24 @@ func TestPrivilegedCheck(t *testing.T) {
 	privileged.Need(t)
 	if _, err := Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The kernel accepts the programs that learn the present thread without its help. The programs that
+// ask it load, too.
+func TestPrivilegedVariants(t *testing.T) {
+	privileged.Need(t)
+	for _, indirect := range []bool{false, true} {
+		k, err := load(0, Options{indirect: indirect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if direct := k.programs.Maps[mapQueues] != nil; direct == indirect {
+			t.Errorf("indirect %v: the programs read the queues: %v", indirect, direct)
+		}
+		if err := k.close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf/btf"
@@ -35,9 +34,13 @@ type fields struct {
 	nodeName, nodeParent     int16 // in struct kernfs_node
 	peerProcess              int16 // in struct sock
 	processNumber            int16 // in struct pid
+	group                    int16 // in struct task_struct
+	groupQueue               int16 // in struct cfs_rq
+	running                  int16 // in struct rq
 
-	tcpSock int32      // number of struct tcp_sock in the kernel's description of itself
-	cast    btf.TypeID // number of the function that casts a pointer to such a struct
+	// These are numbers in the kernel's description of itself.
+	tcpSock, queue int32      // of struct tcp_sock and struct rq
+	cast           btf.TypeID // of the function that casts a pointer to such a struct
 }
 
 // A field is a place for the offset of a field in one of the kernel's structures.
@@ -73,6 +76,9 @@ func (f *fields) findMore(kernel *btf.Spec) {
 		{&f.groupNode, "cgroup", []string{"kn"}},
 		{&f.peerProcess, "sock", []string{"sk_peer_pid"}},
 		{&f.processNumber, "pid", []string{"numbers"}}, // the first one is the kernel's own
+		{&f.group, "task_struct", []string{"se", "cfs_rq"}},
+		{&f.groupQueue, "cfs_rq", []string{"rq"}},
+		{&f.running, "rq", []string{"curr"}},
 		{&f.nodeName, "kernfs_node", []string{"name"}},
 		{&f.nodeParent, "kernfs_node", []string{"parent"}},
 		{&f.nodeParent, "kernfs_node", []string{"__parent"}}, // since Linux 6.15
@@ -131,21 +137,35 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 		}
 	}
 	f.findMore(kernel)
-	var tcp *btf.Struct
-	var cast *btf.Func
-	err := errors.Join(kernel.TypeByName("tcp_sock", &tcp),
-		kernel.TypeByName("bpf_rdonly_cast", &cast))
-	if err != nil {
-		return nil, fmt.Errorf("find function bpf_rdonly_cast: %w", err)
-	}
 	f.argument += argumentOffset
-	structNumber, err := kernel.TypeID(tcp)
-	if err != nil {
-		return nil, err
+	return f, f.findNumbers(kernel)
+}
+
+// findNumbers looks up the numbers of types and of a function.
+func (f *fields) findNumbers(kernel *btf.Spec) error {
+	for name, place := range map[string]*int32{"tcp_sock": &f.tcpSock, "rq": &f.queue} {
+		var of *btf.Struct
+		if err := kernel.TypeByName(name, &of); err != nil {
+			return fmt.Errorf("find struct %s: %w", name, err)
+		}
+		number, err := kernel.TypeID(of)
+		if err != nil {
+			return err
+		}
+		*place = int32(number)
 	}
-	f.tcpSock = int32(structNumber)
+	var cast *btf.Func
+	err := kernel.TypeByName("bpf_rdonly_cast", &cast)
+	if err != nil {
+		return fmt.Errorf("find function bpf_rdonly_cast: %w", err)
+	}
 	f.cast, err = kernel.TypeID(cast)
-	return f, err
+	return err
+}
+
+// knowsRunning reports whether the kernel says which thread a processor runs.
+func (f *fields) knowsRunning() bool {
+	return f.group != 0 && f.groupQueue != 0 && f.running != 0 && f.process != 0
 }
 
 // memberOffset returns the distance of a member from the beginning of a structure. The path names

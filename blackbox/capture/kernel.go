@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func load(most int, o Options) (*kernel, error) {
 		return nil, err
 	}
 	w := writer{f: f, chosen: only, also: o.Also, own: ownProcess(), groups: f.knowsGroups(),
-		early: k.early, empty: o.Empty}
+		direct: f.knowsRunning() && !o.indirect, early: k.early, empty: o.Empty}
 	if err = k.loadPrograms(w, processors, most, o.slots); err == nil {
 		if err = k.shared.open(k); err != nil {
 			k.programs.Close()
@@ -121,22 +122,40 @@ func (k *kernel) loadPrograms(w writer, processors, most, slots int) (err error)
 			w.s.slots = slots
 		}
 		k.sizes = w.s
-		k.programs, err = ebpf.NewCollection(collectionOf(w, k.hookNames))
-		if err != nil && w.groups && !errors.Is(err, unix.E2BIG) {
-			// A lockdown of the kernel may allow everything except reading the names of cgroups. So
-			// try the programs without these names.
-			plain := w
-			plain.groups = false
-			c, plainErr := ebpf.NewCollection(collectionOf(plain, k.hookNames))
-			if plainErr == nil {
-				k.programs, err = c, nil
-			}
-		}
+		k.programs, err = w.tryVariants(k.hookNames)
 		if !errors.Is(err, unix.E2BIG) {
 			break
 		}
 	}
 	return err
+}
+
+// tryVariants loads the programs. If the kernel refuses them, it tries others, which read less: a
+// kernel may not let them see the queues of threads, and a lockdown of the kernel may allow
+// everything except reading the names of cgroups.
+func (w writer) tryVariants(hooks []string) (*ebpf.Collection, error) {
+	variants := []writer{w}
+	if w.groups {
+		w.groups = false
+		variants = append(variants, w)
+	}
+	for _, v := range variants {
+		if v.direct {
+			v.direct = false
+			variants = append(variants, v)
+		}
+	}
+	var first error
+	for _, v := range variants {
+		c, err := ebpf.NewCollection(collectionOf(v, hooks))
+		if err == nil {
+			return c, nil
+		}
+		if first = cmp.Or(first, err); errors.Is(err, unix.E2BIG) {
+			break
+		}
+	}
+	return nil, first
 }
 
 // ownProcess returns this process's number in the kernel, or 0 if it is not known.

@@ -26,7 +26,7 @@ const (
 	mapRare     = "rare"    // descriptions and names
 	mapLost     = "lost"    // number of messages that could not be reported
 	mapUsers    = "users"   // by the number of a process: 1 if it has used a socket
-	rareBytes   = 2 << 20   // bytes of mapRare
+	rareBytes   = 8 << 20   // bytes of mapRare
 	stateBytes  = 8         // bytes of a socket's state in mapStates
 	socketSlots = 1 << 16   // entries of mapSockets
 	threadSlots = 1 << 16   // entries of mapThreads
@@ -37,6 +37,8 @@ const (
 	mostRing    = 65536     // sightings in a ring
 	leastRing   = 512       // sightings in a ring
 	smallMap    = 4 << 20   // a map may not be larger on some kernels
+	mostRare    = 8 << 20   // bytes of mapRare: about 80,000 descriptions of sockets
+	leastRare   = 2 << 20
 )
 
 // An entry of mapSockets begins with a word that has the cookie in bits 2 to 63, and one of these
@@ -155,6 +157,7 @@ type sizes struct {
 	sightings   int // in each ring
 	slots       int // entries of mapSockets, and of mapThreads
 	socketBytes int // bytes of an entry of mapSockets
+	rareBytes   int // bytes of mapRare
 }
 
 // manySlots is enough for the sockets and threads that are in use at the same time. If two of them
@@ -164,7 +167,8 @@ const manySlots = 1 << 16
 // ringSizes returns sizes for this machine. It makes the rings smaller until their bytes are within
 // the given limit, or until each has only leastRing sightings.
 func ringSizes(processors, most int, also Also) sizes {
-	s := sizes{1 << bits.Len(uint(processors-1)), 2, mostRing, manySlots, socketShort}
+	s := sizes{1 << bits.Len(uint(processors-1)), 2, mostRing, manySlots, socketShort,
+		min(mostRare, max(most, leastRare))}
 	if also.Threads {
 		s.rings = 4
 	}
@@ -214,7 +218,7 @@ func collectionOf(w writer, hooks []string) *ebpf.CollectionSpec {
 	c := &ebpf.CollectionSpec{
 		Maps: map[string]*ebpf.MapSpec{
 			mapStates: storageSpec(mapStates, ebpf.SkStorage, stateBytes),
-			mapRare:   {Name: mapRare, Type: ebpf.RingBuf, MaxEntries: rareBytes},
+			mapRare:   {Name: mapRare, Type: ebpf.RingBuf, MaxEntries: uint32(s.rareBytes)},
 			mapLost:   sharedMap(mapLost, 8),
 			mapRound: {
 				Name: mapRound, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
@@ -229,6 +233,12 @@ func collectionOf(w writer, hooks []string) *ebpf.CollectionSpec {
 	}
 	if w.also.Calls {
 		c.Maps[mapCalls] = storageSpec(mapCalls, ebpf.TaskStorage, callsBytes)
+	}
+	if w.direct {
+		c.Maps[mapQueues] = &ebpf.MapSpec{
+			Name: mapQueues, Type: ebpf.Array, KeySize: 4, MaxEntries: 1,
+			ValueSize: uint32(8 * s.processors),
+		}
 	}
 	if w.also.needsUsers() {
 		c.Maps[mapUsers] = sharedMap(mapUsers, userSlots)

@@ -11,8 +11,7 @@ import (
 
 // The programs consist of these pieces, which decide what a message costs. A call of a kernel
 // function takes longer than all loads and stores of a program. So the usual path through a program
-// calls only two kernel functions: one to learn the thread, and one to read the clock where that is
-// needed.
+// calls a kernel function only to read the clock, where that is needed.
 
 // writer collects the instructions of one program. R6 is the context of the hook, R7 the socket, R8
 // the thread, and R9 the thread's entry in mapThreads.
@@ -23,6 +22,7 @@ type writer struct {
 	also   Also
 	own    uint32 // the agent's process, or 0
 	groups bool   // report in which cgroup a thread is
+	direct bool   // read from a processor's queue which thread it runs
 	early  bool   // beginProgram runs
 	empty  bool   // the programs do nothing
 	to     asm.Instructions
@@ -112,9 +112,14 @@ func (w *writer) loadUser() {
 // loadThread ends the program if the agent itself made the call. Otherwise it loads the thread and
 // its entry. If the thread's name was not reported before, it reports the name.
 func (w *writer) loadThread() {
+	w.loadNumbers()
+	w.loadThreadEntry()
+}
+
+// loadThreadEntry does the same if R8 already has the thread.
+func (w *writer) loadThreadEntry() {
 	w.add(
-		asm.FnGetCurrentPidTgid.Call(),
-		asm.Mov.Reg(asm.R8, asm.R0),
+		asm.Mov.Reg(asm.R0, asm.R8),
 		asm.RSh.Imm(asm.R0, 32),
 		asm.JEq.Imm32(asm.R0, int32(w.own), "end"),
 	)
@@ -350,11 +355,18 @@ func (w *writer) storeStart() {
 
 // loadTCP loads the socket's address into R0, as the address of a TCP socket.
 func (w *writer) loadTCP() {
+	w.add(asm.Mov.Reg(asm.R1, asm.R7))
+	w.castTo(w.f.tcpSock)
+}
+
+// castTo loads the address in R1 into R0, as the address of a given struct. The kernel replaces the
+// call of its function by one move between registers.
+func (w *writer) castTo(structNumber int32) {
 	call := asm.Instruction{
 		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall,
 		Constant: int64(w.f.cast),
 	}
-	w.add(asm.Mov.Reg(asm.R1, asm.R7), asm.Mov.Imm(asm.R2, w.f.tcpSock), call)
+	w.add(asm.Mov.Imm(asm.R2, structNumber), call)
 }
 
 // These are places on the stack of the programs.

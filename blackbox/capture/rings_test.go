@@ -2,7 +2,11 @@ package capture
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
@@ -48,5 +52,34 @@ func TestPrivilegedFullRings(t *testing.T) {
 	}
 	if seen, lost = talk(1); seen == 0 || seen+lost < callsOfPiece {
 		t.Errorf("after that: %d of %d seen, %d lost", seen, callsOfPiece, lost)
+	}
+}
+
+// While a capture runs, the thread that takes messages from the kernel has priority.
+func TestPrivilegedPriority(t *testing.T) {
+	privileged.Need(t)
+	hasPriority := func() bool {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(tasks, func(task os.DirEntry) bool {
+			stat, _ := os.ReadFile("/proc/self/task/" + task.Name() + "/stat")
+			_, fields, _ := strings.Cut(string(stat), ") ")
+			const nice = 16 // of the fields after the name
+			all := strings.Fields(fields)
+			return len(all) > nice && all[nice] == fmt.Sprint(priority)
+		})
+	}
+	r := newRig(t, Options{})
+	r.capture.Flush() // its thread runs
+	if !hasPriority() {
+		t.Error("no thread has priority")
+	}
+	r.endCapture(t)
+	for began := time.Now(); hasPriority(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("a thread has priority after the end of the capture")
+		}
 	}
 }

@@ -7,10 +7,56 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
+// mapQueues has, for each processor, the address of the queue of its threads. 0: not known yet.
+const mapQueues = "queues"
+
+// loadNumbers loads the numbers of the present thread and of its process into the lower and the
+// upper half of R8. A function of the kernel knows both, too, but a call of it takes longer than
+// these loads: the queue of a processor points to the thread that runs. Only while the kernel
+// switches from one thread to another does it not, and then no hook runs that uses loadNumbers.
+func (w *writer) loadNumbers() {
+	f := w.f
+	if !w.direct {
+		w.add(asm.FnGetCurrentPidTgid.Call(), asm.Mov.Reg(asm.R8, asm.R0))
+		return
+	}
+	w.add(
+		asm.FnGetSmpProcessorId.Call(), // the kernel replaces this call by a load
+		asm.And.Imm(asm.R0, int32(w.s.processors-1)),
+		asm.LSh.Imm(asm.R0, 3),
+		asm.LoadMapValue(asm.R9, 0, 0).WithReference(mapQueues),
+		asm.Add.Reg(asm.R9, asm.R0),
+		asm.LoadMem(asm.R1, asm.R9, 0, asm.DWord),
+		asm.JEq.Imm(asm.R1, 0, "new processor"),
+	)
+	w.castTo(f.queue)
+	w.add(
+		asm.LoadMem(asm.R1, asm.R0, f.running, asm.DWord),
+		asm.LoadMem(asm.R8, asm.R1, f.process, asm.Word),
+		asm.LSh.Imm(asm.R8, 32),
+		asm.LoadMem(asm.R1, asm.R1, f.number, asm.Word),
+		asm.Or.Reg(asm.R8, asm.R1),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("numbers"),
+	)
+	w.putAside(func() {
+		w.add(
+			asm.FnGetCurrentTaskBtf.Call().WithSymbol("new processor"),
+			asm.LoadMem(asm.R1, asm.R0, f.group, asm.DWord),
+			asm.LoadMem(asm.R1, asm.R1, f.groupQueue, asm.DWord),
+			asm.LoadMem(asm.R2, asm.R1, f.running, asm.DWord),
+			asm.JNE.Reg(asm.R2, asm.R0, "other queue"),
+			asm.StoreMem(asm.R9, 0, asm.R1, asm.DWord),
+			asm.FnGetCurrentPidTgid.Call().WithSymbol("other queue"),
+			asm.Mov.Reg(asm.R8, asm.R0),
+			asm.Ja.Label("numbers"),
+		)
+	})
+}
+
 // loadCurrent writes eBPF code that loads the number of the present thread into R8. If the process
 // of this thread has used no socket, the code ends the eBPF program.
 func (w *writer) loadCurrent() {
-	w.add(asm.FnGetCurrentPidTgid.Call(), asm.Mov.Reg(asm.R8, asm.R0))
+	w.loadNumbers()
 	w.loadUser()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R1, 0, asm.Byte),
@@ -56,7 +102,7 @@ func (w writer) wokeProgram() asm.Instructions {
 		asm.JEq.Imm(asm.R2, 0, "end"),
 		asm.Mov.Imm(asm.R1, 0).WithSymbol("wakes"),
 	)
-	w.loadThread()
+	w.loadThreadEntry()
 	w.add(
 		// A call that sends over TCP wakes the receiver. This wake-up is no hand-off, because there
 		// is a message.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/capture"
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
@@ -47,6 +48,8 @@ func drop(c config) error {
 	var keep []uintptr
 	if c.wantsRights() {
 		keep = []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}
+		// If this fails, as in a container without the right, the capture has no priority.
+		_ = capture.AllowPriority()
 	}
 	if c.User == "" {
 		err = dropCapabilities(true, keep)
