@@ -261,7 +261,8 @@ func (k Key) Write(path string) error {
 // ClientKeys returns a function that lists the public keys in a directory. Only one goroutine may
 // call the returned function. Strangers can cause many calls of that function, and there may be
 // thousands of files. So a call reads the directory only if a file was added or removed, or if the
-// list is a second old.
+// list is ten seconds old. For a moment after files were added or removed, it is read each second.
+// As long as the list is the same, the returned slice is the same, too.
 func ClientKeys(dir string) func() ([]Key, error) {
 	d := &keyDirectory{path: dir, now: time.Now, files: map[string]keyFile{}}
 	return d.list
@@ -329,16 +330,25 @@ func (d *keyDirectory) readKey(path string) (Key, error) {
 	return key, err
 }
 
-// keysAge is how long the list of keys is used before the directory is read again. If a file was
-// added or removed, the directory is read at once.
-const keysAge = time.Second
+// keysAge is how long the list of keys is used before the directory is read again, to see whether
+// somebody wrote to a file. If a file was added or removed, the directory is read at once. Its
+// modification time does not show that if another file was added or removed shortly before. So a
+// list that was read soon after a change, or with an error, is used for newKeysAge only.
+const (
+	keysAge    = 10 * time.Second
+	newKeysAge = time.Second
+)
 
 func (d *keyDirectory) list() ([]Key, error) {
 	var changed time.Time // zero: there is no directory
 	if info, err := os.Stat(d.path); err == nil {
 		changed = info.ModTime()
 	}
-	if d.read.IsZero() || !changed.Equal(d.changed) || d.now().Sub(d.read) >= keysAge {
+	most := keysAge
+	if d.err != nil || d.read.Sub(d.changed).Abs() < settledFile {
+		most = newKeysAge
+	}
+	if d.read.IsZero() || !changed.Equal(d.changed) || d.now().Sub(d.read) >= most {
 		d.read, d.changed = d.now(), changed
 		d.keys, d.err = readClientKeys(d.path, d.readKey)
 	}

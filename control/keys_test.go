@@ -129,8 +129,9 @@ func TestTextsThatAreNoKey(t *testing.T) {
 }
 
 // Strangers can make the server use the list of keys at any time. The server still reads it only
-// once a second, or after a file was added or removed.
-func TestListOfKeysIsReadOnceASecond(t *testing.T) {
+// after a file was added or removed, or every ten seconds, and for two seconds after a change every
+// second.
+func TestListOfKeysIsReadSeldom(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1, 0)
 	d := &keyDirectory{path: dir, now: func() time.Time { return now },
@@ -178,6 +179,28 @@ func TestListOfKeysIsReadOnceASecond(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(second)
+
+	// When the directory has not changed for a while, its files are read every ten seconds. A list
+	// that is the same is the same slice.
+	now = now.Add(time.Hour)
+	want(second)
+	list := d.keys
+	now = now.Add(keysAge - time.Millisecond)
+	if again, _ := d.list(); &again[0] != &list[0] {
+		t.Error("the directory was read again")
+	}
+	now = now.Add(time.Millisecond)
+	if again, _ := d.list(); &again[0] == &list[0] {
+		t.Error("the directory was not read again")
+	}
+	third := put("c.public")
+	if err := os.Chtimes(dir, now, now); err != nil {
+		t.Fatal(err)
+	}
+	want(second, third)
+	fourth := put("c.public")
+	now = now.Add(newKeysAge)
+	want(second, fourth)
 }
 
 func FuzzParseKeys(f *testing.F) {

@@ -25,6 +25,7 @@ type zap struct {
 	keys map[string]Key // by public key: keys on the list, and keys that must still be revoked
 
 	// Only the goroutine of serve uses these fields.
+	list     []Key // what read returned last
 	allowed  map[string]bool
 	missing  map[string]bool // keys that were not on the list at the last look
 	readAt   time.Time
@@ -109,6 +110,11 @@ func (z *zap) reload() {
 	if z.read != nil {
 		keys, err = z.read()
 	}
+	if err == nil && z.complain == "" && len(keys) > 0 && len(keys) == len(z.list) &&
+		&keys[0] == &z.list[0] {
+		return // it is the same list
+	}
+	z.list = keys
 	text := ""
 	if err != nil {
 		text = err.Error()
