@@ -351,6 +351,7 @@ func (p *program) foreign() bool {
 // the sharing less probable, so that it does not stop at a mediocre sharing.
 func (p *program) learn(rounds, draws int) {
 	isFirst := p.firsts == nil
+	p.m.foreign = p.foreign()
 	p.giveOwners()
 	var busy []int32
 	if isFirst && p.mostThreads() > 1 {

@@ -28,7 +28,8 @@ type model struct {
 	// best has the largest logarithm that each next event can have, with its delay and its mark. It
 	// is subtracted from the field next. So a script's score is never above 0, and events can only
 	// make it smaller. (Rare exceptions are events that seem to come before the ones they follow.)
-	best []float64
+	best    []float64
+	foreign bool // events may seem to come before the ones they follow
 	// The following fields are used only by the method walkEvents.
 	counts  [64]uint8 // calls of each kind so far
 	waiting [64]int32 // calls whose response is still missing
@@ -315,8 +316,8 @@ func (m *model) subtractBest(x *experience) {
 				}
 				most = max(most, m.delay[2*k+direct].most)
 			}
-			if n > 0 && x.next[k] > n+0.01 {
-				most = max(most, 0) // the delay of some events told nothing
+			if m.foreign || n > 0 && x.next[k] > n+0.01 {
+				most = max(most, 0) // the delay of some events tells nothing
 			}
 			best = max(best, m.next[k]+float64(most))
 		}

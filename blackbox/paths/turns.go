@@ -65,8 +65,8 @@ func (t *turnReader) next() (one turn, ok bool) {
 // momentOf is the moment of a call on its node's counter.
 func momentOf(c *messages.Call) uint64 { return c.Lo_cycles + (c.Hi_cycles-c.Lo_cycles)/2 }
 
-// The socket s is the client's end. ownTurns reads the turns as the client sees them, and theirTurns
-// as the server sees them.
+// The socket s is the client's end. ownTurns reads the turns as the client sees them, and
+// theirTurns as the server sees them.
 func ownTurns(s *messages.Socket) *turnReader { return readTurns(&s.Sends, &s.Receives) }
 func theirTurns(s *messages.Socket) *turnReader {
 	return readTurns(&s.Other.Receives, &s.Other.Sends)
