@@ -15,8 +15,8 @@ const (
 	Retransmitted What = 9 // bytes of the stream that this end sends were sent again
 
 	// Busy says for how long Thread did something else while a message waited. Thread received this
-	// message afterwards. The duration is the difference of the two readings of the counter, plus
-	// or minus at most Slack_cycles.
+	// message afterwards. The duration is the time from Began_cycles to Ended_cycles, plus or minus
+	// at most Slack_cycles.
 	Busy What = 10
 )
 
@@ -29,8 +29,8 @@ var whatNames = map[What]string{
 
 func (w What) String() string { return whatNames[w] }
 
-// A Happening is something that happened at a moment between the two readings of the counter. A
-// field that this kind of happening (What) does not need is 0.
+// A Happening is something that happened at a moment between two readings of the counter,
+// Began_cycles and Ended_cycles. A field that this kind of happening (What) does not need is 0.
 type Happening struct {
 	What         What
 	Began_cycles uint64

@@ -30,8 +30,8 @@ type HostName struct {
 // MaxName is the largest number of bytes of a HostName's name.
 const MaxName = 200
 
-// aboutName, in a description of the kind Told, says that the description is that of a HostName:
-// see aboutPlace.
+// aboutName is the number that stands for a HostName in a description of the kind Told: see
+// aboutPlace.
 const aboutName = 2
 
 // Events returns the records of a name, all with the same stamp.

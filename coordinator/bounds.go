@@ -24,9 +24,9 @@ type PairRequest struct {
 type PairAnswer struct {
 	At   time.Time  `json:"at"` // when the answer's relations were copied from the server's data
 	Pair PairStatus `json:"pair"`
-	// Ago_ns is the approximate time from the moment when the counter of the node From showed
-	// Pair.Reading_cycles to the question. It is 0 if the relations can translate readings from the
-	// moment of the question.
+	// Ago_ns is approximately how long before the question the counter of the node From showed
+	// Pair.Reading_cycles. It is 0 if the relations can translate readings from the moment of the
+	// question.
 	Ago_ns int64 `json:"ago_ns"`
 	// NewestBound_ns is the bound (half of the interval's width) at the time of the newest train of
 	// the node From. This train was reported NewestAge_ns before the question. Since then, the

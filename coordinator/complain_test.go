@@ -92,7 +92,7 @@ func TestProgressOfAnEvaluation(t *testing.T) {
 }
 
 // A node that breaks the rules of the graph is named once others noticed enough offences, even if
-// each of them noticed only one. A node that lies cannot accuse others alone.
+// each of them noticed only one. So a single liar cannot accuse others.
 func TestNodesThatBreakTheRulesAreNamed(t *testing.T) {
 	f := largeFleet(t, 8)
 	f.waitSettled()

@@ -18,11 +18,11 @@
 //
 // # Files
 //
-// All files have methods of the type core, which one goroutine uses, so the package has more files
-// than others. core.go handles messages and time, serve.go connects the core to the link, and
-// ask.go lists the questions. Nodes are in node.go, share.go and probekeys.go, pairs in pair.go,
-// and sweeps in sweep.go and order.go. In a large fleet, graph.go says which pairs are measured.
-// evaluate.go computes relations of pairs, and matrix.go, summary.go and bounds.go make answers of
-// them. Runs are in run.go, run_collect.go, collect.go, gather.go and fetch.go. What is kept on
-// disk is in store.go and journal.go.
+// The rules are methods of one type, and Go wants all methods of a type in one package. So this
+// package has more files than others. core.go handles messages and time, serve.go connects the core
+// to the link, and ask.go lists the questions. Nodes are in node.go, share.go and probekeys.go,
+// pairs in pair.go, and sweeps in sweep.go and order.go. In a large fleet, graph.go says which
+// pairs are measured. evaluate.go computes relations of pairs, and matrix.go, summary.go and
+// bounds.go make answers of them. Runs are in run.go, run_collect.go, collect.go, gather.go and
+// fetch.go. What is kept on disk is in store.go and journal.go.
 package coordinator

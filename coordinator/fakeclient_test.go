@@ -52,8 +52,8 @@ type fakeClient struct {
 	lie            func(peer string) (off, shorter int64)
 	overRun        *control.Frequency // sent when a run is closed
 
-	// slowAnswer delays the answers about files and tables. If instead is not nil, it is called
-	// with each such answer, and the client sends the message that it returns.
+	// slowAnswer delays the answers about files and tables. If the function instead is not nil, it
+	// is called with each such answer, and the client sends the message that the function returns.
 	slowAnswer time.Duration
 	instead    func(answer control.Message) control.Message
 }

@@ -85,7 +85,7 @@ func (f *realFleet) waitConnected(dead string) {
 }
 
 // haveDegrees reports whether each node has pairs with at least the given number of other nodes.
-// The node that the parameter but names is an exception: it must have no pair.
+// One node is an exception, and must have no pair: the one whose name is in the parameter “but”.
 func (f *realFleet) haveDegrees(least int, but string) bool {
 	f.t.Helper()
 	var m Matrix

@@ -267,8 +267,8 @@ func (c *core) restoreBlock(content []byte, nodes map[string]notedNode) error {
 	return nil
 }
 
-// restorePair applies a block with a line and a pair. If more is true, the trains in the block are
-// added to the trains that are known. Otherwise they replace the known trains.
+// restorePair applies a block with a line and a pair. If the parameter more is true, the trains in
+// the block are added to the trains that are known. Otherwise they replace the known trains.
 func (c *core) restorePair(text []byte, more bool) error {
 	line, data, _ := bytes.Cut(text, []byte("\n"))
 	var n notedPair

@@ -75,7 +75,8 @@ type NodeStatus struct {
 	Accused          bool   `json:"accused,omitempty"` // contradictions name this node
 }
 
-// PairStatus describes the relation that translates readings of From into cycles of Into.
+// PairStatus describes the relation that translates readings of the node From into cycles of the
+// node Into.
 type PairStatus struct {
 	From string `json:"from"`
 	Into string `json:"into"`
@@ -202,7 +203,7 @@ func (c *core) fleetCopy() *fleetCopy {
 	return s
 }
 
-// matrix computes a Matrix in the background, and passes it to the function then. However many
+// matrix computes a Matrix in the background, and calls its argument with the result. However many
 // callers there are, only one computation is under way at a time.
 func (c *core) matrix(then func(*Matrix)) {
 	c.matrixCallers = append(c.matrixCallers, then)

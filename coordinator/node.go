@@ -223,10 +223,10 @@ func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *nod
 	return n
 }
 
-// mayBe returns the reason why a node must not register with a key, or nil. Each node has its own
-// key. Otherwise one machine could register as two nodes, whose lies would agree. By default, two
-// other nodes that agree can narrow the bound of a pair, so lies that agree could make a bound
-// false. If the server uses no keys, any client may register under any name.
+// mayBe returns the reason why the owner of a key must not register under a name, or nil. Each node
+// has its own key. Otherwise one machine could register as two nodes, whose lies would agree. By
+// default, two other nodes that agree can narrow the bound of a pair, so lies that agree could make
+// a bound false. If the server uses no keys, any client may register under any name.
 func (c *core) mayBe(name string, key control.Key) error {
 	if key.Public == "" {
 		return nil

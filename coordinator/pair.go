@@ -169,7 +169,8 @@ func trainOf(t control.Train, met []minrtt.Meeting, by tscratio.Starter) tscrati
 	return out
 }
 
-// meetingsOf returns the meetings of each train in a report.
+// meetingsOf returns, for each train in a report, the moments that both nodes saw on a shared
+// clock.
 func meetingsOf(m *control.Trains) [][]minrtt.Meeting {
 	all := make([][]minrtt.Meeting, len(m.Trains))
 	for _, x := range m.Meetings { // package control has checked the numbers of the trains

@@ -42,7 +42,7 @@ func (a *fakeAnswerer) answersProbe(key minrtt.Key) bool {
 }
 
 // wasAnswered reports whether one client (to) answers probes under a key that another client (from)
-// has. It also records that the client from has the key.
+// has. It also records that this other client has the key.
 func (f *fleet) wasAnswered(from, to *fakeClient, encoded []byte) bool {
 	key, err := minrtt.DecodeKey(encoded)
 	if err != nil {

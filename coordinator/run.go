@@ -251,7 +251,7 @@ const (
 )
 
 // tellNodes orders the nodes to open or close the run. When each of these nodes has answered, or
-// has failed to answer, it calls the function then.
+// has failed to answer, tellNodes calls its function argument.
 func (c *core) tellNodes(closing bool, then func()) {
 	r := c.run
 	var tell []*node

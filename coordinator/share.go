@@ -10,7 +10,7 @@ import (
 // A share records how much of the server's time a node used with messages that the server did not
 // ask for. Without a limit, one node could keep the server from serving the other nodes.
 type share struct {
-	taken time.Duration // time that was used up at a moment, the field at; decreases from then on
+	taken time.Duration // time that was used up at the moment at; decreases from then on
 	at    time.Time
 	over  bool // the node used too much
 }
@@ -50,9 +50,9 @@ func (s *share) wait(now time.Time) time.Duration {
 	return max(0, s.now(now)-shareMost/2) * shareOf
 }
 
-// charge adds the time that has passed since the given moment to the node's share. If the node has
-// used too much, the core ends its registration. When the node returns later, it repeats the
-// reports that were not acknowledged.
+// charge charges the node for the time that has passed since the given moment. If the node has used
+// too much, the core ends its registration. When the node returns later, it repeats the reports
+// that were not acknowledged.
 func (c *core) charge(n *node, began time.Time) {
 	if !n.isAlive() || n.share.spend(c.now(), max(messageTakes, c.timeSince(began))) {
 		return

@@ -36,7 +36,8 @@ type Distribution struct {
 	Bounds_ns []float64 `json:"bounds_ns"`
 }
 
-// At returns the bound that a share of all bounds does not exceed. There must be a bound.
+// At returns the bound that the given percentage of all bounds does not exceed. The list of bounds
+// must not be empty.
 func (d Distribution) At(percent int) float64 {
 	return d.Bounds_ns[(len(d.Bounds_ns)-1)*percent/100]
 }

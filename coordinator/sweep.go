@@ -80,8 +80,8 @@ type NoisyNode struct {
 }
 
 // startSweep begins a sweep over all nodes that can be measured. If another sweep is under way,
-// startSweep only returns an error. When the new sweep has ended, the core calls the function
-// ended, which may be nil.
+// startSweep only returns an error. At the end of the new sweep, the core calls the function that
+// was passed as ended, unless it is nil.
 func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) error {
 	if err := o.Validate(); err != nil {
 		return err

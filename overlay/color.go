@@ -159,9 +159,9 @@ type Result struct {
 
 // missedChance returns the probability that walks missed a node. The parameter known is the number
 // of nodes that the searching node knows to have facts. The parameter meetings is how often the
-// walks met hints of these nodes. How often walks meet one node's hints has a Poisson distribution,
-// with the same unknown mean m for each node. The mean of the result is exp(-m·known/(known+1)),
-// which is a little more than the true probability exp(-m).
+// walks met hints of these nodes. The number of times that walks meet one node's hints has a
+// Poisson distribution, with the same unknown mean m for each node. The mean of the result is
+// exp(-m·known/(known+1)), which is a little more than the true probability exp(-m).
 func missedChance(known, meetings int) float64 {
 	if known == 0 {
 		return 1

@@ -2,9 +2,9 @@ package overlay
 
 import "slices"
 
-// beginDeal begins to agree with the origin of a walk, and perhaps with a third node, on an edge
-// that the origin lacks. Messages between these nodes make up the deal. beginDeal reports whether a
-// deal began. If this deal fails while the origin still waits, the walk goes on from this node.
+// beginDeal starts a deal: messages between this node, the origin of a walk, and perhaps a third
+// node, which are to give the origin a new edge. beginDeal reports whether a deal began. If this
+// deal fails while the origin still waits, the walk goes on from this node.
 //
 // A deal never gives a node more outgoing or incoming edges than the degree. If a node dies in the
 // middle of a deal, or a message is lost for good, some node lacks an edge in one direction. This
@@ -81,7 +81,7 @@ func (n *Node) offerEdge(to Name, walk uint64, then step) {
 
 // spareEdge returns an edge of this node that a deal can use, or nil if there is none. The deal
 // gives the walk's origin an edge to the node where the spare edge leads now, and redirects the
-// spare edge to the node whose name is the parameter in.
+// spare edge to the node that the last parameter names.
 func (n *Node) spareEdge(origin Name, outs []Name, in Name) *outEdge {
 	if in == n.self || n.out(in) != nil {
 		return nil
@@ -252,9 +252,9 @@ func (n *Node) revokePromise(to, promised Name) {
 	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, nil)
 }
 
-// handOver tells the node where one of this node's edges (o) leads that an edge from another node
-// (to) now takes the place of o. After the answer, this node redirects o to the node that the
-// edge's field next names.
+// handOver tells the peer of one of this node's edges (o) that an edge from another node (to) now
+// takes the place of o. After the answer, this node redirects o to the node in the field
+// o.open.next.
 func (n *Node) handOver(o *outEdge, to Name, until Time) {
 	id := n.random.Uint64()
 	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, afterHandOver{o, to, o.peer, until})
@@ -325,7 +325,8 @@ func (n *Node) onGrant(from Name, m Grant) {
 }
 
 // giveFor completes a trade. It gives the other node an edge to the node where this node's offered
-// edge leads. Then it redirects the offered edge to the node that the parameter next names.
+// edge leads. Then it redirects the offered edge to the node that the Grant named, which is the
+// last parameter.
 func (n *Node) giveFor(a answeredRequest, s *seek, next Name) {
 	o := n.out(s.give)
 	if o == nil || o.unsettled().next != "" {

@@ -35,7 +35,7 @@ func (o *outEdge) unsettled() openPart {
 	return *o.open
 }
 
-// settle makes p what is open about the edge. If p is empty, nothing is open any more.
+// settle stores p as the open part of the edge. If p is empty, the edge has no open part any more.
 func (o *outEdge) settle(p openPart) {
 	o.open = nil
 	if p != (openPart{}) {
@@ -235,8 +235,8 @@ func (n *Node) tickEdges() {
 	}
 }
 
-// walkTo returns a random neighbour for a walk's next step, but not the node avoid. If there is no
-// other neighbour, it returns "".
+// walkTo returns a neighbour for a walk's next step: a random outgoing one that is not the node in
+// the parameter. If there is none, it returns a random incoming one, or "".
 func (n *Node) walkTo(avoid Name) Name {
 	var room [2][MaxDegree]Name // so that this frequent function allocates nothing
 	sure, some := room[0][:0], room[1][:0]

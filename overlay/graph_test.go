@@ -52,8 +52,8 @@ func TestGraphIsRegularAtAnySize(t *testing.T) {
 }
 
 // Nodes that start shortly after each other find each other soon. Among few nodes, a walk often
-// comes back to its origin. Each step counts as one of the walks that a neighbour accepts, so the
-// walk must end before none of these are left.
+// comes back to its origin. Each step counts against the number of walks that a neighbour accepts,
+// so the walk must end before this number is used up.
 func TestFewNodesJoinSoon(t *testing.T) {
 	for _, n := range []int{3, 4, 6} {
 		seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
@@ -225,8 +225,8 @@ func TestBarHeal(t *testing.T) {
 }
 
 // A few nodes are cut off from all others. They know that they are few, so they seldom look for
-// more nodes. Two nodes join them that knew only nodes on the other side. All join the others soon
-// after the cut has ended.
+// more nodes. Two new nodes start on their side, but these know only each other and nodes on the
+// other side. Soon after the cut has ended, the graph is whole again.
 func TestFewNodesThatWereCutOffJoinAgain(t *testing.T) {
 	for _, cutOff := range []int{0, 3} {
 		seed.For(t, 5, func(t *testing.T, r *rand.Rand) {

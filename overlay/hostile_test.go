@@ -235,9 +235,9 @@ func TestHostileNodes(t *testing.T) {
 	}
 }
 
-// Neighbours and a crowd of names send three times as many walks as they may. The node keeps no
+// Neighbours and a crowd of strangers send three times as many walks as they may. The node keeps no
 // more than its limits allow. After a first burst, it passes on no more than WalksPerSecond walks a
-// second of each neighbour, and as many of the crowd.
+// second for each neighbour, and as many for the whole crowd.
 func TestCrowd(t *testing.T) {
 	net := &lastMessage{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),

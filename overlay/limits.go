@@ -82,9 +82,10 @@ const (
 	// protocol.
 	MaxMix  = 32
 	MaxScan = SeekScan
-	// SeekScan is how many further nodes the walk of a free end visits. If the walks of a free out
-	// and of a free in visit k of n nodes each, they miss each other with probability exp(-k²/n):
-	// 0.1 % for 10,000 nodes. In a larger fleet, an end may need several walks.
+	// SeekScan is how many nodes the walk of a free end visits after its WalkSteps random steps. If
+	// the walks of a free out and of a free in visit k of n nodes each, they miss each other with
+	// probability exp(-k²/n): 0.1 % for 10,000 nodes. In a larger fleet, an end may need several
+	// walks.
 	SeekScan = 256
 	// A walk ends after SeekRevisits visits to nodes where it has been before, if these are most of
 	// its visits: the fleet must then be small.

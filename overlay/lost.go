@@ -76,7 +76,7 @@ func (n *Node) Meet(now Time, contacts []Name) {
 }
 
 // seekAfresh makes the node look for missing edges at once, because it has heard of nodes that its
-// walks in vain did not reach.
+// earlier walks did not reach.
 func (n *Node) seekAfresh() {
 	if n.freeOuts() > 0 || n.freeIns() > 0 {
 		n.few, n.pausedUntil, n.seekPause = false, 0, SeekPause

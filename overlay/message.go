@@ -82,7 +82,8 @@ type Handover struct {
 }
 
 // A Leaving is a request: it says that the sender leaves. The receiver has an edge to the sender.
-// It redirects this edge to the node Instead, or drops the edge if Instead is empty or not usable.
+// It redirects this edge to the node that Instead names, or drops the edge if the field is empty or
+// the node is not usable.
 type Leaving struct {
 	ID      uint64
 	Instead Name

@@ -206,8 +206,8 @@ func (n *Node) deadline() Time {
 		n.checkAt)
 }
 
-// Receive handles a message. The parameter from is the node that sent the message, according to the
-// transport.
+// Receive handles a message. Its second parameter is the node that sent the message, according to
+// the transport.
 func (n *Node) Receive(now Time, from Name, m Message) {
 	n.setTime(now)
 	if !from.valid() || from == n.self {

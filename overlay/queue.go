@@ -289,10 +289,9 @@ func (n *Node) took(t *takeCall, i Item) {
 }
 
 // Finish ends this node's work on an item. The parameter done says whether the work is done. If it
-// is not, the next taker gets the item when the lease ends. Finish calls the function over with
-// true if this node finished the item, and with false if not. If the maker does not answer, nobody
-// knows whether the item is finished. Then Finish calls over with false, and the maker may still
-// give the item to another node.
+// is not, the next taker gets the item when the lease ends. The callback gets true if this node
+// finished the item, and false if not. If the maker does not answer, nobody knows whether the item
+// is finished. Then the callback gets false, and the maker may still give the item to another node.
 func (n *Node) Finish(now Time, i Item, done bool, over func(finished bool)) {
 	n.setTime(now)
 	had := len(n.held)

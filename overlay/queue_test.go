@@ -202,8 +202,8 @@ func TestItemHasOneHolder(t *testing.T) {
 	}
 }
 
-// TestQueueOrder repeats the experiment with a queue in the thesis on KELP: ten nodes make an item
-// in each period, and ten take one. The rank of a taken item is its place among all items by age,
+// TestQueueOrder repeats an experiment of the thesis on KELP: in each period, ten nodes put an item
+// into a queue, and ten take one. The rank of a taken item is its place among all items by age,
 // where the oldest has 100 %. In the thesis, the mean rank is 72 to 84 %, and 52 to 71 % of the
 // items are among the oldest fifth. Here the order must be closer to that of a single central
 // queue, because a taker asks a node with many items for its oldest. No item may be lost or taken

@@ -91,7 +91,8 @@ func (n *Node) tickSeeks() {
 	}
 }
 
-// startSeek starts a walk at the node first or, if first is empty, at a neighbour.
+// startSeek starts a walk at the node that the last parameter names or, if it is empty, at a
+// neighbour.
 func (n *Node) startSeek(out, in bool, give, first Name) {
 	if give == "" && (!n.joined || n.restarted || n.few) {
 		first = n.beginAgain() // there may be nodes that no walk from the neighbours reaches

@@ -9,8 +9,8 @@ import (
 )
 
 // A Codec encodes messages, as package overlay/wire does. Its function Name maps a name that was
-// read from a state to an equal string, which the node keeps. So many nodes can share one string in
-// memory. Name returns false if no node has this name.
+// read from a state to an equal string, which the node keeps. In this way, many nodes can share one
+// string in memory. Name returns false if no node has this name.
 type Codec struct {
 	Encode func(to []byte, m any) ([]byte, error)
 	Decode func(from []byte) (any, error)

@@ -34,7 +34,7 @@ func (p *Problem) Better(a, b Placement) Difference {
 // The latency of b is at least the length of any of its paths. The latency of a is the length of
 // its slowest path. So the difference is at most the length of this path minus that of any path of
 // b. As the slowest path of a is not known, the largest result over all paths of a counts. The path
-// of b is chosen in three ways:
+// of b is chosen in three ways, and the smallest of the three results is returned:
 //   - the path with the same operators,
 //   - the slowest path of b with the shortest times,
 //   - the slowest path of b with the longest times.

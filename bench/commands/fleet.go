@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// These are the limits for a large fleet. A limit on a bound says how many times the median bound
-// between neighbours the bound may be.
+// These are the limits for a large fleet. A limit of a bound is a multiple of the median bound
+// between neighbours.
 const (
 	randomLimit     = 3.0 // of a random pair, up to manyNodes nodes
 	randomLimitMany = 4.0 // of a random pair in a larger fleet
@@ -25,7 +25,7 @@ const (
 	minFleet        = 16
 
 	// These are the limits for the server: the first two for a fleet of up to manyNodes nodes, and
-	// the two that end in Many for a larger one.
+	// the two whose names end in Many for a larger fleet.
 	serverCores         = 0.5
 	serverMegabytes     = 500
 	serverCoresMany     = 2.0

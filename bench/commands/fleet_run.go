@@ -57,8 +57,7 @@ func (o *fleetFlags) add(cmd *cobra.Command) {
 }
 
 // fit chooses values for the options that the user did not set. These values depend on the size of
-// the proof. The method also returns the options for the experiments of the thesis on KELP, from
-// which the structure of the graph comes.
+// the proof. The method also returns the options for repeating the experiments of KELP's thesis.
 func (o *fleetFlags) fit(size proof.Size, given func(flag string) bool) fleet.KelpOptions {
 	small := func(flag string) bool { return size != proof.Full && !given(flag) }
 	if small("nodes") {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// tableLimit is how far a figure may be from the model's figure, as a share of the model's
-	// figure.
+	// tableLimit is how far a measured figure, or a figure of the thesis, may be from the figure of
+	// the model of a random regular graph, as a share of the model's figure.
 	tableLimit = 0.1
 
 	// These are the sizes of the experiments of KELP's thesis, unless the proof is full.
@@ -40,8 +40,8 @@ func barsOfTables(cells []fleet.KelpCell) (bars []proof.Bar) {
 	return bars
 }
 
-// printTables prints the experiments of KELP's thesis, and names the figures of the thesis that the
-// model does not give.
+// printTables prints the experiments of KELP's thesis, and marks the figures of the thesis that are
+// not near the model's figures.
 func printTables(out io.Writer, cells []fleet.KelpCell) {
 	if len(cells) == 0 {
 		return

@@ -228,9 +228,10 @@ type genLine struct {
 	Disturbed   int                 `json:"disturbed"`
 	Absent      string              `json:"absent,omitempty"`
 
-	// Only the row schedule has AllLate and LoopLate. They are medians of all repetitions, counted
-	// or not. AllLate is the share that was late or not sent. LoopLate is the share that would have
-	// been late in a loop that sends nothing, on the same core right before and after.
+	// Only the row with the name schedule has AllLate and LoopLate. They are medians of all
+	// repetitions, counted or not. AllLate is the share that was late or not sent. LoopLate is the
+	// share that would have been late in a loop that sends nothing, on the same core right before
+	// and after.
 	AllLate  *float64 `json:"all_late_percent,omitempty"`
 	LoopLate *float64 `json:"loop_late_percent,omitempty"`
 }

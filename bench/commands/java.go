@@ -31,9 +31,9 @@ const (
 // recordLimits are the limits of the time that the agent adds to a record, in ns. For Flink with
 // all records kept, the limit is 3 % of the 2 µs of work for a record. For Flink with 2 of 1,024
 // records kept, it is 2 % of the 278 ns of CPU time for a record of a trivial job. For Storm, it is
-// 2 % of the 11 µs of CPU time for a tuple. The 11 µs follow from docs/engines.md, which says how
-// many events a second Storm sustains: two cores were busy with 35,013 events a second, and each
-// event was handed over five times.
+// 2 % of the 11 µs of CPU time for a tuple. The 11 µs follow from the rate that Storm sustains
+// according to docs/engines.md: two cores were busy with 35,013 events a second, and each event was
+// handed over five times.
 var recordLimits = map[string]float64{"flink": 60, "flink-sampled": 5.5, "storm": 220}
 
 type benchJavaFlags struct {

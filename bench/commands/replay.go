@@ -64,8 +64,9 @@ type replayLine struct {
 	Free    *freePairs        `json:"free_pairs,omitempty"`
 }
 
-// region says how many offsets a stamp of a replay clock contains on average (one for each process
-// that the stamp holds), for several delays and rates of messages.
+// region says how many offsets a stamp of a replay clock contains on average, for several delays
+// and rates of messages. A stamp contains one offset for each process about which it says
+// something.
 type region struct {
 	Skew_us   float64     `json:"skew_us"`
 	Processes int         `json:"processes"`

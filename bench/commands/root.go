@@ -59,8 +59,8 @@ const smallLimit = 8 * time.Second
 const minCounted = 5
 
 // checkSize checks the number of repetitions. For a full proof, it sets this number and the time
-// limit, unless the user gave a number. For a small proof, it sets the time limit, unless the user
-// gave one.
+// limit, unless the user gave a number. For a small proof, it sets each of the two, unless the user
+// gave it.
 func checkSize(repetitions *int, limit *time.Duration, given func(flag string) bool) error {
 	if *repetitions < minCounted {
 		return command.Usagef("--repetitions %d: a figure needs %d or more", *repetitions,

@@ -32,9 +32,9 @@ import (
 // for each tuple, which take 32 bytes. The bar is half of these 32 bytes: 16 bytes a tuple.
 //
 // Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
-// of the surrounding ten seconds. If other load delays these trains, the bound may be 1.5 times as
-// wide. The bound of the soak's second half must not be more than a tenth wider than the bound of
-// its first half.
+// of the surrounding ten seconds. Other load may delay these trains, so the bound of a period may
+// be up to 1.5 times the bound of the median period. The bound of the soak's second half must not
+// be more than a tenth wider than the bound of its first half.
 const (
 	soakDaemon_bytes  = 4 // bytes that a daemon may keep of a tuple
 	soakProgram_bytes = 16
@@ -43,8 +43,8 @@ const (
 	soakDrift         = 1.1
 )
 
-// soakSettled is the shortest time for which growth is watched, because heaps reach their size only
-// in the first minutes.
+// soakSettled is the shortest time for which growth is watched, because heaps take the first
+// minutes of a soak to reach their size.
 const soakSettled = 20 * time.Minute
 
 // soakSmall is long enough to see that everything works. It shows nothing about growth.

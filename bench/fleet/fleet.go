@@ -37,9 +37,9 @@ type Options struct {
 type Result struct {
 	Nodes     int
 	Irregular int // nodes that lacked a neighbour at the end
-	// Healed is the time from the deaths of the nodes in Killed until each living node had all its
-	// neighbours, and all neighbours lived. It is 0 if no node was killed, and healLimit if the
-	// graph did not recover.
+	// Healed is the time from the deaths of the nodes in Killed until each living node had its full
+	// number of neighbours, and all of these lived. It is 0 if no node was killed, and healLimit if
+	// the graph did not recover.
 	Healed time.Duration
 	// Joined is the time from the end of the cut until the graph had recovered in the same way, and
 	// the two halves were one graph (see isJoined). It is 0 if there was no cut, or if the graph

@@ -113,7 +113,7 @@ func Kelp(ctx context.Context, o KelpOptions) (all []KelpCell, err error) {
 	return all, nil
 }
 
-// plainWorld grows a fleet whose nodes have no facts and no heats.
+// plainWorld grows a fleet whose nodes have no facts and no heats (see package overlay).
 func plainWorld(nodes, degree int, seed uint64) (*world, error) {
 	w := &world{r: rand.New(rand.NewPCG(seed, uint64(degree))), plain: true,
 		o: Options{Nodes: nodes, Degree: degree}, byName: map[overlay.Name]*node{}}
@@ -161,9 +161,9 @@ var thesisWalks = []thesisWalk{
 }
 
 const (
-	// thesisWalksEach is how many walks the thesis expects to end at each node. So even if all ends
-	// are equally likely, chance makes these numbers differ: their standard deviation is
-	// sqrt(1/thesisWalksEach) of their mean.
+	// thesisWalksEach is the mean number of walks that the thesis expects to end at a node. Even if
+	// all nodes are equally likely as ends, chance makes their numbers of walks differ: the
+	// standard deviation of these numbers is sqrt(1/thesisWalksEach) of their mean.
 	thesisWalksEach = 2000
 	walkStarts      = 10 // nodes whose walks are looked at
 	fewNodes        = 1000

@@ -17,9 +17,9 @@ const (
 	healStep     = time.Second
 )
 
-// When an item is taken from the queue, its rank says how old it is among the items in the queue:
-// it is 1 for the oldest, and near 0 for the newest. The struct itemRanks sums up the ranks of the
-// items that were taken.
+// The struct itemRanks sums up the ranks of the items that were taken from the queue. The rank of
+// an item is its place by age among the items that were then in the queue: 1 for the oldest, and
+// near 0 for the newest.
 type itemRanks struct {
 	ages         []int // of the items that nobody has taken
 	made, taken  int
@@ -142,7 +142,8 @@ func (r *itemRanks) figures() [3]float64 {
 // order in which the product's items are taken may be closer to the order of their age.
 var queueModel = [3]float64{75.5, 60.5, 41.5}
 
-// thesisQueues are the means of the thesis' three experiments with each number of nodes.
+// thesisQueues has the thesis' figures for each number of nodes, in the order of the method
+// figures. Each one is the mean of three experiments.
 var thesisQueues = map[int][3]float64{
 	100: {81.7, 61.3, 48.9}, 1000: {78.3, 67.7, 56.2},
 }

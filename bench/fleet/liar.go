@@ -33,7 +33,7 @@ type nodeLies struct {
 }
 
 // newLiar returns random lies. They shorten the time of a packet by less than leastDelay, because
-// packets must not seem to arrive before they were sent: then the liar's relations would be
+// packets must not seem to arrive before they were sent: if they did, the liar's relations would be
 // refused. The largest offset is a millisecond: larger ones are noticed in the same way.
 func newLiar(r *rand.Rand) *nodeLies {
 	const smallest, decades = 0.5e-6 * physical_hz, 3.3
@@ -42,9 +42,9 @@ func newLiar(r *rand.Rand) *nodeLies {
 		shorter: time.Duration(r.Int64N(int64(leastDelay))), seed: r.Uint64()}
 }
 
-// falsify returns a stamp as the liar reports it to a peer. The argument leaves is true if the liar
-// sends the packet, and false if it receives it. The argument since is the time since the
-// measurements began.
+// falsify returns a stamp as the liar reports it to a peer. If the argument named leaves is true,
+// the liar sends the packet. Otherwise the liar receives it. The argument named since is the time
+// since the measurements began.
 func (l *nodeLies) falsify(stamp uint64, peer int, leaves bool, since time.Duration,
 	random *rand.Rand) uint64 {
 	r := rand.New(rand.NewPCG(l.seed, uint64(peer)))

@@ -236,7 +236,8 @@ func (w *world) grow() error {
 	return nil
 }
 
-// whole reports whether edges lead from one living node to all others.
+// whole reports whether all living nodes can be reached from one of them along the edges of the
+// graph.
 func (w *world) whole() bool {
 	living := w.living()
 	if len(living) == 0 {
@@ -255,8 +256,8 @@ func (w *world) whole() bool {
 	return len(seen) == len(living)
 }
 
-// crossingAfterCut is the least share of edges that must lead from one former half to the other
-// until the halves count as joined. In a fleet that was never cut, that share is one half.
+// crossingAfterCut is the smallest share of edges from one former half to the other with which the
+// halves count as joined. In a fleet that was never cut, that share is one half.
 const crossingAfterCut = 0.25
 
 // isJoined reports whether two halves of the fleet are one graph again. Each half alone is regular,
@@ -278,8 +279,8 @@ func (w *world) isJoined() bool {
 	return float64(crossing) >= crossingAfterCut*float64(all)
 }
 
-// The method irregular counts the living nodes that do not have all their neighbours, or have dead
-// ones.
+// The method irregular counts the living nodes whose number of neighbours is not the wanted one, or
+// that have dead neighbours.
 func (w *world) irregular() (count int) {
 	dead := func(name overlay.Name) bool { return w.byName[name].graph == nil }
 	for _, n := range w.living() {

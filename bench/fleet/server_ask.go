@@ -57,7 +57,8 @@ func (w *watchedServer) askPairs(ctx context.Context, r *ServerResult) error {
 	return nil
 }
 
-// evaluate asks for a pair and waits, however long the server takes to evaluate the fleet.
+// evaluate asks for a pair and waits up to 100 s, because the server may first have to evaluate the
+// whole fleet.
 func (w *watchedServer) evaluate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Second)
 	defer cancel()

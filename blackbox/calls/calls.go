@@ -59,7 +59,8 @@ type Seen struct {
 	Calls      []Call // sorted by when they begin
 	Quantum_ns int64  // moments are multiples of this
 
-	// Known has causes that are known from other sources, such as the logs of programs.
+	// Known leads from a call to its cause, both as indices in Calls, if the cause is known from
+	// another source, such as the logs of programs.
 	Known map[int32]int32
 }
 

@@ -88,9 +88,9 @@ func (w *writer) loadCallEntry(flags int32, none string) {
 }
 
 // reportBusy reports how long the receiving thread did something else while a message waited. The
-// program in the kernel calls reportBusy when it knows when the message arrived. The thread did
-// something else from the arrival to the beginning of the present call, except while it waited for
-// messages.
+// program in the kernel jumps to this code once it knows at which moment the message arrived. The
+// thread did something else from the arrival to the beginning of the present call, except while it
+// waited for messages.
 func (w *writer) reportBusy() {
 	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("came"))
 	w.loadCallEntry(0, "report")

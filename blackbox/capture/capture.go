@@ -25,8 +25,9 @@ type Options struct {
 	Only Filter // what is captured; the zero value: everything
 	Also Also   // what is captured beside messages
 
-	// Light leaves out when calls that send over TCP begin, as on kernels before Linux 6.16. Each
-	// such call then costs less, but the transfer times of messages are less exact.
+	// If Light is set, the capture does not observe the moments at which calls that send over TCP
+	// begin, just as on kernels before Linux 6.16. Each such call then costs less, but the transfer
+	// times of messages are less exact.
 	Light bool
 
 	// Empty lets eBPF programs that do nothing take the place of those of the capture, so nothing

@@ -183,8 +183,8 @@ func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { captureIsTheTruth(t, o, false) })
 	}
-	// When a sending call returns, TCP has often not sent all its bytes. Then TCP's own reading of
-	// the clock may be from before the call.
+	// When a sending call returns, TCP has often not sent all bytes of the call. In that case, the
+	// time at which TCP itself last read the clock may be before the call.
 	t.Run("light and slow", func(t *testing.T) { captureIsTheTruth(t, Options{Light: true}, true) })
 }
 
@@ -263,7 +263,7 @@ func captureIsTheTruth(t *testing.T, o Options, slow bool) {
 		float64(intervals)/float64(len(truth)), widest)
 }
 
-// compare passes every true call that was captured to the function each, with the message and with
+// compare calls the function each for every true call that was captured. It passes the message, and
 // the number of bytes that precede the call. The test fails if the capture missed a call without
 // counting it, or logged a call that nobody made.
 func compare(t *testing.T, got captureLog, truth []conversation.Call,

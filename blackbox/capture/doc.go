@@ -23,8 +23,8 @@
 // The package does not see bytes that a program moves from a socket to a file within the kernel
 // (splice), data that io_uring receives without a copy, or urgent data. It sees all other messages
 // that io_uring sends and receives, even if threads of the kernel do the work. On kernels before
-// Linux 6.3, it sees no messages at all. It sees the size of datagrams and of messages over UNIX
-// sockets, and when the call ended, but not when the call began.
+// Linux 6.3, it sees no messages at all, whatever sends them. Of datagrams and of messages over
+// UNIX sockets, it sees the size, and when the call ended, but not when the call began.
 //
 // # Tracepoints only
 //

@@ -43,7 +43,8 @@ type fields struct {
 	cast           btf.TypeID // of the function that casts a pointer to such a struct
 }
 
-// A field is a place for the offset of a field in one of the kernel's structures.
+// The type field names a member of one of the kernel's structures, and the place where the member's
+// offset is to be stored.
 type field struct {
 	place *int16
 	in    string

@@ -19,8 +19,9 @@ const again_ns = 1e9
 // the capture forgets the others.
 const mostRemembered = 1 << 16
 
-// sockets has the sockets that the kernel described, by their cookies. The map now has those that
-// were described since the last call of forget, and the map before has the older ones.
+// sockets has the sockets that the kernel described, by their cookies. There are two maps, named
+// now and before: the first has those that were described since the last call of forget, and the
+// second has the older ones.
 type sockets struct {
 	now, before map[uint64]*socket
 	number      uint32 // the newest number of a connection

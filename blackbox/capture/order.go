@@ -4,7 +4,7 @@ package capture
 // order.
 //
 // The messages of one ring are nearly in order. So the messages of all rings consist of few runs:
-// parts that are in order. order merges neighbouring runs until one is left.
+// parts that are in order. sortMessages merges neighbouring runs until one is left.
 type order struct {
 	ends  []int // where the runs end
 	spare []seenMessage

@@ -132,8 +132,9 @@ func (w *writer) loadDatagram(sent bool) {
 	)
 }
 
-// readUser copies bytes from the memory of the process that made the call to the stack. R9 is their
-// address. If the parameter bytes is 0, R2 has the number of bytes.
+// readUser copies bytes to the stack of the eBPF program. It reads them from the memory of the
+// process that made the call. R9 is their address. If the parameter bytes is 0, R2 has the number
+// of bytes.
 func (w *writer) readUser(to int16, bytes int32) {
 	if bytes != 0 {
 		w.add(asm.Mov.Imm(asm.R2, bytes))

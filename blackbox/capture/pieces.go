@@ -331,9 +331,9 @@ func (w *writer) storeStream(toSequence, toBytes, sequence, bytes int16) {
 	)
 }
 
-// storeStart stores the distance of the first byte that the socket sent from the number at which
-// the stream begins. The kernel counts the beginning of a stream as an acknowledged byte at one of
-// the two ends, but never as a sent byte. R0 is the socket. The distance is 0 or 1, unless packets
+// storeStart stores how far the first byte that the socket sent comes after the number at which the
+// stream begins. The kernel counts the beginning of a stream as an acknowledged byte at one of the
+// two ends, but never as a sent byte. R0 is the socket. The distance is 0 or 1, unless packets
 // changed a value between the reads.
 func (w *writer) storeStart() {
 	f := w.f
@@ -401,10 +401,10 @@ func (w *writer) fillMessage() {
 	)
 }
 
-// putSighting puts a sighting with the stamp on the stack into a ring of this processor, and ends
-// the program. The function fill adds the other fields, and may change R1. Nobody else writes into
-// the ring meanwhile, because the kernel never starts a program a second time on a processor that
-// is still running it.
+// putSighting puts a sighting into a ring of this processor, and ends the program. The sighting
+// gets the stamp that is on the stack. The function fill adds the other fields, and may change R1.
+// Nobody else writes into the ring meanwhile, because the kernel never starts a program a second
+// time on a processor that is still running it.
 func (w *writer) putSighting(ring int32, fill func()) {
 	s := w.s
 	perRing := int32(bits.TrailingZeros(uint(s.sightings)))

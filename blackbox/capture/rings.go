@@ -103,8 +103,8 @@ func (s *sharedMaps) ringEnds(limit int) (ends []uint64) {
 	return ends
 }
 
-// takeSightings calls the function seen for each sighting of a ring up to the number end, and
-// returns the number of these sightings.
+// takeSightings passes each sighting of a ring, up to the number end, to the function seen. It
+// returns how many sightings these were.
 func (s *sharedMaps) takeSightings(ring int, end uint64,
 	seen func(s sighting, ring int)) (taken int) {
 	h := &s.heads[ring]

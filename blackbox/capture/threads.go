@@ -104,8 +104,8 @@ func (w writer) wokeProgram() asm.Instructions {
 	)
 	w.loadThreadEntry()
 	w.add(
-		// A call that sends over TCP wakes the receiver. This wake-up is no hand-off, because there
-		// is a message.
+		// A call that sends over TCP wakes the receiver. This wake-up is not reported, because the
+		// message already shows it.
 		asm.LoadMem(asm.R1, asm.R9, threadBegan, asm.DWord),
 		asm.JNE.Imm(asm.R1, 0, "end"),
 		asm.FnKtimeGetNs.Call(),

@@ -63,7 +63,8 @@ func (p *program) first() *firstRates {
 	return f
 }
 
-// lags counts the lags from requests to calls, and from responses to replies.
+// lags counts the lags from requests to calls, and from the responses of calls to the replies that
+// answer requests.
 func (s *sharing) lags(starts, ends []lag) {
 	m := s.m
 	begins, replies := make([][]int64, m.requests), make([][]int64, m.requests)

@@ -17,8 +17,9 @@ const (
 	goodMatch = 0.6  // two models that were learnt well agree at least so far
 )
 
-// combine combines the links of two models, and puts the result into all, which has the links of
-// the first model. The parameter difference says by how much the first model's score is larger.
+// combine combines the links of two models. The parameter all has the links of the first model, and
+// combine replaces them by the result. The parameter difference says by how much the first model's
+// score is larger.
 func (p *program) combine(all, again []Link, difference float64) {
 	part, trust := firstSays, 1.0
 	if p.wasCrowded() {

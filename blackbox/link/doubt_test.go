@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// If calls have many candidates, and two models disagree, the model decides that explains the data
-// much better. If none does, a link is no more probable than any other candidate.
+// If calls have many candidates, and two models disagree, the model that explains the data much
+// better decides. If neither does, a link is no more probable than any other candidate.
 func TestDoubt(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -378,8 +378,8 @@ func (p *program) learn(rounds, draws int) {
 		x.merge(p.x, oldWeight)
 		for _, s := range p.sharers {
 			s.rescore()
-			// If calls have very many candidates, no survey of a model that still changes says
-			// which of them have a chance.
+			// If calls have very many candidates, a survey does not show which candidates are
+			// hopeless, because the model still changes.
 			if third := rounds / 3; round >= third && s.load() < mostSurveyed {
 				s.surveyOwners(round == third || isFirst && round%third == 0)
 			}

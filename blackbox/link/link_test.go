@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// These are the numbers of figures 6 to 8 of the paper on WAP5 (see wap5). Messages come at 1, 2
-// and 3. A call is sent at 4, and another one later. The paper prints .03 for the last number, but
-// then the numbers do not sum to 1.
+// These are the numbers in figures 6, 7 and 8 of the paper on WAP5 (see wap5). Messages come at 1,
+// 2 and 3. A call is sent at 4, and another one later. The paper prints .03 for the last number,
+// but then the numbers do not sum to 1.
 func TestWAP5Figures(t *testing.T) {
 	for _, c := range []struct{ delays, want []float64 }{
 		{[]float64{1, 2, 3}, []float64{.64, .24, .09, .03}},
@@ -24,7 +24,7 @@ func TestWAP5Figures(t *testing.T) {
 			}
 		}
 	}
-	// The only candidate came z mean delays before the call, for z from 0 to 4.
+	// The only candidate came before the call by z times the mean delay, for z from 0 to 4.
 	for z, want := range []float64{.982, .953, .881, .731, .5} {
 		if p := wap5Weights([]float64{float64(z)}, 1, 4)[0]; math.Abs(p-want) > 0.0005 {
 			t.Errorf("delay %d: probability %.4f, want %.3f", z, p, want)
@@ -153,7 +153,8 @@ func TestWindows(t *testing.T) {
 // If the cause of a call is missing in the data, no other call is surely its cause.
 func TestMissingCauses(t *testing.T) {
 	set := made("hotel", 600, 60)
-	// The front does not see one of four requests. Their calls seem to have no cause.
+	// The front does not see every fourth request. The calls of these requests seem to have no
+	// cause.
 	lost := map[int32]bool{}
 	var kept calls.Set
 	kept.Places, kept.Paths = set.Places, set.Paths

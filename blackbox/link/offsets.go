@@ -13,10 +13,10 @@ import (
 // after nearly the same time. So the lags between two kinds of events crowd in a narrow range. The
 // place of this range shows how the two clocks differ.
 //
-// align computes an offset for each callee's clock and subtracts this offset from the moments of
-// that clock. Afterwards no event comes before its cause, at least among the kinds of events with
-// the narrowest ranges. alignAll uses only differences of moments, so the result does not depend on
-// how a clock is set.
+// The functions below compute an offset for each callee's clock, and subtract this offset from the
+// moments of that clock. Afterwards no event comes before its cause, at least among the kinds of
+// events with the narrowest ranges. alignAll uses only differences of moments, so the result does
+// not depend on how a clock is set.
 
 const (
 	reach_ns  = int64(1e8) // the longest lag that is looked at, before and after 0
@@ -43,8 +43,8 @@ func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 	return spanAround(from, to, quantum, s.middle, reach_ns/2)
 }
 
-// spanAround is like spanOf, but looks once, and only at lags that differ from around by no more
-// than most.
+// spanAround is like spanOf, but looks only once. It ignores lags whose difference from the
+// parameter around is larger than the parameter most.
 func spanAround(from, to []int64, quantum, around, most int64) (lagSpan, bool) {
 	step := max(lagStep, quantum)
 	steps := most / step

@@ -83,9 +83,9 @@ type event struct {
 
 func (e *event) delayNumber() int { return 2*int(e.number) + count(e.direct) }
 
-// walkEvents goes through a script, and adds its events to the list into. If into is nil, it
-// returns the script's score instead. If it finds that the score is below the number least, it
-// stops, and returns any number below least.
+// walkEvents goes through a script, and appends the script's events to the list that the parameter
+// into points to. If into is nil, it returns the script's score instead. If it finds that the score
+// is below the number least, it stops, and returns any number below least.
 func (m *model) walkEvents(r *request, script []int32, all []call, o *order, least float64,
 	into *[]event) (score float64) {
 	counts, waiting, numbers := &m.counts, &m.waiting, &m.numbers

@@ -24,8 +24,8 @@ type sharing struct {
 	busy       []int32 // of the requests: see busy.go
 
 	pinned []bool // the only candidate of the call is its cause
-	// active has, for each call, the owners that had a chance in the last survey. It is nil if the
-	// call was in no survey.
+	// active has, for each call, the owners that were not hopeless in the last survey (see
+	// surveyCall). It is nil if the call was in no survey.
 	active   [][]int32
 	lively   []int32 // calls with an active owner besides their own one; nil: not known yet
 	isLively []bool  // calls in lively
@@ -100,10 +100,10 @@ func (s *sharing) makeScripts() {
 	s.changed, s.surveyed = make([]int32, n), make([]int32, len(s.calls))
 }
 
-// surveyOwners tries all changes of the owner of each call, and notes the owners that have a
-// chance. If the parameter all is false, it only looks at calls of requests whose scripts have
-// changed since the last survey. Of calls with few candidates, it then also looks at those of which
-// a candidate has changed.
+// surveyOwners tries all changes of the owner of each call, and notes the owners that are not
+// hopeless (see surveyCall). If the parameter all is false, it only looks at calls of requests
+// whose scripts have changed since the last survey. Of calls with few candidates, it then also
+// looks at those of which a candidate has changed.
 func (s *sharing) surveyOwners(all bool) {
 	for c := range s.calls {
 		r := s.owner[c]
@@ -192,8 +192,8 @@ func (s *sharing) exploreChanges(c, to int32) {
 }
 
 // drawOwners tries to change the owner of each call. After a survey, it rarely tries owners that
-// had no chance in the survey. It does not try them at all if nothing has changed since: they still
-// have no chance.
+// were hopeless in the survey. It does not try them at all if nothing has changed since: they are
+// still hopeless.
 func (s *sharing) drawOwners() {
 	s.turn++
 	if s.lively == nil {

@@ -25,7 +25,7 @@ func (lastArrival) Link(seen *calls.Seen) []Link {
 	return all
 }
 
-// eachCandidates goes through all sends. For every send, it passes to the function each the
+// eachCandidates goes through all sends. For every send, it calls the function each with the
 // requests that were open at that moment, in the order in which they were received. A request
 // counts as open from a little before its beginning (slack) until equally long after its end, and
 // longer if the call may come after the reply (see linger.go). Of requests that stay open forever,

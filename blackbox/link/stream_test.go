@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// A long stream is linked as well as all calls at once, and its memory stays bounded.
+// The links of a long stream are as good as the links of all calls at once, and its memory stays
+// bounded.
 func TestStream(t *testing.T) {
 	const window = 200
 	parts := 12

@@ -26,8 +26,8 @@ func (all byAddresses) add(s *socket) {
 }
 
 // other returns the socket that is the other end of a connection, or nil if that is not sure. If
-// ports are used again, several sockets of a node have the same addresses. Then other considers
-// only sockets that were used at the same time.
+// ports are used again, several sockets of a node have the same addresses. Then only sockets that
+// were used at the same time are considered.
 func (all byAddresses) other(s *socket) (found *socket) {
 	for _, other := range all[addresses{s.of.Remote, s.of.Local}] {
 		sameNode := other.log.Node == s.log.Node && other.log.Epoch == s.log.Epoch

@@ -296,7 +296,7 @@ func plainAddress(a netip.AddrPort) netip.AddrPort {
 }
 
 // coversAddress reports whether a socket receives what is sent to a given address. The parameter
-// local is the socket's own address, or all addresses of its machine.
+// local is the socket's own address, or an address that stands for all addresses of its machine.
 func coversAddress(local, address netip.AddrPort) bool {
 	return local.Port() == address.Port() &&
 		(!local.Addr().IsValid() || local.Addr().IsUnspecified() || local.Addr() == address.Addr())

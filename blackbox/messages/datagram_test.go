@@ -203,8 +203,8 @@ func TestDatagrams(t *testing.T) {
 }
 
 // If the logs lack calls, a datagram may seem to be received by a call that in truth received
-// another datagram with the same content. So no datagram is matched that was received in the time
-// of the loss, or shortly after it. All others are matched as if nothing had been lost.
+// another datagram with the same content. So a datagram that was received during the loss, or
+// shortly after it, is not matched. All others are matched as if nothing had been lost.
 func TestDatagramsWithLostCalls(t *testing.T) {
 	random := seed.Random(t)
 	fits := func(send, receive *Call) bool { return send.Lo_cycles <= receive.Hi_cycles+100 }

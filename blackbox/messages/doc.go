@@ -17,6 +17,7 @@
 // last byte is the message's transfer. It is an interval in cycles of one node, and contains the
 // truth like every duration of a run (answer.go).
 //
-// Of keeps all messages of a run in memory, at about 150 bytes each. Package blackbox/paths reads
-// the logs with a Store, which moves calls to a temporary file if there are too many (store.go).
+// The function Of keeps all messages of a run in memory, at about 150 bytes each. Package
+// blackbox/paths reads the logs with a Store, which moves calls to a temporary file if there are
+// too many (store.go).
 package messages

@@ -8,7 +8,7 @@ import (
 
 // If the call that sent a datagram is not in the logs, another datagram with the same content could
 // be taken for it. So a received datagram is not matched if the call that sent it may be lost: if
-// calls were lost before the datagram was received, or at most mostOnTheWay_cycles earlier.
+// calls were lost at any time in the last mostOnTheWay_cycles before the datagram was received.
 
 // mostOnTheWay_cycles is the longest time from the call that sends a datagram to the call that
 // receives it. It is more than 6 s, because no counter has more than 5 GHz.

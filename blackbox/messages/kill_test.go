@@ -47,9 +47,9 @@ func capturerMain(dir string) {
 // that ended in this time are in the log.
 type shift struct{ from, to uint64 }
 
-// runCapturer starts a capturer, and waits until it captures. Then it calls the function meanwhile,
-// and kills the capturer. The function meanwhile gets a function, flushed, which waits until all
-// messages so far are in the ring.
+// runCapturer starts a capturer, and waits until it captures. Then it calls the function that is
+// named meanwhile. When that function returns, runCapturer kills the capturer. The parameter
+// flushed is a function that waits until all messages so far are in the ring.
 func runCapturer(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 	t.Helper()
 	cmd, err := reexec.Command()

@@ -100,7 +100,7 @@ func TestPrivilegedNAT(t *testing.T) {
 	checkPipes(t, r.logs, append(told, echoed...), from)
 }
 
-// twinRules spread what clients send to port 53 of UDP over two servers.
+// With twinRules, two servers share what clients send to UDP port 53.
 const twinRules = `
 table ip gateway {
 	chain in {
@@ -115,8 +115,8 @@ table ip gateway {
 
 // Two clients send identical requests through a gateway, which spreads them over two servers, and
 // get identical answers at about the same time. No call of a client is matched with a call of the
-// server that served the other client. If both fit, neither is chosen, and the message is counted
-// with this reason.
+// server that served the other client. If calls of both servers fit, none is chosen, and the
+// message is counted with this reason.
 func TestPrivilegedNATOfTwins(t *testing.T) {
 	privileged.Need(t)
 	s, err := netns.NewStar(4)

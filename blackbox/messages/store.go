@@ -73,8 +73,8 @@ type chunk struct {
 	first  uint64 // key
 }
 
-// keep notes that a socket got one more call. If too many calls are in memory, it moves all calls
-// to the file.
+// keep counts one more call of a socket. If too many calls are in memory, it moves all calls to the
+// file.
 func (s *Store) keep(of *socket) error {
 	if len(of.sends)+len(of.receives) == 1 {
 		s.sockets = append(s.sockets, of)
@@ -85,7 +85,8 @@ func (s *Store) keep(of *socket) error {
 	return s.move()
 }
 
-// finish moves the calls that are still in memory, unless all of them are.
+// finish moves the calls that are still in memory to the file. If no call was moved before, it
+// leaves all of them in memory.
 func (s *Store) finish() error {
 	if s.file == nil {
 		return nil
@@ -288,7 +289,7 @@ func (r *endReader) advance(c *chunkReader) bool {
 	return true
 }
 
-// join adds the calls of another socket, which is the same one in another log.
+// join adds the calls that another log has of the same socket.
 func (s *socket) join(other *socket) {
 	s.sends = append(s.sends, other.sends...)
 	s.receives = append(s.receives, other.receives...)

@@ -62,7 +62,7 @@ type Parts struct {
 }
 
 // Parts divides a message's transfer. If the receiving call also received bytes that came after the
-// message, the call's arrival is not that of the message.
+// message, the arrival that was seen is theirs, so Arrived is false.
 func (t *Times) Parts(m *Match) (p Parts) {
 	r := &m.Receive
 	send, known := m.beginning()
@@ -114,7 +114,8 @@ func (t *Times) divideWait(p *Parts, r *Call, of *busyTime) {
 	p.Kernel = part(p.Waited.Lo-p.Program.Hi, p.Waited.Hi-p.Program.Lo)
 }
 
-// Between returns the time between the moments of two calls.
+// Between returns the time from the moment of one call to the moment of another. The moment of a
+// call is between its Lo_cycles and its Hi_cycles.
 func (t *Times) Between(first, second *Call) (d tscratio.Duration, err error) {
 	least, err := t.readings(first, first.Hi_cycles, second, second.Lo_cycles)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Between the calls of any two nodes, Times gives the durations that the closure gives one by one,
-// at most a little wider.
+// Between the calls of any two nodes, Times gives intervals that overlap those of Closure.Duration,
+// and that are not much wider.
 func TestTimesAreThoseOfTheClosure(t *testing.T) {
 	const reference = "A"
 	o := callgen.Options{Requests: 30, PerSecond: 20, Seed: 1}

@@ -14,8 +14,8 @@ import (
 // follows from the sizes of the messages before it. If several threads send, their order must be
 // proven.
 //
-// A library in the program counts the bytes of a stream that it saw from the beginning. Then both
-// ends know each message's place, as with TCP.
+// If a library in the program captures the calls (LD_PRELOAD), it counts the bytes of each stream
+// that it saw from the beginning. Then both ends know each message's place, as with TCP.
 //
 // A capture may begin in the middle of a connection. Then some of the received data was sent
 // earlier. The amount of this data follows from the number of pieces that wait for the receiver: if

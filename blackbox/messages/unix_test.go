@@ -179,9 +179,9 @@ func (h *host) hook(w *worker) {
 	h.log.add(m)
 }
 
-// If the log says more often than this that everything was received, the places of all messages in
-// a direction should be known. Once is not always enough, because calls may be in progress at that
-// moment.
+// If the log says more than oftenLimit times that everything was received, the places of all
+// messages in a direction should be known. Once is not always enough, because calls may be in
+// progress at that moment.
 const oftenLimit = 8
 
 // check matches everything. It returns how many messages are not matched although both of their

@@ -46,14 +46,14 @@ type Answer struct {
 	Links int `json:"links"`
 	Said  int `json:"said"`
 	Sure  int `json:"sure"`
-	// Pinned counts the links that instrumented programs show, because they logged tuples. They
-	// are among Links.
+	// Pinned counts the links that follow from the tuples that instrumented programs logged. These
+	// links are among Links.
 	Pinned int `json:"pinned"`
 
 	// Chosen counts the paths that the filter chose. The following fields are only about these
 	// paths.
 	Chosen   int       `json:"chosen"`
-	Patterns []Pattern `json:"patterns"` // the one that took the most time first
+	Patterns []Pattern `json:"patterns"` // by the time that they took, the longest first
 	Slowest  []Path    `json:"slowest"`  // the slowest paths, the slowest one first
 
 	// Mixed counts connections on which several requests were open at the same time, so that it was
@@ -188,7 +188,7 @@ func (o *Options) linkWhole(k *known) (*Seen, []link.Link, error) {
 	return seen, links, nil
 }
 
-// link links the calls. The method is not used for links that logged tuples pin.
+// link links the calls by the given method, except those whose causes logged tuples pin.
 func (s *Seen) link(by link.Method, pins map[int32]pin) []link.Link {
 	s.Known = map[int32]int32{}
 	for call, p := range pins {

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
 
-// A collector makes an answer of trees. The trees may come in several parts.
+// A collector makes an answer from trees, which may come in several parts.
 type collector struct {
 	*Answer
 	o               *Options
@@ -80,8 +80,8 @@ func (c *collector) keepSlow(m *meter, root int32) {
 	}
 }
 
-// finish describes the patterns. It returns the index of each pattern by its form. Until then, the
-// field Pattern of a path is its form.
+// finish describes the patterns. It returns the index of each pattern by the pattern's form. Before
+// finish, the field Pattern of a path is not this index, but the number of the path's form.
 func (c *collector) finish() map[int]int {
 	number := map[int]int{}
 	c.Patterns = describePatterns(c.order)

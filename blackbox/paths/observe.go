@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
 
-// moments are the captured system calls at the four moments of a call between programs. A moment
-// that was not captured is nil.
+// moments are the captured system calls that sent and received the request and the response of a
+// call between programs. One that was not captured is nil.
 type moments struct {
 	sent     *messages.Call // the first one that sent the request
 	received *messages.Call // the first one that received the request
@@ -193,8 +193,8 @@ func (v *survey) servers() map[*messages.Socket]bool {
 	return is
 }
 
-// notePort notes the lowest port at which a process receives requests. The thread is the one that
-// received first.
+// notePort notes the lowest port at which a process receives requests. The reader is the thread
+// that received first.
 func (o *observer) notePort(s *messages.Socket, reader *messages.Thread) {
 	const ephemeral = 32768 // ports from here on may differ each time a program starts
 	port := s.Of.Local.Port()

@@ -126,13 +126,14 @@ func (m *meter) describeEnd(place int32, c *messages.Call) (e End) {
 
 // A Filter chooses paths. Each field that is not empty must apply.
 type Filter struct {
-	Program  string // a program of the path: its name, or with its port
+	Program  string // a program of the path: its name, with its port or without
 	Least    int64  // cycles of the reference that the path took at least
 	Message  *MessageID
 	Doubtful bool // a link is less probable than link.Said
 }
 
-// A MessageID identifies a message that was sent, as in the exported table messages.
+// A MessageID identifies a message that was sent. Its fields are columns of the exported table of
+// messages.
 type MessageID struct {
 	Socket      uint64 // from_socket
 	Sent_cycles uint64 // sent_lo

@@ -245,7 +245,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// The moments of a path are in order, and a call begins when its cause was received or later.
+// The moments of a path are in order, and no call begins before its cause was received.
 func TestPath(t *testing.T) {
 	dir, set := capturedRun(t, "shop", 50)
 	seen, times := observeRun(t, dir)

@@ -69,8 +69,8 @@ type groupCall struct {
 	began_ns     float64 // sum, since the trees began
 }
 
-// place returns where a new tree comes in the sample, or -1 if it is not in the sample. A sample
-// has at most the given number of trees.
+// place returns the index at which a new tree is put into the sample, or -1 if it is not put there.
+// A sample has at most the given number of trees.
 func (g *group) place(most int) int {
 	g.requests++
 	if len(g.whole) < most {

@@ -83,8 +83,8 @@ func TestPins(t *testing.T) {
 func TestPinsOfLostRequests(t *testing.T) {
 	random := seed.Random(t)
 	pinned := 0
-	// Each number says in how many requests one is lost. If one in 2,000 is lost, 3 of 100 sets pin
-	// nothing. So three sets are made with this number.
+	// The number 2000 means that one call in 2,000 is lost. With this number, 3 of 100 sets pin
+	// nothing. So three such sets are made.
 	for _, lost := range []int{2000, 2000, 2000, 200, 20, 5} {
 		set := callgen.Make(callgen.Apps["hotel"], callgen.Options{Requests: 400, PerSecond: 4000,
 			Seed: random.Uint64()})

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// If there are more intervals than are kept, percentiles contain those of all intervals, and are
-// wider by less than a thousandth.
+// If there are more intervals than are kept, each percentile contains the exact percentile of all
+// intervals, and its ends are less than a thousandth away.
 func TestSpread(t *testing.T) {
 	rng := seed.Random(t)
 	var exact, rounded spread

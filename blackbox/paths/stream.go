@@ -8,8 +8,8 @@ import (
 )
 
 // A long run is linked by a stream, which keeps only a few windows of calls. A call is in memory
-// until the stream has forgotten it, and all calls that are in a tree with it. Then no later call
-// can join the tree, and the tree is measured.
+// until the stream has forgotten both this call and all others of its tree. Then no later call can
+// join the tree, and the tree is measured.
 
 // mostAtOnce is the number of calls that are linked all at once if nobody chooses another.
 const mostAtOnce = 24_000
@@ -88,7 +88,7 @@ func (u *unfinished) cause(i int) int {
 	return -1
 }
 
-// pass passes on the trees of which no call is kept any more.
+// pass gives the collector the trees of which the stream keeps no call any more.
 func (u *unfinished) pass(kept []int64) {
 	tree := make([]int, len(u.all)) // each call points to another one of its tree, or to itself
 	for i := range tree {

@@ -24,7 +24,7 @@ func answerOf(t *testing.T, app string, requests int, options ...Options) (all [
 	return all
 }
 
-// same lets cmp compare what others see of answers.
+// same makes cmp ignore the unexported fields of patterns.
 var same = cmpopts.IgnoreUnexported(Pattern{})
 
 // If few calls fit into memory, the answer is the same as if all of them did.
@@ -88,7 +88,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// A tree stays in memory as long as any of its calls may get effects.
+// A tree stays in memory as long as one of its calls may still cause other calls.
 func TestUnfinishedTrees(t *testing.T) {
 	seen := Seen{Seen: calls.Seen{Places: []calls.Place{{Program: "a"}, {Program: "b"}}}}
 	u := &unfinished{known: &known{observer: &observer{seen: seen}},

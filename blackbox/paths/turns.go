@@ -72,7 +72,8 @@ func theirTurns(s *messages.Socket) *turnReader {
 	return readTurns(&s.Other.Receives, &s.Other.Sends)
 }
 
-// sameTurns reports whether both ends see the same turns: each request begins with the same byte.
+// sameTurns reports whether both ends see the same turns: each request begins at the same byte of
+// the stream.
 func sameTurns(s *messages.Socket) bool {
 	own, theirs := ownTurns(s), theirTurns(s)
 	their, isThere := theirs.next()

@@ -1,5 +1,6 @@
-// Package job reads what cprof place needs from files: a job with its operators, edges and nodes
-// (FORMAT.md), and latencies between nodes.
+// Package job reads the job file that cprof place needs: the job's operators, edges and nodes, and
+// perhaps the latencies between nodes (FORMAT.md).
 //
-// Package placement does the rest. This package asks no server: the caller passes the latencies.
+// Package placement does the rest. This package asks no server: if the file lists no latencies, the
+// caller passes them.
 package job

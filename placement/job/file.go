@@ -59,9 +59,10 @@ func Read(path string, fleet func() ([]placement.Node, error)) (*File, error) {
 }
 
 // Parse reads a job. Errors contain the file's name. If the file lists no nodes, Parse gets them
-// from the function fleet. If fleet is nil, too, Parse assumes one large node, and every name of a
-// node in the file means that node. If the file has mistakes, the returned error joins one error
-// for each mistake, up to maxFindings. Each of these errors has a line number and wraps ErrFile.
+// from the last parameter, which is a function. If that is nil, Parse assumes one large node, and
+// every name of a node in the file means that node. If the file has mistakes, the returned error
+// joins one error for each mistake, up to maxFindings. Each of these errors has a line number and
+// wraps ErrFile.
 func Parse(text []byte, name string, fleet func() ([]placement.Node, error)) (*File, error) {
 	p := parser{name: name, file: &File{}, instances: map[string][]int{}, node: map[string]int{},
 		fleet: fleet}

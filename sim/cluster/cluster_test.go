@@ -318,8 +318,8 @@ func TestInject(t *testing.T) {
 				return
 			default:
 			}
-			// The protocol has number 0. Each event for it causes at most one more event, so three
-			// accepted events are enough.
+			// The infection protocol has the number 0. Each of its events causes at most one more.
+			// Three accepted events suffice for this test.
 			m, err := nc.Request("sim.inject.0.inject.0", e, 20*time.Millisecond)
 			switch {
 			case err != nil:

@@ -49,7 +49,7 @@ func (l *bundleLink) Process() int   { return l.index }
 // errBundle is returned for a message that is not a bundle.
 var errBundle = errors.New("a message is not a bundle of this simulation")
 
-// exchangeBundles sends each other process its bundle, and returns the bundles that the others
+// exchangeBundles sends a bundle to every other process, and returns the bundles that the others
 // sent. All processes must call it the same number of times.
 func (l *bundleLink) exchangeBundles(bundles [][]byte) ([][]byte, error) {
 	l.number++

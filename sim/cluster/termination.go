@@ -1,10 +1,10 @@
 package cluster
 
-// A simulation may end only when no process has work and no work is on its way. The report of a
-// process that it is idle is no proof, because work may reach the process later. So the leader asks
-// all processes to prepare. A prepared process accepts no work. Work that it refuses stays with the
-// sender. The leader ends the simulation only if all processes prepare while they have neither work
-// nor unanswered messages.
+// A simulation may end only when no process has work and no work is on its way. If a process
+// reports that it is idle, this proves nothing, because work may reach the process later. So the
+// leader asks all processes to prepare. A prepared process accepts no work. Work that it refuses
+// stays with the sender. The leader ends the simulation only if all processes prepare while they
+// have neither work nor unanswered messages.
 
 // memberOrder is a message of the leader to all members. The members are the processes.
 type memberOrder uint8

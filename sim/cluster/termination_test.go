@@ -39,7 +39,7 @@ func (r *endOfRun) after(delay int, do func()) {
 // afterDelay runs a function after the delay of a message.
 func (r *endOfRun) afterDelay(do func()) { r.after(1+r.s.Int(30), do) }
 
-// giveWork gives a process work from outside. It reports whether the process accepted it.
+// giveWork hands work from outside to a process. It reports whether the process accepted it.
 func (r *endOfRun) giveWork(i, hops int) bool {
 	p := r.processes[i]
 	if !p.acceptWork() {
@@ -140,8 +140,8 @@ func (r *endOfRun) run() {
 	}
 }
 
-// TestBarTermination gives processes work from outside while the leader asks whether they are done.
-// No work may be lost, whatever the order of messages.
+// TestBarTermination hands work from outside to processes while the leader asks whether they are
+// done. No work may be lost, whatever the order of messages.
 func TestBarTermination(t *testing.T) {
 	refused, races := 0, 10_000/seed.Share()
 	for n := range uint64(races) {
@@ -178,8 +178,8 @@ func TestBarTermination(t *testing.T) {
 		Unit: "races"})
 }
 
-// In TestMemberLeaves, a member leaves when all other members have answered the leader, so that the
-// leader waits only for this member.
+// In TestMemberLeaves, a member leaves when all other members have reported that they are idle, so
+// that the leader waits only for this member.
 func TestMemberLeaves(t *testing.T) {
 	m := newMaster(3)
 	for member := range 2 {

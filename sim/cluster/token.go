@@ -89,5 +89,6 @@ func giveToken(kv nats.KeyValue, name string) error {
 const longestWait = 2 * time.Minute
 
 // storePatience is how long a process waits until the server has stored a checkpoint. The other
-// processes wait longer for the next bundle, so this error is reported before theirs.
+// processes wait longer for the next bundle. So if the server does not store the checkpoint, this
+// process reports an error before they do.
 const storePatience = longestWait / 2

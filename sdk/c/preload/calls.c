@@ -18,8 +18,8 @@ static const void *whole(const void *bytes, size_t room, ssize_t moved)
 	return moved > 0 && (size_t)moved <= room ? bytes : NULL;
 }
 
-/* The function first does the same as whole for a call with several pieces of memory. It returns
- * NULL if the first piece does not hold all bytes. */
+/* first() does the same as whole() for a call with several pieces of memory. It returns NULL if the
+ * first piece does not hold all bytes. */
 static const void *first(const struct iovec *v, size_t n, ssize_t moved)
 {
 	return moved > 0 && n > 0 ? whole(v->iov_base, v->iov_len, moved) : NULL;
@@ -83,8 +83,8 @@ WRAP(ssize_t, __recvfrom_chk, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r, whole(b, 
      b, n, room, flags, from, l)
 
 /*
- * The function several logs each message of a call that moved more than one. All of these messages
- * began when the call began.
+ * several() logs each message of a call that moved more than one. All of these messages began when
+ * the call began.
  */
 static void several(int fd, struct call *c, int way, const struct mmsghdr *all, int n)
 {

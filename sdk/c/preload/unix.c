@@ -21,7 +21,7 @@ struct socket_found {
 /*
  * ask asks the kernel about the socket with the given inode. It makes the system calls directly.
  * Otherwise the library would log them as messages of the program. The kernel answers before the
- * first call returns.
+ * sending call returns, so the receiving call need not wait.
  */
 static bool ask(int netlink, uint32_t inode, struct socket_found *found)
 {
