@@ -17,26 +17,31 @@ func linkLate(seen *calls.Seen, links []Link) {
 			answered[links[i].Cause] = true
 		}
 	}
-	left := map[uint32][]int32{}  // requests without a response, by connection
-	least := map[uint32]float64{} // the least probability of a link to one of them, so far
+	type end struct { // one end of a connection: the place that receives requests
+		connection uint32
+		place      int32
+	}
+	left := map[end][]int32{}  // requests without a response
+	least := map[end]float64{} // the least probability of a link to one of them, so far
 	for i := range seen.Calls {
 		c := &seen.Calls[i]
 		switch {
 		case c.Connection == 0:
 		case !c.Answers:
-			if !answered[int32(i)] {
-				left[c.Connection] = append(left[c.Connection], int32(i))
+			if e := (end{c.Connection, c.Callee}); !answered[int32(i)] {
+				left[e] = append(left[e], int32(i))
 			}
 		case links[i].Cause < 0:
+			e := end{c.Connection, c.Caller}
 			l := Link{Cause: calls.NoCause, RunnerUp: calls.NoCause}
-			if all := left[c.Connection]; len(all) > 0 {
+			if all := left[e]; len(all) > 0 {
 				l.Cause, l.Probability = all[0], lateSays/float64(len(all))
-				if p, ok := least[c.Connection]; ok {
+				if p, ok := least[e]; ok {
 					l.Probability = min(l.Probability, p) // an earlier link may be wrong
 				}
-				least[c.Connection], left[c.Connection] = l.Probability, all[1:]
+				least[e], left[e] = l.Probability, all[1:]
 				if len(all) == 1 {
-					delete(least, c.Connection)
+					delete(least, e)
 				}
 			}
 			links[i] = l
