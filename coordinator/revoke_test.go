@@ -94,10 +94,11 @@ func (k *keyedServer) join(t *testing.T, name, server string, public control.Key
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	k.clients[name], k.lastTarget[name] = client, &atomic.Pointer[tscclient.Peer]{}
+	last := &atomic.Pointer[tscclient.Peer]{} // trains read no map, because others join meanwhile
+	k.clients[name], k.lastTarget[name] = client, last
 	client.Observe(func(o tscclient.Outcome) {
 		if o.Err == nil {
-			k.lastTarget[name].Store(&o.Peer)
+			last.Store(&o.Peer)
 		}
 	})
 	link, err := tscclient.Connect(client, tscclient.LinkConfig{
