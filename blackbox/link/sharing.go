@@ -237,7 +237,7 @@ func (s *sharing) drawOwner(c int32, owners []int32) {
 	if len(owners) == 0 {
 		return
 	}
-	for range min(len(owners), mostTries) {
+	for range min(len(owners)+1, mostTries) {
 		to := owners[s.random.IntN(len(owners))]
 		if to == s.owner[c] {
 			continue
