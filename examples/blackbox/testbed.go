@@ -111,8 +111,10 @@ func (t *testbed) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("send the load: %w: %s", err, said.String())
 	}
+	// The last datagrams may arrive after the last response. A service that ends has received them.
+	// The libraries' rings end with their programs, too.
+	t.services.stop()
 	if c == nil {
-		t.services.stop() // the libraries' rings end with their programs
 		return nil
 	}
 	err = c.Close()
