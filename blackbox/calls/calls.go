@@ -26,12 +26,21 @@ type Call struct {
 	// its place. The number is 0 if the thread is not known.
 	SentBy, ReceivedBy, RepliedBy, GotBy uint32
 
+	SentWake, RepliedWake Wake // of the threads SentBy and RepliedBy
+
 	// Connection is 0 unless several requests are known to have been open on the call's connection
 	// at the same time. If several were open, nobody knows which response belongs to which request.
 	// So each response is stored as a separate Call, with Answers set. This response answers one of
 	// the calls with the same Connection.
 	Connection uint32
 	Answers    bool
+}
+
+// A Wake is the last time that another thread of its place woke a thread before the thread sent
+// something. At_ns is a reading of the place's clock. If no wake-up is known, By is 0.
+type Wake struct {
+	By    uint32 // number of the thread that woke it
+	At_ns int64
 }
 
 // Outside is the place of programs that were not observed.

@@ -155,7 +155,8 @@ func (s *sharing) begin(f *firstRates) {
 				score += tooLate
 			}
 			if of.sent.by != 0 {
-				if of.sent.by == q.reply.by || of.sent.directlyAfter(last[r].act) {
+				if of.sent.by == q.reply.by || of.sent.directlyAfter(last[r].act) ||
+					of.sent.woken == last[r].step && last[r].by != 0 {
 					score += same
 				}
 				if h := last[r]; h.by != 0 && h.kind >= 0 &&

@@ -37,10 +37,10 @@ func TestQuietTimes(t *testing.T) {
 
 // A thread goes on with what it did last, unless it did something else since.
 func TestDirectlyAfter(t *testing.T) {
-	p := &place{requests: []request{{from: 10, to: 60, begin: act{by: 1}, reply: act{by: 1}},
-		{from: 10, to: 80, begin: act{by: 1}, reply: act{by: 2}}},
-		sends: []send{{from: 20, to: 40, sent: act{by: 1}, got: act{by: 2}},
-			{from: 30, to: 50, sent: act{by: 1}, got: act{by: 1}}}}
+	p := &place{requests: []request{{from: 10, to: 60, begin: actOf(1), reply: actOf(1)},
+		{from: 10, to: 80, begin: actOf(1), reply: actOf(2)}},
+		sends: []send{{from: 20, to: 40, sent: actOf(1), got: actOf(2)},
+			{from: 30, to: 50, sent: actOf(1), got: actOf(1)}}}
 	p.numberTurns()
 	r, s := p.requests, p.sends
 	for i, c := range []struct {

@@ -3,6 +3,7 @@ package link
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -352,6 +353,7 @@ func (p *program) foreign() bool {
 func (p *program) learn(rounds, draws int) {
 	isFirst := p.firsts == nil
 	p.m.foreign = p.foreign()
+	p.m.rivals = float32(math.Log(max(1, p.load())))
 	p.giveOwners()
 	var busy []int32
 	if isFirst && p.mostThreads() > 1 {

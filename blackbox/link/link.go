@@ -41,6 +41,7 @@ type request struct {
 	kind     int32  // number of the kind of request
 	begin    act
 	reply    act
+	wake     calls.Wake // before the reply
 }
 
 const farFuture = math.MaxInt64
@@ -55,6 +56,7 @@ type send struct {
 	linger   int64  // how long after the reply to a request it may still belong to the request
 	sent     act
 	got      act
+	wake     calls.Wake // before it was sent
 }
 
 // A place has the requests that one place of the data received, and the calls that it sent.
@@ -78,7 +80,8 @@ func placesOf(seen *calls.Seen) []place {
 		c := &seen.Calls[i]
 		if c.Callee >= 0 && c.Received_ns != calls.Unknown && !c.Answers {
 			r := request{call: int32(i), from: c.Received_ns, to: c.Replied_ns, caller: c.Caller,
-				mixed: c.Connection, begin: act{by: c.ReceivedBy}, reply: act{by: c.RepliedBy}}
+				mixed: c.Connection, begin: actOf(c.ReceivedBy), reply: actOf(c.RepliedBy),
+				wake: c.RepliedWake}
 			if r.to == calls.Unknown {
 				r.to = farFuture
 			}
@@ -87,7 +90,8 @@ func placesOf(seen *calls.Seen) []place {
 		}
 		if c.Caller >= 0 {
 			s := send{call: int32(i), from: c.Sent_ns, to: c.Got_ns, callee: c.Callee,
-				sent: act{by: c.SentBy}, got: act{by: c.GotBy}, known: calls.UnknownCause}
+				sent: actOf(c.SentBy), got: actOf(c.GotBy), wake: c.SentWake,
+				known: calls.UnknownCause}
 			if cause, ok := seen.Known[int32(i)]; ok {
 				s.known = cause
 			}

@@ -29,7 +29,8 @@ type model struct {
 	// is subtracted from the field next. So a script's score is never above 0, and events can only
 	// make it smaller. (Rare exceptions are events that seem to come before the ones they follow.)
 	best    []float64
-	foreign bool // events may seem to come before the ones they follow
+	foreign bool    // events may seem to come before the ones they follow
+	rivals  float32 // logarithm of the number of candidates that a call has
 	// The following fields are used only by the method walkEvents.
 	counts  [64]uint8 // calls of each kind so far
 	waiting [64]int32 // calls whose response is still missing
@@ -330,12 +331,13 @@ func (m *model) subtractBest(x *experience) {
 
 // expectedMarks has the probability of each mark as long as nothing was learnt: it is expected that
 // calls are sent in the order of the messages that caused them. unlearntMarks are the logarithms.
+// Together, the marks that need no wake-ups have the probability 1.
 var expectedMarks, unlearntMarks = func() (p, log [marks]float32) {
 	const turned = 0.05
 	for of := markStayed; of < marks; of++ {
-		p[of] = float32(1-turned) / float32(markOvertook)
+		p[of] = float32(1-turned) / float32(markWoken)
 		if of > markOvertook {
-			p[of] = turned / float32(markOvertook)
+			p[of] = turned / float32(markWoken)
 		}
 		log[of] = float32(math.Log(float64(p[of])))
 	}
@@ -369,6 +371,9 @@ func (m *model) learnMarks(x *experience, states []int, next int) {
 			p := (pooled[of] + fewer*expectedMarks[of]) / (sum + fewer)
 			m.marks[k][of] = float32(math.Log(float64((x.marks[k][of] + few*p) / (own + few))))
 		}
+		// The thread could have been woken after an event of any of several other requests.
+		m.marks[k][markForeign] -= m.rivals
+		m.marks[k][markForeign+markOvertook] -= m.rivals
 	}
 }
 

@@ -12,12 +12,22 @@ import (
 // assumed: for each state and each next event, the model learns how probable each mark of this
 // event is.
 
+// A step is an event of a thread.
+type step struct {
+	by   uint32 // number of the thread; 0: not known
+	turn uint32 // number of the event among those of the thread
+}
+
 // An act says who did something.
 type act struct {
-	by    uint32 // number of the thread; 0: not known
-	turn  uint32 // number of the event among those of the thread
-	index int32  // number of the event among those of its kind in its place
+	step
+	index int32 // number of the event among those of its kind in its place
+	// woken is the last step of the thread that woke this one, before it did so. It is empty if
+	// this thread has done anything since, or if nothing is known.
+	woken step
 }
+
+func actOf(thread uint32) act { return act{step: step{by: thread}} }
 
 // directlyAfter reports whether one thread did both acts, and nothing between them.
 func (a act) directlyAfter(last act) bool { return a.by == last.by && a.turn == last.turn+1 }
@@ -26,13 +36,16 @@ func (a act) directlyAfter(last act) bool { return a.by == last.by && a.turn == 
 type mark uint8
 
 const (
-	noMark       mark = iota // a thread is not known
-	markStayed               // the thread of the last event, which has done nothing else since
-	markShared               // the thread of the last event, which has done something else since
-	markEarlier              // the thread of an earlier event
-	markAnother              // a thread that did nothing for this request
-	markOvertook             // added to the mark if other messages came first: see the type order
-	marks        = markOvertook + markAnother + 1
+	noMark      mark = iota // a thread is not known
+	markStayed              // the thread of the last event, which has done nothing else since
+	markShared              // the thread of the last event, which has done something else since
+	markEarlier             // the thread of an earlier event
+	markAnother             // a thread that did nothing for this request
+	markWoken               // another thread, which a thread woke directly after an earlier event
+	markForeign             // another thread, which a thread woke after any other event
+	// markOvertook is added to the mark if other messages came first: see the type order.
+	markOvertook = markForeign
+	marks        = markOvertook + markForeign + 1
 )
 
 // crew has the threads that took part in a script so far.
@@ -40,6 +53,8 @@ type crew struct {
 	last  act
 	known [4]uint32
 	n     int
+	past  [4]step // before the last one
+	steps int
 }
 
 // joinEvent says how an event is related to the events so far, and adds its thread.
@@ -50,6 +65,10 @@ func (c *crew) joinEvent(a act) (m mark) {
 		m = markStayed
 	case a.by == c.last.by:
 		m = markShared
+	case c.woke(a):
+		m = markWoken
+	case a.woken.by != 0:
+		m = markForeign
 	case slices.Contains(c.known[:min(c.n, len(c.known))], a.by):
 		m = markEarlier
 	default:
@@ -64,7 +83,15 @@ func (c *crew) add(a act) {
 		c.known[c.n%len(c.known)] = a.by
 		c.n++
 	}
+	c.past[c.steps%len(c.past)] = c.last.step
+	c.steps++
 	c.last = a
+}
+
+// woke reports whether a thread of the script woke the thread of an act, directly after an event of
+// the script. The thread has done nothing else since.
+func (c *crew) woke(a act) bool {
+	return a.woken.by != 0 && (a.woken == c.last.step || slices.Contains(c.past[:], a.woken))
 }
 
 // An order says whether calls are sent in the order in which their causes came. An event loop keeps
@@ -152,35 +179,50 @@ func leastAhead(received, sent []int64) []int32 {
 }
 
 // numberTurns numbers the events of each thread. Messages that a thread received at the same moment
-// have the same number, because one system call received them.
+// have the same number, because one system call received them. It also finds the step after which
+// the thread of an event was woken.
 func (p *place) numberTurns() {
 	type event struct {
 		at    int64
 		hears bool
 		act   *act
+		waker uint32 // not 0: this thread woke the thread of the act
 	}
 	var all []event
+	addSent := func(at int64, a *act, w calls.Wake) {
+		if a.by != 0 && w.By != 0 && w.At_ns <= at {
+			all = append(all, event{w.At_ns, false, a, w.By})
+		}
+		if a.by != 0 {
+			all = append(all, event{at, false, a, 0})
+		}
+	}
 	for i := range p.requests {
 		r := &p.requests[i]
 		if r.begin.by != 0 {
-			all = append(all, event{r.from, true, &r.begin})
+			all = append(all, event{r.from, true, &r.begin, 0})
 		}
-		if r.reply.by != 0 {
-			all = append(all, event{r.to, false, &r.reply})
-		}
+		addSent(r.to, &r.reply, r.wake)
 	}
 	for i := range p.sends {
 		s := &p.sends[i]
-		if s.sent.by != 0 {
-			all = append(all, event{s.from, false, &s.sent})
-		}
+		addSent(s.from, &s.sent, s.wake)
 		if s.got.by != 0 && s.to != calls.Unknown {
-			all = append(all, event{s.to, true, &s.got})
+			all = append(all, event{s.to, true, &s.got, 0})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	last := map[uint32]event{}
+	woken := map[uint32]step{} // threads that have done nothing since they were woken
 	for _, e := range all {
+		if e.waker != 0 {
+			if w := last[e.waker]; w.act != nil {
+				woken[e.act.by] = w.act.step
+			}
+			continue
+		}
+		e.act.woken = woken[e.act.by]
+		delete(woken, e.act.by)
 		before := last[e.act.by]
 		if before.act != nil {
 			isNext := !e.hears || !before.hears || e.at > before.at

@@ -69,12 +69,18 @@ type Call struct {
 	Bytes                uint32 // number of bytes of the whole call
 	Early                bool
 	Exact                bool // the call's place in the stream is exactly known
+
+	// Waker is the number of the thread that woke the thread By last, before this call, and
+	// Woken_cycles is when. If no wake-up is in the log, both are 0.
+	Waker        uint32
+	Woken_cycles uint64
 }
 
 func (e *end) call(s *socket, exact bool) Call {
 	c := Call{
 		Log: s.log, By: e.by, Cookie: s.of.Cookie, Connection: &s.of, Position: e.position,
 		Bytes: e.bytes, Lo_cycles: e.began, Hi_cycles: e.ended, Early: e.early, Exact: exact,
+		Waker: e.waker, Woken_cycles: e.woken,
 	}
 	if e.early {
 		c.Hi_cycles = e.began + e.width()

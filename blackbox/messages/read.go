@@ -35,6 +35,7 @@ type Log struct {
 	threads map[uint32]*Thread
 	unnamed map[uint32]*Thread  // threads without a description yet
 	last    map[uint32]lastCall // by thread
+	wakes   map[uint32]wake     // by the thread that was woken: the last one
 	hosts   map[blackbox.HostName]bool
 
 	store *Store // nil: all calls stay in memory
@@ -44,6 +45,12 @@ type Log struct {
 // lastCall is the last captured call of a thread: its two stamps, and a reading of the counter
 // before which it cannot have begun.
 type lastCall struct{ lo, hi, from uint64 }
+
+// wake says which thread woke another one, and when.
+type wake struct {
+	by uint32
+	at uint64
+}
 
 // A Program is one end of messages.
 type Program struct {
@@ -87,6 +94,8 @@ type end struct {
 	from        uint64 // the call began after this reading, when its thread was in another call
 	arrived     uint64 // as in blackbox.Message; 0: not known
 	by          *Thread
+	woken       uint64 // as in Call
+	waker       uint32
 	bytes       uint32
 	class       uint8 // of the width
 	early, sure bool
@@ -135,6 +144,7 @@ func newLog(node string) *Log {
 		sockets: map[uint64]*socket{}, numbers: map[uint32]*socket{},
 		early: map[uint32][]openCall{}, threads: map[uint32]*Thread{},
 		unnamed: map[uint32]*Thread{}, last: map[uint32]lastCall{},
+		wakes: map[uint32]wake{},
 		hosts: map[blackbox.HostName]bool{},
 	}
 }
@@ -209,6 +219,7 @@ func (l *Log) add(record any) {
 			bytes: v.Bytes, early: v.Early, sure: v.Sure && v.Stream, placed: v.Stream,
 			by: l.threads[v.Thread],
 		}
+		e.waker, e.woken = l.wakes[v.Thread].by, l.wakes[v.Thread].at
 		if v.Arrived {
 			e.arrived = v.Arrived_cycles
 		}
@@ -250,10 +261,12 @@ func (l *Log) add(record any) {
 	}
 }
 
-// noteHappening notes what a record says about messages of a socket.
+// noteHappening notes what a record says about a thread or about messages of a socket.
 func (l *Log) noteHappening(h *blackbox.Happening) {
 	s := l.numbers[h.Connection]
 	switch {
+	case h.What == blackbox.Woke:
+		l.wakes[h.Other] = wake{h.Thread, h.Began_cycles + (h.Ended_cycles-h.Began_cycles)/2}
 	case s == nil:
 	case h.What == blackbox.Busy:
 		if s.busy == nil {

@@ -71,6 +71,11 @@ func TestStore(t *testing.T) {
 		for n := range 1000 {
 			for k, kind := range []blackbox.Kind{blackbox.Sent, blackbox.Received} {
 				w.now += 100
+				if n > 0 { // thread 1 never wakes itself
+					ends[k].log.add(blackbox.Happening{What: blackbox.Woke, Thread: 1,
+						Other: uint32(n % 3 &^ 1), Began_cycles: w.now - 20,
+						Ended_cycles: w.now - 10})
+				}
 				ends[k].log.add(blackbox.Message{Kind: kind, Began_cycles: w.now,
 					Ended_cycles: w.now + 50, Connection: ends[k].number, Thread: uint32(n % 3),
 					Position: ends[0].sent, Bytes: 10, Stream: true, Sure: n%2 == 0,
@@ -90,6 +95,14 @@ func TestStore(t *testing.T) {
 				for r := q.Read(); !r.Done; r.Next() {
 					c := r.Call
 					c.Log, c.Connection = nil, nil // they differ
+					switch after := c.Lo_cycles - c.Woken_cycles; {
+					case c.By.Number == 1 || c.Position == 1001:
+						if c.Waker != 0 || c.Woken_cycles != 0 {
+							t.Fatalf("%+v was not woken", c)
+						}
+					case c.Waker != 1 || after != 15:
+						t.Fatalf("%+v was woken 15 cycles before", c)
+					}
 					all[i] = append(all[i], c)
 				}
 				if n := len(all[i]) - before; n != q.Len() {

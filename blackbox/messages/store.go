@@ -126,7 +126,7 @@ const (
 	flagPlaced
 )
 
-const endSize = 4*8 + 2*4 + 2 // bytes of a call in the file
+const endSize = 5*8 + 3*4 + 2 // bytes of a call in the file
 
 func (s *Store) write(w *bufio.Writer, to *movedCalls, of *socket, all []end) {
 	if len(all) == 0 {
@@ -151,11 +151,12 @@ func (s *Store) write(w *bufio.Writer, to *movedCalls, of *socket, all []end) {
 			}
 		}
 		b := w.AvailableBuffer()
-		for _, v := range [...]uint64{e.began, e.ended, e.position, e.from} {
+		for _, v := range [...]uint64{e.began, e.ended, e.position, e.from, e.woken} {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
 		b = binary.LittleEndian.AppendUint32(b, n)
 		b = binary.LittleEndian.AppendUint32(b, e.bytes)
+		b = binary.LittleEndian.AppendUint32(b, e.waker)
 		w.Write(append(b, e.class, flags)) // Flush returns the error
 	}
 }
@@ -163,10 +164,11 @@ func (s *Store) write(w *bufio.Writer, to *movedCalls, of *socket, all []end) {
 // decode reads a call back. The arrivals of messages are not in the file.
 func (s *Store) decode(b []byte) end {
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	half := func(i int) uint32 { return binary.LittleEndian.Uint32(b[5*8+4*i:]) }
 	flags := b[endSize-1]
 	return end{began: word(0), ended: word(1), position: word(2), from: word(3),
-		by:    s.threads[binary.LittleEndian.Uint32(b[32:])],
-		bytes: binary.LittleEndian.Uint32(b[36:]), class: b[40],
+		woken: word(4), by: s.threads[half(0)], bytes: half(1), waker: half(2),
+		class: b[endSize-2],
 		early: flags&flagEarly != 0, sure: flags&flagSure != 0, placed: flags&flagPlaced != 0}
 }
 

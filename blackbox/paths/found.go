@@ -118,7 +118,7 @@ func (m *moments) list() [5]**messages.Call {
 
 const (
 	headSize   = 8 + 8 + 3*4 + 2 // bytes of a call in the file, without its moments
-	momentSize = 2*4 + 3*8 + 4 + 1
+	momentSize = 4*4 + 4*8 + 1
 )
 
 // encode appends a call in the form of the file.
@@ -156,7 +156,9 @@ func (f *foundCalls) encode(b []byte, i *foundItem) []byte {
 		b = le.AppendUint64(b, c.Position)
 		b = le.AppendUint64(b, c.Lo_cycles)
 		b = le.AppendUint64(b, c.Hi_cycles)
+		b = le.AppendUint64(b, c.Woken_cycles)
 		b = le.AppendUint32(b, c.Bytes)
+		b = le.AppendUint32(b, c.Waker)
 		b = append(b, bit(c.Early)|bit(c.Exact)<<1)
 	}
 	return b
@@ -202,8 +204,9 @@ func (p *partReader) read() error {
 		end := p.ends[le.Uint32(b[:])]
 		made[0] = messages.Call{Log: end.log, By: p.threads[le.Uint32(b[4:])],
 			Cookie: end.of.Cookie, Connection: end.of, Position: le.Uint64(b[8:]),
-			Lo_cycles: le.Uint64(b[16:]), Hi_cycles: le.Uint64(b[24:]), Bytes: le.Uint32(b[32:]),
-			Early: b[36]&1 != 0, Exact: b[36]&2 != 0}
+			Lo_cycles: le.Uint64(b[16:]), Hi_cycles: le.Uint64(b[24:]),
+			Woken_cycles: le.Uint64(b[32:]), Bytes: le.Uint32(b[40:]), Waker: le.Uint32(b[44:]),
+			Early: b[48]&1 != 0, Exact: b[48]&2 != 0}
 		*m, made = &made[0], made[1:]
 	}
 	p.next = i

@@ -144,10 +144,19 @@ func (f *foundCall) convertCall(time func(*messages.Call) int64) calls.Call {
 		}
 		return c.By.Number
 	}
+	wake := func(c *messages.Call) (w calls.Wake) {
+		if c != nil && c.Waker != 0 {
+			at := *c
+			at.Lo_cycles, at.Hi_cycles = c.Woken_cycles, c.Woken_cycles
+			w = calls.Wake{By: c.Waker, At_ns: time(&at)}
+		}
+		return w
+	}
 	return calls.Call{Caller: f.caller, Callee: f.callee, Sent_ns: ns(f.sent),
 		Received_ns: ns(f.received), Replied_ns: ns(f.replied), Got_ns: ns(f.got),
 		SentBy: by(f.sent), ReceivedBy: by(cmp.Or(f.heard, f.received)),
 		RepliedBy: by(f.replied), GotBy: by(f.got),
+		SentWake: wake(f.sent), RepliedWake: wake(f.replied),
 		Connection: f.connection, Answers: f.answers}
 }
 
