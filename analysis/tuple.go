@@ -31,8 +31,8 @@ func (w *gatherer) measureOnce(id, mask uint64, path *[maxPoints]passage) {
 	w.measurePath(id, mask, path)
 }
 
-// measurePath measures the spans of one tuple. w.doubts has the ranks at which its events are in
-// doubt.
+// measurePath measures the spans of one tuple. w.doubts has the ranks at which the tuple's events
+// are in doubt.
 func (w *gatherer) measurePath(id, mask uint64, events *[maxPoints]passage) {
 	in := w.doubts.all()
 	if f := &w.in.options.Filter; f.To_cycles != 0 &&

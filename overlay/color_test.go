@@ -38,8 +38,8 @@ func (f *fleet) setFacts(m *member, facts ...Fact) {
 
 // The mean length of a search is 1/Pr with Pr = 1 - (1-share)^B, as in the thesis that the package
 // comment names. Here share is the share of nodes with the fact, and B = 57 is the number of nodes
-// that hold each hint. In fact, each step after the first brings only B(1-1/d) new hints, where d
-// is the degree, because neighbours hold some of the same hints.
+// that hold each hint. The thesis does not consider that neighbours hold some of the same hints:
+// each step after the first brings only B(1-1/d) new hints, where d is the degree.
 func TestSearchLengths(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)

@@ -25,10 +25,10 @@ var ErrExtrapolated = errors.New("reading is not between the anchors")
 // PaperRelation is immutable.
 type PaperRelation struct {
 	// lower and upper are two lines. If φ, the function from B's counter to A's, has a constant
-	// rate, φ lies between them. In the paper, each stamp of an answerer is a single reading. For
-	// anchors of this kind, equation (4) is the mean of the two lines. Half of the distance between
-	// the lines would be a bound for each reading, but the paper uses one bound (7) for all
-	// readings.
+	// rate, φ lies between them. In the paper, each stamp of an answerer is a single reading. If
+	// the stamps of both anchors are such readings, equation (4) is the mean of the two lines. Half
+	// of the distance between the lines would be a bound for each reading, but the paper uses one
+	// bound (7) for all readings.
 	lower, upper line
 
 	from, to uint64   // the readings of B for which the lines are proven

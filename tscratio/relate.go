@@ -156,8 +156,8 @@ func (e *evidence) solvePlaces(r *Relation, places []uint64) (Wander, error) {
 		return 0, fmt.Errorf("no window of %d cycles or less around any of %d readings: %w",
 			uint64(maxReach_cycles), len(places), ErrTooFew)
 	}
-	// Most knots have one piece on either side. The first and the last knot may have more on their
-	// outer side: one for each further window, up to the limit.
+	// Most knots have one piece on either side. Beyond the first and the last knot there is one
+	// more piece for each window, up to the limit of extrapolation.
 	r.knots = make([]knot, 0, len(ys))
 	r.starts = make([]uint64, 0, 2*len(ys)+20)
 	r.pieces = make([]piece, 0, cap(r.starts))
