@@ -24,8 +24,9 @@ type shardPlace struct {
 	// releasedBits says which numbers of released ranges the ring may have shown until now: bit k
 	// stands for the number drops − k.
 	releasedBits uint64
-	// leftAt is the place of a range that takeDrops has not written yet, because the range may grow
-	// until the tail has passed this place. If there is no such range, leftAt is noPlace.
+	// leftAt is the place of a range of dropped events that takeDrops has not written yet: the
+	// range may grow until the ring's tail has passed leftAt. If there is no such range, leftAt is
+	// noPlace.
 	leftAt     uint64
 	unfinished bool // a record is reserved but not written
 

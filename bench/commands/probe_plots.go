@@ -52,7 +52,8 @@ func colorOf(s accuracy.Stamps) plot.Color {
 // of several exchanges, with ends that sleep while they wait, and with rates that follow a sine.
 func shown(s accuracy.Setting) bool { return barsApply(s) && s.Shape == vnode.Sine }
 
-// boundOverTime shows the windowed bound around the truth, session by session.
+// boundOverTime shows, session by session, the bound at each moment (accuracy.Windowed) around the
+// truth.
 func boundOverTime(result accuracy.Result) plot.Figure {
 	figure := plot.Figure{
 		Title: "The bound between two nodes, around the truth",
