@@ -38,7 +38,7 @@
 //
 // The package is one pass from logs to an answer. Its stages share types that no other package
 // should see: input, sources, passages, spans, distributions. So the package is one folder of many
-// small files. The files treat what is asked and read (options, input, scatter, store), how tuples
+// small files. The files handle what is asked and read (options, input, scatter, store), how tuples
 // are joined (renamed, evidence, nested, ordering, graph, plan, gather, page, tuple, late, whole,
 // measure, critical, lineage), what is counted (span, distribution, chance, found, steady,
 // completeness, empty, broken), and how the answer is put together (assemble, path, shares,

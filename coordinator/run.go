@@ -373,8 +373,8 @@ func (c *core) orderSome(nodes []*node) {
 }
 
 // order tells nodes which nodes to probe. In a large fleet, a node probes its neighbours in the
-// graph, which it knows without the server. So the server names to it only the further nodes that
-// it must probe: those with which it may exchange tuples.
+// graph, which it knows without the server. So the server names only the other nodes that it must
+// probe: those with which it may exchange tuples.
 func (c *core) order(nodes []*node) {
 	large := c.isLarge()
 	var probing []*node // at least as many as count

@@ -3,7 +3,7 @@
 //
 //	send     Sender     preloaded tuples, each at its own moment of a Schedule, a Sink per thread
 //	receive  Receiver   tuples from a Source per connection; it checks each id
-//	decode   Factory    as Receiver, with decoding off the consumer's thread: the object factory
+//	decode   Factory    as Receiver, but threads of its own decode tuples: the object factory
 //	search   Search     the highest rate that an engine sustains, and why no higher one
 //
 // # What a tuple's time is

@@ -21,19 +21,22 @@
 //   - Join: a new node has only free ends. It sends walks. Each walk puts the new node, o, into an
 //     edge of the node where the walk ends: x→v becomes x→o→v (deal.go, splice).
 //
-//   - Failure: a node whose neighbour died has a free end. Its walk finds another free end, or a
-//     note that the walk of another free end left, and an edge of a third node joins the two
-//     (deal.go, join). A node that lacks both an out and an in is put into an edge like a new node.
+//   - Failure: a node whose neighbour died has a free end. Suppose that node a lacks an out. It
+//     sends a walk. If the walk finds a node with a free in, a gets an edge to this node. If the
+//     walk finds a node x with a note that b lacks an in, then x→v becomes a→v and x→b (deal.go,
+//     join). A node that lacks both an out and an in is put into an edge like a new node.
 //
 //   - Leave: a node connects its incoming to its outgoing neighbours.
 //
 //   - Cut: if the fleet falls apart in two, each part repairs itself, and its nodes flag the edges
-//     made in the meantime. The nodes also probe neighbours that they lost. Once one answers, nodes
-//     exchange flagged
-//     edges with the nodes where walks through the other part end (deal.go, trade).
+//     made in the meantime. The nodes also probe neighbours that they lost. Once one of these
+//     answers, nodes send walks into the other part. They exchange flagged edges with the nodes
+//     where these walks end (deal.go, trade).
 //
-//   - Parts: a graph of few nodes can fall into parts of which no node lacks an edge. A node's walk
-//     from a node that it knows notices this, and trades an edge between two parts (parts.go).
+//   - Parts: a graph of few nodes can fall into parts although no node lacks an edge. To notice
+//     that, each node now and then sends a walk, which begins at another node that it knows. If the
+//     walk is in a part to which its sender does not belong, the two parts exchange an edge each
+//     (parts.go).
 //
 // A walk takes WalkSteps random steps before it may end, so it ends at each node with the same
 // probability. Each step is acknowledged. Without an acknowledgement, the step is repeated, and

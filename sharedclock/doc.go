@@ -26,7 +26,7 @@
 //	               virtual machine share it.
 //	hyperv         The page that Hyper-V gives each virtual machine, with the same limit.
 //
-// All sources assume further what minrtt.SharedClock assumes: nobody sets the clock during a train,
+// All sources also assume what minrtt.SharedClock assumes: nobody sets the clock during a train,
 // and its rate hardly moves during a train. Package tscclient compares what a shared clock says
 // with what packets prove, and refuses a clock that contradicts them.
 //

@@ -25,10 +25,10 @@
 //     Poisson with mean λ = q/mean, independent from step to step. The sequence of counters
 //     contains the same information as these numbers. So the rate is H(Poisson(λ))/λ bits a record.
 //   - bursts: gaps are whole numbers of steps, and independent by construction. With probability
-//     1/256 a gap is idle
-//     (100 µs and a geometric rest with mean 1 ms). All other gaps are tight. Idle and tight gaps
-//     differ in length, so H = h(1/256) + 255/256·H(tight) + 1/256·H(geometric), where h is the
-//     entropy of a choice between two.
+//     1/256 a gap is idle (100 µs and a geometric rest with mean 1 ms). All other gaps are tight.
+//     Idle and tight gaps differ in length, so
+//     H = h(1/256) + 255/256·H(tight) + 1/256·H(geometric),
+//     where h is the entropy of a choice between two.
 //   - loop: consecutive gaps depend on each other once the counter is quantised, and there is no
 //     closed form. The measure is the plug-in entropy of the gaps ([PlugIn]) over at least ten
 //     million records.

@@ -9,7 +9,7 @@
 //	measure.go  trains between nodes, and the relations that follow
 //	liar.go     nodes that report false stamps
 //	fleet.go    Run simulates a fleet
-//	alone.go    the CPU time of a node that runs alone and gets what it received in a fleet
+//	alone.go    the CPU time of a node that runs alone and gets the messages of a fleet again
 //	ask.go      compares bounds of random pairs with the truth
 //	kelp.go     Kelp repeats the experiments of KELP's thesis (and kelp_search.go, kelp_queue.go)
 //	server.go   Watch measures a real server that serves many simulated nodes, in real time

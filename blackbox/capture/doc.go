@@ -14,9 +14,9 @@
 //
 // # Time
 //
-// The kernel's programs cannot read the counter. They read CLOCK_MONOTONIC, which the kernel
-// computes from the counter. The package reads both, at least 50 times a second, and converts each
-// stamp into an interval of counter readings (clock.go).
+// The eBPF programs cannot read the counter. They read CLOCK_MONOTONIC, which the kernel computes
+// from the counter. The package reads both, at least 50 times a second, and converts each stamp
+// into an interval of counter readings (clock.go).
 //
 // # What is not seen
 //
@@ -28,16 +28,16 @@
 //
 // # Tracepoints only
 //
-// The eBPF programs use tracepoints. Programs at the entry of functions (fentry) may be cheaper,
-// and on older kernels they would show when a call begins. But no machine on which the package was
-// tested accepts such programs, or has kprobes. An untested program in the kernel is a risk for its
+// The eBPF programs use tracepoints. eBPF programs at the entry of functions (fentry) may be
+// cheaper, and on older kernels they would show when a call begins. But no machine on which the
+// package was tested accepts such programs, or has kprobes. An untested eBPF program is a risk for
 // users, so the package has no such program.
 //
 // # Rights
 //
 // The kernel must contain a description of its own structures (BTF), and the process needs CAP_BPF
-// and CAP_PERFMON. Otherwise Start returns an error that says what to do. However the process ends,
-// the kernel then removes the programs.
+// and CAP_PERFMON. Otherwise Start returns an error that says what to do. When the process ends, in
+// whatever way, the kernel removes the eBPF programs.
 //
 // The package is only for the agent: programs that log do not import it.
 package capture

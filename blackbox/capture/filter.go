@@ -113,9 +113,9 @@ func cgroupRoot() (string, error) {
 	return "", errors.New("cgroups of version 2 are not mounted here: choose programs instead")
 }
 
-// If the filter excludes the thread, chooseThread notes that in the thread's entry and ends the
-// program. Later programs see the note, and end without a look at the filter. R8 is the thread, and
-// R9 its entry.
+// chooseThread makes eBPF code. If the filter excludes the thread, the code notes that in the
+// thread's entry, and ends the eBPF program. Later eBPF programs see the note, and end without
+// looking at the filter. R8 is the thread, and R9 its entry.
 func (w *writer) chooseThread() {
 	c := w.chosen
 	if len(c.programs) > 0 {

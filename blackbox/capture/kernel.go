@@ -160,8 +160,8 @@ func (w writer) tryVariants(hooks []string) (*ebpf.Collection, error) {
 
 // ownProcess returns this process's number in the kernel, or 0 if it is not known.
 func ownProcess() uint32 {
-	// If this process is not in the initial PID namespace, the kernel's numbers differ from those
-	// that it sees.
+	// If this process is not in the initial PID namespace, the kernel gives processes other numbers
+	// than this process sees.
 	const initial = "pid:[4026531836]"
 	if in, err := os.Readlink("/proc/self/ns/pid"); err == nil && in == initial {
 		return uint32(os.Getpid())

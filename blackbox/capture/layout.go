@@ -53,8 +53,8 @@ const (
 
 // If arrivals are captured, an entry of mapSockets also has the last two arrivals, the newer one
 // first. The first constants are offsets in an arrival. Several processors may write to the entry
-// at once. So that a mixture of two arrivals is noticed, the field check combines the other two
-// fields with the first word of the entry.
+// at once, and mix two arrivals. The field check shows that: it combines the other two fields with
+// the first word of the entry.
 const (
 	arrivalStamp = 0 // CLOCK_MONOTONIC in ns
 	arrivalRange = 8 // sequence number after the arrived bytes; in the upper half: before them

@@ -12,8 +12,9 @@ const mapQueues = "queues"
 
 // loadNumbers loads the numbers of the present thread and of its process into the lower and the
 // upper half of R8. A function of the kernel knows both, too, but a call of it takes longer than
-// these loads: the queue of a processor points to the thread that runs. Only while the kernel
-// switches from one thread to another does it not, and then no hook runs that uses loadNumbers.
+// these loads: the queue of a processor points to the thread that runs. The queue is wrong only
+// while the kernel switches from one thread to another, and no hook that uses loadNumbers runs at
+// that time.
 func (w *writer) loadNumbers() {
 	f := w.f
 	if !w.direct {

@@ -23,8 +23,8 @@ const (
 )
 
 // rates returns, for each delay, the logarithm of the rate at which a moment causes calls. The
-// rates come from the delays that are more frequent than by chance. The parameter calls is the mean
-// number of calls for each moment.
+// rates come from the delays that are more frequent than chance would make them. The parameter
+// calls is the mean number of calls for each moment.
 func (l *lag) rates(calls float64) (f [delaySteps]float64) {
 	a, b := l.after.density(&broadDensity, 1), l.before.density(&broadDensity, 1)
 	for i := range f {

@@ -10,8 +10,9 @@ import (
 // program with several threads have quiet times, a model learns from them first. Then it learns
 // from busier and busier times.
 
-// findBusy finds how busy the program was with other requests while each request was open: the
-// largest number of candidates of a call of which the request is a candidate.
+// findBusy finds, for each request, how busy the program was while the request was open. It looks
+// at the calls that this request may have caused, and takes the largest number of candidates of
+// such a call.
 func (s *sharing) findBusy() {
 	s.busy = make([]int32, len(s.requests))
 	for _, open := range s.candidates {
@@ -28,8 +29,8 @@ const (
 	busyRounds = 2. / 3 // the part of the rounds after which a model learns from all requests
 )
 
-// busyRequests returns how busy the program was, for all requests that may have caused calls,
-// sorted. It returns nil if there are no quiet times.
+// busyRequests returns a sorted list of what findBusy found for the requests that may have caused
+// calls. It returns nil if there are no quiet times.
 func (p *program) busyRequests() (all []int32) {
 	sum := 0.0
 	for _, s := range p.sharers {
@@ -49,7 +50,8 @@ func (p *program) busyRequests() (all []int32) {
 	return all
 }
 
-// busyLimit returns how busy requests may be from which a model learns after a part of its rounds.
+// busyLimit returns a limit for learning: from requests of busier times, the model does not learn
+// yet. The limit rises with the part of the rounds that is done.
 func busyLimit(all []int32, done float64) int32 {
 	n := float64(len(all))
 	if at := int(n * (quietPart + (1-quietPart)*done/busyRounds)); at < len(all) {

@@ -41,10 +41,10 @@ func (p *program) measureLinger() {
 	}
 }
 
-// lateness looks at the calls that were sent while no request was open. For each of them, it
-// appends to late[kind], the list of the call's kind, how long after the last reply the call was
-// sent. It also appends the lengths of the times in which no request was open to the list idle, and
-// returns this list.
+// lateness looks at the calls that were sent while no request was open. For each of them, it notes
+// how long after the last reply the call was sent. The list late[kind] gets this time, where kind
+// is the kind of the call. The list idle gets the lengths of the times in which no request was
+// open, and is returned.
 func (p *place) lateness(late [][]int64, idle []int64, kindOf func(*send) int32) []int64 {
 	n := 0
 	until := int64(math.MinInt64)

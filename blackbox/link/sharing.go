@@ -101,9 +101,9 @@ func (s *sharing) makeScripts() {
 }
 
 // surveyOwners tries all changes of the owner of each call, and notes the owners that are not
-// hopeless (see surveyCall). If the parameter all is false, it only looks at calls of requests
-// whose scripts have changed since the last survey. Of calls with few candidates, it then also
-// looks at those of which a candidate has changed.
+// hopeless (see surveyCall). If the parameter all is false, it only looks at two kinds of calls:
+// those of requests whose scripts have changed since the last survey, and those with few candidates
+// if the script of a candidate has changed.
 func (s *sharing) surveyOwners(all bool) {
 	for c := range s.calls {
 		r := s.owner[c]

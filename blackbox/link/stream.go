@@ -21,7 +21,7 @@ type Stream struct {
 	known  map[int64]int64 // causes of kept calls that are known from other sources
 
 	// Passed is called whenever links were passed on, with the numbers of the calls that are still
-	// kept, in no certain order. Only these calls can be causes of later links. It may be nil.
+	// kept, in no particular order. Only these calls can be causes of later links. It may be nil.
 	Passed func(kept []int64)
 }
 

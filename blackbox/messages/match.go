@@ -46,7 +46,8 @@ type Match struct {
 
 // beginning returns the call that sent, with an interval that contains the call's beginning. If the
 // beginning was not seen, the interval begins with an earlier call of the same thread, so it may be
-// wide. The result is known for TCP only. Wide intervals would make the others less exact.
+// wide. If so, the result known is true for TCP only: for other protocols, such a wide interval is
+// not used.
 func (m *Match) beginning() (begins Call, known bool) {
 	if begins = m.Send; begins.Early {
 		return begins, true

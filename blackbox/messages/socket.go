@@ -13,7 +13,7 @@ type Socket struct {
 
 // Sockets returns all sockets that are connected. In TCP and UNIX sockets, the field Other is set
 // if the other end is known. In sockets of other kinds, the calls are in the order of the stamps.
-// The logs lose the calls of all other sockets.
+// Afterwards the logs no longer have the calls of sockets that are not connected.
 func Sockets(logs []*Log) []*Socket {
 	sockets, _ := mergeSockets(logs)
 	otherEnd := findOtherEnd(sockets)
@@ -161,8 +161,9 @@ func (r *Reader) nextEnd() *end {
 	return e
 }
 
-// exactness finds out which calls of a sequence are exact: whether their bytes are exactly known.
-// All calls are added first. Then the method next says it for each call, in the same order.
+// exactness finds out which calls of a sequence are exact. A call is exact if it is exactly known
+// which bytes it moved. All calls are added first. Then the method next says for each call, in the
+// same order, whether it is exact.
 //
 // If the place of a call in the stream is not sure, the logged place may be too late, by the bytes
 // that other threads sent or received in between. But suppose that no message was lost, and that
@@ -182,8 +183,8 @@ type exactness struct {
 // A sharedRun names calls by the number of the first and of the last.
 type sharedRun struct{ from, to int }
 
-// mostRecent is the number of calls before a call of which exactness knows where they end. If a
-// call overlaps with more calls than that, all calls before it count as not exact.
+// exactness remembers where calls end, but only for the last mostRecent calls. If a call overlaps
+// with more calls than that, all calls before it count as not exact.
 const mostRecent = 1 << 12
 
 // add adds the next call. The calls come in the order of their last bytes.

@@ -202,8 +202,8 @@ func (v *survey) servers() map[*messages.Socket]bool {
 	return is
 }
 
-// notePort notes the lowest port at which a process receives requests. The reader is the thread
-// that received first.
+// notePort notes the port of a server's socket for the server's process, if it is the lowest one so
+// far. The parameter reader is the thread that received first on this socket.
 func (o *observer) notePort(s *messages.Socket, reader *messages.Thread) {
 	const ephemeral = 32768 // ports from here on may differ each time a program starts
 	port := s.Of.Local.Port()

@@ -224,8 +224,8 @@ func excludeRequests(all []visit, open [][]int32, taken map[int32]uint64) {
 	}
 }
 
-// repliedAfter reports whether a request was still open at a given moment, which must be after its
-// receipt.
+// repliedAfter reports whether a request was still open at a given moment. The program must have
+// received the request before that moment.
 func (s *Seen) repliedAfter(r int32, t int64) bool {
 	replied := s.Calls[r].Replied_ns
 	return replied == calls.Unknown || replied >= t

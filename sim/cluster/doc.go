@@ -12,10 +12,10 @@
 //	worker.go       a process: windows, checkpoints, load balancing, events from outside
 //	leader.go       starts processes, restarts them from the last checkpoint, collects results
 //
-// A checkpoint lies in the object store, one object for each process. The key-value store names the
-// last whole checkpoint: the last one that every process has saved. If a process dies, the leader
-// ends the others, and starts the wanted number of processes from that checkpoint. A process also
-// leaves (detaches) at a checkpoint: it gives its shards to the others, which go on. If more
+// A checkpoint is in the object store, as one object for each process. The key-value store names
+// the last whole checkpoint: the last one that every process has saved. If a process dies, the
+// leader ends the others, and starts the wanted number of processes from that checkpoint. A process
+// also leaves (detaches) at a checkpoint: it gives its shards to the others, which go on. If more
 // processes are wanted, all processes are started again.
 //
 // Bundles need a network on which the processes can trust each other and the server.

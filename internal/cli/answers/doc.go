@@ -1,8 +1,9 @@
-// Package answers has the commands that answer questions about a run: analyze, diff, report, export
-// and serve.
+// Package answers has the commands that answer questions about a run: analyze, diff, export, paths,
+// replay, report and serve.
 //
-// All five take the flags of analyze, which choose what to answer. All five end with exit code 3 if
-// a part of the answer is suspect or missing. Packages analysis, report and report/export compute
-// the answers. This package has the flags, the tables and the CSV. The demonstration also prints
-// its answer with [PrintPaths].
+// All of them have flags of analyze that choose what to answer. If a part of the answer is suspect
+// or missing, all of them except paths end with exit code 3. Packages analysis, blackbox/messages,
+// blackbox/paths and replay compute the answers, and report and report/export write them. This
+// package has the flags, the tables and the CSV. The demonstration also prints its answer with
+// [PrintPaths].
 package answers
