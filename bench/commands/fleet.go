@@ -273,9 +273,9 @@ type fleetLine struct {
 	SmallBytes    float64 `json:"small_graph_bytes_a_second"`
 	SmallCPU_ns   int64   `json:"small_graph_cpu_ns_a_second"`
 
-	// AloneCPU_ns is the CPU time of a node that runs alone and gets what it received in the fleet.
-	// SmallAloneCPU_ns is the same for a node of a small fleet. The CPU times above also include
-	// the simulation and the misses of the caches.
+	// AloneCPU_ns is the CPU time of a node that runs alone and gets again the messages that it
+	// received in the fleet. SmallAloneCPU_ns is the same for a node of a small fleet. The CPU
+	// times above also include the simulation and the misses of the caches.
 	AloneCPU_ns      int64 `json:"node_cpu_ns_a_second"`
 	SmallAloneCPU_ns int64 `json:"small_node_cpu_ns_a_second"`
 

@@ -134,8 +134,8 @@ func (c *Clock) keepElements(reached int64, n int) {
 // Otherwise the counters start again from 0.
 func (c *Clock) countMerge(w *window, reached, epoch int64, m *Stamp) {
 	a, b, next := c.now.held, m.held, c.next
-	// mine says whether the process already knew everything that is known now. theirs says the same
-	// of the message.
+	// mine says whether the process already knew, before the message came, everything that it knows
+	// now. theirs says the same of the message's stamp.
 	mine, theirs := c.now.Max == reached, m.Max == reached
 	others := c.others[:0]
 	n := 0

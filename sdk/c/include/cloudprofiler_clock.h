@@ -175,8 +175,8 @@ static inline int cp_clock_receive(cp_clock *c, int64_t epoch, const cp_stamp *m
 	cp_stamp next;
 	if (!fine)
 		c->broken++;
-	/* mine: the process itself already knew everything that it knows now. theirs: the stamp of the
-	 * message already contained it. */
+	/* mine says whether the process already knew, before the message came, everything that it
+	 * knows now. theirs says the same of the message's stamp. */
 	while ((mine || theirs) && cp_merge_next(&g)) {
 		int64_t x = cp_max64(floor, g.x), y = cp_max64(floor, g.y), z = cp_max64(x, y);
 		if (g.process == c->process)

@@ -94,8 +94,8 @@ public final class ReplayClock {
         if (!fine) {
             broken++;
         }
-        // mine: the process itself already knew everything that it knows now. theirs: the stamp of
-        // the message already contained all of this.
+        // mine says whether the process already knew, before the message came, everything that it
+        // knows now. theirs says the same of the message's stamp.
         merge.begin(now, m, epsilon, process);
         while ((mine || theirs) && merge.next()) {
             long x = Math.max(floor, merge.x);
