@@ -33,6 +33,8 @@ type benchPathsFlags struct {
 	requests int
 	stream   bool
 	window   int
+	trees    int
+	rank     string
 }
 
 func newBenchPaths() *cobra.Command {
@@ -54,7 +56,21 @@ applications.
   error     expected calibration error: how far probabilities are from the share of right links
   us        processor time of a message, in microseconds
 
+With --shift, the methods link the calls twice: with shifted clocks, and as they are. The table is
+about the shifted clocks, and has two more columns:
+
+  changed   links with another most probable cause than without the shift
+  said      those among them that are said with the shift or without it
+
 If the data lack the parent of a call, the call is linked, but the link is not judged.
+
+With --trees, the command prints the patterns of WAP5 instead, the highest rank first. A tree is
+one explanation of what a message led to, and trees of the same form are one pattern. Ranks are
+
+  count        number of trees
+  expectation  sum of the trees' probabilities
+  confidence   expectation, divided by the number of trees
+  repetition   expectation, divided by the square root of this number
 
 With --stream, the product's method gets one call after the other, and keeps only a few windows of
 calls. If there are no files, the command then makes the calls while it links them, so any number of
@@ -76,6 +92,10 @@ how many MB the whole process had at most. (Calls from files are read before the
 	cmd.Flags().BoolVar(&flags.stream, "stream", false,
 		"link calls while they come, in memory that does not grow with their number")
 	cmd.Flags().IntVar(&flags.window, "window", 0, "calls in a window of --stream (default 6000)")
+	cmd.Flags().IntVar(&flags.trees, "trees", 0,
+		"print this many patterns of WAP5's trees, and judge nothing")
+	cmd.Flags().StringVar(&flags.rank, "rank", "expectation",
+		"which patterns of --trees come first: "+strings.Join(rankNames(), ", "))
 	cmd.Flags().StringSliceVar(&flags.methods, "methods", nil, "methods to judge (default all)")
 	cmd.Flags().Float64Var(&flags.speed, "speed", 1,
 		"let paths begin closer together, by this factor")
@@ -104,9 +124,22 @@ func appNamed(name string) (callgen.App, bool) {
 }
 
 func runBenchPaths(flags benchPathsFlags, files []string, stdout io.Writer) error {
-	if flags.speed <= 0 || flags.rate <= 0 || flags.requests <= 0 || flags.shift < 0 ||
-		flags.window < 0 {
-		return command.Usagef("--speed, --rate, --requests, --shift and --window must be positive")
+	for name, n := range map[string]float64{"--speed": flags.speed, "--rate": flags.rate,
+		"--requests": float64(flags.requests)} {
+		if !(n > 0) {
+			return command.Usagef("%s %g: give a number above 0", name, n)
+		}
+	}
+	if flags.shift < 0 || flags.window < 0 || flags.trees < 0 {
+		return command.Usagef("--shift %v, --window %d, --trees %d: none may be negative",
+			flags.shift, flags.window, flags.trees)
+	}
+	if link.Ranks[flags.rank] == nil {
+		return command.Usagef("--rank %q: use one of %s", flags.rank,
+			strings.Join(rankNames(), ", "))
+	}
+	if flags.trees > 0 && (flags.stream || flags.json) {
+		return command.Usagef("--trees %d: give neither --stream nor --json", flags.trees)
 	}
 	if flags.window > 0 && !flags.stream {
 		return command.Usagef("--window %d: give --stream, too", flags.window)
@@ -168,14 +201,23 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 	if flags.speed != 1 {
 		callgen.Compress(set, flags.speed)
 	}
-	if flags.shift > 0 {
-		callgen.ShiftClocks(set, flags.shift.Nanoseconds(), flags.seed)
+	shift_ns := flags.shift.Nanoseconds()
+	if (flags.stream || flags.trees > 0) && shift_ns > 0 {
+		callgen.ShiftClocks(set, shift_ns, flags.seed)
+	}
+	if flags.trees > 0 {
+		return printTrees(flags, name, set, stdout)
 	}
 	if flags.stream {
 		one := func(yield func(*calls.Set) bool) { yield(set) }
 		return streamPaths(flags, name, one, stdout)
 	}
-	rows := bench.Paths(set, methods)
+	var rows []bench.PathsRow
+	if shift_ns > 0 {
+		rows = bench.ShiftedPaths(set, methods, shift_ns, flags.seed)
+	} else {
+		rows = bench.Paths(set, methods)
+	}
 	if flags.json {
 		e := json.NewEncoder(stdout)
 		for _, r := range rows {
@@ -192,9 +234,16 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 		fmt.Fprintln(stdout, text)
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tus\t")
+	head := "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tus\t"
+	if shift_ns > 0 {
+		head += "changed\tsaid\t"
+	}
+	fmt.Fprintln(w, head)
 	for i := range rows {
 		writeRow(w, &rows[i])
+		if r := &rows[i]; r.Changed != nil {
+			fmt.Fprintf(w, "%d\t%d\t", *r.Changed, *r.SaidChanged)
+		}
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintln(w)

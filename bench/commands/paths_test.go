@@ -3,8 +3,10 @@ package commands
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
@@ -77,11 +79,54 @@ func TestPathsRandom(t *testing.T) {
 	}
 }
 
+// With shifted clocks, a line also says how many links differ from those without the shift.
+func TestPathsShift(t *testing.T) {
+	var out, errs bytes.Buffer
+	args := []string{"paths", "--json", "--methods", "learnt,last", "--app", "media",
+		"--requests", "60", "--shift", "10ms"}
+	if code := Run(t.Context(), args, &out, &errs); code != 0 {
+		t.Fatalf("exit %d: %s", code, &errs)
+	}
+	var learnt, last pathsLine
+	d := json.NewDecoder(&out)
+	if err := errors.Join(d.Decode(&learnt), d.Decode(&last)); err != nil {
+		t.Fatal(err)
+	}
+	if learnt.Changed == nil || *learnt.Changed != 0 || *learnt.SaidChanged != 0 {
+		t.Errorf("links that changed: %+v", learnt)
+	}
+	// The last arrival depends on the clocks, because media has only the callees' moments.
+	if *last.Changed < last.Links/20 || *last.SaidChanged > *last.Changed {
+		t.Errorf("the method last: %d and %d of %d links changed", *last.Changed,
+			*last.SaidChanged, last.Links)
+	}
+}
+
+// The patterns of WAP5's trees are printed by rank.
+func TestPathsTrees(t *testing.T) {
+	var out, errs bytes.Buffer
+	args := []string{"paths", "--trees", "2", "--rank", "count", "--app", "hotel", "--rate", "2",
+		"--requests", "100"}
+	if code := Run(t.Context(), args, &out, &errs); code != 0 {
+		t.Fatalf("exit %d: %s", code, &errs)
+	}
+	for _, want := range []string{" of WAP5's trees, by count\n", "pattern 2: count ",
+		"\n  outside > frontend ", "\n    frontend > "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "pattern 3") {
+		t.Errorf("more than 2 patterns:\n%s", &out)
+	}
+}
+
 func TestPathsUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"paths", "--app", "none"}, {"paths", "--app", "random-x"},
 		{"paths", "--methods", "none"}, {"paths", "--speed", "0"},
-		{"paths", "--window", "5"},
+		{"paths", "--window", "5"}, {"paths", "--rank", "none"},
+		{"paths", "--trees", "2", "--json"}, {"paths", "--trees", "-1"},
 	} {
 		var out, errs bytes.Buffer
 		if code := Run(t.Context(), args, &out, &errs); code != 2 {

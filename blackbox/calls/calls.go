@@ -135,20 +135,35 @@ func (s *Set) Arrange() {
 	}
 }
 
-// findQuantum finds the quantum of the moments, among the quanta that recorders use.
+// findQuantum finds the quantum of the moments, among the quanta that recorders use. The moments of
+// one clock differ by multiples of it. How the clock is set does not matter.
 func (s *Set) findQuantum() {
 	s.Quantum_ns = 1
 	for _, q := range [...]int64{1_000_000, 1_000} {
-		if !slices.ContainsFunc(s.Calls, func(c Call) bool {
-			for _, t := range [4]int64{c.Sent_ns, c.Received_ns, c.Got_ns, c.Replied_ns} {
-				if t != Unknown && t%q != 0 {
-					return true
-				}
-			}
-			return false
-		}) {
+		if s.fitsQuantum(q) {
 			s.Quantum_ns = q
 			return
 		}
 	}
+}
+
+func (s *Set) fitsQuantum(q int64) bool {
+	first := make([]int64, len(s.Places)) // a moment of each clock
+	for i := range first {
+		first[i] = Unknown
+	}
+	for i := range s.Calls {
+		c := &s.Calls[i]
+		for k, t := range [4]int64{c.Sent_ns, c.Received_ns, c.Replied_ns, c.Got_ns} {
+			at := [4]int32{c.Caller, c.Callee, c.Callee, c.Caller}[k]
+			switch {
+			case t == Unknown || at < 0:
+			case first[at] == Unknown:
+				first[at] = t
+			case (t-first[at])%q != 0:
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -19,6 +19,8 @@ import (
 //   - If it is not known when the caller sent a call, the moments of the callee are used.
 //   - Requests and responses are messages, so the cause of a call may be a response. The cause is
 //     then replaced by the cause of the call with this response. Probabilities are multiplied.
+//
+// How trees and patterns follow from the links is in trees.go.
 type wap5 struct{}
 
 const (
@@ -53,6 +55,19 @@ type arrival struct {
 	response bool
 }
 
+// departure is a message that a place sent.
+type departure struct {
+	at   int64
+	call int32
+	to   int32 // the place that receives it
+}
+
+// wap5Cause is a message that may have caused another one.
+type wap5Cause struct {
+	arrival
+	probability float64
+}
+
 func (p *place) arrivals() []arrival {
 	var all []arrival
 	for _, r := range p.requests {
@@ -63,54 +78,88 @@ func (p *place) arrivals() []arrival {
 			all = append(all, arrival{s.to, s.call, true})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	sortArrivals(all)
 	return all
 }
+
+func sortArrivals(all []arrival) {
+	slices.SortStableFunc(all, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+}
+
+// eachWAP5Cause goes through the arrivals that may have caused a message, the latest one first,
+// until the function do returns false. The arrivals are sorted by time.
+func eachWAP5Cause(arrivals []arrival, d departure, may func(arrival, departure) bool,
+	do func(arrival) bool) {
+	n, _ := slices.BinarySearchFunc(arrivals, d.at+1, func(a arrival, t int64) int {
+		return cmp.Compare(a.at, t)
+	})
+	for n--; n >= 0 && d.at-arrivals[n].at <= wap5Horizon_ns; n-- {
+		if may(arrivals[n], d) && !do(arrivals[n]) {
+			return
+		}
+	}
+}
+
+// wap5Means returns the mean delay of the messages to each place. The delay of a message is counted
+// from the latest message that may have caused it.
+func wap5Means(arrivals []arrival, sent []departure,
+	may func(arrival, departure) bool) map[int32]float64 {
+	sums, n, means := map[int32]float64{}, map[int32]float64{}, map[int32]float64{}
+	for _, d := range sent {
+		eachWAP5Cause(arrivals, d, may, func(a arrival) bool {
+			sums[d.to] += float64(d.at - a.at)
+			n[d.to]++
+			return false
+		})
+	}
+	for _, d := range sent {
+		means[d.to] = max(sums[d.to]/max(n[d.to], 1), 1)
+	}
+	return means
+}
+
+// wap5Causes goes through the messages that a place sent. It calls the function each with the
+// causes that a message may have, the latest one first, and with the probability of no cause. The
+// function may says which arrivals may cause a message.
+func wap5Causes(arrivals []arrival, sent []departure, may func(arrival, departure) bool,
+	each func(d departure, causes []wap5Cause, none float64)) {
+	means := wap5Means(arrivals, sent, may)
+	for _, d := range sent {
+		var causes []wap5Cause
+		var delays []float64
+		eachWAP5Cause(arrivals, d, may, func(a arrival) bool {
+			causes = append(causes, wap5Cause{arrival: a})
+			delays = append(delays, float64(d.at-a.at))
+			return len(causes) < wap5Most
+		})
+		w := wap5Weights(delays, means[d.to], wap5Y)
+		for i := range causes {
+			causes[i].probability = w[i]
+		}
+		each(d, causes, w[len(causes)])
+	}
+}
+
+func (p *place) departures() (all []departure) {
+	for _, s := range p.sends {
+		all = append(all, departure{s.from, s.call, s.callee})
+	}
+	return all
+}
+
+func isOtherCall(a arrival, d departure) bool { return a.call != d.call }
 
 func (wap5) Link(seen *calls.Seen) []Link {
 	all := noLinks(seen)
 	for _, p := range placesOf(seen) {
-		arrivals := p.arrivals()
-		until := func(t int64) int {
-			n, _ := slices.BinarySearchFunc(arrivals, t+1, func(a arrival, t int64) int {
-				return cmp.Compare(a.at, t)
-			})
-			return n
-		}
-		type mean struct{ sum, n float64 }
-		means := map[int32]*mean{}
-		for _, s := range p.sends {
-			m := means[s.callee]
-			if m == nil {
-				m = &mean{}
-				means[s.callee] = m
-			}
-			if n := until(s.from); n > 0 && s.from-arrivals[n-1].at <= wap5Horizon_ns {
-				m.sum += float64(s.from - arrivals[n-1].at)
-				m.n++
-			}
-		}
-		for _, s := range p.sends {
-			var delays []float64
-			var causes []arrival
-			for n := until(s.from) - 1; n >= 0 && len(causes) < wap5Most; n-- {
-				d := s.from - arrivals[n].at
-				if d > wap5Horizon_ns {
-					break
-				}
-				if arrivals[n].call == s.call {
-					continue
-				}
-				delays, causes = append(delays, float64(d)), append(causes, arrivals[n])
-			}
-			m := means[s.callee]
-			w := wap5Weights(delays, max(m.sum/max(m.n, 1), 1), wap5Y)
-			weights := map[int32]float64{calls.NoCause: w[len(causes)]}
-			for i, a := range causes {
+		wap5Causes(p.arrivals(), p.departures(), isOtherCall, func(d departure, causes []wap5Cause,
+			none float64) {
+			weights := map[int32]float64{calls.NoCause: none}
+			for _, a := range causes {
 				if !a.response {
-					weights[a.call] += w[i]
+					weights[a.call] += a.probability
 				} else { // the call was sent before this one, so its link is known
-					weights[all[a.call].Cause] += w[i] * all[a.call].Probability
+					weights[all[a.call].Cause] += a.probability * all[a.call].Probability
 				}
 			}
 			b := newBest()
@@ -118,8 +167,8 @@ func (wap5) Link(seen *calls.Seen) []Link {
 				b.add(cause, weights[cause])
 			}
 			b.sum = 1
-			all[s.call] = b.link()
-		}
+			all[d.call] = b.link()
+		})
 	}
 	return all
 }

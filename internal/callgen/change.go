@@ -2,6 +2,7 @@ package callgen
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
@@ -37,6 +38,23 @@ func Compress(set *calls.Set, factor float64) {
 	set.Arrange()
 }
 
+// WithOtherClocks returns a copy of a set with other clocks, see ShiftClocks. The list old has the
+// number that each call of the copy has in the set.
+func WithOtherClocks(set *calls.Set, most_ns int64, seed uint64) (shifted *calls.Set, old []int32) {
+	c := *set
+	c.Calls = slices.Clone(set.Calls)
+	c.Path = make([]int32, len(set.Path))
+	for i := range c.Path {
+		c.Path[i] = int32(i)
+	}
+	ShiftClocks(&c, most_ns, seed)
+	old, c.Path = c.Path, make([]int32, len(set.Path))
+	for i := range old {
+		c.Path[i] = set.Path[old[i]]
+	}
+	return &c, old
+}
+
 // ShiftClocks adds a random offset of no more than most_ns to all moments of a place. Each place
 // has its own offset.
 func ShiftClocks(set *calls.Set, most_ns int64, seed uint64) {
@@ -44,7 +62,6 @@ func ShiftClocks(set *calls.Set, most_ns int64, seed uint64) {
 	offsets := make([]int64, len(set.Places))
 	for i := range offsets {
 		offsets[i] = random.Int64N(2*most_ns+1) - most_ns
-		offsets[i] -= offsets[i] % set.Quantum_ns
 	}
 	for i := range set.Calls {
 		c := &set.Calls[i]
