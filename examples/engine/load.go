@@ -257,13 +257,20 @@ func (s *sink) Close(generator.End) error {
 		return nil
 	}
 	defer s.conn.Close()
-	if len(s.unsentRest) == 0 {
+	return s.sendRest()
+}
+
+// sendRest sends the rest of the last events, and waits until the connection has taken them.
+func (s *sink) sendRest() error {
+	if s.conn == nil || len(s.unsentRest) == 0 {
 		return nil
 	}
 	s.conn.SetWriteDeadline(time.Now().Add(drainLimit))
 	if _, err := s.conn.Write(s.unsentRest); err != nil {
 		return fmt.Errorf("send the last events: %w", err)
 	}
+	s.conn.SetWriteDeadline(time.Time{})
+	s.unsentRest = s.unsentRest[:0]
 	return nil
 }
 

@@ -139,4 +139,4 @@ const warmUpTime = 15 * time.Second
 // connection.
 type lentSink struct{ *sink }
 
-func (lentSink) Close(generator.End) error { return nil }
+func (s lentSink) Close(generator.End) error { return s.sendRest() }
