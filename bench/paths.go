@@ -14,12 +14,12 @@ import (
 type PathsRow struct {
 	Method string `json:"method"`
 	link.Score
-	// MessageMicroseconds is the time that the method took, divided by the number of messages. A
-	// call is two messages.
+	// MessageMicroseconds is the processor time that the method took, divided by the number of
+	// messages. A call is two messages.
 	MessageMicroseconds float64 `json:"message_us"`
-	// Changed counts the links with another most probable cause than without the shift of clocks.
-	// SaidChanged counts those that are said with the shift or without it. If the clocks were not
-	// shifted, both are nil.
+	// Changed counts the links whose most probable cause is another one than without the shift of
+	// clocks. SaidChanged counts those of them that are said with the shift or without it. If the
+	// clocks were not shifted, both are nil.
 	Changed     *int `json:"changed,omitempty"`
 	SaidChanged *int `json:"said_changed,omitempty"`
 }
@@ -57,8 +57,8 @@ func ShiftedPaths(set *calls.Set, methods []link.Method, most_ns int64,
 	return rows
 }
 
-// changedLinks compares the links of a set with those of a shifted copy. The list old has the
-// numbers of the copy's calls in the set.
+// changedLinks compares the links of a set with those of a shifted copy. The list old has, for each
+// call of the copy, its number in the set.
 func changedLinks(set *calls.Set, links, shifted []link.Link, old []int32) (changed, said int) {
 	for i, l := range shifted {
 		before := &links[old[i]]

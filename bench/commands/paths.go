@@ -59,8 +59,8 @@ applications.
 With --shift, the methods link the calls twice: with shifted clocks, and as they are. The table is
 about the shifted clocks, and has two more columns:
 
-  changed   links with another most probable cause than without the shift
-  said      those among them that are said with the shift or without it
+  changed   links whose most probable cause is another one than without the shift
+  said      those of them that are said with the shift or without it
 
 If the data lack the parent of a call, the call is linked, but the link is not judged.
 

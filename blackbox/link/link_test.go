@@ -275,9 +275,9 @@ func TestAnyMoments(t *testing.T) {
 // sends one to the client. Each program takes a random time, exponential with a mean of 5 ms, and
 // each message takes 10 ms. The first number is the share of messages of which WAP5's most probable
 // cause is right. It comes from another implementation of the paper. The second number is the mean
-// delay of b before it sends to c, as WAP5 measures it, in ms: the more requests are open, the more
-// often the latest message is not the cause, and the smaller is this mean. If the clock of b is
-// wrong by a constant, no link changes.
+// delay in ms, as WAP5 measures it, before b sends to c. If more requests are open, the latest
+// message is less often the cause, so this mean is smaller. If the clock of b is wrong by a
+// constant, no link changes.
 func TestWAP5AtSeveralLoads(t *testing.T) {
 	const client, b, c, way_ns = 0, 1, 2, 10_000_000
 	random := rand.New(rand.NewPCG(22, 5))

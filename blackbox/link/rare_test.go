@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// rareCalls returns the calls of a program a that receives requests at random moments. For each
-// request, it sends a call to b. For one request of 20, it sends a call to c, too, n times in all.
-// The delays before calls are 1 to 3 ms, and a request comes every 4 ms on average.
+// rareCalls returns the calls of a program, a, that receives requests at random moments. For each
+// request, it sends a call to b. For one request in 20, it also sends a call to c. There are n
+// calls to c. The delays before calls are 1 to 3 ms, and a request comes every 4 ms on average.
 func rareCalls(n int) *calls.Set {
 	random := rand.New(rand.NewPCG(22, 9))
 	set := &calls.Set{Seen: calls.Seen{
@@ -51,9 +51,9 @@ func (c *correlation) hasSpike() bool {
 	return false
 }
 
-// Convolution misses what happens fewer than some 100 times: from the correlation alone, nobody can
-// tell 50 calls to c from chance. WAP5 links each message, so it has trees with a call to c, even
-// if there are few.
+// Convolution misses what happens fewer than about 100 times: from the correlation alone, nobody
+// can tell whether 50 calls to c follow requests by chance. WAP5 links each message, so it has
+// trees with a call to c, even if there are few such calls.
 func TestConvolutionMissesRareCalls(t *testing.T) {
 	for _, c := range []struct {
 		n     int

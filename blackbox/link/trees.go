@@ -10,17 +10,18 @@ import (
 )
 
 // WAP5 makes trees of its links, and patterns of trees. A tree is what a message led to: which
-// messages it caused, which messages these caused, and so on. If a link is about as probable as
-// not, there is a tree with it and a tree without it. The paper leaves some things open. They are
-// decided as follows:
+// messages it caused, which messages these caused, and so on. If a link is about as probably right
+// as wrong, there is a tree with it and a tree without it. The paper leaves some things open. They
+// are decided as follows:
 //
 //   - A link is tried both ways if its probability is between 0.4 and 0.6. The most probable cause
 //     of a message is tried even if it is less probable.
-//   - In one tree, at most treeChoices links are tried both ways: those that are nearest to 0.5.
-//     The others count as true from 0.5 on.
-//   - A message begins a tree if no cause is as probable as having none, or if having none is
-//     tried. The probability of a tree does not contain the probability that its first message has
-//     no cause.
+//   - In all trees that begin with one message, at most treeChoices links are tried both ways:
+//     those whose probabilities are nearest to 0.5. Any other link is true if its probability is at
+//     least 0.5.
+//   - A message begins a tree if no cause is more probable than having none, or if having none has
+//     a probability of at least 0.4. The probability of a tree does not contain the probability
+//     that its first message has no cause.
 //   - What comes from outside has no cause, and what goes there causes nothing.
 //   - A message is in a tree only once.
 //   - Messages that have the same cause have no order. So parallel calls make one pattern.
@@ -50,8 +51,8 @@ func MessagesOf(seen *calls.Seen) (all []Message) {
 	return all
 }
 
-// departed returns when a message was sent. If nobody knows it, departed returns when the message
-// was received. So nothing is known of how long it was on the way.
+// departed returns when a message was sent. If that is not known, departed returns when the message
+// was received.
 func (m *Message) departed() int64 {
 	if m.Sent_ns != calls.Unknown {
 		return m.Sent_ns
@@ -59,6 +60,8 @@ func (m *Message) departed() int64 {
 	return m.Received_ns
 }
 
+// arrived returns when a message was received. If that is not known, arrived returns when the
+// message was sent.
 func (m *Message) arrived() int64 {
 	if m.Received_ns != calls.Unknown {
 		return m.Received_ns
@@ -171,8 +174,9 @@ func (g *grower) chooseBoth(root int32) {
 	}
 }
 
-// grow adds to a tree what its messages caused, from the message with index at on. The parameter
-// rest has the followers of this message that are still to be decided; nil: all of them.
+// grow adds to a tree what its messages caused, beginning with what t.Messages[at] caused. The
+// parameter rest has the followers of that message that are still to be decided. If it is nil, all
+// are to be decided.
 func (g *grower) grow(t Tree, at int, rest []follower) {
 	for ; at < len(t.Messages); at, rest = at+1, nil {
 		cause := t.Messages[at]
@@ -216,11 +220,11 @@ type TreePattern struct {
 type TreeStep struct {
 	Depth    int
 	From, To string // names of programs; "outside": not observed
-	// Own_ns is the mean time from the cause, received by the sender, until the message was sent.
-	// It is weighted with the probabilities of the trees.
+	// Own_ns is the time from the moment when the sender received the cause to the moment when it
+	// sent the message. It is a mean, weighted with the probabilities of the trees.
 	Own_ns float64
-	// Network_ns is the mean time of messages between the two places, if both directions take
-	// equally long: so a difference of the clocks does not matter. NaN: not known.
+	// Network_ns is how long messages between the two places take, on average. It assumes that both
+	// directions take equally long, so a difference of the clocks does not matter. NaN: not known.
 	Network_ns float64
 }
 

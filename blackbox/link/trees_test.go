@@ -331,7 +331,8 @@ func TestWAP5Properties(t *testing.T) {
 }
 
 // A cause was received before the message was sent, or at the same moment, and not too long before.
-// A mean delay of 0 does no harm. What a place that was not observed sends, its receiver caused.
+// A mean delay of 0 does no harm. If a place was not observed, what it sends to another place was
+// caused by a message from that place.
 func TestWAP5Candidates(t *testing.T) {
 	const second = 1_000_000_000
 	all := []Message{

@@ -86,8 +86,8 @@ func sortArrivals(all []arrival) {
 	slices.SortStableFunc(all, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 }
 
-// eachWAP5Cause goes through the arrivals that may have caused a message, the latest one first,
-// until the function do returns false. The arrivals are sorted by time.
+// eachWAP5Cause calls a function (do) with each arrival that may have caused a message, the latest
+// one first, until the function returns false. The arrivals are sorted by time.
 func eachWAP5Cause(arrivals []arrival, d departure, may func(arrival, departure) bool,
 	do func(arrival) bool) {
 	n, _ := slices.BinarySearchFunc(arrivals, d.at+1, func(a arrival, t int64) int {
@@ -118,9 +118,9 @@ func wap5Means(arrivals []arrival, sent []departure,
 	return means
 }
 
-// wap5Causes goes through the messages that a place sent. It calls the function each with the
-// causes that a message may have, the latest one first, and with the probability of no cause. The
-// function may says which arrivals may cause a message.
+// wap5Causes calls a function (each) for every message that a place sent: with the causes that the
+// message may have, the latest one first, and with the probability of no cause. Another function
+// (may) says which arrivals may cause a message.
 func wap5Causes(arrivals []arrival, sent []departure, may func(arrival, departure) bool,
 	each func(d departure, causes []wap5Cause, none float64)) {
 	means := wap5Means(arrivals, sent, may)

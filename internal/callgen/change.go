@@ -38,8 +38,8 @@ func Compress(set *calls.Set, factor float64) {
 	set.Arrange()
 }
 
-// WithOtherClocks returns a copy of a set with other clocks, see ShiftClocks. The list old has the
-// number that each call of the copy has in the set.
+// WithOtherClocks returns a copy of a set with other clocks, see ShiftClocks. The list old has, for
+// each call of the copy, its number in the set.
 func WithOtherClocks(set *calls.Set, most_ns int64, seed uint64) (shifted *calls.Set, old []int32) {
 	c := *set
 	c.Calls = slices.Clone(set.Calls)
