@@ -2,9 +2,9 @@ package overlay
 
 import "slices"
 
-// beginDeal starts a deal: messages between this node, the origin of a walk, and perhaps a third
-// node, which are to give the origin a new edge. beginDeal reports whether a deal began. If this
-// deal fails while the origin still waits, the walk goes on from this node.
+// beginDeal starts a deal, which is to give the origin of a walk a new edge. In a deal, this node,
+// the origin, and perhaps a third node exchange messages. beginDeal reports whether a deal began.
+// If this deal fails while the origin still waits, the walk goes on from this node.
 //
 // A deal never gives a node more outgoing or incoming edges than the degree. If a node dies in the
 // middle of a deal, or a message is lost for good, some node lacks an edge in one direction. This

@@ -10,11 +10,11 @@ import (
 // mapQueues has, for each processor, the address of the queue of its threads. 0: not known yet.
 const mapQueues = "queues"
 
-// loadNumbers loads the numbers of the present thread and of its process into the lower and the
-// upper half of R8. A function of the kernel knows both, too, but a call of it takes longer than
-// these loads: the queue of a processor points to the thread that runs. The queue is wrong only
-// while the kernel switches from one thread to another, and no hook that uses loadNumbers runs at
-// that time.
+// loadNumbers loads the number of the present thread into the lower half of R8, and the number of
+// its process into the upper half. Each processor has a queue, which points to the thread that
+// runs, so a few loads are enough. A function of the kernel knows both numbers, too, but a call of
+// it takes longer. The queue is wrong only while the kernel switches from one thread to another,
+// and no hook that uses loadNumbers runs at that time.
 func (w *writer) loadNumbers() {
 	f := w.f
 	if !w.direct {

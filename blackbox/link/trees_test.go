@@ -41,8 +41,9 @@ func TestWAP5TreesOfFigure4(t *testing.T) {
 	}
 }
 
-// If a message is left out of a tree, nothing that it would have caused counts. The most probable
-// cause is tried both ways even if it is improbable. In one tree, only some links are tried.
+// If a message is left out of a tree, the tree's probability does not depend on what the message
+// may have caused. The most probable cause is tried both ways even if it is improbable. Only ten of
+// all links are tried.
 func TestWAP5TreeChoices(t *testing.T) {
 	trees := growTrees(0, [][]follower{0: {{1, 0.5, true}}, 1: {{2, 0.9, true}, {3, 0.1, false}},
 		2: nil, 3: nil})
