@@ -238,26 +238,28 @@ func captureIsTheTruth(t *testing.T, o Options, slow bool) {
 			base = m.Position - before
 			bases[s] = base
 		}
+		position := (base + before) & blackbox.MaxPosition
 		// A thread may take the entry of another thread. For a few ns, the program in the kernel
 		// then may not see the beginning of a call, or may mistake a later part of the call for its
-		// beginning. Then the program says that the message's position is not sure.
-		if o.slots > 0 && !m.Sure && (m.Early || before > 0) {
+		// beginning. Then the program reports the position at the end of the call, and the capture
+		// may say that the message's position is not sure.
+		if o.slots > 0 && !m.Sure && !m.Early && before > 0 && m.Position == position {
 			unsure++
 			return
 		}
 		// If the beginning of the first call was not seen, the first captured message may be only
 		// the end of what that call sent.
-		late := o.Light || o.slots > 0 && !m.Early
+		late := o.Light || o.slots > 0 && !m.Early || isStarved(m)
 		sure := m.Sure || !o.Light && late && s.sent && before == 0
-		if position := (base + before) & blackbox.MaxPosition; m.Position != position ||
-			!m.Stream || !sure || m.Early != (s.sent && !late) {
+		if m.Position != position || !m.Stream || !sure || m.Early != (s.sent && !late) {
 			t.Fatalf("socket %d, after %d bytes: captured %+v, the truth is %+v", s.cookie, before,
 				m, c)
 		}
 		widest, intervals = max(widest, intervalWidth(m)), intervals+intervalWidth(m)
 	})
-	if unsure > 3 {
-		t.Errorf("the places of %d messages are not sure", unsure)
+	// The place of the message that follows lost messages is not sure either.
+	if missed := got.missedMessages(t); unsure > 3+missed {
+		t.Errorf("the places of %d messages are not sure, %d messages were lost", unsure, missed)
 	}
 	t.Logf("stamps: %.0f cycles wide on average, %d at most",
 		float64(intervals)/float64(len(truth)), widest)
@@ -310,8 +312,15 @@ func agreesWith(got captureLog, m blackbox.Message, c conversation.Call) bool {
 	return int(m.Bytes) == c.Bytes && int(m.Thread) == c.Thread &&
 		hi >= c.Before && lo <= c.After &&
 		m.Ended_cycles >= c.Before &&
-		(m.Early || m.Ended_cycles <= c.After+blackbox.MaxWidth_cycles) &&
+		(m.Early || isStarved(m) || m.Ended_cycles <= c.After+blackbox.MaxWidth_cycles) &&
 		strings.HasPrefix(filepath.Base(os.Args[0]), th.Program) && th.Program != ""
+}
+
+// isStarved reports whether a sent message has no early stamp because the capture got no processor
+// for more than a second. Then the capture cannot convert the stamp exactly enough.
+func isStarved(m blackbox.Message) bool {
+	const second_cycles = 1e9 // less than a second on every processor
+	return m.Kind == blackbox.Sent && !m.Early && m.Ended_cycles-m.Began_cycles > second_cycles
 }
 
 // Messages over UNIX sockets and over UDP are captured, with their size, thread and time. Both ends

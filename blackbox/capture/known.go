@@ -63,15 +63,15 @@ func streamFrom(sequence uint32, bytes uint64) stream {
 // result is sure only if the message then directly follows the previous one. Otherwise other
 // threads may have sent or received some of the bytes at the same time.
 func (s *socket) placeMessage(m *seenMessage) (position uint64, sure bool) {
-	in := &s.received
+	in, early := &s.received, false
 	if m.ring == sentRing {
-		in = &s.sent
+		in, early = &s.sent, m.what&whatEarly != 0
 	}
 	position = in.next + uint64(int64(int32(m.sequence-uint32(in.next))))
-	if m.what&whatFirst == 0 {
+	if !early {
 		position -= uint64(m.bytes)
 	}
-	sure = m.what&whatSure != 0 || in.seen && position == in.next ||
+	sure = early || in.seen && position == in.next ||
 		!in.seen && position == in.first
 	if after := position + uint64(m.bytes); !in.seen || after > in.next {
 		in.next, in.seen = after, true

@@ -45,10 +45,10 @@ const bpfNoWakeup = 1
 // These are the bits of a sighting's field what.
 const (
 	whatStream = 1 << 0 // of TCP: the sequence number is valid
-	whatSure   = 1 << 1 // no other thread used the stream at the same time
-	whatEarly  = 1 << 2 // sent: the stamp is the beginning of the call
 	whatCame   = 1 << 2 // received: bits 4 to 31 say how long the message was ready before
-	whatFirst  = 1 << 3 // the sequence number is that of the first byte
+	// A sent message has this bit if the stamp is the beginning of the call, and the sequence
+	// number is that of the first byte. Then no other thread used the stream at the same time.
+	whatEarly = 1 << 2
 
 	whatWaiting   = 16 // bits 16 to 25 are Waiting, as in blackbox.Message
 	whatLater     = 26 // bits 26 to 31: at most how many units after the stamp
@@ -137,15 +137,14 @@ func (w writer) sentProgram() asm.Instructions {
 	w.add(
 		asm.LoadMem(asm.R2, asm.RFP, stackStamp, asm.DWord),
 		asm.JEq.Imm(asm.R2, 0, "unseen"),
-		// The message consists of the bytes that were sent since the call began. If another thread
-		// sent some of them, the position is not sure.
+		// The stream must have grown by the message's bytes since the call began. If it has grown
+		// by more, another thread sent some of them. If by fewer, a later part of the call was
+		// mistaken for its beginning. In both cases the beginning counts as unseen.
 		asm.LoadMem(asm.R2, asm.RFP, stackSequence, asm.DWord),
 		asm.LoadMem(asm.R3, asm.R6, 8, asm.DWord),
 		asm.Add.Reg32(asm.R2, asm.R3),
-		asm.Mov.Imm(asm.R4, whatStream|whatEarly|whatFirst),
-		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
-		asm.JNE.Reg32(asm.R1, asm.R2, "report"),
-		asm.Mov.Imm(asm.R4, whatStream|whatEarly|whatFirst|whatSure),
+		asm.JNE.Reg32(asm.R1, asm.R2, "unseen"),
+		asm.Mov.Imm(asm.R4, whatStream|whatEarly),
 		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
 	)
 	w.putAside(func() {
