@@ -39,6 +39,7 @@ type Draft struct {
 	run      Run             // protected by mu, like gathered and texts
 	gathered *gatheredTrains // nil: AddTrains was never called
 	texts    nodeTexts
+	places   map[string]int // of nodes in run.Nodes, by name; nil: not known
 }
 
 // Create begins a run in a directory of runs. If that directory does not exist, Create creates it.
@@ -158,7 +159,7 @@ func (d *Draft) Update(change func(*Run)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.run
-	d.run = before.clone()
+	d.run, d.places = before.clone(), nil
 	change(&d.run)
 	d.run.Name, d.run.Version = before.Name, Version
 	if err := d.save(); err != nil {
@@ -211,7 +212,7 @@ func (d *Draft) PutRelation(pair *tscratio.Pair) error {
 }
 
 func (d *Draft) putRelation(pair *tscratio.Pair) error {
-	name := d.run.PairPath(pair.A, pair.B)
+	name := d.pairPath(pair.A, pair.B)
 	if name == "" {
 		return fmt.Errorf("put: %w", notInRun(pair))
 	}

@@ -51,11 +51,14 @@ func pairName(a, b string) string {
 // first epochs of both nodes, it returns the same as RelationPath. If one of the nodes or epochs is
 // not in the run, PairPath returns "".
 func (r *Run) PairPath(a, b tscratio.Node) string {
-	var epochs [2]int
-	for i, n := range []tscratio.Node{a, b} {
-		node, _ := r.Node(n.Name)
-		epochs[i] = node.epochNumber(n.Epoch)
-	}
+	nodeA, _ := r.Node(a.Name)
+	nodeB, _ := r.Node(b.Name)
+	return pairPath(a, b, nodeA, nodeB)
+}
+
+// pairPath does what PairPath does. It gets the two nodes as they are in the run, or empty.
+func pairPath(a, b tscratio.Node, nodeA, nodeB Node) string {
+	epochs := [2]int{nodeA.epochNumber(a.Epoch), nodeB.epochNumber(b.Epoch)}
 	switch {
 	case epochs[0] == 0 || epochs[1] == 0:
 		return ""

@@ -140,7 +140,7 @@ func (d *Draft) AddTrains(pairs []*tscratio.Pair) error {
 		}
 	}
 	for _, p := range pairs {
-		if d.gathered.pairs[countersOf(p)] == nil && d.run.PairPath(p.A, p.B) == "" {
+		if d.gathered.pairs[countersOf(p)] == nil && d.pairPath(p.A, p.B) == "" {
 			err = errors.Join(err, notInRun(p))
 			continue
 		}
@@ -183,7 +183,25 @@ func (d *Draft) Cut() int64 {
 func (d *Draft) Takes(a, b tscratio.Node) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.run.PairPath(a, b) != ""
+	return d.pairPath(a, b) != ""
+}
+
+// pairPath does what Run.PairPath does, but it looks nodes up in d.places: a large fleet has ten
+// thousands of pairs. The caller has locked d.mu.
+func (d *Draft) pairPath(a, b tscratio.Node) string {
+	if d.places == nil {
+		d.places = make(map[string]int, len(d.run.Nodes))
+		for i := range d.run.Nodes {
+			d.places[d.run.Nodes[i].Name] = i
+		}
+	}
+	find := func(name string) (n Node) {
+		if i, ok := d.places[name]; ok {
+			n = d.run.Nodes[i]
+		}
+		return n
+	}
+	return pairPath(a, b, find(a.Name), find(b.Name))
 }
 
 // putGathered writes the relations of all pairs of the journal, one after the other, and then

@@ -236,3 +236,30 @@ func wantLacks(t *testing.T, allPairs int) {
 		t.Error(diff, err)
 	}
 }
+
+// A run takes trains of a node, or of an epoch, as soon as the node has entered the run.
+func TestARunTakesTrainsOfNodesThatEnter(t *testing.T) {
+	r := threeNodes()
+	late := r.Nodes[2]
+	r.Nodes = r.Nodes[:2]
+	d, err := Create(t.TempDir(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	takes := func(epoch string) bool {
+		return d.Takes(tscratio.Node{Name: r.Nodes[0].Name, Epoch: r.Nodes[0].Epoch},
+			tscratio.Node{Name: late.Name, Epoch: epoch})
+	}
+	for _, epoch := range []string{late.Epoch, "boot-2"} {
+		if takes(epoch) {
+			t.Errorf("epoch %q is taken before it entered", epoch)
+		}
+		late.Epoch = epoch
+		if err := d.Update(func(r *Run) { r.Enter(late) }); err != nil {
+			t.Fatal(err)
+		}
+		if !takes(epoch) {
+			t.Errorf("epoch %q is not taken", epoch)
+		}
+	}
+}
