@@ -1,7 +1,6 @@
 package control
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -22,15 +21,19 @@ type flows struct {
 
 	mu    sync.Mutex
 	open  map[int]*flow // by the descriptor of ZeroMQ's socket
-	some  []int         // descriptors of connections that delivered a message since drained
+	some  []int         // descriptors of connections whose counts noteDrained begins again
 	next  []int         // descriptors that look examines before it begins with the first again
 	blind bool          // this ZeroMQ does not tell on which descriptor a message arrived
+
+	pending uint64       // sum of the pending bytes of all connections
+	large   map[int]bool // descriptors of connections with more than maxPending/64 of these bytes
 }
 
 // flow counts the bytes of one connection.
 type flow struct {
-	base  uint64 // bytes received by the time when ZeroMQ had last delivered all complete messages
+	base  uint64 // bytes received at a time when ZeroMQ had delivered all complete messages
 	taken uint64 // bytes of messages that ZeroMQ delivered since then
+	count int    // number of these messages
 
 	pending uint64 // bytes of unfinished messages when look examined the connection last
 }
@@ -48,22 +51,46 @@ const (
 	// turn. It is limited, because each connection takes two system calls. In addition, each call
 	// examines the connections that had more than 1/64 of maxPending when they were last examined.
 	lookAt = 200
+
+	// resetAfter is the number of messages after which a connection's count begins again. Each time
+	// takes a system call. Meanwhile the count does not contain what ZeroMQ adds to a message, so
+	// the connection seems to have a kilobyte of an unfinished message.
+	resetAfter = 16
 )
 
 func newFlows(port int, refused *refusals) *flows {
-	return &flows{port: port, refused: refused, open: map[int]*flow{}}
+	return &flows{port: port, refused: refused, open: map[int]*flow{},
+		large: map[int]bool{}}
 }
 
 func (f *flows) accepted(fd int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forget(fd) // an earlier connection, whose end nobody noticed yet
 	f.open[fd] = &flow{}
 }
 
 func (f *flows) ended(fd int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forget(fd)
+}
+
+// forget removes a connection. The caller has locked f.mu.
+func (f *flows) forget(fd int) {
+	if c := f.open[fd]; c != nil {
+		f.setPending(fd, c, 0)
+	}
 	delete(f.open, fd)
+}
+
+func (f *flows) setPending(fd int, c *flow, bytes uint64) {
+	f.pending += bytes - c.pending
+	if c.pending = bytes; bytes > maxPending/64 {
+		f.large[fd] = true
+	} else {
+		delete(f.large, fd)
+	}
 }
 
 // noteDelivered records that a message of the given number of bytes was delivered. The descriptor
@@ -75,56 +102,57 @@ func (f *flows) noteDelivered(fd string, bytes int) {
 	if err != nil {
 		f.blind = true
 	} else if flow := f.open[n]; flow != nil {
-		if flow.taken == 0 {
+		flow.taken += uint64(bytes)
+		if flow.count++; flow.count == resetAfter {
 			f.some = append(f.some, n)
 		}
-		flow.taken += uint64(bytes)
 	}
 }
 
-// noteDrained records that ZeroMQ has delivered all complete messages. If a complete message came
-// over a connection since the previous call, the connection's count begins again: all bytes that
-// have arrived on it so far count as delivered.
+// noteDrained records that ZeroMQ has delivered all complete messages. If resetAfter messages came
+// over a connection, the connection's count begins again: all bytes that have arrived on it so far
+// count as delivered.
 func (f *flows) noteDrained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fd := range f.some {
 		flow := f.open[fd]
-		if flow == nil || flow.taken == 0 {
+		if flow == nil || flow.count < resetAfter {
 			continue
 		}
-		received, err := f.receivedBytes(fd)
+		received, err := receivedBytes(fd)
 		if err != nil {
-			delete(f.open, fd)
+			f.forget(fd)
 			continue
 		}
-		flow.base, flow.taken, flow.pending = received, 0, 0
+		f.setPending(fd, flow, 0)
+		flow.base, flow.taken, flow.count = received, 0, 0
 	}
 	f.some = f.some[:0]
 }
 
-// receivedBytes returns the number of bytes that have arrived on a connection. If the descriptor
-// does not (or no longer) belong to a connection of the server, receivedBytes returns an error.
-func (f *flows) receivedBytes(fd int) (uint64, error) {
-	own, err := unix.Getsockname(fd)
-	if err != nil {
-		return 0, err
-	}
-	port := 0
-	switch a := own.(type) {
-	case *unix.SockaddrInet4:
-		port = a.Port
-	case *unix.SockaddrInet6:
-		port = a.Port
-	}
-	if port != f.port {
-		return 0, fmt.Errorf("socket is at port %d", port)
-	}
+// receivedBytes returns the number of bytes that have arrived at a socket.
+func receivedBytes(fd int) (uint64, error) {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
 		return 0, err
 	}
 	return info.Bytes_received, nil
+}
+
+// isOwn reports whether a descriptor belongs to a connection of the server.
+func (f *flows) isOwn(fd int) bool {
+	own, err := unix.Getsockname(fd)
+	if err != nil {
+		return false
+	}
+	switch a := own.(type) {
+	case *unix.SockaddrInet4:
+		return a.Port == f.port
+	case *unix.SockaddrInet6:
+		return a.Port == f.port
+	}
+	return false
 }
 
 // cutExcessive cuts connections that have too many bytes of unfinished messages.
@@ -142,48 +170,47 @@ func (f *flows) cutExcessive() {
 	for _, fd := range some {
 		f.examineFlow(fd)
 	}
-	pending, all := map[int]uint64{}, uint64(0)
-	for fd, flow := range f.open {
-		if flow.pending > maxPending/64 {
-			f.examineFlow(fd)
-		}
-		if all += flow.pending; flow.pending > 0 {
-			pending[fd] = flow.pending
-		}
+	for fd := range f.large {
+		f.examineFlow(fd)
 	}
 	for {
+		among := maps.Keys(f.large)
+		if f.pending > maxPendingAll {
+			among = maps.Keys(f.open)
+		}
 		most := -1
-		for fd := range pending {
-			if most < 0 || pending[fd] > pending[most] {
+		for fd := range among {
+			if most < 0 || f.open[fd].pending > f.open[most].pending {
 				most = fd
 			}
 		}
-		if most < 0 || pending[most] <= maxPending && all <= maxPendingAll {
+		if most < 0 || f.open[most].pending <= maxPending && f.pending <= maxPendingAll {
 			return
 		}
 		f.refused.add(ReasonTooLarge, "connection cut: it sends and does not end its message",
-			"bytes", pending[most])
+			"bytes", f.open[most].pending)
 		// ZeroMQ notices that the connection ended, and frees what it kept of the connection's
 		// bytes.
 		_ = unix.Shutdown(most, unix.SHUT_RDWR)
-		all -= pending[most]
-		delete(pending, most)
-		delete(f.open, most)
+		f.forget(most)
 	}
 }
 
-// examineFlow notes how many bytes of unfinished messages a connection has. If the descriptor no
-// longer belongs to a connection of the server, examineFlow forgets the descriptor.
+// examineFlow notes how many bytes of unfinished messages a connection has. If it has many, and the
+// descriptor no longer belongs to a connection of the server, examineFlow forgets the descriptor.
 func (f *flows) examineFlow(fd int) {
 	flow := f.open[fd]
 	if flow == nil {
 		return
 	}
-	received, err := f.receivedBytes(fd)
+	received, err := receivedBytes(fd)
 	if err != nil {
-		delete(f.open, fd)
+		f.forget(fd)
 		return
 	}
 	known := flow.base + flow.taken
-	flow.pending = max(received, known) - known
+	f.setPending(fd, flow, max(received, known)-known)
+	if flow.pending > maxPending/64 && !f.isOwn(fd) {
+		f.forget(fd)
+	}
 }

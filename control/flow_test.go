@@ -164,6 +164,37 @@ func TestManyMessagesAreNotCut(t *testing.T) {
 	f.wantWell(a)
 }
 
+// What ZeroMQ adds to messages does not add up: after many small messages, a connection has hardly
+// any bytes of unfinished messages.
+func TestSmallMessagesLeaveNothingUnfinished(t *testing.T) {
+	f := newFleet(t, "a")
+	others := f.admitAll()
+	a := f.dial(0)
+	must(a.Register(within(t), node("a")))(t)
+	for range 2000 {
+		if err := a.Send(within(t), 0, &Done{}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-others:
+		case <-within(t).Done():
+			t.Fatal("a message does not come")
+		}
+	}
+	flows := f.server.flows
+	flows.mu.Lock()
+	defer flows.mu.Unlock()
+	const most = 16 << 10 // one that is never counted anew would have 140 kB
+	for fd, flow := range flows.open {
+		if flows.examineFlow(fd); flow.pending > most {
+			t.Errorf("%d bytes seem to be unfinished, want at most %d", flow.pending, most)
+		}
+	}
+	if len(flows.open) != 1 {
+		t.Errorf("%d connections, want 1", len(flows.open))
+	}
+}
+
 // The server limits how many bytes of messages may wait until the program calls Receive. From an
 // unknown peer the server decodes only small messages.
 func TestMessagesWaitByTheirBytes(t *testing.T) {
