@@ -61,6 +61,9 @@ type core struct {
 	requests uint64
 	pending  map[uint64]*pendingRequest
 
+	// nodesDue is a time before which no single node makes a tick due: see nextOfNodes.
+	nodesDue time.Time
+
 	sweep          *sweep
 	sweepBy        time.Time // when the sweep for nodes that joined is due; zero: none is due
 	sweptAt        time.Time // when the last sweep ended
@@ -287,15 +290,9 @@ func (c *core) nextTick() time.Time {
 	if c.inTurns && c.isLarge() {
 		earlier(c.turnAt.Add(c.config.Heartbeat))
 	}
-	c.nextKeys(earlier)
-	for _, n := range c.nodes {
-		if n.isAlive() {
-			earlier(n.lastHeard.Add(c.config.Dead))
-		}
-		if n.snapshot != nil {
-			earlier(n.snapshotDue)
-		}
-	}
+	earlier(c.secretsRenewed.Add(secretLife))
+	earlier(c.rekeyAt)
+	earlier(c.nextOfNodes())
 	if c.run != nil {
 		earlier(c.run.returnLimit)
 		for _, k := range c.run.collect {
@@ -312,6 +309,32 @@ func (c *core) nextTick() time.Time {
 		}
 	}
 	return next
+}
+
+// nextOfNodes returns a time before which no single node makes a tick due. It looks at all nodes
+// only when this time has come. Until then, a message can only make its sender be silent later, and
+// nodes that register are not silent earlier. Everything else that makes a node due calls dueBy.
+func (c *core) nextOfNodes() time.Time {
+	if now := c.now(); !now.Before(c.nodesDue) {
+		c.nodesDue = now.Add(c.config.Dead)
+		for _, n := range c.nodes {
+			if n.isAlive() {
+				c.dueBy(n.lastHeard.Add(c.config.Dead))
+				c.dueBy(n.keys.renewAt)
+			}
+			if n.snapshot != nil {
+				c.dueBy(n.snapshotDue)
+			}
+		}
+	}
+	return c.nodesDue
+}
+
+// dueBy notes that a node may make a tick due at a given time. The zero time means nothing.
+func (c *core) dueBy(t time.Time) {
+	if !t.IsZero() && t.Before(c.nodesDue) {
+		c.nodesDue = t
+	}
 }
 
 // flush writes new measurements to disk, then acknowledges them.

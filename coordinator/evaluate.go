@@ -82,10 +82,13 @@ const (
 	reusedFor = 30 * time.Second // how old an evaluation may be
 
 	// There is a turn in each heartbeat. In it, the server evaluates so many pairs that a round of
-	// all pairs has turnsInRound turns, but at most pairsInTurn, which take about a twentieth of a
-	// core.
+	// all pairs has turnsInRound turns, but at most pairsInTurn.
 	turnsInRound = 20
 	pairsInTurn  = 500
+
+	// In a fleet of more pairs, there are no turns: most evaluations would be too old by the end of
+	// their round.
+	maxInTurns = pairsInTurn * int(reusedFor/time.Second)
 )
 
 // mayReuse reports whether an answer may use the last evaluation of a pair.
@@ -126,7 +129,7 @@ func (c *core) stepTurn() {
 		return
 	}
 	c.turnAt = now
-	if c.turnRuns || c.evaluating {
+	if c.turnRuns || c.evaluating || len(c.current) > maxInTurns {
 		return
 	}
 	if len(c.turns) == 0 {

@@ -95,6 +95,7 @@ func (c *core) renewSecret(n *node) {
 				"node", n.name(), "error", err)
 			if n.isAlive() && k.toldSecret == next.Number {
 				k.renewAt = c.now().Add(c.config.Heartbeat)
+				c.dueBy(k.renewAt)
 			}
 			return
 		}
@@ -155,17 +156,5 @@ func (c *core) stepKeys() {
 	if !c.rekeyAt.IsZero() && !now.Before(c.rekeyAt) {
 		c.rekeyAt = time.Time{}
 		c.targetsChanged()
-	}
-}
-
-// nextKeys calls the function note once for each moment at which stepKeys will have something to
-// do.
-func (c *core) nextKeys(note func(time.Time)) {
-	note(c.secretsRenewed.Add(secretLife))
-	note(c.rekeyAt)
-	for _, n := range c.nodes {
-		if n.isAlive() {
-			note(n.keys.renewAt)
-		}
 	}
 }

@@ -38,6 +38,7 @@ func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 		return
 	}
 	n.snapshot = &SnapshotRequest{Channels: m.Channels, Reason: m.Reason}
+	c.dueBy(n.snapshotDue)
 	c.stepSnapshots()
 }
 
