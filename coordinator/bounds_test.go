@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -153,6 +154,35 @@ func TestPairsAreEvaluatedInTurns(t *testing.T) {
 		if p := f.core.pairs[key]; p != nil && p.lastEvaluation == e && p.version != e.version {
 			t.Errorf("%v is not evaluated again after %v", key, reusedFor)
 		}
+	}
+}
+
+// If there are so many pairs that a round of turns takes too long, there are no turns.
+func TestTooManyPairsHaveNoTurns(t *testing.T) {
+	f := largeFleet(t, 18)
+	f.waitSettled()
+	evaluated := func() (n int) {
+		for _, key := range f.core.current {
+			if p := f.core.pairs[key]; p != nil && p.lastEvaluation != nil {
+				n++
+			}
+		}
+		return n
+	}
+	before, measured := evaluated(), len(f.core.current)
+	f.core.inTurns = true
+	for i := range maxInTurns + 1 - measured {
+		f.core.current[[2]string{"other", fmt.Sprint(i)}] = pairKey{}
+	}
+	f.core.stepTurn()
+	if n := evaluated(); n != before {
+		t.Errorf("%d of %d pairs had their turns", n-before, len(f.core.current))
+	}
+	delete(f.core.current, [2]string{"other", "0"})
+	f.core.turnAt = time.Time{}
+	f.core.stepTurn()
+	if n := evaluated(); n == before {
+		t.Errorf("none of %d pairs had its turn", len(f.core.current))
 	}
 }
 
