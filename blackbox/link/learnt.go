@@ -45,6 +45,9 @@ const (
 	mostSurveyed = 16
 	longest_ns   = int64(1e15) // limits the length of requests from which the margin is computed
 	oldWeight    = 0.5         // weight of earlier experience in each window
+	leastTemper  = 0.3         // in the first round of learning: see model.temper
+	// If calls have many candidates, so low a temper would destroy the first sharing.
+	crowdedTemper = 0.6
 )
 
 func (l learntMethod) Link(seen *calls.Seen) []Link {
@@ -352,7 +355,6 @@ func (p *program) foreign() bool {
 // the sharing less probable, so that it does not stop at a mediocre sharing.
 func (p *program) learn(rounds, draws int) {
 	isFirst := p.firsts == nil
-	p.m.foreign = p.foreign()
 	p.m.rivals = float32(math.Log(max(1, p.load())))
 	p.giveOwners()
 	var busy []int32
@@ -362,16 +364,17 @@ func (p *program) learn(rounds, draws int) {
 	if isFirst {
 		p.x = p.m.newExperience()
 		x := p.m.newExperience()
-		if p.mostThreads() > 0 {
-			// A good first sharing follows from the threads and the order of calls.
-			for _, s := range p.sharers {
-				s.teach(x, 1, busyLimit(busy, 0))
-			}
+		for _, s := range p.sharers {
+			s.teach(x, 1, busyLimit(busy, 0)) // the first sharing is better than none
 		}
 		p.m.learn(x)
 	}
+	temper := leastTemper
+	if p.wasCrowded() {
+		temper = crowdedTemper
+	}
 	for round := range rounds {
-		p.m.temper = min(1, 0.3+1.2*float64(round)/float64(rounds))
+		p.m.temper = min(1, temper+1.2*float64(round)/float64(rounds))
 		if p.mostThreads() == 1 {
 			p.m.temper = 1 // the first sharing is nearly right
 		}

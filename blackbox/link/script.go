@@ -27,10 +27,12 @@ type model struct {
 	marks [][marks]float32
 	// best has the largest logarithm that each next event can have, with its delay and its mark. It
 	// is subtracted from the field next. So a script's score is never above 0, and events can only
-	// make it smaller. (Rare exceptions are events that seem to come before the ones they follow.)
-	best    []float64
-	foreign bool    // events may seem to come before the ones they follow
-	rivals  float32 // logarithm of the number of candidates that a call has
+	// make it smaller.
+	best []float64
+	// An event may seem to come before the one that it follows, by at most slack_ns, if moments come
+	// from other clocks. So this time is added to all delays: none is negative then.
+	slack_ns int64
+	rivals   float32 // logarithm of the number of candidates that a call has
 	// The following fields are used only by the method walkEvents.
 	counts  [64]uint8 // calls of each kind so far
 	waiting [64]int32 // calls whose response is still missing
@@ -72,9 +74,9 @@ type call struct {
 
 // An event is an event of a script. Its number stands for the state before it and for the event
 // itself, as in the fields of the model. An event also has the step of its delay, and its mark. The
-// step is -1 if the delay tells nothing. The event is direct if its thread goes on with what it did
-// last, while other threads work on other requests. Then the delay is short. Otherwise the request
-// may have waited for a thread.
+// step is -1 for a response and for the end, because their delays tell nothing. The event is direct
+// if its thread goes on with what it did last, while other threads work on other requests. Then the
+// delay is short. Otherwise the request may have waited for a thread.
 type event struct {
 	number int32
 	step   int16
@@ -171,13 +173,9 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 	return score
 }
 
-// stepSince returns the step of a delay in ns, or -1 if the delay is negative.
+// stepSince returns the step of a delay in ns.
 func (m *model) stepSince(delay int64) int16 {
-	units := delay / m.unit
-	if units < 0 {
-		return -1
-	}
-	return int16(stepOf(units))
+	return int16(stepOf((delay + m.slack_ns) / m.unit))
 }
 
 // score returns the logarithm of the probability of a script with the given events.
@@ -269,7 +267,7 @@ func (m *model) learn(x *experience) {
 			}
 		}
 	}
-	m.subtractBest(x)
+	m.subtractBest()
 }
 
 // unlearntDelays is the table of delays of which nothing was learnt.
@@ -305,21 +303,12 @@ func (m *model) learnDelays(x *experience, states []int, next, direct int) {
 }
 
 // subtractBest finds the best logarithms of calls and replies, and subtracts them.
-func (m *model) subtractBest(x *experience) {
+func (m *model) subtractBest() {
 	n := m.nexts()
 	for next := range m.answer() {
 		best := math.Inf(-1)
 		for k := next; k < len(m.next); k += n {
-			most, n := float32(math.Inf(-1)), 0.0
-			for direct := range 2 {
-				if d := x.delays[2*k+direct]; d != nil {
-					n += d.n
-				}
-				most = max(most, m.delay[2*k+direct].most)
-			}
-			if m.foreign || n > 0 && x.next[k] > n+0.01 {
-				most = max(most, 0) // the delay of some events tells nothing
-			}
+			most := max(m.delay[2*k].most, m.delay[2*k+1].most)
 			best = max(best, m.next[k]+float64(most))
 		}
 		m.best[next] = best

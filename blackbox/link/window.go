@@ -61,10 +61,11 @@ func (p *program) wants(call int32) bool { return p.wanted == nil || p.wanted[ca
 // openWindow makes a window the present window.
 func (p *program) openWindow(w window) {
 	kinds := p.m.kinds
-	p.sharers = nil
+	p.sharers, p.m.slack_ns = nil, 0
 	numbers, idleCalls, idle := make([]float64, kinds), make([]float64, kinds), 0.0
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, at := range p.places {
+		p.m.slack_ns = max(p.m.slack_ns, at.slack)
 		at = at.partWithin(w)
 		s := &sharing{m: p.m, foreign: at.foreign, order: at.ordered, requests: at.requests,
 			sends:  at.sends,
