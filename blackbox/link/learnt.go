@@ -147,6 +147,11 @@ func (l learntMethod) linkProgram(seen *calls.Seen, places []place, of []int32, 
 	if len(windows) == 0 {
 		return
 	}
+	defer func() {
+		for i := range places {
+			places[i].doubtClocks(seen, all)
+		}
+	}()
 	p.link(seen, windows, all)
 	l.keepLearnt(name, p)
 	if !p.wasCrowded() && (len(windows) > 1 || l.memory != nil) {

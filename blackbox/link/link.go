@@ -70,6 +70,7 @@ type place struct {
 	moved    map[int32]int64 // what was subtracted from such moments, for each callee
 	linger   int64           // the longest of the sends
 	aligned  bool            // an earlier window already showed how far the clocks differ
+	sharp    map[int32]bool  // see clocks
 }
 
 // placesOf returns the places at which calls may have causes. If a caller's moments are not known,

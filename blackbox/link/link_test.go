@@ -116,9 +116,9 @@ func TestClocksDoNotMatterToWAP5(t *testing.T) {
 	}
 }
 
-// If the callers' moments are known, clocks do not matter. If they are not, clocks are aligned. Each
-// link is the same, however the clocks are set. In random-4, nobody waits for the responses of some
-// calls, so these calls may lie within no request.
+// If the callers' moments are known, clocks do not matter. If they are not, clocks are aligned.
+// Each link is the same, however the clocks are set. In random-4, nobody waits for the responses of
+// some calls, so these calls may lie within no request.
 func TestClocksDoNotMatter(t *testing.T) {
 	for name, set := range map[string]*calls.Set{
 		"hotel": made("hotel", 100, 150), "shop": made("shop", 100, 1500),
@@ -143,6 +143,23 @@ func TestClocksDoNotMatter(t *testing.T) {
 		}
 		if s := Judge(set, before); pathsRight(s) < 0.5 {
 			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// If the callers' moments are not known, and clocks differ by more than the method looks at, it
+// does not say links that are wrong.
+func TestClocksFarApart(t *testing.T) {
+	for _, c := range []struct {
+		app  string
+		rate float64
+	}{{"media", 20}, {"media", 150}, {"node", 20}} {
+		set := made(c.app, 150, c.rate)
+		callgen.ShiftClocks(set, 3_000_000_000, 1)
+		s := Judge(set, Methods[0].Link(&set.Seen))
+		if float64(s.SaidWrong) > 0.01*float64(s.Links) {
+			t.Errorf("%s at %g: of %d links, %d are said, %d of them wrong", c.app, c.rate,
+				s.Links, s.Said, s.SaidWrong)
 		}
 	}
 }

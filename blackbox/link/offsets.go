@@ -23,6 +23,7 @@ const (
 	lagStep   = 20_000     // ns; at least the quantum
 	fewEvents = 8          // a kind with fewer calls is not aligned
 	slack_ns  = int64(1e5) // how far moments may be off after they were aligned
+	sharp_ns  = int64(2e7) // a wider range of lags may be there by chance
 )
 
 // lagSpan is the range in which the lags between two kinds of events crowd.
@@ -111,6 +112,7 @@ type clocks struct {
 	fits func(callee int32, offset int64) bool
 	// loose says that the clocks left over at the end may differ by any offset.
 	loose bool
+	sharp map[int32]bool // callees whose clocks fit, and are known from a narrow range
 }
 
 type lagKind int
@@ -122,7 +124,7 @@ const (
 )
 
 func (p *place) clocks(seen *calls.Seen) *clocks {
-	c := &clocks{numbers: map[int32]int{}}
+	c := &clocks{numbers: map[int32]int{}, sharp: map[int32]bool{}}
 	for _, s := range p.sends {
 		if seen.Calls[s.call].Sent_ns != calls.Unknown {
 			continue
@@ -147,9 +149,9 @@ func (c *clocks) findOffsets() map[int32]int64 {
 		from, to int
 	}
 	tried := map[relation]lagSpan{}
-	fits := c.fits
+	fits, strict := c.fits, true
 	for len(known) <= len(c.callees) {
-		next, width, offset := 0, int64(math.MaxInt64), int64(0)
+		next, base, width, offset := 0, 0, int64(math.MaxInt64), int64(0)
 		try := func(of lagKind, from, to, k int, at func(lagSpan) int64) {
 			s, ok := tried[relation{of, from, to}]
 			if !ok {
@@ -159,7 +161,7 @@ func (c *clocks) findOffsets() map[int32]int64 {
 				tried[relation{of, from, to}] = s
 			}
 			if s.width < width && fits(c.callees[k-1], at(s)) {
-				next, width, offset = k, s.width, at(s)
+				next, base, width, offset = k, from+to-k, s.width, at(s)
 			}
 		}
 		for k := 1; k <= len(c.callees); k++ {
@@ -181,13 +183,15 @@ func (c *clocks) findOffsets() map[int32]int64 {
 			}
 		}
 		if next == 0 && c.loose {
-			fits, c.loose = func(int32, int64) bool { return true }, false
+			fits, strict, c.loose = func(int32, int64) bool { return true }, false, false
 			continue
 		}
 		if next == 0 {
 			break
 		}
 		offsets[next], known = offset, append(known, next)
+		c.sharp[c.callees[next-1]] = strict && width <= sharp_ns &&
+			(base == 0 || c.sharp[c.callees[base-1]])
 	}
 	result := map[int32]int64{}
 	for _, k := range known[1:] {
@@ -233,6 +237,7 @@ func (p *place) alignAll(seen *calls.Seen) map[int32]int64 {
 	}
 	// If nobody waits for the response of a call, the call may last longer than the request.
 	c.loose = true
+	p.sharp = c.sharp
 	c.fits = func(callee int32, offset int64) bool {
 		return p.containedShare(callee,
 			offset) >= 0.9
@@ -328,6 +333,27 @@ func (p *place) containedShare(callee int32, offset int64) float64 {
 		}
 	}
 	return inside / max(all, 1)
+}
+
+// doubtClocks lowers the probabilities of links that depend on a clock of which nobody knows how it
+// is set: if the callee's calls mostly begin while no request is open, the clocks differ by more
+// than was found.
+func (p *place) doubtClocks(seen *calls.Seen, all []Link) {
+	if !p.foreign || p.aligned {
+		return
+	}
+	open, sent := map[int32]float64{}, map[int32]float64{}
+	p.eachCandidates(p.slack, func(s send, requests []int32) {
+		sent[s.callee]++
+		open[s.callee] += float64(count(len(requests) > 0))
+	})
+	for _, s := range p.sends {
+		l := &all[s.call]
+		if !p.sharp[s.callee] && seen.Calls[s.call].Sent_ns == calls.Unknown {
+			l.Probability = min(l.Probability, open[s.callee]/sent[s.callee])
+			l.RunnerUpProbability = min(l.RunnerUpProbability, l.Probability)
+		}
+	}
 }
 
 // subtractOffsets subtracts offsets from the moments of calls.
