@@ -233,6 +233,9 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 	if text := oddText(&set.Oddities); text != "" {
 		fmt.Fprintln(stdout, text)
 	}
+	if len(rows) > 0 && rows[0].Links == 0 {
+		fmt.Fprintln(stdout, "no link can be judged: no call's cause is in the data")
+	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tus\t"
 	if shift_ns > 0 {

@@ -40,6 +40,34 @@ func TestPathsOfFiles(t *testing.T) {
 	}
 }
 
+// If nothing can be judged, or nothing can be read, the command says why.
+func TestPathsOfBadFiles(t *testing.T) {
+	orphan := `{"data":[{"traceID":"t","spans":[{"traceID":"t","spanID":"b","references":[
+	{"refType":"CHILD_OF","traceID":"t","spanID":"a"}],"startTime":200,"duration":500,
+	"processID":"p"}],"processes":{"p":{"serviceName":"back"}}}]}`
+	for _, c := range []struct {
+		text, format string
+		code         int
+		says         string
+	}{
+		{orphan, "jaeger", 0, "no link can be judged"},
+		{orphan, "otlp", 1, "are they traces of another format than otlp?"},
+		{"", "jaeger", 1, "it is empty"},
+		{"hello", "jaeger", 1, "it begins like no JSON"},
+		{orphan[:60], "jaeger", 1, "unexpected EOF"},
+	} {
+		name := filepath.Join(t.TempDir(), "trace.json")
+		if err := os.WriteFile(name, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), []string{"paths", "--format", c.format, name}, &out, &errs)
+		if code != c.code || !strings.Contains(out.String()+errs.String(), c.says) {
+			t.Errorf("%q as %s: exit %d: %s%s", c.text, c.format, code, &out, &errs)
+		}
+	}
+}
+
 // A stream of several parts is judged as a whole.
 func TestPathsStream(t *testing.T) {
 	var out, errs bytes.Buffer

@@ -56,6 +56,8 @@ func Read(format Format, names ...string) (*Set, error) {
 		err := fmt.Errorf("read traces of %q as %s: %w", names, format, ErrNoCalls)
 		if why := set.Oddities.Why; why != "" {
 			err = fmt.Errorf("%w: %s", err, why)
+		} else {
+			err = fmt.Errorf("%w: are they traces of another format than %s?", err, format)
 		}
 		return nil, err
 	}
@@ -106,6 +108,10 @@ func (b *builder) readFile(path string, named bool, format Format,
 			not := "JSON"
 			if format == OTLP {
 				not = "JSON, and is no protocol buffer of OpenTelemetry"
+			}
+			if len(begin) == 0 {
+				b.countMalformed(fmt.Errorf("decode %q: it is empty", path))
+				return nil
 			}
 			b.countMalformed(fmt.Errorf("decode %q: it begins like no %s", path, not))
 		}
