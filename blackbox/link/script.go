@@ -29,8 +29,8 @@ type model struct {
 	// is subtracted from the field next. So a script's score is never above 0, and events can only
 	// make it smaller.
 	best []float64
-	// An event may seem to come before the one that it follows, by at most slack_ns, if moments come
-	// from other clocks. So this time is added to all delays: none is negative then.
+	// An event may seem to come before the one that it follows, by at most slack_ns, if moments
+	// come from other clocks. So this time is added to all delays: none is negative then.
 	slack_ns int64
 	rivals   float32 // logarithm of the number of candidates that a call has
 	// The following fields are used only by the method walkEvents.
