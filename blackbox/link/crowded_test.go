@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/callgen"
 )
 
-// If dozens of requests could have caused each call, and clocks are coarse, the product's own method
-// still has twice as many links right as any other method.
+// If dozens of requests could have caused each call, and clocks are coarse, the product's own
+// method still has twice as many links right as any other method.
 func TestCrowded(t *testing.T) {
 	set := callgen.Make(callgen.Apps["node"],
 		callgen.Options{Requests: 250, PerSecond: 150, Seed: 22})
