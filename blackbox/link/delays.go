@@ -105,6 +105,12 @@ func quickLog(x float64) float32 {
 		rest*rest*(0.5-rest/3))
 }
 
+// leastLog returns a number that is at most the logarithm of a positive number, but less than 1
+// below it. It is quicker than quickLog.
+func leastLog(x float64) float64 {
+	return float64(int(math.Float64bits(x)>>52)-1023) * math.Ln2
+}
+
 const logBits = 8
 
 // logInverse has the inverse of the middle of each of 256 parts of the numbers from 1 to 2, and
@@ -121,7 +127,7 @@ var logInverse, logOfInverse = func() (inverse, log [1 << logBits]float64) {
 type dice uint64
 
 func (d *dice) next() uint64 {
-	*d += 0x9e3779b97f4a7c15
+	*d += golden
 	z := uint64(*d)
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb

@@ -101,8 +101,13 @@ func (s *sharing) wasTried(mine, theirs []int32) bool {
 
 // partAfter returns the part of a request's script from the given call on, in the order of sending.
 func (s *sharing) partAfter(r, c int32) []int32 {
-	i, _ := slices.BinarySearch(s.scripts[r], c)
-	return s.scripts[r][i:]
+	script := s.scripts[r]
+	for i, k := range script {
+		if k >= c {
+			return script[i:]
+		}
+	}
+	return nil
 }
 
 // alikeCall returns a random call of a request. This call has the same kind as the given call. If
@@ -131,7 +136,11 @@ func (s *sharing) isCandidate(all []int32, r int32) bool {
 				of = of[half:]
 			}
 		}
-		if !slices.Contains(of, r) {
+		i := 0
+		for i < len(of) && of[i] < r {
+			i++
+		}
+		if i == len(of) || of[i] != r {
 			return false
 		}
 	}

@@ -217,13 +217,14 @@ type program struct {
 	lingers []int64                   // of each kind of call: see linger.go
 	moved   map[int32]map[int32]int64 // of each place: see place.moved
 
+	memo    *memo
 	sharers []*sharing // one for each place, in the present window
 }
 
 // newProgram returns a program. It takes over what an earlier program (old) learnt, except in three
 // cases: old is nil, the program sends calls of new kinds, or its clocks have to be aligned.
 func newProgram(places []place, of []int32, quantum int64, old *program) *program {
-	p := &program{places: places, of: of, kinds: map[int32]int32{}, seed: 1}
+	p := &program{places: places, of: of, kinds: map[int32]int32{}, seed: 1, memo: &memo{}}
 	if old != nil {
 		p.kinds, p.callers = maps.Clone(old.kinds), old.callers
 	}

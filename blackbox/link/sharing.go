@@ -45,9 +45,12 @@ type sharing struct {
 	had   [][]tenure
 	since []int32
 
-	// The exchange that is being tried: a and b would be the new scripts of two requests. mine and
-	// theirs are the parts of their scripts that they would exchange.
-	a, b, mine, theirs []int32
+	// The exchange that is being tried: script would be the new script of a request. mine and
+	// theirs are the parts of scripts that two requests would exchange.
+	script, mine, theirs []int32
+
+	names []uint64 // of the scripts: see the type memo
+	memo  *memo
 
 	once  bool // exchanges that are in tried are not tried again
 	tried []trial
@@ -87,6 +90,7 @@ func (s *sharing) scoreOf(r int32, script []int32, least float64) float64 {
 
 // rescore computes the scores of all scripts. It must be called after the model has changed.
 func (s *sharing) rescore() {
+	s.memo.forget()
 	for r := range s.requests {
 		s.scores[r] = s.m.score(s.eventsOf(r))
 	}
@@ -97,6 +101,7 @@ func (s *sharing) makeScripts() {
 	n := len(s.requests)
 	s.scripts, s.scores = make([][]int32, n), make([]float64, n)
 	s.events, s.current = make([][]event, n), make([]bool, n)
+	s.names = make([]uint64, n)
 	s.changed, s.surveyed = make([]int32, n), make([]int32, len(s.calls))
 }
 
@@ -301,8 +306,8 @@ func (s *sharing) tryMove(c, to int32) {
 // more probable, it always accepts the exchange. Otherwise it decides at random. After an accepted
 // exchange, s.mine and s.theirs are copies of the parts.
 func (s *sharing) acceptExchange(from, to int32, mine, theirs []int32, bonus float64) bool {
-	accepted := float64(quickLog(s.random.fraction()))
-	limit := accepted
+	luck := s.random.fraction()
+	limit := leastLog(luck)
 	if s.surveying {
 		limit = min(limit, hopelessChance)
 	}
@@ -315,33 +320,39 @@ func (s *sharing) acceptExchange(from, to int32, mine, theirs []int32, bonus flo
 	}
 	// No score is above 0, so one of them alone may show that the change is hopeless.
 	least := before + limit/s.m.temper
+	moved := saltsOf(theirs) - saltsOf(mine) // by this, the name of the first script changes
 	if from >= 0 {
-		s.a = s.copyExchanged(s.a[:0], s.scripts[from], mine, theirs)
-		if x = s.scoreOf(from, s.a, least); x < least {
+		if x = s.scoreWith(from, moved, mine, theirs, least); x < least {
 			return false
 		}
 	}
 	if to >= 0 {
-		s.b = s.copyExchanged(s.b[:0], s.scripts[to], theirs, mine)
-		if y = s.scoreOf(to, s.b, least-x); y < least-x {
+		if y = s.scoreWith(to, -moved, theirs, mine, least-x); y < least-x {
 			return false
 		}
 	}
 	d := (x + y - before) * s.m.temper
 	s.best = max(s.best, d)
-	if d < accepted {
+	if d < limit || d < 0 && d < float64(quickLog(luck)) {
 		return false
 	}
 	s.mine, s.theirs = append(s.mine[:0], mine...), append(s.theirs[:0], theirs...)
 	if from >= 0 {
-		s.scripts[from] = append(s.scripts[from][:0], s.a...)
-		s.scores[from], s.current[from] = x, false
+		s.replaceScript(from, moved, s.mine, s.theirs, x)
 	}
 	if to >= 0 {
-		s.scripts[to] = append(s.scripts[to][:0], s.b...)
-		s.scores[to], s.current[to] = y, false
+		s.replaceScript(to, -moved, s.theirs, s.mine, y)
 	}
 	return true
+}
+
+// replaceScript replaces calls of a request's script. The parameter moved is by how much the
+// script's name changes.
+func (s *sharing) replaceScript(r int32, moved uint64, without, with []int32, score float64) {
+	s.script = s.copyExchanged(s.script[:0], s.scripts[r], without, with)
+	s.scripts[r] = append(s.scripts[r][:0], s.script...)
+	s.scores[r], s.current[r] = score, false
+	s.names[r] += moved
 }
 
 // pinCause removes all candidates of a call except the one that is known to be its cause.

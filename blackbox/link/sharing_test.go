@@ -18,7 +18,7 @@ func TestExchangeSteps(t *testing.T) {
 	m.learn(m.newExperience())
 	m.temper = 0 // accepts everything
 	both := []int32{0, 1}
-	s := &sharing{m: m, owner: []int32{0, 0, 1, 1, 0, 1},
+	s := &sharing{m: m, memo: &memo{}, owner: []int32{0, 0, 1, 1, 0, 1},
 		requests:   []request{{from: 0, to: 100}, {from: 1, to: 100}},
 		candidates: [][]int32{both, both, both, both, both, both},
 		calls: []call{{from: 10, to: 20}, {from: 11, to: 30}, {from: 12, to: 20, kind: 1},

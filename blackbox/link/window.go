@@ -67,8 +67,8 @@ func (p *program) openWindow(w window) {
 	for _, at := range p.places {
 		p.m.slack_ns = max(p.m.slack_ns, at.slack)
 		at = at.partWithin(w)
-		s := &sharing{m: p.m, foreign: at.foreign, order: at.ordered, requests: at.requests,
-			sends:  at.sends,
+		s := &sharing{m: p.m, memo: p.memo, foreign: at.foreign, order: at.ordered,
+			requests: at.requests, sends: at.sends,
 			random: dice(p.seed<<32 + uint64(at.number))}
 		for _, c := range at.sends {
 			k := p.kinds[p.kindOf(&c)]
