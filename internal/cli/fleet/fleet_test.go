@@ -62,6 +62,8 @@ func startAFleet(t *testing.T, names ...string) *aFleet {
 	c := coordinator.DefaultConfig()
 	c.SweepEvery, c.Sweep.Trains, c.Sweep.Exchanges = 0, 2, 5
 	c.Sweep.Quiet = coordinator.Quiet{} // do not wait for quiet: other tests run at the same time
+	// On a busy machine, an answer may take longer than the default.
+	c.Sweep.Timeout = 10 * time.Second
 	server, err := coordinator.NewServer(link, c, store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
