@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,24 +24,6 @@ type fleet struct {
 	listed  []Key
 	logged  *serverLog
 	t       *testing.T
-}
-
-// serverLog collects what a server has logged.
-type serverLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *serverLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *serverLog) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), text)
 }
 
 func within(t *testing.T) context.Context {
@@ -74,7 +54,12 @@ func newFleet(t *testing.T, names ...string) *fleet {
 		f.listed = append(f.listed, f.clients[len(f.clients)-1].Halved())
 	}
 	f.server = must(Listen(f.config()))(t)
-	t.Cleanup(func() { f.server.Close() })
+	t.Cleanup(func() {
+		f.server.Close()
+		if t.Failed() {
+			t.Logf("the server logged:\n%s", f.logged)
+		}
+	})
 	return f
 }
 
