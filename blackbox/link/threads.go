@@ -179,8 +179,8 @@ func leastAhead(received, sent []int64) []int32 {
 }
 
 // numberTurns numbers the events of each thread. Messages that a thread received at the same moment
-// have the same number, because one system call received them. It also finds the step after which
-// the thread of an event was woken.
+// have the same number, because one system call received them. If another thread woke the thread of
+// an event just before the event, numberTurns also finds the last step of that other thread.
 func (p *place) numberTurns() {
 	type event struct {
 		at    int64

@@ -159,7 +159,8 @@ func (m *meter) isChosen(root int32, f *Filter) bool {
 	return program && message && doubtful
 }
 
-// hasName reports whether the program at a place has a name, with its port or without.
+// hasName reports whether name is the name of the program at a place, with the program's port or
+// without it.
 func (m *meter) hasName(place int32, name string) bool {
 	if place == calls.Outside {
 		return false

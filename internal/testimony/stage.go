@@ -22,9 +22,9 @@ type Stage struct {
 	files    []string
 	said     map[*exec.Cmd]string // the file of each program
 
-	// Each function in others returns a program in another language. The stage starts these
-	// programs in turn. Programs of the role "program" also have their turns, unless the field
-	// named only is true.
+	// Each function in others returns a program in another language than Go. The stage starts these
+	// programs in turn, and its own program in Go (the role "program") when that one's turn comes.
+	// If the field named only is true, it leaves out the program in Go.
 	others []func(file string) *exec.Cmd
 	only   bool
 }
