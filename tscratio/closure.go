@@ -283,9 +283,9 @@ type settledPaths struct {
 	verdict Verdict
 }
 
-// settleCount translates a reading along all paths. Each end of the result is the tighter one of two
-// ends: that of the direct relation, and that on which as many third nodes agree as the settings
-// require.
+// settleCount translates a reading along all paths. Each end of the result is the tighter one of
+// two ends: that of the direct relation, and that on which as many third nodes agree as the
+// settings require.
 func (c *Closure) settleCount(paths []path, start Interval) (settledPaths, error) {
 	var failed error
 	for _, verdict := range []Verdict{Consistent, Suspect} {
