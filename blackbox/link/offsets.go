@@ -24,6 +24,9 @@ const (
 	fewEvents = 8          // a kind with fewer calls is not aligned
 	slack_ns  = int64(1e5) // how far moments may be off after they were aligned
 	sharp_ns  = int64(2e7) // a wider range of lags may be there by chance
+	// In short data there are fewer long lags than short ones by chance alone. So lags are looked
+	// at only up to 1/shortShare of the time that the events take.
+	shortShare = 4
 )
 
 // lagSpan is the range in which the lags between two kinds of events crowd.
@@ -37,11 +40,15 @@ type lagSpan struct {
 // It looks twice: the second time, it looks around the first result, so that it does not matter
 // where the first result lies.
 func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
-	s, ok := spanAround(from, to, quantum, 0, reach_ns)
+	reach := min(reach_ns, (from[len(from)-1]-from[0])/shortShare)
+	if reach < 4*max(lagStep, quantum) {
+		return lagSpan{}, false
+	}
+	s, ok := spanAround(from, to, quantum, 0, reach)
 	if !ok {
 		return s, false
 	}
-	return spanAround(from, to, quantum, s.middle, reach_ns/2)
+	return spanAround(from, to, quantum, s.middle, reach/2)
 }
 
 // spanAround is like spanOf, but looks only once. It ignores lags whose difference from the
