@@ -66,7 +66,7 @@ type apartDuration struct {
 // two events may rest on the relation of their own two nodes, so its interval may extend beyond the
 // difference of the two placed intervals. In that case the later event's interval is widened, so
 // that the difference contains the interval of the duration. ended is a mask of the ranks at which
-// the tuple ended, although other points follow.
+// the tuple ended, although the job has points after them.
 func (w *gatherer) tellEvents(id, mask, ended uint64, path *[maxPoints]passage) {
 	var at [maxPoints]tscratio.Interval
 	var verdicts [maxPoints]tscratio.Verdict

@@ -20,7 +20,7 @@ import (
 type LogOptions struct {
 	Repetitions int           // smallest number of valid repetitions; at least 1
 	Limit       time.Duration // after this time, no further repetition begins
-	Dir         string        // where the rings are made; "" as in handlers.Options
+	Dir         string        // where a directory for rings is made; "": in shared memory
 
 	// Progress is called before each repetition and may be nil.
 	Progress func(counted, disturbed int)
@@ -95,14 +95,17 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 		return LogResult{}, err
 	}
 	defer unpin()
-	if o.Dir == "" {
-		o.Dir = ring.DefaultDirectory()
+	// In a directory of their own, no agent of this machine drains the rings.
+	rings, err := os.MkdirTemp(ringParent(o.Dir), "cloudprofiler-bench")
+	if err != nil {
+		return LogResult{}, err
 	}
+	defer os.RemoveAll(rings)
 
 	var result LogResult
 	var rows []*logRun
 	for _, c := range logCases {
-		run, err := newLogRun(c, o.Dir, own)
+		run, err := newLogRun(c, rings, own)
 		if err != nil {
 			return result, fmt.Errorf("measure %s: %w", c.name, err)
 		}
@@ -150,7 +153,7 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 		}
 		result.Rows = append(result.Rows, row.LogRow)
 	}
-	if result.Cold, err = measureCold(ctx, o.Dir); err != nil {
+	if result.Cold, err = measureCold(ctx, rings); err != nil {
 		return result, fmt.Errorf("measure cold calls: %w", err)
 	}
 	return result, nil

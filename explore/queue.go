@@ -47,11 +47,10 @@ type queueReader struct {
 	nodes, blocks int                   // limits for each moment
 }
 
-// durations has the durations of a node of the index, as counts: for each bucket, how many low
-// ends, or how many high ends, are in this bucket and all lower ones.
+// durations has the durations of a node of the index, by buckets.
 type durations struct {
-	los, his           []int64 // for each bucket: its lowest value, its highest value
-	countLos, countHis []uint64
+	los, his           []int64  // for each bucket: its lowest value, its highest value
+	countLos, countHis []uint64 // how many low ends, and high ends, are in it and all lower ones
 }
 
 // share says how many tuples one node of the index adds to a queue: at least lo, at most hi. The

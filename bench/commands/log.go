@@ -85,7 +85,7 @@ Exit code 3: fewer than 5 repetitions counted, or a row could not be measured he
 	cmd.Flags().DurationVar(&flags.limit, "limit", time.Minute,
 		"begin no repetition after this time")
 	cmd.Flags().StringVar(&flags.dir, "rings", "",
-		"directory for the rings (default $CLOUDPROFILER_DIR, else one of this user's in /dev/shm)")
+		"directory in which to make one for the rings (default /dev/shm)")
 	return cmd
 }
 

@@ -12,8 +12,9 @@ import (
 )
 
 // A server receives requests on one connection. For each, it asks another server, which answers
-// after a random time. The first server answers in the order in which its own calls are answered.
-// Each response is a call of its own, and becomes a part of the request that caused it.
+// after a random time. The first server sends its responses in the order in which the other server
+// answers. It sends each response by a separate system call. The response must become a part of the
+// request that caused it.
 func TestPipelined(t *testing.T) {
 	server := &messages.Thread{Program: messages.Program{Node: "n", Name: "server"}, Process: 2}
 	client := &messages.Thread{Program: messages.Program{Node: "n", Name: "client"}, Process: 1}
