@@ -3,6 +3,7 @@ package link
 import (
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -33,6 +34,7 @@ func (p *program) combine(all, again []Link, difference float64) {
 		part = 1 - part
 	}
 	chance := 1 / max(p.load(), 1)
+	doubt := p.doubtOfCrowds(all, again)
 	for i := range p.places {
 		for _, s := range p.places[i].sends {
 			l := meanLink(all[s.call], again[s.call], part)
@@ -40,9 +42,81 @@ func (p *program) combine(all, again []Link, difference float64) {
 				l.Probability = trust*l.Probability + (1-trust)*min(chance, l.Probability)
 				l.RunnerUpProbability = min(l.RunnerUpProbability, l.Probability)
 			}
+			if n := p.crowd[s.call]; n > 0 {
+				l.lower(1 - doubt[bandOf(n)])
+			}
 			all[s.call] = l
 		}
 	}
+}
+
+// In a program with several threads, requests may pile up for a short time. Then a model may be
+// sure of wrong links: it takes a thread that turns to another request for one that goes on with
+// the same request. How often two models differ about calls with equally many candidates shows how
+// far both can be trusted.
+
+const (
+	pileCandidates = 4    // of a call that was sent while requests piled up
+	pilePart       = 0.01 // of the calls: if so many of them were, there were pile-ups
+	crowdLeast     = 20   // calls of a band; if it has fewer, those of the next one count, too
+	crowdDoubt     = 5    // for one mistake by which models differ, there may be several in common
+)
+
+// noteCrowds notes how many candidates the calls of a window have.
+func (p *program) noteCrowds(w window) {
+	if p.mostThreads() < 2 {
+		return
+	}
+	if p.crowd == nil {
+		p.crowd = map[int32]int{}
+	}
+	for _, s := range p.sharers {
+		for c := range s.calls {
+			if t := s.calls[c].from; t >= w.begin && t < w.end && !s.pinned[c] {
+				p.crowd[s.sends[c].call] = len(s.candidates[c])
+			}
+		}
+	}
+}
+
+// piledUp reports whether requests piled up.
+func (p *program) piledUp() bool {
+	n := 0
+	for _, candidates := range p.crowd {
+		n += count(candidates >= pileCandidates)
+	}
+	return float64(n) > pilePart*float64(len(p.crowd))
+}
+
+// bandOf returns the band of a number of candidates. A band has similar numbers.
+func bandOf(candidates int) int {
+	high := bits.Len(uint(candidates))
+	return 2*high + candidates>>max(high-2, 0)&1
+}
+
+// doubtOfCrowds returns the probability that a link is wrong, for each band of candidates, as far
+// as two models show it. It does not fall as candidates become more.
+func (p *program) doubtOfCrowds(all, again []Link) (doubt [2*bits.UintSize + 2]float64) {
+	var differ, n [len(doubt)]float64
+	for call, candidates := range p.crowd {
+		b := bandOf(candidates)
+		differ[b] += float64(count(all[call].Cause != again[call].Cause))
+		n[b]++
+	}
+	for b := len(doubt) - 2; b > 0; b-- {
+		if n[b] < crowdLeast {
+			differ[b], n[b] = differ[b]+differ[b+1], n[b]+n[b+1]
+		}
+	}
+	for b := 1; b < len(doubt); b++ {
+		doubt[b] = max(doubt[b-1], min(crowdDoubt*differ[b]/max(n[b], 1), 1))
+	}
+	return doubt
+}
+
+// lower makes a link at most as probable as given, but not less probable than its runner-up.
+func (l *Link) lower(most float64) {
+	l.Probability = min(l.Probability, max(most, l.RunnerUpProbability))
 }
 
 // sends returns the number of calls whose links are wanted.

@@ -154,7 +154,7 @@ func (l learntMethod) linkProgram(seen *calls.Seen, places []place, of []int32, 
 	}()
 	p.link(seen, windows, all)
 	l.keepLearnt(name, p)
-	if !p.wasCrowded() && (len(windows) > 1 || l.memory != nil) {
+	if !p.wasCrowded() && !p.piledUp() && (len(windows) > 1 || l.memory != nil) {
 		return
 	}
 	name += " again"
@@ -211,7 +211,8 @@ type program struct {
 	wanted  []bool      // see learntMethod.wanted
 	x       *experience // experience from earlier windows
 	seed    uint64
-	score   float64 // mean logarithm of the probabilities of sharings in the answers
+	score   float64       // mean logarithm of the probabilities of sharings in the answers
+	crowd   map[int32]int // candidates of each linked call; nil: at most one thread is known
 
 	firsts  *firstRates
 	lingers []int64                   // of each kind of call: see linger.go
@@ -423,4 +424,5 @@ func (p *program) answer(w window, all []Link) {
 		s.rescore()
 		p.score += s.drawAnswer(w, all)
 	}
+	p.noteCrowds(w)
 }

@@ -16,12 +16,13 @@ import (
 // parametric form.
 type model struct {
 	temper   float64
+	learnt   bool  // the method learn was called
 	unit     int64 // unit of delays, in ns
 	requests int   // number of kinds of requests; the calling program is the kind
 	kinds    int   // number of kinds of calls; the called program is the kind
 	// The following fields have, for each state and each next event, three logarithms: of the
 	// event's probability, of the density of its delay, and of the probability of its mark (see the
-	// type mark). There are two densities: the second one is for direct events.
+	// type mark). There is a density for each way in which an event may follow (see the type way).
 	next  []float64
 	delay []*delayTable
 	marks [][marks]float32
@@ -74,17 +75,25 @@ type call struct {
 
 // An event is an event of a script. Its number stands for the state before it and for the event
 // itself, as in the fields of the model. An event also has the step of its delay, and its mark. The
-// step is -1 for a response and for the end, because their delays tell nothing. The event is direct
-// if its thread goes on with what it did last, while other threads work on other requests. Then the
-// delay is short. Otherwise the request may have waited for a thread.
+// step is -1 for a response and for the end, because their delays tell nothing.
 type event struct {
 	number int32
 	step   int16
 	of     mark
-	direct bool
+	way    way
 }
 
-func (e *event) delayNumber() int { return 2*int(e.number) + count(e.direct) }
+// A way says from which moment the delay of an event counts.
+type way uint8
+
+const (
+	fromLast  way = iota // from the last event of the script
+	directly             // the same, but its thread did nothing else since: the delay is short
+	fromQueue            // from the last event of its thread: the request waited for the thread
+	ways      = iota
+)
+
+func (e *event) delayNumber() int { return ways*int(e.number) + int(e.way) }
 
 // walkEvents goes through a script, and appends the script's events to the list that the parameter
 // into points to. If into is nil, it returns the script's score instead. If it finds that the score
@@ -118,7 +127,8 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 		if what < 0 {
 			what = m.end()
 		}
-		e := event{int32((2*latest+count(pending > 0))*n + what), -1, noMark, false}
+		e := event{int32((2*latest+count(pending > 0))*n + what), -1, noMark, fromLast}
+		free := int64(calls.Unknown) // when the thread of the event did something else
 		switch what {
 		case m.end():
 		case m.answer():
@@ -132,7 +142,7 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 			waiting[first], numbers[first] = waiting[pending], numbers[pending]
 		case m.numberOfReply():
 			if o != nil {
-				e.of = threads.joinEvent(r.reply)
+				e.of, free = threads.joinEvent(r.reply), r.reply.free
 			}
 			e.step = m.stepSince(at - since)
 			latest, isReplied = eventReplied, true
@@ -140,10 +150,9 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 			c := script[i]
 			if o != nil {
 				last := threads.last.index
-				e.of = threads.joinEvent(all[c].sent)
-				if e.of != noMark && heard >= 0 && !o.keepsOrder(heard, last, what,
-					all[c].sent.index) {
-					e.of += markOvertook
+				e.of, free = threads.joinEvent(all[c].sent), all[c].sent.free
+				if e.of != noMark && heard >= 0 {
+					e.of += o.choice(heard, last, what, all[c].sent.index)
 				}
 			}
 			heard = -1
@@ -158,8 +167,9 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 				pending++
 			}
 		}
-		e.direct = o != nil && o.threads > 1 && (e.of == markStayed ||
-			e.of == markStayed+markOvertook)
+		if e.step >= 0 && o != nil && o.threads > 1 {
+			e = m.chooseWay(e, at-free, free > since)
+		}
 		since = at
 		if into != nil {
 			*into = append(*into, e)
@@ -171,6 +181,24 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 		}
 	}
 	return score
+}
+
+// chooseWay finds in which way an event followed. If waited is true, its thread did something else
+// after the last event of the script, namely a time before the event. Then the request may have
+// waited for the thread. The more probable way is chosen.
+func (m *model) chooseWay(e event, before int64, waited bool) event {
+	switch plain := e.of.plain(); {
+	case plain == markStayed:
+		e.way = directly
+	case waited && plain != noMark && plain != markWoken && m.learnt:
+		queued := e
+		queued.way, queued.of = fromQueue, e.of-plain+markQueued
+		queued.step = m.stepSince(before)
+		if m.addScore(0, queued) > m.addScore(0, e) {
+			return queued
+		}
+	}
+	return e
 }
 
 // stepSince returns the step of a delay in ns.
@@ -205,7 +233,7 @@ type experience struct {
 
 func (m *model) newExperience() *experience {
 	n := m.states() * m.nexts()
-	return &experience{m, make([]float64, n), make([]*delays, 2*n), make([][marks]float32, n)}
+	return &experience{m, make([]float64, n), make([]*delays, ways*n), make([][marks]float32, n)}
 }
 
 // add adds the events of a script.
@@ -262,25 +290,25 @@ func (m *model) learn(x *experience) {
 				k := s*n + next
 				m.next[k] = math.Log((x.next[k] + few*p) / (own + few))
 			}
-			for direct := range 2 {
-				m.learnDelays(x, states, next, direct)
+			for w := range ways {
+				m.learnDelays(x, states, next, w)
 			}
 		}
 	}
 	m.subtractBest()
+	m.learnt = true
 }
 
 // unlearntDelays is the table of delays of which nothing was learnt.
 var unlearntDelays = logarithms(&broadDensity)
 
-// learnDelays learns the delays of an event in some states, either of direct events (1) or of
-// others (0).
-func (m *model) learnDelays(x *experience, states []int, next, direct int) {
+// learnDelays learns the delays of an event in some states, of events that follow in one way.
+func (m *model) learnDelays(x *experience, states []int, next, w int) {
 	const few = 4
 	n := m.nexts()
 	all := delays{}
 	for _, s := range states {
-		if d := x.delays[2*(s*n+next)+direct]; d != nil {
+		if d := x.delays[ways*(s*n+next)+w]; d != nil {
 			all.n += d.n
 			for i := range d.count {
 				all.count[i] += d.count[i]
@@ -293,7 +321,7 @@ func (m *model) learnDelays(x *experience, states []int, next, direct int) {
 		shared = logarithms(&f)
 	}
 	for _, s := range states {
-		k := 2*(s*n+next) + direct
+		k := ways*(s*n+next) + w
 		m.delay[k] = shared
 		if d := x.delays[k]; d != nil {
 			own := d.density(&f, few)
@@ -308,7 +336,10 @@ func (m *model) subtractBest() {
 	for next := range m.answer() {
 		best := math.Inf(-1)
 		for k := next; k < len(m.next); k += n {
-			most := max(m.delay[2*k].most, m.delay[2*k+1].most)
+			most := m.delay[ways*k].most
+			for w := 1; w < ways; w++ {
+				most = max(most, m.delay[ways*k+w].most)
+			}
 			best = max(best, m.next[k]+float64(most))
 		}
 		m.best[next] = best
@@ -318,32 +349,53 @@ func (m *model) subtractBest() {
 	}
 }
 
-// expectedMarks has the probability of each mark as long as nothing was learnt: it is expected that
-// calls are sent in the order of the messages that caused them. unlearntMarks are the logarithms.
-// Together, the marks that need no wake-ups have the probability 1.
-var expectedMarks, unlearntMarks = func() (p, log [marks]float32) {
-	const turned = 0.05
+// expectedMark is the probability of each plain mark as long as nothing was learnt: together, the
+// marks that need no wake-ups have the probability 1. expectedTurn is the probability that an event
+// that has a choice keeps the order.
+const (
+	expectedMark = 1 / float32(markWoken-markStayed)
+	expectedTurn = 0.95
+)
+
+// unlearntMarks are the logarithms of probabilities of marks as long as nothing was learnt.
+var unlearntMarks = func() (log [marks]float32) {
 	for of := markStayed; of < marks; of++ {
-		p[of] = float32(1-turned) / float32(markWoken)
-		if of > markOvertook {
-			p[of] = turned / float32(markWoken)
+		p := expectedMark
+		switch {
+		case of > markOvertook:
+			p *= 1 - expectedTurn
+		case of > markInTurn:
+			p *= expectedTurn
 		}
-		log[of] = float32(math.Log(float64(p[of])))
+		log[of] = float32(math.Log(float64(p)))
 	}
-	return p, log
+	return log
 }()
 
-// learnMarks learns how probable each mark of an event is.
+// markCounts has, for each plain mark, how often it was seen. For events that had a choice, it also
+// has how often they kept the order, and how often they did not.
+type markCounts [markQueued + 1]struct{ all, kept, not float32 }
+
+func (c *markCounts) add(seen *[marks]float32) (sum float32) {
+	for of := markStayed; of <= markQueued; of++ {
+		kept, not := seen[of+markInTurn], seen[of+markOvertook]
+		c[of].all += seen[of] + kept + not
+		c[of].kept += kept
+		c[of].not += not
+		sum += seen[of] + kept + not
+	}
+	return sum
+}
+
+// learnMarks learns how probable each mark of an event is: its plain mark, and whether an event
+// with this plain mark keeps the order if it has a choice.
 func (m *model) learnMarks(x *experience, states []int, next int) {
-	const few, fewer = 4, 4
+	const few = 4
 	n := m.nexts()
-	var pooled [marks]float32
+	var pooled markCounts
 	sum := float32(0)
 	for _, s := range states {
-		for of := markStayed; of < marks; of++ {
-			pooled[of] += x.marks[s*n+next][of]
-			sum += x.marks[s*n+next][of]
-		}
+		sum += pooled.add(&x.marks[s*n+next])
 	}
 	if sum == 0 {
 		for _, s := range states {
@@ -351,18 +403,27 @@ func (m *model) learnMarks(x *experience, states []int, next int) {
 		}
 		return
 	}
+	log := func(p float32) float32 { return float32(math.Log(float64(p))) }
 	for _, s := range states {
-		k, own := s*n+next, float32(0)
-		for of := markStayed; of < marks; of++ {
-			own += x.marks[k][of]
+		k := s*n + next
+		var c markCounts
+		own := c.add(&x.marks[k])
+		for of := markStayed; of <= markQueued; of++ {
+			a, b := &c[of], &pooled[of]
+			p := (b.all + few*expectedMark) / (sum + few)
+			plain := log((a.all + few*p) / (own + few))
+			q := (b.not + few*(1-expectedTurn)) / (b.kept + b.not + few)
+			sum := a.kept + a.not + few
+			m.marks[k][of] = plain
+			m.marks[k][of+markInTurn] = plain + log((a.kept+few*(1-q))/sum)
+			m.marks[k][of+markOvertook] = plain + log((a.not+few*q)/sum)
 		}
-		for of := markStayed; of < marks; of++ {
-			p := (pooled[of] + fewer*expectedMarks[of]) / (sum + fewer)
-			m.marks[k][of] = float32(math.Log(float64((x.marks[k][of] + few*p) / (own + few))))
+		// The thread could have been woken after an event of any of several other requests. And any
+		// of several requests could have waited for it.
+		for _, more := range [...]mark{0, markInTurn, markOvertook} {
+			m.marks[k][markForeign+more] -= m.rivals
+			m.marks[k][markQueued+more] -= m.rivals
 		}
-		// The thread could have been woken after an event of any of several other requests.
-		m.marks[k][markForeign] -= m.rivals
-		m.marks[k][markForeign+markOvertook] -= m.rivals
 	}
 }
 
@@ -402,7 +463,7 @@ func (x *experience) merge(old *experience, part float64) {
 func newModel(requests, kinds int, unit int64) *model {
 	m := &model{requests: requests, kinds: kinds, unit: unit, spontaneous: make([]float64, kinds)}
 	m.next, m.best = make([]float64, m.states()*m.nexts()), make([]float64, m.nexts())
-	m.delay = make([]*delayTable, 2*len(m.next))
+	m.delay = make([]*delayTable, ways*len(m.next))
 	m.marks = make([][marks]float32, len(m.next))
 	return m
 }

@@ -91,6 +91,9 @@ func (s *sharing) scoreOf(r int32, script []int32, least float64) float64 {
 // rescore computes the scores of all scripts. It must be called after the model has changed.
 func (s *sharing) rescore() {
 	s.memo.forget()
+	if s.order != nil && s.order.threads > 1 {
+		clear(s.current) // in which way events follow depends on the model
+	}
 	for r := range s.requests {
 		s.scores[r] = s.m.score(s.eventsOf(r))
 	}

@@ -25,6 +25,7 @@ type act struct {
 	// woken is the last step of the thread that woke this one, before it did so. It is empty if
 	// this thread has done anything since, or if nothing is known.
 	woken step
+	free  int64 // when the thread did its event before this one; Unknown: it did none
 }
 
 func actOf(thread uint32) act { return act{step: step{by: thread}} }
@@ -43,10 +44,20 @@ const (
 	markAnother             // a thread that did nothing for this request
 	markWoken               // another thread, which a thread woke directly after an earlier event
 	markForeign             // another thread, which a thread woke after any other event
-	// markOvertook is added to the mark if other messages came first: see the type order.
-	markOvertook = markForeign
-	marks        = markOvertook + markForeign + 1
+	markQueued              // a thread that did something else before: the request waited for it
+	// These are added to the mark if the event had to choose between messages: see the type order.
+	markInTurn   = markQueued     // the message came first
+	markOvertook = 2 * markQueued // other messages came first
+	marks        = 3*markQueued + 1
 )
+
+// plain returns a mark without what was added to it.
+func (m mark) plain() mark {
+	if m == noMark {
+		return m
+	}
+	return (m-1)%markQueued + 1
+}
 
 // crew has the threads that took part in a script so far.
 type crew struct {
@@ -105,6 +116,8 @@ type order struct {
 	// kind of call, least has the smallest surplus near each call of this kind. When the surplus
 	// was smallest, the queue was empty.
 	least [][]int32
+	// waits says whether messages were left in the queue after each of these calls.
+	waits [][]bool
 }
 
 // orderReach is the number of calls before a call, and after it, that are looked at. At one of them
@@ -117,6 +130,27 @@ const orderReach = 32
 func (o *order) keepsOrder(e int, i int32, k int, j int32) bool {
 	least := o.least[e*o.kinds+k]
 	return int(j) >= len(least) || i-j == least[j]
+}
+
+// choice returns what is added to the mark of a call if a given message caused it. If several
+// threads take messages from a queue, only a choice between several messages tells whether the
+// program keeps an order. If no message was left in the queue, there was no choice. There was none
+// either if later messages had overtaken this one: then it came late because of them.
+func (o *order) choice(e int, i int32, k int, j int32) mark {
+	n := e*o.kinds + k
+	switch {
+	case o.threads == 1:
+		if o.keepsOrder(e, i, k, j) {
+			return markInTurn
+		}
+		return markOvertook
+	case int(j) >= len(o.least[n]):
+	case i-j > o.least[n][j]:
+		return markOvertook
+	case i-j == o.least[n][j] && o.waits[n][j]:
+		return markInTurn
+	}
+	return noMark
 }
 
 // numberEvents numbers the events of each kind. It returns the order of the place, or nil if no
@@ -155,15 +189,17 @@ func (p *place) numberEvents(requests, kinds int, kindOf func(*send) int32) *ord
 	o := &order{kinds: kinds, threads: len(by)}
 	for e := range received {
 		for k := range sent {
-			o.least = append(o.least, leastAhead(received[e], sent[k]))
+			least, waits := leastAhead(received[e], sent[k])
+			o.least, o.waits = append(o.least, least), append(o.waits, waits)
 		}
 	}
 	return o
 }
 
-// leastAhead returns for each call the smallest surplus around it. The surplus at a call is the
-// number of messages that were received before the call, less the number of calls up to it.
-func leastAhead(received, sent []int64) []int32 {
+// leastAhead returns for each call the smallest surplus around it, and whether the surplus at the
+// call itself is larger. The surplus at a call is the number of messages that were received before
+// the call, less the number of calls up to it.
+func leastAhead(received, sent []int64) (least []int32, waits []bool) {
 	ahead, n := make([]int32, len(sent)), 0
 	for j, t := range sent {
 		for n < len(received) && received[n] <= t {
@@ -171,11 +207,12 @@ func leastAhead(received, sent []int64) []int32 {
 		}
 		ahead[j] = int32(n - j - 1)
 	}
-	least := make([]int32, len(sent))
+	least, waits = make([]int32, len(sent)), make([]bool, len(sent))
 	for j := range least {
 		least[j] = slices.Min(ahead[max(0, j-orderReach):min(len(ahead), j+orderReach+1)])
+		waits[j] = ahead[j] > least[j]
 	}
-	return least
+	return least, waits
 }
 
 // numberTurns numbers the events of each thread. Messages that a thread received at the same moment
@@ -224,7 +261,9 @@ func (p *place) numberTurns() {
 		e.act.woken = woken[e.act.by]
 		delete(woken, e.act.by)
 		before := last[e.act.by]
+		e.act.free = calls.Unknown
 		if before.act != nil {
+			e.act.free = before.at
 			isNext := !e.hears || !before.hears || e.at > before.at
 			e.act.turn = before.act.turn + uint32(count(isNext))
 		}
