@@ -40,7 +40,8 @@ type lagSpan struct {
 // It looks twice: the second time, it looks around the first result, so that it does not matter
 // where the first result lies.
 func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
-	reach := min(reach_ns, (from[len(from)-1]-from[0])/shortShare)
+	long := max(from[len(from)-1]-from[0], to[len(to)-1]-to[0])
+	reach := min(reach_ns, long/shortShare)
 	if reach < 4*max(lagStep, quantum) {
 		return lagSpan{}, false
 	}

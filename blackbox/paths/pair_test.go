@@ -54,7 +54,7 @@ func TestPipelined(t *testing.T) {
 	a.Other = b
 	sockets = append(sockets, a, b)
 	time := func(c *messages.Call) int64 { return int64(momentOf(c)) }
-	seen := observeAll(t, surveyed(t, sockets), time, refutesNothing)
+	seen := observeAll(t, surveyed(t, sockets), time, refutesNothing, 0)
 	requests := map[int64]int32{}
 	causes := map[int64]int32{}
 	for i, c := range seen.Calls {

@@ -77,7 +77,7 @@ func lookAt(t *testing.T, dir *runs.Directory) (*Seen, *scale, *messages.Times) 
 	}
 	v := surveyed(t, messages.Sockets(logs))
 	to := newScale(times, reference, v)
-	return observeAll(t, v, to.ns, boundRefutes(times)), to, times
+	return observeAll(t, v, to.ns, boundRefutes(times), 0), to, times
 }
 
 func surveyed(t *testing.T, sockets []*messages.Socket) *survey {
@@ -89,11 +89,11 @@ func surveyed(t *testing.T, sockets []*messages.Socket) *survey {
 	return v
 }
 
-// observeAll returns all calls of sockets.
+// observeAll returns all calls of sockets. The parameter held is that of the function observe.
 func observeAll(t *testing.T, v *survey, time func(*messages.Call) int64,
-	refuted func(sent, received *messages.Call) bool) *Seen {
+	refuted func(sent, received *messages.Call) bool, held int) *Seen {
 	t.Helper()
-	o, err := observe(v, time, refuted, 0)
+	o, err := observe(v, time, refuted, held)
 	if err != nil {
 		t.Fatal(err)
 	}

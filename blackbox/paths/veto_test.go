@@ -25,7 +25,7 @@ func TestBoundRefutesMatches(t *testing.T) {
 	sockets := messages.Sockets(logs)
 	v := surveyed(t, sockets)
 	time := newScale(times, reference, v).ns
-	before := observeAll(t, v, time, boundRefutes(times))
+	before := observeAll(t, v, time, boundRefutes(times), 0)
 	if before.Refuted != 0 {
 		t.Fatalf("%d true matches are refuted", before.Refuted)
 	}
@@ -57,7 +57,7 @@ func TestBoundRefutesMatches(t *testing.T) {
 	if remote == 0 || local == 0 {
 		t.Fatal("there is no message to move")
 	}
-	after := observeAll(t, v, time, boundRefutes(times))
+	after := observeAll(t, v, time, boundRefutes(times), 0)
 	if after.Refuted != 1 || len(after.Calls) != len(before.Calls)+1 {
 		t.Fatalf("%d matches are refuted; %d calls, and before %d", after.Refuted,
 			len(after.Calls), len(before.Calls))

@@ -36,15 +36,7 @@ func TestWakes(t *testing.T) {
 	a.Other = b
 	time := func(c *messages.Call) int64 { return int64(momentOf(c)) }
 	for _, held := range []int{0, 1} {
-		o, err := observe(surveyed(t, []*messages.Socket{a, b}), time, refutesNothing, held)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer o.calls.close()
-		seen, err := o.whole()
-		if err != nil {
-			t.Fatal(err)
-		}
+		seen := observeAll(t, surveyed(t, []*messages.Socket{a, b}), time, refutesNothing, held)
 		var got [][2]calls.Wake
 		for i := range seen.Calls {
 			got = append(got, [2]calls.Wake{seen.Calls[i].SentWake, seen.Calls[i].RepliedWake})
