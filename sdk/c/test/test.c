@@ -198,57 +198,6 @@ static void test_fork(void)
 	cp_close(shared);
 }
 
-static bool opening = true;
-
-/* Each cp_open here searches the whole list of directories, and then fails. */
-static void *open_in_vain(void *unused)
-{
-	(void)unused;
-	while (PEEK(&opening)) {
-		cp_channel *c = cp_open("vain/x", &(cp_options){.dir = dir});
-		cp_close(c);
-	}
-	return NULL;
-}
-
-/*
- * A program may fork at any moment while another thread opens a channel. If the child opens a
- * channel, it does not wait for that thread, which does not exist in the child.
- */
-static void test_fork_while_another_thread_opens(void)
-{
-	enum { DIRECTORIES = 5000, FORKS = 50 };
-	char file[64], other[32];
-	pthread_t thread;
-
-	snprintf(file, sizeof(file), "%s/node", dir);
-	FILE *f = fopen(file, "w");
-	CHECK(f != NULL && fputs("many", f) >= 0 && fclose(f) == 0);
-	/* The list begins with the newest directory, so this directory is the last in the list. */
-	CHECK(cp_lost_drainer(dir) != NULL);
-	for (int i = 0; i < DIRECTORIES; i++) {
-		snprintf(other, sizeof(other), "/none/%d", i);
-		CHECK(cp_lost_drainer(other) != NULL);
-	}
-	CHECK(pthread_create(&thread, NULL, open_in_vain, NULL) == 0);
-	for (int i = 0; i < FORKS; i++) {
-		int status = -1;
-		pid_t child = fork();
-		if (child == 0) {
-			alarm(20);
-			cp_close(cp_open("vain/y", &(cp_options){.dir = dir}));
-			_exit(0);
-		}
-		CHECK(waitpid(child, &status, 0) == child);
-		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-		if (failures > 0)
-			break;
-	}
-	POKE(&opening, false);
-	pthread_join(thread, NULL);
-	unlink(file);
-}
-
 enum { THREADS = 4, EVENTS = 20000 };
 
 static void *log_many(void *c)
@@ -481,7 +430,6 @@ int main(void)
 	test_strange_settings();
 	test_whole_before_it_has_a_name();
 	test_clock_set_back();
-	test_fork_while_another_thread_opens();
 	if (rmdir(dir) != 0) {
 		perror("something was left in the directory");
 		failures++;

@@ -1,0 +1,79 @@
+/*
+ * A program may fork at any moment while another thread opens a channel. If the child opens a
+ * channel, it does not wait for that thread, which does not exist in the child.
+ *
+ * An emulator of user programs does not pass this test. It forks with its own locks held by the
+ * other thread, and its child hangs, so that not even an alarm ends it.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "channel.h"
+#include "check.h"
+
+static bool opening = true;
+
+/* Each cp_open here searches the whole list of directories, and then fails. */
+static void *open_in_vain(void *unused)
+{
+	(void)unused;
+	while (PEEK(&opening)) {
+		cp_channel *c = cp_open("vain/x", &(cp_options){.dir = dir});
+		cp_close(c);
+	}
+	return NULL;
+}
+
+static void test_fork_while_another_thread_opens(void)
+{
+	enum { DIRECTORIES = 5000, FORKS = 50 };
+	char file[64], other[32];
+	pthread_t thread;
+
+	snprintf(file, sizeof(file), "%s/node", dir);
+	FILE *f = fopen(file, "w");
+	CHECK(f != NULL && fputs("many", f) >= 0 && fclose(f) == 0);
+	/* The list begins with the newest directory, so this directory is the last in the list. */
+	CHECK(cp_lost_drainer(dir) != NULL);
+	for (int i = 0; i < DIRECTORIES; i++) {
+		snprintf(other, sizeof(other), "/none/%d", i);
+		CHECK(cp_lost_drainer(other) != NULL);
+	}
+	CHECK(pthread_create(&thread, NULL, open_in_vain, NULL) == 0);
+	for (int i = 0; i < FORKS; i++) {
+		int status = -1;
+		pid_t child = fork();
+		if (child == 0) {
+			alarm(20);
+			cp_close(cp_open("vain/y", &(cp_options){.dir = dir}));
+			_exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		if (failures > 0)
+			break;
+	}
+	POKE(&opening, false);
+	pthread_join(thread, NULL);
+	unlink(file);
+}
+
+int main(void)
+{
+	if (mkdtemp(dir) == NULL) {
+		perror("make directory");
+		return 1;
+	}
+	test_fork_while_another_thread_opens();
+	if (rmdir(dir) != 0) {
+		perror("something was left in the directory");
+		failures++;
+	}
+	if (failures == 0)
+		puts("ok");
+	return failures != 0;
+}
