@@ -17,7 +17,7 @@ type PathsRow struct {
 	// MessageMicroseconds is the processor time that the method took, divided by the number of
 	// messages. A call is two messages.
 	MessageMicroseconds float64 `json:"message_us"`
-	// Changed counts the links whose most probable cause is another one than without the shift of
+	// Changed counts the links whose most probable cause is not the same as without the shift of
 	// clocks. SaidChanged counts those of them that are said with the shift or without it. If the
 	// clocks were not shifted, both are nil.
 	Changed     *int `json:"changed,omitempty"`

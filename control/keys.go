@@ -331,9 +331,9 @@ func (d *keyDirectory) readKey(path string) (Key, error) {
 }
 
 // keysAge is how long the list of keys is used before the directory is read again, to see whether
-// somebody wrote to a file. If a file was added or removed, the directory is read at once. Its
-// modification time does not show that if another file was added or removed shortly before. So a
-// list that was read soon after a change, or with an error, is used for newKeysAge only.
+// somebody wrote to a file. If a file was added or removed, the directory is read at once. But the
+// directory's modification time does not show a change shortly after another change. So a list that
+// was read soon after a change, or with an error, is used for newKeysAge only.
 const (
 	keysAge    = 10 * time.Second
 	newKeysAge = time.Second

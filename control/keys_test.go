@@ -129,8 +129,8 @@ func TestTextsThatAreNoKey(t *testing.T) {
 }
 
 // Strangers can make the server use the list of keys at any time. The server still reads it only
-// after a file was added or removed, or every ten seconds, and for two seconds after a change every
-// second.
+// after a file was added or removed, and otherwise every ten seconds. For two seconds after a
+// change, it reads the list every second.
 func TestListOfKeysIsReadSeldom(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1, 0)

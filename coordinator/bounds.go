@@ -24,9 +24,9 @@ type PairRequest struct {
 type PairAnswer struct {
 	At   time.Time  `json:"at"` // when the answer's relations were copied from the server's data
 	Pair PairStatus `json:"pair"`
-	// Ago_ns is approximately how long before the question the counter of the node From showed
-	// Pair.Reading_cycles. It is 0 if the relations can translate readings from the moment of the
-	// question.
+	// Ago_ns is the approximate age of Pair.Reading_cycles at the time of the question: the counter
+	// of the node From showed this reading Ago_ns earlier. It is 0 if the relations can translate
+	// readings from the moment of the question.
 	Ago_ns int64 `json:"ago_ns"`
 	// NewestBound_ns is the bound (half of the interval's width) at the time of the newest train of
 	// the node From. This train was reported NewestAge_ns before the question. Since then, the
@@ -50,10 +50,10 @@ type Hop struct {
 	Why      string  `json:"why,omitempty"`      // as in PairAnswer
 }
 
-// An answer about one pair rests on the last evaluation of the fleet. If an evaluation took a
-// second, it is used for evaluateAfter seconds. The next question after that makes the server
-// evaluate the fleet again. So questions about pairs take at most a fixed part of the time of one
-// core. An asker waits only for an evaluation that is overdue.
+// An answer about one pair rests on the last evaluation of the fleet. An evaluation is used for
+// evaluateAfter times as long as it took. The next question after that makes the server evaluate
+// the fleet again. So questions about pairs take at most a fixed part of the time of one core. An
+// asker waits only for an evaluation that is overdue.
 const (
 	evaluateAfter = 20
 	youngEnough   = time.Second

@@ -91,8 +91,8 @@ func TestProgressOfAnEvaluation(t *testing.T) {
 	}
 }
 
-// A node that breaks the rules of the graph is named once others noticed enough offences, even if
-// each of them noticed only one. So a single liar cannot accuse others.
+// A node that breaks the rules of the graph is named once other nodes together report enough
+// offences, even if each of them reports only one. A single liar cannot have a node named.
 func TestNodesThatBreakTheRulesAreNamed(t *testing.T) {
 	f := largeFleet(t, 8)
 	f.waitSettled()

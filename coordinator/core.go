@@ -61,7 +61,7 @@ type core struct {
 	requests uint64
 	pending  map[uint64]*pendingRequest
 
-	// nodesDue is a time before which no single node makes a tick due: see nextOfNodes.
+	// nodesDue is a time until which no node needs a tick: see nextOfNodes.
 	nodesDue time.Time
 
 	sweep          *sweep
@@ -311,9 +311,10 @@ func (c *core) nextTick() time.Time {
 	return next
 }
 
-// nextOfNodes returns a time before which no single node makes a tick due. It looks at all nodes
-// only when this time has come. Until then, a message can only make its sender be silent later, and
-// nodes that register are not silent earlier. Everything else that makes a node due calls dueBy.
+// nextOfNodes returns a time until which no node needs a tick. It looks at all nodes only when this
+// time has come. Until then, a message can only delay the moment at which its sender counts as
+// gone, and a node that registers counts as gone no earlier than this time. Everything else because
+// of which a node may need a tick earlier calls dueBy.
 func (c *core) nextOfNodes() time.Time {
 	if now := c.now(); !now.Before(c.nodesDue) {
 		c.nodesDue = now.Add(c.config.Dead)
@@ -330,7 +331,7 @@ func (c *core) nextOfNodes() time.Time {
 	return c.nodesDue
 }
 
-// dueBy notes that a node may make a tick due at a given time. The zero time means nothing.
+// dueBy notes that a node may need a tick at a given time. The zero time means nothing.
 func (c *core) dueBy(t time.Time) {
 	if !t.IsZero() && t.Before(c.nodesDue) {
 		c.nodesDue = t

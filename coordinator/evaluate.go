@@ -81,8 +81,8 @@ func (s *fleetCopy) evaluatePair(k *pairCopy) {
 const (
 	reusedFor = 30 * time.Second // how old an evaluation may be
 
-	// There is a turn in each heartbeat. In it, the server evaluates so many pairs that a round of
-	// all pairs has turnsInRound turns, but at most pairsInTurn.
+	// There is a turn in each heartbeat. A round of all pairs takes turnsInRound turns, or more if
+	// a turn would then evaluate more than pairsInTurn pairs.
 	turnsInRound = 20
 	pairsInTurn  = 500
 

@@ -405,9 +405,9 @@ func (c *core) orderProbing(n *node, m *control.Probing) {
 }
 
 // A node is named once others blame it for enoughOffences in all. One offence proves little, and
-// one node that lies must accuse nobody. So the offences of which one node speaks count at most
-// mostOfOne times, and at least two nodes must speak of some. If a node lies to many, each of them
-// notices only a few offences.
+// one node that lies must accuse nobody. So at most mostOfOne of the offences that one node reports
+// count, and at least two nodes must report offences. If a node lies to many, each of them notices
+// only a few offences.
 const (
 	enoughOffences = overlay.ShunAfter
 	mostOfOne      = enoughOffences / 2

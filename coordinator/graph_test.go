@@ -311,7 +311,7 @@ func TestLargeFleetChanges(t *testing.T) {
 	}
 }
 
-// A node that could reach none of its contacts, which died meanwhile, is given others.
+// If a node could reach none of its contacts because they had died, the server gives it others.
 func TestLonelyNodeIsGivenOtherContacts(t *testing.T) {
 	f := largeFleet(t, 16)
 	f.wantGraph(time.Minute)

@@ -11,7 +11,8 @@ import (
 )
 
 // Phase is the stage that a run has reached. A run passes through all of these phases, in the order
-// of the list. Anchors are the trains that relate the counters of a run's nodes.
+// of the list. In the comments of the list, anchors are the trains that relate the counters of a
+// run's nodes.
 type Phase string
 
 const (

@@ -99,7 +99,7 @@ func (s *source) takeFirstLast(w *worker) error {
 	return nil
 }
 
-// fromRow turns a row that takeFirstLast wrote back into the content of a cell.
+// fromRow returns the content of a cell from the row that takeFirstLast made of it.
 func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	return ring.FirstAndLast{
 		Count: r.Count, First: ring.Record{Counter: r.FirstCounter, ID: r.FirstID},

@@ -21,9 +21,9 @@ const (
 	// files.
 	arrivedEvery = 1 << 10
 
-	// soonEvery is the time after which the drainer tries again to open rings for which other rings
-	// give up their room. It tries at most maxSoon of them at once. All others wait until the
-	// drainer reads the directory again.
+	// soonEvery is the time after which the drainer tries again to open rings that had no room, if
+	// it is giving up other rings to make room. It tries at most maxSoon of them at once. All
+	// others wait until the drainer reads the directory again.
 	soonEvery = 50 * time.Millisecond
 	maxSoon   = 1 << 10
 
@@ -133,7 +133,7 @@ func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
 	return paths, all
 }
 
-// scanSoon tries again to open rings for which other rings have given up their room.
+// scanSoon tries again to open rings that had no room, after other rings were given up.
 func (d *Drainer) scanSoon() {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()

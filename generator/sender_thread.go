@@ -134,16 +134,16 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s limits how far one pause can advance followSchedule's variable allowed. A thread that
-// did not run for a second has to send the tuples of a second, and must not send all of them to the
-// engine at once.
+// maxCredit_s limits how far one pause can advance the time "allowed" in followSchedule. A thread
+// that did not run for a second has to send the tuples of a second, and must not send all of them
+// to the engine at once.
 const maxCredit_s = 1e-3
 
 // followSchedule sends each tuple when it is due.
 //
-// followSchedule uses two times. One is the counter. The other is the variable allowed, which is
-// behind the counter only when the thread is late. While the thread is late, allowed advances at
-// most CatchUp times as fast as the counter. A tuple may be sent once allowed has reached the
+// followSchedule uses two times. One is the counter. The other has the name "allowed", and is
+// behind the counter only when the thread is late. While the thread is late, "allowed" advances at
+// most CatchUp times as fast as the counter. A tuple may be sent once "allowed" has reached the
 // tuple's due time.
 func (t *sendThread) followSchedule(start uint64) error {
 	o, clock := &t.sender.o, t.sender.clock
@@ -223,8 +223,8 @@ func (t *sendThread) followSchedule(start uint64) error {
 			return err
 		}
 		looked = clock.Now()
-		// While the thread took and offered these tuples, the variable allowed did not change. Let
-		// it advance for that time, too, with the same limits as above.
+		// While the thread took and offered these tuples, the time "allowed" did not change. Let it
+		// advance for that time, too, with the same limits as above.
 		allowed = min(looked, allowed+uint64(o.CatchUp*float64(min(looked-now, maxCredit))))
 	}
 	return nil

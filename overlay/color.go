@@ -113,8 +113,8 @@ func (n *Node) onHint(from Name, m Hint) {
 	}
 }
 
-// dropForeignHints forgets the hints that came from nodes that are no longer neighbours, unless the
-// node has only few hints.
+// dropForeignHints forgets the hints that came from nodes that are no longer neighbours, unless
+// this node has only few hints in all.
 func (n *Node) dropForeignHints() {
 	if len(n.hints) < n.degree*MaxHintsVia {
 		return

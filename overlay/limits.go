@@ -90,9 +90,9 @@ const (
 	// A walk ends after SeekRevisits visits to nodes where it has been before, if these are most of
 	// its visits: the fleet must then be small.
 	SeekRevisits = 8
-	// A walk that looks for another part of the graph ends as soon as less than one of CheckScan
-	// visits was to a node where it had been before. The part around it then has dozens of nodes,
-	// so it is not a small part that split off.
+	// A walk that looks for another part of the graph ends as soon as it has made at least
+	// CheckScan visits, and fewer than one in CheckScan went to a node where it had been before.
+	// The part around it then has dozens of nodes, so it is not a small part that split off.
 	CheckScan = 12
 	// TradeScan is how many nodes a walk visits to find an edge to exchange. Almost every edge can
 	// be exchanged, unless the fleet is hardly larger than the degree.

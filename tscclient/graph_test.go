@@ -156,7 +156,7 @@ func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
 }
 
 // If a node breaks the rules of the graph, the nodes that notice it tell the server. They do so
-// although their neighbours stay the same, because the node is none of them.
+// although their list of neighbours does not change: the node is not on it.
 func TestBlamedNodesAreNamed(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	s := listen(t, "127.0.0.1:0", "server 1")
@@ -190,8 +190,8 @@ func TestBlamedNodesAreNamed(t *testing.T) {
 	t.Errorf("node a said nothing before its neighbours changed, %d times", tries)
 }
 
-// stranger returns a node that is no neighbour of the given one and not among some others. It also
-// returns the given node's outgoing neighbours, sorted.
+// stranger returns a node that is no neighbour of the given one: if possible, one that is not in
+// the list "but". It also returns the given node's outgoing neighbours, sorted.
 func (g *graphMembers) stranger(name string, but []string) (stranger string, outs []string) {
 	g.t.Helper()
 	answer := make(chan []overlay.Name)

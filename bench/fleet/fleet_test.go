@@ -73,8 +73,9 @@ func TestHalvesOfAFleetJoinAgain(t *testing.T) {
 
 // Two halves of a fleet cannot reach each other for ten minutes, while nodes die and join. After
 // that, they soon make one graph again. If three percent of the nodes are replaced each minute,
-// many nodes are so new that they never lost a neighbour of the other half. Then a quarter of all
-// edges crosses the former cut only later, but the graph is regular and whole as soon.
+// many nodes are so new that they never lost a neighbour of the other half. Then it takes longer
+// until a quarter of all edges crosses the former cut, but no longer until the graph is regular and
+// whole.
 func TestHalvesJoinAgainAlthoughNodesDied(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	const onePercent, threePercent = 100, 33 // seconds from one death to the next

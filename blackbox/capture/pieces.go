@@ -331,10 +331,10 @@ func (w *writer) storeStream(toSequence, toBytes, sequence, bytes int16) {
 	)
 }
 
-// storeStart stores how far the first byte that the socket sent comes after the number at which the
-// stream begins. The kernel counts the beginning of a stream as an acknowledged byte at one of the
-// two ends, but never as a sent byte. R0 is the socket. The distance is 0 or 1, unless packets
-// changed a value between the reads.
+// storeStart stores the distance from the number at which the stream begins to the number of the
+// first byte that the socket sent. The kernel counts the beginning of a stream as an acknowledged
+// byte at one of the two ends, but never as a sent byte. R0 is the socket. The distance is 0 or 1,
+// unless packets changed a value between the reads.
 func (w *writer) storeStart() {
 	f := w.f
 	w.add(

@@ -46,8 +46,8 @@ type Match struct {
 
 // beginning returns the call that sent, with an interval that contains the call's beginning. If the
 // beginning was not seen, the interval begins with an earlier call of the same thread, so it may be
-// wide. If so, the result known is true for TCP only: for other protocols, such a wide interval is
-// not used.
+// wide. In that case, known is true only for TCP, because other protocols do not use such a wide
+// interval.
 func (m *Match) beginning() (begins Call, known bool) {
 	if begins = m.Send; begins.Early {
 		return begins, true

@@ -72,7 +72,7 @@ type fault struct {
 // all about this one fault.
 func (l *List) Add(k Kind, who, why, sentence string) { l.AddMany(k, 1, who, why, sentence) }
 
-// AddMany adds several faults of a kind, described by one sentence. The parameter who need not name
+// AddMany adds several faults of a kind, described by one sentence. The text in who need not name
 // everything that has these faults.
 func (l *List) AddMany(k Kind, count int, who, why, sentence string) {
 	l.all = append(l.all, fault{k, count, who, why, sentence})
@@ -132,8 +132,8 @@ func summary(kind Kind, all []fault) (lines []string) {
 	return lines
 }
 
-// byReason groups faults by their reasons, as the function words rewrites them. The most frequent
-// reason comes first.
+// byReason groups faults by their reasons, after it has rewritten each reason with words. The most
+// frequent reason comes first.
 func byReason(all []fault, words func(why string) string) (reasons []string,
 	by map[string][]fault) {
 	by = map[string][]fault{}

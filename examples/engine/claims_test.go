@@ -32,8 +32,8 @@ func TestClaimIsOffByAnInterval(t *testing.T) {
 	}
 }
 
-// At the lowest frequency, a positive duration is the most milliseconds, and a negative duration is
-// the farthest below zero.
+// At the lowest frequency, a positive duration has the most milliseconds, and a negative duration
+// is the farthest below zero.
 func TestMilliseconds(t *testing.T) {
 	r := analysis.Reference{FrequencyLo_hz: 1e6, FrequencyHi_hz: 2e6}
 	lo, hi := milliseconds(r, analysis.Interval{Lo_cycles: -4000, Hi_cycles: 8000})

@@ -265,9 +265,9 @@ func (a *simulatedAgent) Send(to overlay.Name, m overlay.Message) {
 	a.in.cx.SendValue(a.in.f.tr, node(to), a.in.f.own, messageEvent, m)
 }
 
-// readAhead is the number of calls of Warm from one step for an event to the next step for that
-// event. Warm reads the state of an agent in four steps. Between two of these steps the core
-// fetches from memory what the earlier step asked for.
+// readAhead is the number of calls of Warm from one step to the next for the same event. Warm reads
+// the state of an agent in four steps. Between two of these steps the core fetches from memory what
+// the earlier step asked for.
 const readAhead = 4
 
 // Warm does the first step for an event: it reads the beginning of the state of the event's agent.

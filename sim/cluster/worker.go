@@ -90,7 +90,7 @@ type workerProcess struct {
 }
 
 // Work runs a part of a simulation until its end. Its last parameter has the classes that the
-// configuration may use beside those of the library.
+// configuration may use in addition to those of the library.
 func Work(ctx context.Context, p Part, classes map[string]library.Class) (err error) {
 	if p.Version != Version {
 		return fmt.Errorf("run a part of a simulation: version %d: this program knows version %d: "+
