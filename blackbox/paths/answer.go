@@ -37,6 +37,8 @@ type Answer struct {
 	Reference string `json:"reference"` // durations are in cycles of this node
 	Method    string `json:"method"`    // by which causes were found
 
+	Programs []string `json:"programs"` // that sent or received a call, sorted
+
 	Calls    int `json:"calls"`    // a call is a request and its response
 	Requests int `json:"requests"` // calls without a cause; each begins a path
 
@@ -75,6 +77,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	}
 	defer k.close()
 	a.Method, a.Mixed, a.Refuted = o.Method.Name(), k.seen.Mixed, k.seen.Refuted
+	a.Programs = k.seen.programs()
 	c := newCollector(a, k.times, &o)
 	if o.Each == nil && o.streams(k) {
 		return a, o.stream(k, c)

@@ -3,6 +3,7 @@ package paths
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
@@ -35,6 +36,15 @@ type Seen struct {
 	tuples    map[int32]uint64
 	Mixed     int // connections on which requests and responses cannot be told apart
 	Refuted   int // matches of messages that the bound between their nodes refutes
+}
+
+// programs returns the names of all programs, sorted.
+func (s *Seen) programs() (names []string) {
+	for _, p := range s.Places {
+		names = append(names, p.Program)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // A process identifies one process on a node, by its name and its number.

@@ -165,8 +165,13 @@ func (m *meter) hasName(place int32, name string) bool {
 	if place == calls.Outside {
 		return false
 	}
-	p := m.seen.Places[place].Program
-	return p == name || len(p) > len(name) && p[:len(name)] == name && p[len(name)] == ':'
+	return IsNamed(m.seen.Places[place].Program, name)
+}
+
+// IsNamed reports whether a program has a name. The name may lack the program's port.
+func IsNamed(program, name string) bool {
+	return program == name || len(program) > len(name) && program[:len(name)] == name &&
+		program[len(name)] == ':'
 }
 
 func (id *MessageID) is(c *messages.Call) bool {

@@ -16,7 +16,7 @@ import (
 // exportPaths writes the paths of requests to files, or sends them to a receiver of OTLP.
 func exportPaths(cmd *cobra.Command, dir *runs.Directory, o analysis.Options, which *pathFlags,
 	wanted export.Kind, otlp string) error {
-	if _, err := methodOf(which.method); err != nil {
+	if err := which.check(); err != nil {
 		return err
 	}
 	var basis analysis.Basis
@@ -34,7 +34,7 @@ func exportPaths(cmd *cobra.Command, dir *runs.Directory, o analysis.Options, wh
 	stdout := cmd.OutOrStdout()
 	if otlp == "" {
 		files, found, err := export.Paths(dir, basis, want, wanted)
-		if err := chosenPaths(dir, found, err); err != nil {
+		if err := which.chosen(dir, found, err); err != nil {
 			return err
 		}
 		for _, f := range files {
@@ -48,7 +48,7 @@ func exportPaths(cmd *cobra.Command, dir *runs.Directory, o analysis.Options, wh
 	refused, err := sendTo(cmd, line, otlp, func(write func([]byte) error) (err error) {
 		var found *paths.Answer
 		spans, found, err = export.PathsOTLP(dir, basis, want, write)
-		return chosenPaths(dir, found, err)
+		return which.chosen(dir, found, err)
 	})
 	if err != nil {
 		return err

@@ -1,9 +1,12 @@
 package answers
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 	"github.com/cloudprofiler/cloudprofiler/report"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -47,7 +51,7 @@ these. cprof export --paths writes them for other programs.`,
   cprof paths tuesday --json | jq '.patterns[0].whole'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := methodOf(which.method); err != nil {
+			if err := which.check(); err != nil {
 				return err
 			}
 			if most < 1 {
@@ -70,7 +74,7 @@ these. cprof export --paths writes them for other programs.`,
 				want.Slowest = report.MaxTraces
 			}
 			found, err := paths.Of(dir, want)
-			if err := chosenPaths(dir, found, err); err != nil {
+			if err := which.chosen(dir, found, err); err != nil {
 				return err
 			}
 			if output != "" {
@@ -170,42 +174,118 @@ func (f *pathFlags) options(r analysis.Reference, o *analysis.Options) (want pat
 	return want, err
 }
 
-func (f *pathFlags) filter(r analysis.Reference) (filter paths.Filter, err error) {
-	filter.Program, filter.Doubtful = f.program, f.doubtful
-	if f.longer != 0 {
-		if f.longer < 0 || !(r.FrequencyLo_hz > 0) {
-			return filter, command.Usagef("--longer %v: give a duration such as 50ms; the "+
-				"frequency of node %q must be known", f.longer, r.Node)
-		}
-		filter.Least = int64(f.longer.Seconds() * (r.FrequencyLo_hz/2 + r.FrequencyHi_hz/2))
+// check fails if a flag can have no effect in any run.
+func (f *pathFlags) check() error {
+	if _, err := methodOf(f.method); err != nil {
+		return err
 	}
-	if f.message != "" {
-		socket, cycles, _ := strings.Cut(f.message, ":")
-		var id paths.MessageID
-		id.Socket, err = strconv.ParseUint(socket, 10, 64)
-		if err == nil {
-			id.Sent_cycles, err = strconv.ParseUint(cycles, 10, 64)
-		}
-		if err != nil {
-			return filter, command.Usagef("--message %q: give SOCKET:CYCLES, two numbers",
-				f.message)
-		}
-		filter.Message = &id
+	if f.longer < 0 {
+		return command.Usagef("--longer %v: give a duration above 0, such as 50ms", f.longer)
 	}
-	return filter, nil
+	_, err := f.messageID()
+	return err
 }
 
-// chosenPaths returns an error if there is no path to tell about.
-func chosenPaths(dir *runs.Directory, found *paths.Answer, err error) error {
+func (f *pathFlags) filter(r analysis.Reference) (filter paths.Filter, err error) {
+	filter.Program, filter.Doubtful = f.program, f.doubtful
+	if f.longer > 0 {
+		if !(r.FrequencyLo_hz > 0) {
+			return filter, fmt.Errorf("choose paths of at least %v: the run does not say how fast "+
+				"the counter of node %q runs: leave out --longer", f.longer, r.Node)
+		}
+		cycles := f.longer.Seconds() * (r.FrequencyLo_hz/2 + r.FrequencyHi_hz/2)
+		filter.Least = int64(min(cycles, math.MaxInt64/2)) // int64 would wrap beyond its range
+	}
+	filter.Message, err = f.messageID()
+	return filter, err
+}
+
+// messageID returns the message that the user named, or nil.
+func (f *pathFlags) messageID() (*paths.MessageID, error) {
+	if f.message == "" {
+		return nil, nil
+	}
+	socket, cycles, _ := strings.Cut(f.message, ":")
+	var id paths.MessageID
+	var err error
+	if id.Socket, err = strconv.ParseUint(socket, 10, 64); err == nil {
+		id.Sent_cycles, err = strconv.ParseUint(cycles, 10, 64)
+	}
+	if err != nil {
+		return nil, command.Usagef("--message %q: give SOCKET:CYCLES, two numbers", f.message)
+	}
+	return &id, nil
+}
+
+// chosen returns an error if there is no path to tell about.
+func (f *pathFlags) chosen(dir *runs.Directory, found *paths.Answer, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case found == nil:
 		return fmt.Errorf("run %q: no messages were captured: cprof capture start does that",
 			dir.Run.Name)
-	case found.Chosen == 0 && found.Requests > 0:
-		return fmt.Errorf("run %q: none of its %s is as the flags say", dir.Run.Name,
-			command.Plural(found.Requests, "path"))
+	case found.Chosen > 0 || found.Requests == 0:
+		return nil
 	}
-	return nil
+	all := command.Plural(found.Requests, "path")
+	if isNone := !slices.ContainsFunc(found.Programs, func(name string) bool {
+		return paths.IsNamed(name, f.program)
+	}); isNone && f.program != "" {
+		near, names := nearest(f.program, found.Programs)
+		if near != "" {
+			near = fmt.Sprintf("did you mean %q? ", near)
+		}
+		return fmt.Errorf("run %q: none of its %s has a call from or to --program %q: %s"+
+			"use one of %s", dir.Run.Name, all, f.program, near,
+			shorten(strings.Join(names, ", "), listWidth))
+	}
+	why := ""
+	if f.message != "" {
+		why = ": the message must be the first one of a request, or the last one of a response"
+	}
+	return fmt.Errorf("run %q: none of its %s is chosen by %s%s", dir.Run.Name, all, f.given(), why)
+}
+
+// given returns the flags that chose paths, as text.
+func (f *pathFlags) given() string {
+	var all []string
+	if f.program != "" {
+		all = append(all, "--program "+f.program)
+	}
+	if f.longer != 0 {
+		all = append(all, "--longer "+f.longer.String())
+	}
+	if f.message != "" {
+		all = append(all, "--message "+f.message)
+	}
+	if f.doubtful {
+		all = append(all, "--doubtful")
+	}
+	return strings.Join(all, " and ")
+}
+
+// nearest returns the program that a misspelt name may mean, and all programs in the order in which
+// they should be listed: first that one, then those that contain the name. The name may lack the
+// port.
+func nearest(name string, programs []string) (near string, sorted []string) {
+	words := slices.Clone(programs)
+	for _, p := range programs {
+		if i := strings.LastIndexByte(p, ':'); i > 0 {
+			words = append(words, p[:i])
+		}
+	}
+	near = similar.Word(name, slices.Values(words))
+	order := func(p string) int {
+		switch {
+		case near != "" && paths.IsNamed(p, near):
+			return 0
+		case strings.Contains(p, name):
+			return 1
+		}
+		return 2
+	}
+	sorted = slices.Clone(programs)
+	slices.SortStableFunc(sorted, func(a, b string) int { return cmp.Compare(order(a), order(b)) })
+	return near, sorted
 }

@@ -93,8 +93,15 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"--longer 1h": "none of its 200 paths", "--message 7": "give SOCKET:CYCLES",
-		"--program ge": "none of its 200 paths",
+		"--longer 1h":                "none of its 200 paths is chosen by --longer 1h0m0s",
+		"--longer 2000000h":           "none of its 200 paths",
+		"--longer -5ms":              "--longer -5ms: give a duration above 0, such as 50ms",
+		"--message 7":                "give SOCKET:CYCLES",
+		"--message 7:8":              "the message must be the first one of a request",
+		"--program fronted":          `did you mean "frontend"? use one of frontend:80, geo:80`,
+		"--program rofile:81":        `you mean "profile:80"? use one of profile:80, front`,
+		"--program commend":          `"commend": use one of recommendation:80, frontend:80`,
+		"--program geo --longer 10s": "is chosen by --program geo and --longer 10s",
 	} {
 		code, _, stderr := commandtest.Run(Commands(), append([]string{"paths", run},
 			strings.Fields(args)...)...)
