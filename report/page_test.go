@@ -195,7 +195,7 @@ func TestWriteSamplePages(t *testing.T) {
 	for name, d := range map[string]*Data{
 		"partial": partial, "answered": answered, "past": pastData(false), "short": pastData(true),
 		"sample": sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed),
-		"large": largeData(sampleSeed),
+		"large": largeData(sampleSeed), "messages": messagesData(),
 	} {
 		if err := os.WriteFile(filepath.Join(*pages, name+".html"), []byte(written(t, d)),
 			0o644); err != nil {

@@ -16,6 +16,19 @@ func emptyData() *Data {
 	return d
 }
 
+// messagesData returns the data of a run in which messages were captured, but no program logged
+// tuples.
+func messagesData() *Data {
+	d := emptyData()
+	whole := sampleData(sampleSeed)
+	d.Run.Name, d.Reference, d.Assumptions = "messages", whole.Reference, whole.Assumptions
+	d.Nodes, d.Pairs = whole.Nodes, whole.Pairs
+	d.Findings = []Finding{{Name: "lost", Means: "tuples seen no more", Weight: Good}}
+	d.AddMessages(capturedSample())
+	d.AddRequests(requestSample(40))
+	return d
+}
+
 // hostileData returns data with names that look like markup, in every place where the page shows
 // text from a run.
 func hostileData(seed uint64) *Data {

@@ -54,7 +54,7 @@ test("text stands out from what is behind it", async () => {
 });
 
 test("fits the width of the window", async () => {
-  for (const name of ["sample", "large", "hostile", "empty"]) {
+  for (const name of ["sample", "large", "hostile", "empty", "messages"]) {
     await open(name, async (page) => {
       for (const width of [400, 768, 1366, 1920]) {
         await page.setViewportSize({ width, height: 768 });

@@ -1,4 +1,4 @@
-// What the page shows of a run: whole, partial, hostile and empty.
+// What the page shows of a run: whole, partial, hostile, empty, and without tuples.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -50,6 +50,18 @@ test("a run whose truth is not known says so", () => open("empty", async (page) 
   assert.match(await text(page, "#truth .absent"), /Not shown/);
   assert.equal(await page.locator("nav a", { hasText: "Truth" }).count(), 0);
 }));
+
+test("a run without tuples has one sentence instead of empty parts", () =>
+  open("messages", async (page) => {
+    assert.equal(await page.locator(".absent").count(), 1, "only the facts are absent");
+    assert.match(await text(page, "header"), /No program logged tuples in this run/);
+    const parts = await page.locator("main section").evaluateAll((all) => all.map((e) => e.id));
+    assert.deepEqual(parts, ["messages", "requests", "nodes", "assumptions", "machines"]);
+    assert.deepEqual(await page.locator("nav a").allInnerTexts(),
+      ["Messages", "Requests", "Nodes", "Assumptions", "Machines"]);
+    assert.match(await text(page, ".tiles"),
+      /requests\s+40\s+of 2 patterns\s+a request, median[^]*lost messages\s+1/);
+  }));
 
 test("marks estimates wherever they are", () => open("sample", async (page) => {
   assert.match(await text(page, ".banner"), /Partly an estimate.*2 of 3 pairs/s);

@@ -144,7 +144,7 @@ const parts: Part[] = [
     lead:
       "Above the diagonal is the bound of each pair of counters, the median over the run: the " +
       "darker, the wider. Below it is about how much faster one counter runs than the other. " +
-      "Choose a pair to see it in full, and over time above.",
+      "Choose a pair to see it in full.",
   },
   {
     id: "assumptions",
@@ -165,6 +165,25 @@ const parts: Part[] = [
     lead: "",
   },
 ];
+
+/** isShown reports whether the page has a part. A run may have captured messages, logged tuples or
+ * both. If no program logged tuples, one sentence says so, instead of each part about tuples. */
+function isShown(id: string, { data, onlyMessages }: State): boolean {
+  switch (id) {
+    case "messages":
+      return data.messages.services.length > 0;
+    case "requests":
+      return data.inferred.requests > 0;
+    case "findings":
+      return !onlyMessages || data.remarks.length > 0 || data.findings.some((f) => f.count > 0);
+    case "undecided":
+      return !onlyMessages || data.undecided.length + data.missing.length > 0;
+    case "graph": case "spans": case "latency": case "throughput": case "bounds": case "truth":
+    case "tuples":
+      return !onlyMessages;
+  }
+  return true;
+}
 
 function controls(state: State): HTMLElement {
   return html("div", { class: "controls" },
@@ -206,10 +225,7 @@ function start(data: Data): void {
   document.title = `${data.run.name} – Cloudprofiler report`;
   const main = html("main", { id: "main" });
   const state = new State(data);
-  // A run may have captured messages, logged tuples or both. A part without data is not shown.
-  const shown = parts.filter((p) =>
-    (p.id !== "messages" || data.messages.services.length > 0) &&
-    (p.id !== "requests" || data.inferred.requests > 0));
+  const shown = parts.filter((p) => isShown(p.id, state));
   const top = html("div", { class: "top" },
     html("nav", { "aria-label": "Parts of the report" },
       ...shown

@@ -55,6 +55,12 @@ export class State {
     );
   }
 
+  /** onlyMessages reports whether messages were captured, but no program logged tuples. */
+  get onlyMessages(): boolean {
+    const { messages, actors, throughput } = this.data;
+    return messages.services.length > 0 && actors.length + throughput.length === 0;
+  }
+
   get format(): Format {
     return new Format(this.unit, this.data.reference);
   }

@@ -5,6 +5,7 @@ import { html } from "./dom.ts";
 import { absent, estimate, estimateMeans, notAll, ofLogs, value } from "./marks.ts";
 import { compact, interval, utc, whole } from "./number.ts";
 import { pausesSentence } from "./pauses.ts";
+import { many } from "./requests.ts";
 import type { State } from "./state.ts";
 import type { Data, Share } from "./data.ts";
 import { at } from "./spans.ts";
@@ -64,7 +65,11 @@ export function heading(state: State): HTMLElement {
               : html("b", {}, "Incomplete."),
             lacks
           )
-        : null
+        : null,
+    state.onlyMessages
+      ? html("p", { class: "when" }, "No program logged tuples in this run. So this report is " +
+          "about the messages that were captured, and about the clocks.")
+      : null
   );
 }
 
@@ -92,8 +97,49 @@ function notWhole({ missing, undecided }: Data): HTMLElement | null {
   );
 }
 
+function tile(
+  name: string, content: Node | string, below: Node | string | null = null, kind = ""
+): HTMLElement {
+  return html("div", { class: `tile ${kind}` },
+    html("dt", {}, name),
+    html("dd", {}, content, below ? html("small", {}, below) : null)
+  );
+}
+
+/** messageTiles are the tiles of a run in which no program logged tuples. */
+function messageTiles({ data, format }: State): HTMLElement {
+  const { messages, inferred } = data;
+  const first = inferred.patterns[0];
+  const at = (percent: number) => first?.whole.find((q) => q.p === percent);
+  const p50 = at(50), p99 = at(99);
+  const program = first?.calls[0]?.program ?? "";
+  return html("dl", { class: "tiles" },
+    tile("messages", compact(messages.matched),
+      `of which both ends are known, between ${many(messages.services.length, "program")}`),
+    inferred.requests > 0
+      ? tile("requests", compact(inferred.requests),
+          `of ${many(inferred.patterns.length + inferred.without, "pattern")}`)
+      : null,
+    p50 && p99
+      ? tile("a request, median", value(format, p50, ""), `to ${program}, pattern 1`)
+      : null,
+    p50 && p99
+      ? tile("a request, 99 %", value(format, p99, ""), `to ${program}, pattern 1`)
+      : null,
+    inferred.links > 0
+      ? tile("sure links", `${(100 * inferred.sure / inferred.links).toFixed(1)} %`,
+          `are at least ${inferred.sure_at} sure, of ` +
+            `${many(inferred.links, "link")} between calls`)
+      : null,
+    inferred.lost > 0
+      ? tile("lost messages", compact(inferred.lost), "links may be wrong", "wrong")
+      : null
+  );
+}
+
 export function tiles(state: State): HTMLElement {
   const { data, format } = state;
+  if (state.onlyMessages) return messageTiles(state);
   const whole_path = data.spans.find((s) => s.kind === "end_to_end");
   // A run may have several paths, such as one of tuples and one of windows. So say which path this
   // is.
@@ -103,16 +149,6 @@ export function tiles(state: State): HTMLElement {
   const below = (text: string) => whole_path?.lacks
     ? `${text}; ${ofLogs(`the ${compact(whole_path.count)} tuples`, whole_path.lacks)}` : text;
   const marked = (text: string, lacks: string) => html("span", {}, text, " ", notAll(lacks));
-  const tile = (
-    name: string,
-    content: Node | string,
-    below: Node | string | null = null,
-    kind = ""
-  ) =>
-    html("div", { class: `tile ${kind}` },
-      html("dt", {}, name),
-      html("dd", {}, content, below ? html("small", {}, below) : null)
-    );
   const early = data.findings.find((f) => f.name === "received before sent");
   // This is the rate at which tuples enter the path. If the data do not have it, it is the rate of
   // the last series.
@@ -277,7 +313,7 @@ export function undecided(state: State): HTMLElement {
   const { undecided, missing } = state.data;
   const list =
     undecided.length === 0
-      ? html("p", {},
+      ? state.onlyMessages ? null : html("p", {},
           state.data.totals.tuples === 0
             ? "Anything: it has no tuples."
             : "It decides everything that was asked."

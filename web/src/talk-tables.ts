@@ -1,10 +1,10 @@
-// Makes the tables below the graph of programs. They show what each two programs exchanged, on what
-// the transfers spent their time, and which messages the graph lacks.
+// Makes the tables below the graph of programs. They show what every pair of programs exchanged,
+// where the time of the transfers went, and which messages the graph lacks.
 
 import { html, picture, svg } from "./dom.ts";
 import type { Percentile, Service, Talk, Verdict } from "./data.ts";
 import { value } from "./marks.ts";
-import { compact, interval } from "./number.ts";
+import { compact, interval, whole } from "./number.ts";
 import { many } from "./requests.ts";
 import type { State } from "./state.ts";
 
@@ -152,8 +152,8 @@ export function rest(state: State): HTMLElement {
     ...(m.without > 0 ? [`${m.without} pairs with fewer messages are not shown`] : []),
   ];
   return html("div", {},
-    html("p", {}, `${compact(m.sent)} calls sent, and ${compact(m.received)} received. Of ` +
-      `${compact(m.matched)} messages, both ends are known.` +
+    html("p", {}, `${whole(m.sent)} calls sent, and ${whole(m.received)} received. Of ` +
+      `${whole(m.matched)} messages, both ends are known.` +
       (m.twice > 0 ? ` ${compact(m.twice)} calls were seen by the agent and by a library in the ` +
         "program: they count once." : "")),
     reasons.length > 0

@@ -16,7 +16,7 @@ interface Line { from: string; to: string; there: Talk; back?: Talk }
 
 const lineHeight = 16;
 
-/** lines joins the two directions between each two services. */
+/** lines joins the two directions between every pair of services. */
 export function lines(talks: Talk[]): Line[] {
   const asked = talks.filter((t) => t.asks);
   const both = (a: Talk, b: Talk) => a.from === b.to && a.to === b.from;
@@ -123,7 +123,7 @@ class Frame {
       at = [x + this.half.along, y];
     }
     const end: Point = [to[0] - this.half.along - tip, to[1]];
-    for (const t of [0.5, 0.7, 0.3, 0.6, 0.4]) labels.push(this.point(...bezier(at, end, t)));
+    for (const t of [0.62, 0.5, 0.74, 0.38, 0.26]) labels.push(this.point(...bezier(at, end, t)));
     return [path + curve(at, end), labels];
   }
 }
