@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 
 #include "alone.h"
+#include "open.h"
 
 static bool opening = true;
 
@@ -39,6 +40,7 @@ static void test_fork_while_another_thread_opens(void)
 		snprintf(other, sizeof(other), "/none/%d", i);
 		CHECK(cp_lost_drainer(other) != NULL);
 	}
+	cp_prepare_process(); /* the thread sanitizer's pthread_once does not end in a child */
 	CHECK(pthread_create(&thread, NULL, open_in_vain, NULL) == 0);
 	for (int i = 0; i < FORKS; i++) {
 		int status = -1;
