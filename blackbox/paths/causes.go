@@ -2,7 +2,10 @@ package paths
 
 import (
 	"cmp"
+	"slices"
+	"sort"
 
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/runs"
@@ -40,11 +43,22 @@ type causes struct {
 	owned   [][]int32       // the calls that each call led to
 	perhaps [][]int32       // the calls of which each call is the runner-up
 	answer  map[int32]int32 // the response of each request of a mixed connection
+	heard   [][]heard       // the ends of responses at each place, in the order of receiving
+	// others has, for each call, the probability that it belongs to a given open request which its
+	// link does not name. For a response of a mixed connection, this is the probability that it
+	// answers a call of a given open request, and not the call that its link names.
+	others []float64
+}
+
+// A heard is a received message that ended a response.
+type heard struct {
+	at   uint64 // when it was received, on the counter of its node
+	call int32  // the response, if it is a call of its own, or else its call
 }
 
 func newCauses(s *Seen, links []link.Link) *causes {
 	c := &causes{s, links, make([][]int32, len(links)), make([][]int32, len(links)),
-		map[int32]int32{}}
+		map[int32]int32{}, make([][]heard, len(s.Places)), make([]float64, len(links))}
 	for i := range links {
 		l := &links[i]
 		if s.Calls[i].Caller < 0 {
@@ -63,7 +77,68 @@ func newCauses(s *Seen, links []link.Link) *causes {
 			c.answer[l.Cause] = int32(i)
 		}
 	}
+	c.findHeard()
+	c.findOthers()
 	return c
+}
+
+// findHeard finds the responses that each place received.
+func (c *causes) findHeard() {
+	for i := range c.links {
+		at, got := c.Calls[i].Caller, c.moments[i].got
+		if c.Calls[i].Answers {
+			at, got = c.Calls[i].Callee, c.moments[i].received
+		}
+		if at >= 0 && got != nil {
+			c.heard[at] = append(c.heard[at], heard{momentOf(got), int32(i)})
+		}
+	}
+	for _, all := range c.heard {
+		slices.SortStableFunc(all, func(a, b heard) int { return cmp.Compare(a.at, b.at) })
+	}
+}
+
+// findOthers divides what links leave to requests that they do not name: each request that was open
+// gets an equal part.
+func (c *causes) findOthers() {
+	const always = 0.005 // each link leaves so much
+	begins, ends := make([][]int64, len(c.Places)), make([][]int64, len(c.Places))
+	for i := range c.Calls {
+		of := &c.Calls[i]
+		until := of.Replied_ns
+		if a, ok := c.answer[int32(i)]; ok {
+			until = c.Calls[a].Sent_ns
+		}
+		if of.Callee >= 0 && !of.Answers && until != calls.Unknown {
+			begins[of.Callee] = append(begins[of.Callee], of.Received_ns)
+			ends[of.Callee] = append(ends[of.Callee], until)
+		}
+	}
+	for i := range c.Places {
+		slices.Sort(begins[i])
+		slices.Sort(ends[i])
+	}
+	for i := range c.links {
+		l, of := &c.links[i], &c.Calls[i]
+		at, when, named := of.Caller, of.Sent_ns, count(l.Cause >= 0)+count(l.RunnerUp >= 0)
+		rest := 1 - l.Probability - l.RunnerUpProbability
+		if of.Answers {
+			at, when, named, rest = of.Callee, of.Received_ns, 1, 1-l.Probability
+		}
+		if of.Caller < 0 || at < 0 || rest < always {
+			continue
+		}
+		began, _ := slices.BinarySearch(begins[at], when)
+		ended, _ := slices.BinarySearch(ends[at], when)
+		c.others[i] = rest / float64(max(began-ended-named, 1))
+	}
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func (c *causes) each(do func(Cause)) {
@@ -113,7 +188,33 @@ func (c *causes) lastReceived(request int32, until uint64) (received *messages.C
 			p *= 1 - c.links[k].RunnerUpProbability
 		}
 	}
-	return received, p
+	return received, p * c.noneOfOthers(request, received, until)
+}
+
+// noneOfOthers returns the probability that no response between two moments belongs to a request
+// that the response's call does not name.
+func (c *causes) noneOfOthers(request int32, after *messages.Call, until uint64) float64 {
+	r, p := &c.Calls[request], 1.0
+	if after == nil || r.Callee < 0 {
+		return p
+	}
+	all := c.heard[r.Callee]
+	first := sort.Search(len(all), func(i int) bool { return all[i].at > momentOf(after) })
+	for _, h := range all[first:] {
+		if h.at >= until {
+			break
+		}
+		k := h.call
+		if c.Calls[k].Answers {
+			p *= 1 - c.others[k]
+			k = c.links[k].Cause
+		}
+		if k >= 0 && c.Calls[k].Sent_ns > r.Received_ns && c.links[k].Cause != request &&
+			c.links[k].RunnerUp != request {
+			p *= 1 - c.others[k]
+		}
+	}
+	return p
 }
 
 // endOfResponse returns the message that ended the response of a call, and how sure that is.
