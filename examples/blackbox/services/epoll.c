@@ -25,7 +25,13 @@ static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static FILE *truth;
 static int noted;
 
-typedef struct { int fd; char socket[80]; char part[256]; size_t held; } conn;
+typedef struct {
+    int fd;
+    char socket[80];
+    char part[256];
+    size_t held;
+    pthread_mutex_t saying;
+} conn;
 
 static struct job { conn *from; int n; char id[24]; } jobs[4096];
 static unsigned first, last;
@@ -76,15 +82,17 @@ static conn *dial(int family, void *address, socklen_t length) {
     return c;
 }
 
+/* say sends a text. Threads take turns, so that truth has the texts in the stream's order. */
 static void say(conn *c, const char *id, int cause, const char *text) {
+    pthread_mutex_lock(&c->saying);
     int64_t before = now();
     ssize_t n;
     MUST(n = write(c->fd, text, strlen(text)));
     note('S', c, id, n, before, cause);
+    pthread_mutex_unlock(&c->saying);
 }
 
 static conn *tasks;
-static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
 
 static void *work(void *redis) {
     conn *r = redis;
@@ -101,9 +109,7 @@ static void *work(void *redis) {
         MUST(n = read(r->fd, text, sizeof text));
         int answered = note('R', r, j.id, n, before, 0);
         snprintf(text, sizeof text, "%s\n", j.id);
-        pthread_mutex_lock(&telling);
         say(tasks, j.id, answered, text);
-        pthread_mutex_unlock(&telling);
         say(j.from, j.id, answered, text);
     }
     return NULL;
