@@ -116,8 +116,8 @@ func (t *timer) coveredRange(source int, measured tscratio.Interval) tscratio.In
 		return none
 	}
 	// A reading of the reference itself can be placed however far it is from all measurements. So
-	// the axis covers such a reading only if it lies in the interval called near. This is the
-	// measured range, made longer by its own length at each end.
+	// the axis covers such a reading only if it is near the measured range: within the length of
+	// this range, before or after it.
 	near := tscratio.Interval{
 		Lo: measured.Lo - min(measured.Lo, measured.Width()),
 		Hi: measured.Hi + min(math.MaxUint64-measured.Hi, measured.Width()),

@@ -397,7 +397,8 @@ func (t *timer) limits(from, into int) (of tscratio.Interval) {
 }
 
 // outOfReach reports that no duration between two readings can be computed: neither reading can be
-// placed on the other's counter, and at most one of them can be placed on the reference's counter.
+// placed on the counter of the other reading's node, and at most one of them can be placed on the
+// reference's counter.
 func (k *knownRanges) outOfReach(x, y uint64) bool {
 	return !k.onOther[0].Contains(x) && !k.onOther[1].Contains(y) &&
 		!(k.onReference[0].Contains(x) && k.onReference[1].Contains(y))

@@ -122,9 +122,9 @@ func (in *input) lackingRanks(g *graph, told []told) (mask uint64) {
 }
 
 // thinnedRanks returns the ranks of points whose logs may hide repetitions: even if every tuple had
-// two events at such a point, the log might show only one event of each tuple. These are logs that
-// could not be read to their end, that lack more than half as many events as they have, or whose
-// channel chose events by other means than one rule for ids.
+// two events at such a point, the log might show only one event of each tuple. A log may do so in
+// three cases: it could not be read to its end; it lacks more than half as many events as it has;
+// its channel chose events by other means than one rule for ids.
 func (in *input) thinnedRanks(g *graph, told []told) (mask uint64) {
 	for i := range told {
 		s, t := &in.sources[i], &told[i]

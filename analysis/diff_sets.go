@@ -32,8 +32,8 @@ func whyUnlike(c Change, all []*Answer) string {
 }
 
 // chosenRules says by which rules the tuples of a span were chosen. If the run lacks tuples of the
-// span for another reason, it returns the reason. joins says whether branches meet at the span's
-// end.
+// span for another reason, chosenRules returns that reason. joins says whether branches meet at the
+// span's end.
 func (a *Answer) chosenRules(c Change, joins bool) (rules, why string) {
 	var all []string
 	last := ""

@@ -25,8 +25,8 @@ type evidence struct {
 	// its tuple passes. several has, for the same id, a mask of those points at which the tuple has
 	// more than one event.
 	passedMasks, several []uint64
-	// For each point in a tuple's mask in several, counts has the number of the tuple's events
-	// there. The numbers of one tuple are in the order of the points. Those of tuple i begin at
+	// counts has the number of a tuple's events at each point of the tuple's mask in the slice
+	// several. The numbers of one tuple are in the order of the points. Those of tuple i begin at
 	// countsOf[i].
 	counts   []uint8
 	countsOf []int

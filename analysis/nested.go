@@ -236,7 +236,7 @@ func (f *forkFinder) linked(x, y *actor) bool {
 // calls the inner ones, or they are branches beside it. declaredKind says which of the two cases
 // follows from the edges that the user declared. An edge between the outer actor and an inner one
 // means a call. Two edges mean branches: one from any other actor to an inner one, and one from an
-// inner actor to a point after the outer one. The parameter all has all actors that are nested in
+// inner actor to a point after the outer one. The parameter all lists every actor that is nested in
 // the same outer actor.
 func (f *forkFinder) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 	const inside, outside, outer = 1, 2, 3

@@ -38,10 +38,10 @@ type Options struct {
 	// Workers is the number of cores to use; 0: all.
 	Workers int
 
-	// Slowest is the number of slowest tuples whose whole path is kept. In addition, the same
-	// number of paths is kept of the slowest tuples that were made of other tuples. 0 means 10, and
-	// a negative number means none. If other tuples were made of a slow tuple, only the slow
-	// tuple's path under its own id is kept.
+	// Slowest is the number of slowest tuples whose whole path is kept. As many paths are also kept
+	// for the slowest tuples that were made of other tuples. 0 means 10, and a negative number
+	// means none. If other tuples were made of a slow tuple, only the slow tuple's path under its
+	// own id is kept.
 	Slowest int
 
 	// Edges declare which points follow which, each as actor/point. They are added to the graph

@@ -46,8 +46,8 @@ func (o *oracle) directPoints(passed []string, q string) (all []string) {
 	return all
 }
 
-// mayBeLatest reports for each event whether it may be the latest of all. The result named one is
-// true if exactly one event may be the latest.
+// mayBeLatest reports for each event whether it may be the latest of all. The second result is true
+// if exactly one event may be the latest.
 func (o *oracle) mayBeLatest(all []oracleEvent) (may []bool, one bool) {
 	n := 0
 	for _, a := range all {

@@ -75,8 +75,8 @@ func (p *page) fill(events []logstore.Event, source uint16, rank uint8) {
 	}
 }
 
-// sortRepeats sorts by row the events that repeat a rank of their row. It must be called after the
-// page was filled and before its rows are read.
+// sortRepeats sorts p.again by row: the events of rows that already had an event of the same rank.
+// It must be called after the page was filled and before its rows are read.
 func (p *page) sortRepeats() {
 	slices.SortFunc(p.again, func(a, b repeat) int { return cmp.Compare(a.row, b.row) })
 }

@@ -82,7 +82,7 @@ func (in *input) jvmName(j *jvm) string {
 	return strings.TrimSuffix(in.sources[j.source].name, "/"+pausePoint)
 }
 
-// slowestShare is the number of durations of which one counts as slowest.
+// slowestShare means that one in this many durations counts among the slowest.
 const slowestShare = 100
 
 // pausesOfSpan sums up a span's durations, and the slowest of them. nil: no JVM logged pauses.

@@ -276,7 +276,7 @@ func (r *renamer) passesTwice(ctx context.Context, began *store[renamedTuple]) (
 }
 
 // passedUnder returns the points that the renamed tuples passed, for each of their ids that lies in
-// a partition. The parameter rows has the ids in the partition that operators gave to tuples.
+// a partition. The parameter rows has those of the partition's ids that operators gave to tuples.
 func (r *renamer) passedUnder(p int, rows []renamedTuple) (map[uint64]*passedPoints, error) {
 	byID := map[uint64]*passedPoints{}
 	for _, row := range rows {
@@ -439,8 +439,9 @@ func (r *renamer) choose(ctx context.Context, began *store[renamedTuple], axes [
 	return events.flush()
 }
 
-// eachPartition calls the function do for each partition, with a map. The keys are the ids in the
-// partition that an operator gave to a tuple. The values are the ids that these tuples began with.
+// eachPartition calls the function do for each partition, with a map. The keys are those of the
+// partition's ids that an operator gave to a tuple. The values are the ids that these tuples began
+// with.
 func (r *renamer) eachPartition(ctx context.Context, began *store[renamedTuple],
 	do func(p int, ids map[uint64]uint64) error) error {
 	var rows []renamedTuple

@@ -197,9 +197,10 @@ type placedEvents struct {
 
 // chooseArrival chooses one of a tuple's events at a point. Where branches meet, each branch brings
 // an event, and the last one is chosen. Elsewhere, further events are duplicates, and the first one
-// is chosen. The choice is uncertain if the logs may lack a branch. Two more things make it
-// uncertain where several branches arrive: the number of events is not that of the branches, or the
-// tuple did not go on. In both cases a branch may be lost, or an event repeated.
+// is chosen. The choice is uncertain if the logs may lack a branch. Where several branches arrive,
+// the choice is also uncertain in two other cases: the number of events is not that of the
+// branches, or the tuple did not go on. In these two cases a branch may be lost, or an event
+// repeated.
 func (w *gatherer) chooseArrival(p *plan, r uint8, at *placedEvents) (e passage, certain bool) {
 	copies := 1
 	if p.copies != nil {

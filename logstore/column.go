@@ -25,7 +25,7 @@ const (
 	columnDelta  = 1 // the first value, then differences in units of a quantum
 	columnFrames = 2 // the smallest value of every 64, and each value's distance from it
 	columnMerged = 3 // each value's source, and its distance from that source's previous value
-	// every 64 values are the numbers from n to n + 63, shuffled: n, and the order
+	// if every 64 values are the numbers from n to n + 63 in any order: n, and that order
 	columnShuffled = 4
 )
 

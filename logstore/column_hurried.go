@@ -22,8 +22,8 @@ func (e *columnEncoder) appendRising(dst []byte, column columnView, quantum uint
 		return dst, false
 	}
 	d, least, most := e.differences(column, quantum)
-	// Under this condition all differences are multiples of quantum, and their sum wraps around at
-	// most once. If it wraps, the last value is below the first.
+	// If none of these conditions holds, all differences are multiples of quantum, and their sum
+	// wraps around at most once. If it wraps, the last value is below the first.
 	limit := math.MaxInt64 / quantum / uint64(column.rows)
 	if least < 0 || uint64(most) > limit || column.last() < column.first() {
 		return dst, false

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// placeGreedily places one operator after another: from the sources on if here has the limits of
-// the time before an operator, and from the sinks on if here has those of the time after it. The
-// argument ahead has the other limits. For each operator it adds two times: the latency on the way
-// to it, past the operators that are already placed, and the lower limit of the time ahead. It
-// chooses the node where this sum is smallest. It returns an error if no node has enough free cores
-// for an operator.
+// placeGreedily places one operator after another. If the argument here has the limits of the time
+// before an operator, it begins at the sources. If here has the limits of the time after an
+// operator, it begins at the sinks. The argument ahead has the other limits. For each operator it
+// adds two times: the latency on the way to the operator, past those that are already placed, and
+// the lower limit of the time ahead. It chooses the node where this sum is smallest. It returns an
+// error if no node has enough free cores for an operator.
 func (p *Problem) placeGreedily(l *lowerLimits, here, ahead *directionLimits) (Placement, error) {
 	at := make(Placement, len(p.order))
 	for v := range at {

@@ -2,9 +2,9 @@ package placement
 
 import "math"
 
-// group finds the operators that must be on the same node as a certain operator, because from any
-// other node, or on any other node, their tuples would be late. If the node has too few cores for
-// all of them, the certain operator cannot be there either.
+// group finds the operators that must be on the same node as a given operator. If one of them were
+// on another node, its tuples would be late. If the node has too few cores for all of them, the
+// given operator cannot be there either.
 type group struct {
 	l     *lowerLimits
 	node  int

@@ -11,10 +11,10 @@ import (
 // operator's node.
 //
 // The limits are computed from operator to operator, along the edges. For each operator and node,
-// the time is the smallest for which this holds: the tuples of each sender come in time from the
-// sender's best other node, or the sender is on the same node, which has enough cores for all that
-// must be there (see group). The true time may be longer: the best node of one operator may be too
-// full, or may be bad for another operator.
+// the limit is the smallest time that is possible for every sender: either the sender's tuples come
+// in time from the best other node where it may run, or the sender is on the same node, and this
+// node has enough cores for all that must be there (see group). The true time may be longer: the
+// best node of one operator may be too full, or may be bad for another operator.
 type lowerLimits struct {
 	p      *Problem
 	nodes  [][]int   // by operator: the nodes that it may still use, ascending
@@ -84,8 +84,8 @@ func (h *directionLimits) compute() {
 	}
 }
 
-// computeArrivals computes when the tuples of an operator can arrive at each node from another
-// node. It computes this for the nodes of the operators that get the tuples.
+// computeArrivals computes when the tuples of operator v can arrive from another node. It does so
+// for each node where an operator that gets these tuples may run.
 func (h *directionLimits) computeArrivals(v int, nearest []float64) {
 	n := h.l.p.n
 	var targets []int

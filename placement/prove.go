@@ -38,8 +38,8 @@ func (p *Problem) prove(
 	return q.best, q.least, whole
 }
 
-// groupChoices is the number of simple choices that take as long as one for which a group must be
-// found.
+// groupChoices says how much longer a choice takes if a group must be found for it: as long as this
+// many simple choices.
 const groupChoices = 20
 
 type choice struct {

@@ -135,10 +135,10 @@ func (s *annealing) weigh(done float64) float64 {
 	return over * over * over * over
 }
 
-// touch says that an operator's element of done may be wrong.
+// touch notes that an operator's element of s.done may be wrong.
 func (s *annealing) touch(k int) { s.dirty[k/64] |= 1 << (k % 64) }
 
-// measure computes the elements of done that the changes affect. It returns a number that falls
+// measure computes those elements of s.done that the changes affect. It returns a number that falls
 // when the latency falls, or when other slow paths get shorter. It stops early if this number will
 // be above most.
 func (s *annealing) measure(most float64) float64 {

@@ -43,7 +43,7 @@ func (p packet) put(b *[packetSize]byte) {
 	binary.BigEndian.PutUint64(b[16:], p.id)
 }
 
-// parse decodes a packet. It refuses packets of another kind or stream than the given ones.
+// parse decodes a packet. It refuses a packet whose kind or stream is not the given one.
 func parse(b []byte, k kind, stream uint64) (id uint64, err error) {
 	switch {
 	case len(b) != packetSize:

@@ -20,9 +20,9 @@ import (
 //
 //	load X -> r     a plain load into register r; look X -> r: a look
 //	pread X -> r    the kernel loads the halves of X separately, into the registers r and r'
-//	wait X v        a plain load of a value that is v or more: with less, the thread stops here
+//	wait X v        a plain load of X, which happens only when X is v or more
 //	await X v       the same with a look
-//	mark X v        a plain load of a counter word that has the same lap mark as v
+//	mark X v        a plain load of X, which happens only when X has the same lap mark as v
 //	store X v       a plain store of a number or a register; publish X v: a publish
 //	reserve X -> r  r = X, X = r + 1, with no other reservation in between: a look and a publish,
 //	                with later accesses perhaps between the two; take X -> r: plain accesses

@@ -225,9 +225,9 @@ func (r *Reader) damaged(format string, args ...any) error {
 	return fmt.Errorf("read ring %q: %s: %w", r.path, fmt.Sprintf(format, args...), ErrDamaged)
 }
 
-// Copy copies finished records of a shard into a buffer. It begins at the sequence number that the
-// argument from gives. It returns first, the sequence number of the first copied record, and n, the
-// number of copied records.
+// Copy copies finished records of a shard into a buffer. It begins at the given sequence number
+// (from). It returns first, the sequence number of the first copied record, and n, the number of
+// copied records.
 //
 // The first requested record may no longer be in the ring, because it was overwritten or released.
 // Then first is larger than from. unfinished means that the record after the copied records is

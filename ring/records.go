@@ -91,10 +91,10 @@ func (r *Reader) orderLoads() {
 // records.
 const unwrittenFirst, unwrittenMost = 1 << 6, 1 << 12
 
-// Unwritten counts records that were reserved but never written (holes). It begins at the sequence
-// number that the argument from gives. It stops at the first finished record, or when its count
-// reaches the argument most. The ring's owner must be dead. In a ring of pairs step is 2, and
-// Unwritten examines only the first record of each pair. In other rings step is 1.
+// Unwritten counts records that were reserved but never written (holes). It begins at the given
+// sequence number (from). It stops at the first finished record, or when its count reaches the
+// limit (most). The ring's owner must be dead. In a ring of pairs step is 2, and Unwritten examines
+// only the first record of each pair. In other rings step is 1.
 func (r *Reader) Unwritten(i int, from, step, most uint64) (n uint64, err error) {
 	s, err := r.State(i)
 	if err != nil || from >= s.Tail {

@@ -157,8 +157,7 @@ func (c *fakeClock) installIn(p *Producer) *fakeClock {
 	return c
 }
 
-// copyAll copies all finished records of a shard. It begins at the sequence number that the
-// argument from gives.
+// copyAll copies all finished records of a shard. It begins at the given sequence number (from).
 func copyAll(t testing.TB, r *Reader, i int,
 	from uint64) (records []Record, first uint64, unfinished bool) {
 	t.Helper()

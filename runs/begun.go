@@ -107,8 +107,8 @@ func removeStale(root *os.Root, temp string, remove func(string) error) error {
 	return ifThere(remove(temp))
 }
 
-// ifThere returns the given error. If the error only says that the file is gone, ifThere returns
-// nil, because the file's writer has finished.
+// ifThere returns the given error, with one exception. If the error only says that the file is
+// gone, the file's writer has finished, and ifThere returns nil.
 func ifThere(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -116,8 +116,8 @@ func ifThere(err error) error {
 	return err
 }
 
-// lockIfFree tries to lock a file. It returns true if it cannot, because another open file has the
-// lock. Some file systems have no locks; there all writers are taken for dead.
+// lockIfFree locks a file, unless another open file has the lock. In that case it returns true.
+// Some file systems have no locks; there all writers are taken for dead.
 func lockIfFree(f *os.File) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

@@ -52,7 +52,7 @@ func CheckFile(name string) error {
 	return nil
 }
 
-// notInFile reports whether the name of a run's file cannot contain the character.
+// notInFile returns true for a character that is not allowed in the name of a run's file.
 func notInFile(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
 		strings.ContainsRune("-_.~@#", r))

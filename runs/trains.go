@@ -186,8 +186,8 @@ func (d *Draft) Takes(a, b tscratio.Node) bool {
 	return d.pairPath(a, b) != ""
 }
 
-// pairPath does what Run.PairPath does, but it looks nodes up in d.places: a large fleet has ten
-// thousands of pairs. The caller has locked d.mu.
+// pairPath does what Run.PairPath does, but it looks nodes up in d.places: a large fleet has tens
+// of thousands of pairs. The caller has locked d.mu.
 func (d *Draft) pairPath(a, b tscratio.Node) string {
 	if d.places == nil {
 		d.places = make(map[string]int, len(d.run.Nodes))

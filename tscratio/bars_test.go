@@ -14,8 +14,8 @@ import (
 
 // scenarios are networks. Each has a limit for the median half-width of its bounds, if trains of
 // six exchanges run twice a second, with a wander of 1 ppm, a quantum of 1 and a core slack of 0.
-// Each limit is a tenth above the measured figure. So the test also fails if a change makes true
-// bounds wider.
+// Each limit is a tenth above the measured figure. So the test also fails if a change makes the
+// bounds wider, even if they are still true.
 var scenarios = []struct {
 	network  string
 	limit_us float64

@@ -24,8 +24,8 @@ type evidence struct {
 	solver  centredPolygon
 }
 
-// evidences has evidence that nobody uses any more. A server of a large fleet checks ten thousands
-// of trains a second, and would make a lot of garbage without it.
+// evidences has evidence that nobody uses any more. A server of a large fleet checks tens of
+// thousands of trains a second, and would make a lot of garbage without it.
 var evidences = sync.Pool{New: func() any { return new(evidence) }}
 
 // fact is one constraint and the extent of its train.

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// If paths contradict each other, more paths have to agree before a relation is used.
+// If paths contradict each other, a value is believed only if more paths agree on it than usual.
 func TestContradictionsOfLiars(t *testing.T) {
 	const huge = math.MaxUint64
 	for name, test := range map[string]struct {

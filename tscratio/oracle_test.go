@@ -27,8 +27,8 @@ func rat(x int64) *big.Rat { return big.NewRat(x, 1) }
 
 // oracle solves the linear programme of the window around y. It takes the constraints from the
 // pair's trains. It widens the readings of B and A by its own code. The last parameter says whether
-// the wander over a distance is rounded up to a whole cycle, as in the product. Everything else is
-// exact in either case.
+// the wander over a distance is rounded up to a whole cycle, as the product's code does. Everything
+// else is exact in either case.
 func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 	half := new(big.Rat).SetInt64(k * int64(p.B.Nominal_hz) * int64(p.Declared.Window/time.Second))
 	wander := big.NewRat(int64(w), 1_000_000_000_000)

@@ -118,8 +118,8 @@ func (c *Closure) View(from, into string) (*View, error) {
 	return v, nil
 }
 
-// Limits returns the smallest and the largest reading that may be translatable. Not every reading
-// between them can be translated.
+// Limits returns the smallest and the largest reading that may be translatable. Some readings
+// between these two may not be translatable, either.
 func (v *View) Limits() (lo, hi uint64) { return v.base, v.last }
 
 // Translate does what Closure.Translate does, but returns no paths.

@@ -322,7 +322,7 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 			lows = lows[:len(lows)-1]
 		}
 		highs, lows = append(highs, i), append(lows, i)
-		// A window that ends just before knot number i may begin just after knot number from, so it
+		// If a window begins just after the knot with index from and ends just before knot i, it
 		// includes the rates at both knots.
 		for i > 0 && from+1 < len(at) && at[i-1]-at[from+1] >= window_cycles &&
 			at[i-1] >= at[from+1] {

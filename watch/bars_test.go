@@ -116,8 +116,8 @@ func TestBarTop(t *testing.T) {
 }
 
 // coreShares waits for a given time, and measures how much of a core each process uses in that
-// time. The slice contains the share of the server, and then the shares of the agents. If the
-// process other is given, the result more is its share.
+// time. The slice contains the share of the server, and then the shares of the agents. The second
+// result is the share of the process other, or 0 if other is nil.
 func (f *fleet) coreShares(other *exec.Cmd, lasts time.Duration) (all []float64, more float64) {
 	f.t.Helper()
 	processes := []*exec.Cmd{f.server}

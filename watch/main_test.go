@@ -60,10 +60,10 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// endWithParent ends this process when the test's process ends, in whatever way. It notices the end
-// of the test's process at its standard input, which is a pipe from that process. A death signal
-// could come too early: the kernel sends it when the thread that started this process ends, and
-// that thread may end long before the test's process does.
+// endWithParent ends this process when the test's process ends, in whatever way. It waits for the
+// end of its standard input, which is a pipe from the test's process. A death signal could come too
+// early: the kernel sends it when the thread that started this process ends, and that thread may
+// end long before the test's process does.
 func endWithParent() {
 	io.Copy(io.Discard, os.Stdin)
 	os.Exit(1)

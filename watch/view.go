@@ -16,7 +16,8 @@ const (
 	// one point to the next, the pictures lack it.
 	Kept = 30 * time.Second
 
-	// If a node has sent no Sample for the time silent, the frontier no longer waits for the node.
+	// silent is a time. If a node has sent no Sample for that long, the frontier no longer waits
+	// for the node.
 	silent = 1500 * time.Millisecond
 
 	// pairsEvery is the time between two requests for the measurements of nodes.

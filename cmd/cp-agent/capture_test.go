@@ -93,9 +93,10 @@ func capturingAgent(t *testing.T, server, names string, args ...string) (*exec.C
 	return cmd, &said, rings
 }
 
-// An agent that may capture keeps only the two capabilities that this requires, as root and as
-// another user. In a run, it logs what programs send each other, and "cprof analyze" says who sent
-// what to whom, and what the host names are. The report shows the same, and where the time went.
+// Whether an agent that may capture runs as root or as another user, it keeps only the two
+// capabilities that a capture needs. In a run, it logs what programs send each other. "cprof
+// analyze" says who sent what to whom, and their host names. The report also shows where the time
+// went.
 func TestPrivilegedCapture(t *testing.T) {
 	privileged.Need(t)
 	for name, args := range map[string][]string{
@@ -245,8 +246,8 @@ func recordRun(t *testing.T, server string, star *netns.Star) (sent int) {
 	return sent
 }
 
-// checkRun checks what "cprof analyze" says about the messages of a run. If timed is true, the
-// times of their transfers are known, and otherwise not.
+// checkRun checks what "cprof analyze" says about the messages of a run. The parameter timed says
+// whether the times of their transfers are known.
 func checkRun(t *testing.T, run string, sent int, timed bool) {
 	t.Helper()
 	var answer struct {

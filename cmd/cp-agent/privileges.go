@@ -75,9 +75,9 @@ func isCurrentUser(name string) bool {
 	return err == nil && (u.Username == name || u.Uid == name)
 }
 
-// dropCapabilities gives up all capabilities of this thread except those to keep. It also gives up
+// dropCapabilities gives up all capabilities of this thread except those in keep. It also gives up
 // the ways to get new capabilities. If bounding is true, a program that this thread executes as
-// root gets no capabilities either, except those to keep.
+// root gets only the capabilities in keep, too.
 func dropCapabilities(bounding bool, keep []uintptr) error {
 	var errs []error
 	if bounding {

@@ -56,7 +56,7 @@ func TestKeysGoWhereItIsSaid(t *testing.T) {
 	usable("docs/operating.md", "--config", file)
 }
 
-// A firewall opens one port for probes, so every page and example names the same one.
+// A firewall opens one port for probes, so every page and example names the same port.
 func TestProbesHaveOnePort(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"configs/*.yaml", "docs/*.md", "packaging/*", "README.md"} {

@@ -26,9 +26,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// recordedProgram is the program that a test records. The parameter called what is an order: a
-// number N means that it logs N tuples at two points, and "N fail" that it then also fails. Other
-// orders are "nothing", "wait", "talk ADDRESS" and "attach PROCESS HOSTS".
+// recordedProgram is the program that a test records. It obeys an order (what). A number N means
+// that it logs N tuples at two points. "N fail" means that it then also fails. Other orders are
+// "nothing", "wait", "talk ADDRESS" and "attach PROCESS HOSTS".
 func recordedProgram(what string) (code int) {
 	if address, is := strings.CutPrefix(what, "talk "); is {
 		return talk(address)

@@ -17,8 +17,8 @@ import (
 // are offered. A file or server that cannot be read adds no names, and causes no error, because a
 // shell does not show errors.
 
-// CompleteRuns offers the runs of this machine for the first arguments of a command. The parameter
-// called most is the number of these arguments. If no run matches, the shell offers files.
+// CompleteRuns offers the runs of this machine, for at most the given number of a command's
+// arguments. If no run matches, the shell offers files.
 func CompleteRuns(most int) cobra.CompletionFunc {
 	return completeRuns(most, func(string) []string { return LocalRuns() })
 }
@@ -177,7 +177,7 @@ func CompleteFlag(cmd *cobra.Command, flag string, of cobra.CompletionFunc) {
 
 // CompleteChannels offers the channels that have rings on this machine. It offers them for at most
 // the given number of arguments. dir is the value of the flag that sets the directory of the rings.
-// The argument called otherwise says what the shell offers if no channel matches.
+// The last argument says what the shell offers if no channel matches.
 func CompleteChannels(dir *string, most int,
 	otherwise cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) (

@@ -6,9 +6,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// AnswerVersion adds the flag --version, which prints only line. Call AnswerVersion after cmd.RunE
-// is set. Cobra's own flag prints with a template, and so links package text/template. That package
-// makes the linker keep every exported method, which adds three megabytes to a daemon.
+// AnswerVersion adds the flag --version, which prints the given line and nothing else. Call
+// AnswerVersion after cmd.RunE is set. Cobra's own flag prints with a template, and so links
+// package text/template. That package makes the linker keep every exported method, which adds three
+// megabytes to a daemon.
 func AnswerVersion(cmd *cobra.Command, line string) {
 	wanted := cmd.Flags().Bool("version", false, "print which build this is")
 	own := cmd.RunE

@@ -51,7 +51,7 @@ func withJava(run func() int) (code int, err error) {
 
 func javaName(release int) string { return fmt.Sprintf("java %d", release) }
 
-// eachJava runs a test for each Java whose release is at least the argument from.
+// eachJava runs a test for each Java of at least the given release.
 func eachJava(t *testing.T, from int, test func(t *testing.T, language string)) {
 	if kit == nil {
 		t.Skipf("%s is not set: make java-sdk runs this test", javaVariable)

@@ -31,10 +31,10 @@ func echo(at netip.AddrPort, messages int, start func(int, func(*talker)), must 
 	})
 }
 
-// tell sends datagrams of random bytes, and waits for the answer to each. The argument few is a
-// number n. The function tell draws one in n datagrams from its own random numbers, and all others
-// from the random numbers of twin. So two programs with equal twins send the same datagrams, except
-// for one in n.
+// tell sends datagrams of random bytes, and waits for the answer to each. One datagram in few (a
+// number) gets its bytes from the random numbers of tell itself. All others get theirs from the
+// random numbers of twin. So two programs with equal twins send the same datagrams, except for one
+// in few.
 func tell(to *unix.SockaddrInet4, messages, few int, twin *rand.Rand,
 	start func(int, func(*talker)), must func(error)) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

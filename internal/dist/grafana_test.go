@@ -224,7 +224,7 @@ func TestDashboardsAreWhole(t *testing.T) {
 	}
 }
 
-// The variable once keeps the result of the first call of scraped. Two tests need this result, and
+// This variable keeps the result of the first call of scraped. Two tests need this result, and
 // starting a fleet takes seconds.
 var once struct {
 	labels map[string][]string

@@ -13,9 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// The constant before is the commit of the previous release. As long as no release has a tag, it is
-// a commit whose daemons are in use. The present release must understand the formats and messages
-// of that commit.
+// This is the commit of the previous release. As long as no release has a tag, it is a commit whose
+// daemons are in use. The present release must understand the formats and messages of that commit.
 const before = "0b1d7be21537"
 
 // TestBarUpgrade makes a run with a server of the previous release and agents of the present one,
@@ -65,7 +64,7 @@ type fleetOf struct {
 	later                   string // "": nothing is upgraded
 }
 
-// works makes a run with a server, two agents and a cprof. The argument now is the directory of
+// works makes a run with a server, two agents and a cprof. The last argument is the directory of
 // this cprof. It tests that the run has everything.
 func (f fleetOf) works(t *testing.T, now string) {
 	t.Helper()

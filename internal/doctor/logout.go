@@ -78,7 +78,7 @@ func (m Machine) removesIPC() bool {
 }
 
 // lastSetting returns the value that the last line with this key gives. If no line has the key, it
-// returns the parameter was, which is the value before.
+// returns the value that applied before (was).
 func lastSetting(text, key string, was bool) bool {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")

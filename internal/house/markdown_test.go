@@ -208,7 +208,7 @@ func commandsExist(t *testing.T, files []file) []finding {
 
 // isCommand reports whether a command and its flags exist. It asks the command for its help. The
 // words before the first flag or argument must be a command with help, not a group of commands. The
-// help must list every flag in words.
+// help must list every flag that the argument words contains.
 func isCommand(t *testing.T, words []string) bool {
 	name, words := strings.TrimPrefix(words[0], "bin/"), words[1:]
 	run := cli.Run

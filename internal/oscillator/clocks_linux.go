@@ -12,7 +12,7 @@ import (
 )
 
 // Clocks returns the clocks that this machine has in addition to its counter, and the Kind of each.
-// The caller closes the clocks. The result left names the clocks that are left out, each with the
+// The caller closes the clocks. The second result names the clocks that are left out, each with the
 // reason.
 func Clocks() (clocks []Clock, left []string) {
 	text, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")

@@ -33,9 +33,9 @@ func thisCore() Core {
 	return c
 }
 
-// The variable names maps families and ranges of models to the name of a design. The sources are
-// the vendors' lists of family and model numbers. A design may have several ranges in its family,
-// such as one for servers and one for clients.
+// This list gives the name of a design to each family and range of models. The sources are the
+// vendors' lists of family and model numbers. A design may have several ranges in its family, such
+// as one for servers and one for clients.
 var names = []struct {
 	vendor      Vendor
 	family      int

@@ -22,7 +22,7 @@ const ServerName = "server.example"
 // Captured writes a run in which a client on node A sends 100 messages of 50 bytes to a server on
 // node B. Nobody receives the last message. The arrivals of the first 50 messages were seen. For
 // the first 25 messages, it is also known why they waited. The client looked up the server's
-// address under the name ServerName. The run also has the channels of the argument more.
+// address under the name ServerName. The caller can add channels to the run.
 func Captured(rng *rand.Rand, parent, name string, more ...Channel) (nodes []Node, err error) {
 	nodes = Nodes(rng, 2)
 	channels := []Channel{{Node: 0, Name: blackbox.Channel}, {Node: 1, Name: blackbox.Channel}}

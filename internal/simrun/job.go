@@ -38,8 +38,8 @@ type Job struct {
 	Lossy     bool // logs lack events, and not all of them lack the events of the same ids
 }
 
-// Elapsed is the true time between two events, in cycles of the first node. By rounding, it may be
-// wrong by one cycle.
+// Elapsed is the true time between two events, in cycles of the first node. Because of rounding, it
+// may be wrong by one cycle.
 func (j *Job) Elapsed(from, to *Event) int64 {
 	n := j.Nodes[0]
 	n.Quantum = 1

@@ -24,7 +24,7 @@ type Stage struct {
 
 	// Each function in others returns a program in another language than Go. The stage starts these
 	// programs in turn, and its own program in Go (the role "program") when that one's turn comes.
-	// If the field named only is true, it leaves out the program in Go.
+	// If s.only is true, it leaves out the program in Go.
 	others []func(file string) *exec.Cmd
 	only   bool
 }
@@ -122,9 +122,9 @@ func (s *Stage) Each(show func(said *Testimony)) {
 }
 
 // KillAtRandom kills programs and the drainer of their rings, the given number of times. Two
-// programs run. Each time it first waits for a random time, during which it sets or removes a limit
-// on the drainer's disk. Then it kills one program, the drainer, or both, and starts the killed
-// processes again. At the end it kills all processes.
+// programs run. Each time KillAtRandom first waits for a random time, during which it sets or
+// removes a limit on the drainer's disk. Then it kills one program, the drainer, or both, and
+// starts the killed processes again. At the end it kills all processes.
 func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 	start func() *exec.Cmd) {
 	s.t.Helper()

@@ -1,5 +1,5 @@
 // Command chart renders the Helm chart in packaging/helm, as "helm template" does, and checks each
-// object as an API server of Kubernetes does. An unknown or repeated field, or a value of another
+// object as an API server of Kubernetes does. An unknown or repeated field, or a value of the wrong
 // type, is an error. So is anything that the API server's own validation refuses, after it has put
 // in its defaults. The command prints the kinds and names of the objects. It needs no cluster.
 //
@@ -113,8 +113,8 @@ func check(text string) error {
 	return nil
 }
 
-// validate puts in the defaults of the API server, and validates the object as the server does when
-// somebody makes it.
+// validate puts in the defaults of the API server, and validates the object as the server validates
+// a new object.
 func validate(text string) error {
 	object, _, err := legacyscheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
 	if err != nil {

@@ -149,7 +149,7 @@ func PrintPaths(out io.Writer, a *analysis.Answer) {
 }
 
 // tuplesOf says how many tuples a path has and where they begin. If the shares and the times in the
-// table describe different sets of tuples, it says which.
+// table describe different sets of tuples, it names both sets.
 func tuplesOf(path *analysis.Path) string {
 	made := ""
 	if len(path.MadeOf) > 0 {

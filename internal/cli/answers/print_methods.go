@@ -177,9 +177,9 @@ func timesText(m *analysis.Method, bins int) string {
 }
 
 // HeldMethods returns how the intervals of each method compare with the truth, over all pairs of
-// nodes. The result called names lists the methods in order, and held maps the name of each method
-// to its comparison. about explains the intervals of a method, if they mean something else than
-// those of the other methods.
+// nodes. The first result lists the names of the methods in order. The second (held) maps the name
+// of each method to its comparison. The third (about) explains the intervals of a method, if they
+// mean something else than those of the other methods.
 func HeldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
 	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment",
 		analysis.ReT: "tuple", analysis.NTP: "pair of claims"}

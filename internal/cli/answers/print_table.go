@@ -176,8 +176,8 @@ func shareOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span) (text st
 	return "100", whole
 }
 
-// pastWords follows the name of a span for which skipsPoints returns true. Without it, the span's
-// name would be that of the row from end to end.
+// pastWords follows the name of a span for which skipsPoints returns true. Without these words, the
+// span would have the same name as the row from end to end.
 const pastWords = ", direct"
 
 // skipsPoints reports whether a span skips other points of its path. This is so if other tuples

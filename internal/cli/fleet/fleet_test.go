@@ -86,8 +86,8 @@ func startAFleet(t *testing.T, names ...string) *aFleet {
 
 func (f *aFleet) key(name string) string { return filepath.Join(f.keys, name) }
 
-// join registers a node that can probe, as a tsc-client does. The node also claims the capabilities
-// in more. The returned function removes the node.
+// join registers a node that can probe, as a tsc-client does. The node also claims the given
+// capabilities. The returned function removes the node.
 func (f *aFleet) join(name string, more ...string) (leave func()) {
 	f.t.Helper()
 	config := tscclient.DefaultConfig()

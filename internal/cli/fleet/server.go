@@ -72,7 +72,7 @@ func (s *serverFlags) askOnce(cmd *cobra.Command, what string, argument, result 
 }
 
 // askEach asks the server the same question for every name in turn. After each answer it prints the
-// text in done, and the name. It stops at the first error.
+// given text (done) and the name. It stops at the first error.
 func (s *serverFlags) askEach(cmd *cobra.Command, names []string, done, what string,
 	argument func(name string) any) error {
 	link, err := s.dial(cmd)

@@ -6,8 +6,8 @@ import (
 )
 
 // captures says whether an agent with the rights of this process could capture messages. The
-// function check tries it. The value early that it returns says whether the capture would also see
-// when a call that sends a message began.
+// function check tries it. It returns early = true if the capture would also see the moments at
+// which sending calls begin.
 func captures(check func() (early bool, err error)) host.Finding {
 	f := host.Finding{Name: "capture", Verdict: host.Fit}
 	switch early, err := check(); {

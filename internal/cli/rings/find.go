@@ -84,8 +84,8 @@ func checkFact(pattern string) error {
 	return nil
 }
 
-// If no node is found, the command prints the probability that it overlooked one. The smallest such
-// probability that is printed is the constant surely, because smaller estimates cannot be trusted.
+// If no node is found, the command prints the probability that it overlooked one. It prints no
+// figure below this constant, because smaller estimates cannot be trusted.
 const surely = 1e-9
 
 func printFound(w io.Writer, pattern string, f agent.FindAnswer) (err error) {

@@ -11,9 +11,9 @@
 #include <string.h>
 
 /*
- * The variable all is a hash table of addresses. Entries are never removed or changed, so a reader
- * needs no lock. An address with several names has several entries. When MOST entries are used,
- * further names are not remembered.
+ * This is a hash table of addresses. Entries are never removed or changed, so a reader needs no
+ * lock. An address with several names has several entries. When MOST entries are used, further
+ * names are not remembered.
  */
 enum { ENTRIES = 1024, MOST = ENTRIES * 3 / 4 };
 static struct entry {

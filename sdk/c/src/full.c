@@ -18,7 +18,7 @@
 
 /*
  * If a yield takes longer than SLOW_YIELD_NS, another program is computing on the core. The next
- * yield would take as long, and a hundred such yields would take longer than STALL_NS. So the
+ * yield may take a whole time slice again, and a hundred of those may exceed STALL_NS. So the
  * thread then sleeps instead of yielding. Its first sleeps are shorter than such a yield.
  */
 #define SLOW_YIELD_NS UINT64_C(100000)

@@ -43,10 +43,10 @@ struct cp_ids {
 	struct cp_ids *following, *previous; /* in the list of all ids */
 };
 
-/* The variable all is the list of this process's ids. cp_lock_channels protects it. */
+/* This is the list of this process's ids. cp_lock_channels protects it. */
 static struct cp_ids *all;
 
-/* The variable nothing is what cp_ids_open returns if there is no memory. */
+/* cp_ids_open returns this if there is no memory. */
 static struct cp_ids nothing = {.fd = -1, .error = (char[]){"open ids: no memory"}};
 
 __attribute__((format(printf, 2, 3))) static void fail(struct cp_ids *ids, const char *format, ...)

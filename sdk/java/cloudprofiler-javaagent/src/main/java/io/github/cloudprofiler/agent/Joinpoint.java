@@ -55,8 +55,8 @@ record Joinpoint(
     }
 
     /**
-     * Returns a root that the advice needs at the end of the method, but that the method has
-     * overwritten. Returns null if there is no such root.
+     * Returns a root ($1, $2 and so on) that the advice needs at the end of the method, but that
+     * the method has overwritten. Returns null if there is no such root.
      */
     String lost(ClassFacts facts, ClassFacts.Member m) {
         if (!atExit) {
