@@ -79,8 +79,8 @@ func checkOne(said *testimony.Testimony, k logContent) error {
 	return nil
 }
 
-// checkShared compares the log of a channel with many writers with what the writers did. Each id
-// must be there once, and the ids of one writer must increase in each shard.
+// checkShared takes the log of a channel that has many writers, and checks it against what they
+// did. Each id must be there once, and the ids of one writer must increase in each shard.
 func checkShared(said *testimony.Testimony, k logContent) error {
 	seen := map[uint64]bool{}
 	for shard, ids := range k.ids {

@@ -343,8 +343,8 @@ func countLost(ctx context.Context, dir string,
 	return n, bytes, nil
 }
 
-// inOrder counts the events of a log whose id is below want, and above the ids of all events that
-// it counted before.
+// inOrder counts the events of a log whose id is below the number want, and above the ids of all
+// events that it counted before.
 func inOrder(ctx context.Context, segments []logstore.Segment,
 	want uint64) (good uint64, err error) {
 	r := logstore.ReadLog(segments)

@@ -236,7 +236,7 @@ func goRegions(t *testing.T) string {
 var asmPattern = regexp.MustCompile(`(?m)^ *([0-9a-f]+):\s+(?:lock\n\s+.*:\s+)?((j?)[a-z].*)$`)
 
 // instructionsOf returns the instructions that a function executes from its start to its return, if
-// its conditional jumps go as jumps says.
+// its conditional jumps go as the parameter jumps says.
 func instructionsOf(disassembly, jumps string) ([]string, error) {
 	var all [][]string
 	at := map[string]int{}

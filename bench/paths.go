@@ -18,8 +18,8 @@ type PathsRow struct {
 	// messages. A call is two messages.
 	MessageMicroseconds float64 `json:"message_us"`
 	// Changed counts the links whose most probable cause is not the same as without the shift of
-	// clocks. SaidChanged counts those of them that are said with the shift or without it. If the
-	// clocks were not shifted, both are nil.
+	// clocks. SaidChanged counts those of them whose probability reaches link.Said, with the shift
+	// or without it. If the clocks were not shifted, both are nil.
 	Changed     *int `json:"changed,omitempty"`
 	SaidChanged *int `json:"said_changed,omitempty"`
 }

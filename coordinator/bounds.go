@@ -83,8 +83,8 @@ func (m *Matrix) renewAge() time.Duration {
 	return max(youngEnough, evaluateAfter*m.evaluationTime)
 }
 
-// lacksNode reports whether a matrix does not know one of the nodes, perhaps because the node
-// joined later.
+// lacksNode reports whether a matrix does not know one of the two nodes of a request, perhaps
+// because the node joined later.
 func (m *Matrix) lacksNode(r PairRequest) bool {
 	for _, name := range []string{r.From, r.Into} {
 		if _, ok := m.readings[name]; !ok {

@@ -157,7 +157,8 @@ func TestPairsAreEvaluatedInTurns(t *testing.T) {
 	}
 }
 
-// If there are so many pairs that a round of turns takes too long, there are no turns.
+// If there are so many pairs that evaluating each of them in turn takes too long, the server does
+// not evaluate pairs in turn.
 func TestTooManyPairsHaveNoTurns(t *testing.T) {
 	f := largeFleet(t, 18)
 	f.waitSettled()

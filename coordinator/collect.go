@@ -191,8 +191,8 @@ func (c *core) askInTurn(k *collection, m control.Message, what string,
 	})
 }
 
-// inTurn calls work as soon as fewer than maxFetching other such functions run. The argument of
-// work is also a function. When work has finished, it must call this function.
+// inTurn calls the function work as soon as fewer than maxFetching other such functions run. The
+// argument of work is also a function. When work has finished, it must call this function.
 func (r *run) inTurn(work func(over func())) {
 	r.waitingTurns = append(r.waitingTurns, work)
 	r.nextTurn()

@@ -35,9 +35,9 @@ type core struct {
 	log      *slog.Logger
 	instance string
 
-	// background runs work on another goroutine. Then it calls done on the core's goroutine, with
-	// the error that work returned. The default, which tests use, calls both functions immediately,
-	// one after the other.
+	// background runs the function work on another goroutine. Then it calls the function done on
+	// the core's goroutine, with the error that work returned. The default, which tests use, calls
+	// both functions immediately, one after the other.
 	background func(work func() error, done func(error))
 
 	// timeSince returns how much time has passed since a given moment. The core charges this time
@@ -148,8 +148,8 @@ func (c *core) send(to control.Peer, request uint64, m control.Message) {
 	}
 }
 
-// ask sends a request to a node. It calls done once, with the answer or with an error. There is an
-// error if the node refuses, is gone, or does not answer within the limit.
+// ask sends a request to a node. It calls the function done once, with the answer or with an error.
+// There is an error if the node refuses, is gone, or does not answer within the limit.
 func (c *core) ask(
 	n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error),
 ) {
@@ -313,8 +313,8 @@ func (c *core) nextTick() time.Time {
 
 // nextOfNodes returns a time until which no node needs a tick. It looks at all nodes only when this
 // time has come. Until then, a message can only delay the moment at which its sender counts as
-// gone, and a node that registers counts as gone no earlier than this time. Everything else because
-// of which a node may need a tick earlier calls dueBy.
+// gone, and a node that registers counts as gone no earlier than this time. Whatever else may make
+// a node need a tick earlier calls dueBy.
 func (c *core) nextOfNodes() time.Time {
 	if now := c.now(); !now.Before(c.nodesDue) {
 		c.nodesDue = now.Add(c.config.Dead)

@@ -104,7 +104,7 @@ func (c *core) mayReuse(p *pair, large bool) bool {
 }
 
 // voidEvaluations is called if earlier evaluations of a pair may be false, because constraints were
-// false or a counter is worse than was known.
+// false, or because a counter is described as coarser than before.
 func (c *core) voidEvaluations(p *pair) {
 	p.version++
 	p.validSince = p.version

@@ -87,7 +87,8 @@ func (c *fakeClient) counter(at time.Duration) uint64 {
 	return c.offset + uint64(float64(at)*c.rate)
 }
 
-// runLater calls do when d has passed, unless the client has stopped or restarted by then.
+// runLater calls the function do once the time d has passed, unless the client has stopped or
+// restarted by then.
 func (c *fakeClient) runLater(d time.Duration, do func()) {
 	life := c.life
 	c.f.after(d, func() {

@@ -303,8 +303,8 @@ func (c *core) longestTrain() int {
 
 // dropOld drops old trains of a pair from memory. It leaves the newest ones: at most LiveTrains,
 // with at most maxLiveBytes bytes. In a large fleet it leaves only the trains that are evaluated.
-// It does nothing until there are twice as many trains, or one and a half times as many in a large
-// fleet, or one and a half times as many bytes.
+// It does nothing until the pair has twice as many trains as may remain (in a large fleet, one and
+// a half times as many), or one and a half times as many bytes.
 func (c *core) dropOld(p *pair) {
 	most, have := c.config.LiveTrains, p.liveTrains.Trains()
 	limit := 2 * most

@@ -253,6 +253,6 @@ func (v *Virtual) Related(a, b string) bool {
 	return v.core.nodes[a] != nil && v.core.nodes[b] != nil && v.core.wereMeasured(names)
 }
 
-// Pair says with what bound a reading of the node From can be translated into cycles of the node
-// Into, in the middle of the newest train of From.
+// Pair says with what bound a reading of the node r.From can be translated into cycles of the node
+// r.Into. The reading is from the middle of the newest train of the node r.From.
 func (m *Matrix) Pair(r PairRequest) (PairAnswer, error) { return m.pair(r, time.Time{}) }

@@ -80,8 +80,8 @@ func TestANodeRegistersSeldom(t *testing.T) {
 	}
 }
 
-// If a node's counter steps, the server names the node, whether the step is within a report of many
-// trains or between two reports.
+// If a node's counter makes a step, the server names the node, whether the step is within a report
+// of many trains or between two reports.
 func TestAStepWithinAReportIsNamed(t *testing.T) {
 	for _, trains := range []int{1, 2, 10, 50, 150} {
 		f := newFleet(t, testConfig(), names(2)...)

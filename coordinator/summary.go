@@ -31,8 +31,8 @@ type Summary struct {
 type Distribution struct {
 	Count int `json:"count"` // how many bounds there are
 
-	// Bounds_ns has the bounds, sorted. If there are more than 401, these are the smallest bound,
-	// the largest one, and 399 between them, each 1/400 of all bounds apart.
+	// Bounds_ns has the bounds, sorted. If there are more than 401, Bounds_ns has only 401 of them:
+	// the smallest, the largest, and 399 between them, at equal distances in the sorted list.
 	Bounds_ns []float64 `json:"bounds_ns"`
 }
 

@@ -204,9 +204,9 @@ func (w *worker) callBetween(do func()) bool {
 	return true
 }
 
-// forEachOwnRing calls do for each ring, again and again, until do returns more = false for that
-// ring. While other rings still need calls of do, the worker looks at this ring as in any other
-// pass. If do returns gone = true, the worker drops the ring.
+// forEachOwnRing calls the function do for each ring, again and again, until do returns more =
+// false for that ring. While other rings still need calls of do, the worker looks at this ring as
+// in any other pass. If do returns gone = true, the worker drops the ring.
 func (w *worker) forEachOwnRing(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {

@@ -83,8 +83,8 @@ func TestDepthOfAnyJob(t *testing.T) {
 	}
 }
 
-// depthsHold compares the depths of a span with the truth. It returns 0 if the truth is not known,
-// else 1 and the largest depth.
+// depthsHold compares the depths of a span with the truth. It returns 1 and the largest depth, or 0
+// and 0 if the truth is not known.
 func depthsHold(t *testing.T, rng *rand.Rand, x *Index, j *simrun.Job, k int) (int, int) {
 	s := &x.Meta.Spans[k]
 	for i := range x.Meta.Spans {

@@ -74,7 +74,8 @@ func TestPrivilegedLinkCutAndHealed(t *testing.T) {
 	t.Logf("%v, %v, %v", blocked, silent, again)
 }
 
-// If a link stays away, the sender and the receiver end, and each reports its counts and marks.
+// If a link goes down and stays down, the sender and the receiver end, and each reports its counts
+// and marks.
 func TestPrivilegedLinkStaysAway(t *testing.T) {
 	cut, _, sent, received := betweenNamespaces(t,
 		PushOptions{HighWater: 10, Patience: time.Second},

@@ -386,10 +386,10 @@ func (b *bracket) learnResult(rate float64, v Verdict) {
 // nextRate returns the rate to try within the bracket. If b.hint is 0, the method returns the
 // middle of the bracket. Otherwise b.hint is the rate at which tuples came out of the overloaded
 // engine, and the engine's limit is near it. A rate that exceeds the limit by at most the share
-// growth still counts as sustained. So the sustained rates probably end at hint·(1+growth), which
-// is called the edge here. The method first tries one rate on each side of the edge. These two
-// rates are so close that the search ends if one is sustained and the other is not. After that, it
-// moves away from the edge in steps that double, but never beyond the middle of the bracket.
+// named growth still counts as sustained. So the sustained rates probably end at hint·(1+growth),
+// which is called the edge here. The method first tries one rate on each side of the edge. These
+// two rates are so close that the search ends if one is sustained and the other is not. After that,
+// it moves away from the edge in steps that double, but never beyond the middle of the bracket.
 func (b *bracket) nextRate(resolution, growth float64) float64 {
 	middle := math.Sqrt(b.lo * b.hi)
 	if b.hint == 0 {

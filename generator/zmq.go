@@ -275,7 +275,8 @@ func (p puller) free() {
 	C.free(unsafe.Pointer(p.c))
 }
 
-// receive fills b with messages and sizes with their sizes.
+// receive fills the buffer b with messages, and writes the sizes of the messages to the other
+// slice.
 func (p puller) receive(s *socket, b []byte, sizes []uint32) (int, error) {
 	n, err := C.cp_receive(s.socket, p.c,
 		(*C.char)(unsafe.Pointer(unsafe.SliceData(b))), C.size_t(len(b)),

@@ -70,7 +70,7 @@
 //
 // # What hostile nodes can do
 //
-// limits.go bounds what a node keeps and what it passes on, whatever others send. A node that
+// limits.go limits what a node keeps and what it passes on, whatever others send. A node that
 // breaks a rule is named by [Node.Blamed], and its neighbours give it up after ShunAfter offences.
 // An edge is given away only by the node at its beginning, so a liar can give away or refuse
 // nothing but its own edges. Requests and walks carry numbers from the node's random stream. So

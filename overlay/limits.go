@@ -63,8 +63,8 @@ const (
 	SuspectWindow   = time.Minute
 )
 
-// These limits bound what other nodes can make a node keep or do. Each bounds memory or messages,
-// whatever other nodes send.
+// These limits restrict what other nodes can make a node keep or do. Each limits memory or
+// messages, whatever other nodes send.
 const (
 	// MaxName is the length in bytes of the longest name. A host's name has at most 253 bytes.
 	MaxName = 255

@@ -58,7 +58,7 @@ func (f *fleet) oneGraphWithin(limit time.Duration) (took time.Duration, ok bool
 
 // Nodes that start at once make one graph, in which no node lacks a neighbour. They do so again
 // each time after up to a quarter of them died and others joined. With a small degree, a random
-// graph of few nodes is often in parts. So nodes must notice parts of which none lacks an edge.
+// graph of few nodes is often in parts. So nodes must notice parts in which no node lacks an edge.
 func TestFewNodesMakeOneGraph(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	seeds := 200

@@ -252,8 +252,8 @@ func (p *runPass) prepare(l *lane, at uint64) (moved bool, err error) {
 		return false, nil
 	}
 	if g.sender == 0 {
-		// If the bounds are true, the sender begins before g.Hi_cycles. The search goes further, to
-		// find messages that break the bounds.
+		// If the bounds are true, the interval of the event that sent begins before g.Hi_cycles.
+		// The search goes further, to find messages that break the bounds.
 		if err := p.read(g.Hi_cycles + 2*p.summary.Bound_cycles); err != nil {
 			return false, err
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// A pause names the steps that begin or end in its JVM, by their numbers. If a tuple forks, the
-// steps of all branches have numbers.
+// A pause has the numbers of the steps that begin or end in its JVM. If a tuple forks, the steps of
+// all branches have numbers.
 func TestFromShowsPauses(t *testing.T) {
 	a := &analysis.Answer{}
 	w := analysis.TuplePath{Paused: &analysis.Interval{Lo_cycles: 7, Hi_cycles: 1<<60 + 1}}

@@ -243,7 +243,8 @@ func isLasting(err error) bool {
 	return false
 }
 
-// waitOrRegister waits for a given time, or until registerAgain is called.
+// waitOrRegister waits for a given time, but at most until registerAgain is called or the Link is
+// closed.
 func (l *Link) waitOrRegister(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -90,8 +90,8 @@ func (s *session) pair(stamps Stamps) (*tscratio.Pair, error) {
 	return s.pairUpTo(stamps, 16*max(s.Wander, tscratio.PPB))
 }
 
-// pairUpTo does the same as pair, but the caller chooses the largest declared wander with which its
-// result can be evaluated (most).
+// pairUpTo does the same as pair, but its result can be evaluated with any declared wander up to
+// the parameter most.
 func (s *session) pairUpTo(stamps Stamps, most tscratio.Wander) (*tscratio.Pair, error) {
 	var nodes [2]tscratio.Node
 	for i, c := range s.nodes {

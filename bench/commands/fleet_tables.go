@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// tableLimit is how far a measured figure, or a figure of the thesis, may be from the figure of
-	// the model of a random regular graph, as a share of the model's figure.
+	// tableLimit is a share of a figure that the model of a random regular graph gives. The
+	// measured figure, and the figure of the thesis, may differ from the model's figure by at most
+	// this share.
 	tableLimit = 0.1
 
 	// These are the sizes of the experiments of KELP's thesis, unless the proof is full.

@@ -168,10 +168,10 @@ func (b *simBench) all(sizes simSizes) error {
 	return nil
 }
 
-// e1Bands are the ranges in which the variance of the nodes' values must be, by the number of
-// cycles after which it is taken. In each cycle, each node begins one exchange, which takes two
-// messages. One end of a range is the variance if each exchange of two nodes is atomic. The other
-// end is the variance if messages wait in a queue.
+// e1Bands are the ranges in which the variance of the nodes' values must be. The key is the number
+// of cycles after which the variance is computed. In each cycle, each node begins one exchange,
+// which takes two messages. One end of a range is the variance if each exchange of two nodes is
+// atomic. The other end is the variance if messages wait in a queue.
 var e1Bands = map[int][2]float64{1: {244, 317}, 5: {2.1, 6.1}, 10: {6.0e-3, 4.5e-2},
 	15: {1.6e-5, 3.2e-4}}
 

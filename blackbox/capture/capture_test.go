@@ -265,9 +265,9 @@ func captureIsTheTruth(t *testing.T, o Options, slow bool) {
 		float64(intervals)/float64(len(truth)), widest)
 }
 
-// compare calls the function each for every true call that was captured. It passes the message, and
-// the number of bytes that precede the call. The test fails if the capture missed a call without
-// counting it, or logged a call that nobody made.
+// compare calls the function named each, once for every true call that was captured. It passes the
+// message, and the number of bytes that precede the call. The test fails if the capture missed a
+// call without counting it, or logged a call that nobody made.
 func compare(t *testing.T, got captureLog, truth []conversation.Call,
 	each func(s side, m blackbox.Message, c conversation.Call, before uint64)) {
 	t.Helper()

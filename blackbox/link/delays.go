@@ -113,8 +113,8 @@ func leastLog(x float64) float64 {
 
 const logBits = 8
 
-// logInverse has the inverse of the middle of each of 256 parts of the numbers from 1 to 2, and
-// logOfInverse its logarithm.
+// logInverse has the inverse of the middle of each of the 256 parts into which the numbers from 1
+// to 2 are divided. For each part, logOfInverse has the logarithm of this inverse.
 var logInverse, logOfInverse = func() (inverse, log [1 << logBits]float64) {
 	for k := range inverse {
 		inverse[k] = 1 / (1 + (float64(k)+0.5)/(1<<logBits))

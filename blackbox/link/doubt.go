@@ -15,7 +15,7 @@ import (
 const (
 	firstSays = 0.55 // weight of the better one of two models
 	mostSays  = 0.95 // its weight if it is much better
-	goodMatch = 0.6  // two models that were learnt well agree at least so far
+	goodMatch = 0.6  // least agreement of two models that were learnt well
 )
 
 // combine combines the links of two models. The parameter all has the links of the first model, and
@@ -51,15 +51,15 @@ func (p *program) combine(all, again []Link, difference float64) {
 }
 
 // In a program with several threads, requests may pile up for a short time. Then a model may be
-// sure of wrong links: it takes a thread that turns to another request for one that goes on with
-// the same request. How often two models differ about calls with equally many candidates shows how
+// sure of wrong links: when a thread turns to another request, the model believes that it goes on
+// with the same one. How often two models differ about calls with equally many candidates shows how
 // far both can be trusted.
 
 const (
-	pileCandidates = 4    // of a call that was sent while requests piled up
-	pilePart       = 0.01 // of the calls: if so many of them were, there were pile-ups
-	crowdLeast     = 20   // calls of a band; if it has fewer, those of the next one count, too
-	crowdDoubt     = 5    // for one mistake by which models differ, there may be several in common
+	pileCandidates = 4    // least candidates of a call that was sent while requests piled up
+	pilePart       = 0.01 // if a larger part of the calls was sent so, requests piled up
+	crowdLeast     = 20   // if a band has fewer calls, those of the next band count, too
+	crowdDoubt     = 5    // mistakes that both models may make, for each one that only one makes
 )
 
 // noteCrowds notes how many candidates the calls of a window have.
@@ -95,7 +95,7 @@ func bandOf(candidates int) int {
 }
 
 // doubtOfCrowds returns the probability that a link is wrong, for each band of candidates, as far
-// as two models show it. It does not fall as candidates become more.
+// as two models show it. The probability never falls as the number of candidates grows.
 func (p *program) doubtOfCrowds(all, again []Link) (doubt [2*bits.UintSize + 2]float64) {
 	var differ, n [len(doubt)]float64
 	for call, candidates := range p.crowd {
@@ -130,7 +130,7 @@ func (p *program) sends() (n int) {
 }
 
 // agreement returns how far two models agree: the share of the links of one model that the other
-// model confirms. Links and confirmations count by their probabilities.
+// model confirms. Links and confirmations are weighted by their probabilities.
 func (p *program) agreement(one, other []Link) float64 {
 	both, own := 0.0, 1e-9
 	for i := range p.places {

@@ -40,8 +40,8 @@ func (s *sharing) exchangeParts(c, to, other int32, most int) {
 	s.try(from, to, mine[:min(most, len(mine))], theirs[:min(most, len(theirs))])
 }
 
-// exchangeSteps tries to exchange two steps (see stepWith): the step with the call c, and the step
-// of the request to with the call other.
+// exchangeSteps tries to exchange two steps (see stepWith). One contains the call c. The other
+// contains the call named other, and belongs to the request whose number is in the parameter to.
 func (s *sharing) exchangeSteps(c, to, other int32) {
 	s.try(s.owner[c], to, s.stepWith(s.owner[c], c), s.stepWith(to, other))
 }

@@ -2,8 +2,9 @@ package link
 
 import "github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 
-// On a mixed connection, requests are open for an unknown time: see limitOpen. If a response comes
-// later, it is linked to no request. But it surely has one: a request that got no other response.
+// On a mixed connection, nobody knows how long a request is open, so limitOpen restricts the time.
+// A response that comes later is linked to no request. But it surely belongs to one: to a request
+// that got no other response.
 
 // lateSays is the probability of a link to the only request without a response.
 const lateSays = 0.95

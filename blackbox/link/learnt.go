@@ -33,7 +33,7 @@ func (learntMethod) Name() string { return "learnt" }
 const defaultWindow = 6000
 
 const (
-	firstPart        = 3   // the first one of several windows is smaller than the others by this
+	firstPart        = 3   // the first one of several windows is smaller by this factor
 	learnRounds      = 30  // of learning in the first window
 	learnDraws       = 6   // draws in each of these rounds
 	moreRounds       = 3   // of learning in each later window
@@ -46,7 +46,8 @@ const (
 	longest_ns   = int64(1e15) // limits the length of requests from which the margin is computed
 	oldWeight    = 0.5         // weight of earlier experience in each window
 	leastTemper  = 0.3         // in the first round of learning: see model.temper
-	// If calls have many candidates, so low a temper would destroy the first sharing.
+	// crowdedTemper replaces leastTemper if calls have many candidates: leastTemper would then
+	// destroy the first sharing.
 	crowdedTemper = 0.6
 )
 

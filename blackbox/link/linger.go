@@ -96,7 +96,7 @@ func soonTime(late, idle []int64) (found int64) {
 
 // atLeast returns Chernoff's upper bound for the probability that at least n events happen. The
 // parameter all is the number of possible events, and each of them happens with probability p. n
-// must be larger than the product of all and p.
+// must be larger than all·p.
 func atLeast(n, all, p float64) float64 {
 	e := n * math.Log(n/(all*p))
 	if n < all {

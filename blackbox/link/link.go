@@ -59,7 +59,7 @@ type send struct {
 	wake     calls.Wake // before it was sent
 }
 
-// A place has the requests that one place of the data received, and the calls that it sent.
+// A place has the requests that one calls.Place received, and the calls that it sent.
 type place struct {
 	number   int32
 	requests []request // sorted by from

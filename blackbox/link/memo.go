@@ -12,7 +12,7 @@ const memoBits = 13
 
 // A remembered is the score of a script. The last bit of the name is 1 if the walk through the
 // script stopped early: then the whole score is not known, but it would be below any limit that is
-// above this one.
+// above the remembered score.
 type remembered struct {
 	name  uint64
 	score float64
@@ -40,8 +40,8 @@ func saltOf(c int32) uint64 {
 }
 
 // scoreWith returns the score that the script of a request would have without some of its calls and
-// with others, or any number below least if it is below least. The parameter moved is by how much
-// the script's name would change.
+// with others, or, if that score is below least, any number below least. The parameter moved is by
+// how much the script's name would change.
 func (s *sharing) scoreWith(r int32, moved uint64, without, with []int32, least float64) float64 {
 	name := (s.names[r] + moved + saltOf(^r) + s.memo.model) &^ stopped
 	at := &s.memo.all[name>>(64-memoBits)]

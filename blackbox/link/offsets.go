@@ -324,7 +324,7 @@ func narrowestSpan(sorted []int64) (lagSpan, bool) {
 }
 
 // containedShare returns the share of a callee's calls that lie within some request if the callee's
-// clock is off by offset.
+// clock is off by the given offset.
 func (p *place) containedShare(callee int32, offset int64) float64 {
 	inside, all := 0.0, 0.0
 	for _, s := range p.sends {

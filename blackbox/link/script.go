@@ -59,8 +59,8 @@ func (m *model) sentEvent(kind, count int) int {
 
 func (m *model) states() int { return 2 * (eventReceived + m.requests + perKind*m.kinds) }
 
-// These are the numbers of next events: first the kinds of calls, then the reply, the response of a
-// call, and the end.
+// The events that can come next have numbers: first the kinds of calls, then the reply, the
+// response of a call, and the end.
 func (m *model) numberOfReply() int { return m.kinds }
 func (m *model) answer() int        { return m.kinds + 1 }
 func (m *model) end() int           { return m.kinds + 2 }
@@ -183,9 +183,9 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 	return score
 }
 
-// chooseWay finds in which way an event followed. If waited is true, its thread did something else
-// after the last event of the script, namely a time before the event. Then the request may have
-// waited for the thread. The more probable way is chosen.
+// chooseWay finds in which way an event followed. If waited is true, the event's thread did
+// something else after the last event of the script, and the parameter before is the time from then
+// to the event. Then the request may have waited for the thread. The more probable way is chosen.
 func (m *model) chooseWay(e event, before int64, waited bool) event {
 	switch plain := e.of.plain(); {
 	case plain == markStayed:
@@ -302,7 +302,8 @@ func (m *model) learn(x *experience) {
 // unlearntDelays is the table of delays of which nothing was learnt.
 var unlearntDelays = logarithms(&broadDensity)
 
-// learnDelays learns the delays of an event in some states, of events that follow in one way.
+// learnDelays learns the delays of one next event, in each of some states. It looks only at events
+// that follow in the way w.
 func (m *model) learnDelays(x *experience, states []int, next, w int) {
 	const few = 4
 	n := m.nexts()

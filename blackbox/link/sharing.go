@@ -82,8 +82,8 @@ func (s *sharing) eventsOf(r int) []event {
 	return s.events[r]
 }
 
-// scoreOf returns the score that a request would have with the given script, or any number below
-// least if it is below least.
+// scoreOf returns the score that a request would have with the given script, or, if that score is
+// below least, any number below least.
 func (s *sharing) scoreOf(r int32, script []int32, least float64) float64 {
 	return s.m.walkEvents(&s.requests[r], script, s.calls, s.order, least, nil)
 }
@@ -200,8 +200,8 @@ func (s *sharing) exploreChanges(c, to int32) {
 }
 
 // drawOwners tries to change the owner of each call. After a survey, it rarely tries owners that
-// were hopeless in the survey. It does not try them at all if nothing has changed since: they are
-// still hopeless.
+// were hopeless in the survey. It does not try them at all if nothing has changed since the survey:
+// then they are still hopeless.
 func (s *sharing) drawOwners() {
 	s.turn++
 	if s.lively == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// Two requests exchange one step each, and keep their other calls. A step has the calls between
-// which the request waited for no response.
+// Two requests exchange one step each, and keep their other calls. A step is a run of successive
+// calls: between them, the request waited for no response.
 func TestExchangeSteps(t *testing.T) {
 	m := newModel(1, 2, 1)
 	m.learn(m.newExperience())
@@ -35,7 +35,7 @@ func TestExchangeSteps(t *testing.T) {
 	}
 }
 
-// A step has the calls between which the request waited for no response.
+// A step is a run of successive calls: between them, the request waited for no response.
 func TestStep(t *testing.T) {
 	s := &sharing{scripts: [][]int32{{0, 1, 3, 4, 5}}, calls: []call{
 		{from: 10, to: 30}, {from: 12, to: 20}, {from: 13, to: 14}, {from: 40, to: calls.Unknown},

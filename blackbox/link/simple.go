@@ -25,11 +25,11 @@ func (lastArrival) Link(seen *calls.Seen) []Link {
 	return all
 }
 
-// eachCandidates goes through all sends. For every send, it calls the function each with the
-// requests that were open at that moment, in the order in which they were received. A request
-// counts as open from a little before its beginning (slack) until equally long after its end, and
-// longer if the call may come after the reply (see linger.go). Of requests that stay open forever,
-// only the last mostOpen count.
+// eachCandidates goes through all sends. For every send, it calls the function that is named each,
+// and passes the requests that were open at that moment, in the order in which they were received.
+// A request counts as open from a little before its beginning (slack) until equally long after its
+// end, and longer if the call may come after the reply (see linger.go). Of requests that stay open
+// forever, only the last mostOpen count.
 func (p *place) eachCandidates(slack int64, each func(s send, open []int32)) {
 	var open, own []int32
 	next, endless := 0, 0

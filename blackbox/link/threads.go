@@ -22,8 +22,8 @@ type step struct {
 type act struct {
 	step
 	index int32 // number of the event among those of its kind in its place
-	// woken is the last step of the thread that woke this one, before it did so. It is empty if
-	// this thread has done anything since, or if nothing is known.
+	// If another thread woke this one, woken is the last step of that thread before the waking. It
+	// is empty if this thread has done anything since, or if nothing is known.
 	woken step
 	free  int64 // when the thread did its event before this one; Unknown: it did none
 }

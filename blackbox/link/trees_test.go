@@ -301,10 +301,10 @@ func TestWAP5LongPathsAreImprobable(t *testing.T) {
 	}
 }
 
-// The properties of WAP5's probabilities, for any delays: they sum to 1, a later cause is more
-// probable than an earlier one, whatever the mean delay, none is above 0.982, and having no cause
-// is the most probable if and only if nothing came within y mean delays. A larger y makes causes
-// more probable, so it gives longer paths.
+// The properties of WAP5's probabilities, for any delays: they sum to 1. Whatever the mean delay
+// is, a later cause is more probable than an earlier one. None is above 0.982. Having no cause is
+// the most probable if and only if nothing came within y mean delays. A larger y makes causes more
+// probable, so it gives longer paths.
 func TestWAP5Properties(t *testing.T) {
 	random := rand.New(rand.NewPCG(22, 4))
 	for range 10_000 {

@@ -92,7 +92,7 @@ func TestWakeUps(t *testing.T) {
 }
 
 // A wake-up counts only if the thread that was woken has done nothing since. It belongs to the last
-// event of the waking thread before it.
+// event that the waking thread did before the wake-up.
 func TestWokenSteps(t *testing.T) {
 	seen := &calls.Seen{Places: make([]calls.Place, 2)}
 	none := int64(calls.Unknown)

@@ -15,8 +15,8 @@ type window struct {
 	begin, end, margin int64
 }
 
-// windows divides the calls of a program whose links are wanted. There is no window if the program
-// has no such call.
+// windows divides the data of a program into windows. It looks only at calls whose links are
+// wanted. If the program has no such call, there is no window.
 func (p *program) windows(size int) []window {
 	var sent, lengths []int64
 	for i := range p.places {

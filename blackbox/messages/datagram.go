@@ -90,7 +90,7 @@ func (m *Matched) matchDatagrams(logs []*Log, sockets []*socket, possible possib
 }
 
 // eachContent goes through all contents that were sent. For every content, it calls the function
-// each with all datagrams that have this content.
+// that is named each, and passes all datagrams with this content.
 func eachContent(sends, receives []datagram, each func(sends, receives []datagram)) {
 	cut := func(all []datagram, c content) (these, rest []datagram) {
 		n := 0
@@ -146,8 +146,8 @@ func (g *datagramMatcher) match(sends, receives []datagram) {
 		return
 	}
 	claims := make([][]datagram, len(sends)) // receiving calls that can have only this one
-	alike := make([]bool, len(sends))        // a receiving call can have this one, among others
-	early := make([]bool, len(sends))        // one that can have this one may be older than a log
+	alike := make([]bool, len(sends))        // a receiving call can have this one or others
+	early := make([]bool, len(sends))        // such a call may have received an older datagram
 	again := len(sends) > 1 || len(receives) > 1
 	for _, r := range receives {
 		var possible []int

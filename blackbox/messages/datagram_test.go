@@ -127,7 +127,8 @@ func (n *network) send(from, to *post, repeated bool) {
 	}
 }
 
-// moveDatagram delivers a datagram, or lets a socket receive one.
+// moveDatagram delivers a datagram to a socket, or none. Then it lets a random socket receive a
+// datagram, if one waits there.
 func (n *network) moveDatagram(all []*post) {
 	if len(n.flying) > 0 && n.random.IntN(2) == 0 {
 		i := n.random.IntN(min(len(n.flying), 4))

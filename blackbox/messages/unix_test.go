@@ -134,8 +134,8 @@ func (h *host) step(w *worker) {
 	}
 }
 
-// takeBytes receives bytes up to a limit, or the first message. It returns how many bytes it
-// received.
+// takeBytes receives bytes up to a limit or, if c carries messages, the first message. It returns
+// how many bytes it received.
 func (c *direction) takeBytes(most int, last func(sent uint64)) (n int) {
 	for len(c.pieces) > 0 && n < most {
 		p := &c.pieces[0]

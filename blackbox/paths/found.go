@@ -213,7 +213,7 @@ func (p *partReader) read() error {
 	return nil
 }
 
-// each calls the function do for each call, in the order in which they began.
+// The method each passes all calls to the function do, in the order in which they began.
 func (f *foundCalls) each(do func(*foundCall) error) error {
 	if f.file == nil {
 		f.sortHeld()

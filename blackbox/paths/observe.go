@@ -123,7 +123,7 @@ func (o *observer) pass(f *foundCall, isRefuted bool) {
 	}
 }
 
-// each calls the function do for each call, in the order in which they began.
+// The method each passes all calls to the function do, in the order in which they began.
 func (o *observer) each(do func(calls.Call, *moments) error) error {
 	return o.calls.each(func(f *foundCall) error {
 		return do(f.convertCall(o.time), &f.moments)

@@ -33,8 +33,8 @@ const (
 	Noisy                     // a node that was not quiet during the last sweep
 )
 
-// kinds says for each kind what several faults of this kind have in common. If the reasons matter,
-// faults are summed up by reason, as long as there are few reasons.
+// kinds has, for each kind, the sentence that sums up several faults of this kind. If reasons is
+// true, each reason has such a sentence of its own, as long as there are few reasons.
 var kinds = [...]struct {
 	many    string
 	reasons bool
@@ -132,8 +132,8 @@ func summary(kind Kind, all []fault) (lines []string) {
 	return lines
 }
 
-// byReason groups faults by their reasons, after it has rewritten each reason with words. The most
-// frequent reason comes first.
+// byReason rewrites the reason of each fault with the function words, and groups the faults by the
+// results. The most frequent reason comes first.
 func byReason(all []fault, words func(why string) string) (reasons []string,
 	by map[string][]fault) {
 	by = map[string][]fault{}

@@ -60,7 +60,7 @@ func (f *flink) latencyMarkers(ctx context.Context) []engine.Claim {
 	}
 }
 
-// readMarkers stores Flink's present values in last. While no job runs, it stores nothing.
+// readMarkers stores Flink's present values in the map last. While no job runs, it stores nothing.
 func (f *flink) readMarkers(ctx context.Context, last said) {
 	var jobs struct{ Jobs []struct{ ID, Status string } }
 	if f.ask(ctx, "/jobs", &jobs) != nil {

@@ -18,8 +18,8 @@ type (
 // A Fetch asks a node for a part of one of its files of a run. File is the number of the file; file
 // 0 is the list of the other files. Offset is where the part begins, and Bytes its length; the part
 // may be shorter if the file ends. The node answers with several messages of type Part, each with
-// at most MaxPart bytes. If the node does not give the file away, it answers with a Part in which
-// OK is false and Data says why.
+// at most MaxPart bytes. If the node refuses the file, it answers with a Part in which OK is false
+// and Data says why.
 type (
 	Fetch struct {
 		ID     uint64 // chosen by the sender; the parts have the same

@@ -122,8 +122,8 @@ func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 	return fine
 }
 
-// keepElements replaces the stamp's elements by the first n elements of c.next, and its Max by
-// reached.
+// keepElements replaces the stamp's elements by the first n elements of c.next, and its Max by the
+// parameter reached.
 func (c *Clock) keepElements(reached int64, n int) {
 	c.now.Max, c.now.held, c.next = reached, c.next[:n], c.now.held[:cap(c.now.held)]
 }

@@ -190,8 +190,8 @@ func (v *values) ResolveName(name string) (any, bool) {
 func (v *values) Parent() interpreter.Activation { return nil }
 
 // remainingText inserts the values of the event into an expression, and returns what remains. The
-// values of the states are not known. If endToo is true, the variable end is not known either. If
-// not, end is false.
+// values of the states are not known. If endToo is true, the value of the variable end is not known
+// either. Otherwise this value is false.
 func (x *expression) remainingText(q *Question, e *Event, endToo bool) (string, error) {
 	known := map[string]any{}
 	for _, v := range variables {

@@ -258,8 +258,9 @@ func exportOf(t *testing.T, run string, o analysis.Options) string {
 	return filepath.Join(run, "exports")
 }
 
-// samePairs fails the test unless both lists have exactly the same pairs, and each interval in
-// joined contains that of the same pair in native. It returns how many pairs violate this.
+// samePairs fails the test unless both lists have exactly the same pairs, and each interval in the
+// list joined contains that of the same pair in the list native. It returns how many pairs violate
+// this.
 func samePairs(t *testing.T, native, joined []measuredPair) (other int) {
 	t.Helper()
 	tell := func(format string, args ...any) {

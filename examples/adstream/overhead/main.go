@@ -18,7 +18,7 @@ import (
 
 // placement describes the job that is measured. Each operator has one instance, and each span is
 // between nodes. Windows are so long that none ends during the measurement. At the end of a window
-// the operator store does much work at once, so one stretch of a pair would do more work than the
+// the operator "store" does much work at once, so one stretch of a pair would do more work than the
 // other stretch.
 const placement = `
 version: 1
