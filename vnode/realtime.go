@@ -162,9 +162,9 @@ func roundedProduct(a, b int64) int64 {
 	return int64(q)
 }
 
-// Stepped returns how often the clock was set later than after_ns, but not later than until_ns. If
-// a real clock had been set like this, the kernel would have cancelled each timer with
-// TFD_TIMER_CANCEL_ON_SET at each of these times.
+// Stepped returns how often the clock was set between after_ns and until_ns. until_ns itself is
+// included, and after_ns is not. If a real clock had been set like this, the kernel would have
+// cancelled each timer with TFD_TIMER_CANCEL_ON_SET at each of these times.
 func (r *Realtime) Stepped(after_ns, until_ns int64) int {
 	n := 0
 	for _, s := range r.config.Steps {

@@ -55,8 +55,8 @@ func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node,
 	return &Node{Facts: identity.Report.Facts, identity: identity, notice: notice}, nil
 }
 
-// epochFile contains the epoch after a jump of the counter that left no trace. It has a few hundred
-// bytes.
+// epochFile is made when the counter has jumped without a trace. It contains the epoch that began
+// then, and has a few hundred bytes.
 const (
 	epochFile     = "epoch"
 	maxEpochBytes = 1 << 16

@@ -100,8 +100,8 @@ func addNeighbour(index int, host netip.Addr, hardware net.HardwareAddr) error {
 	return ask(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, request)
 }
 
-// addQueue puts a queue before a link, which lets through at most the given numbers of bytes: per
-// second, and at once. The queue is a token bucket filter (tc-tbf(8)).
+// addQueue puts a queue before a link. The queue is a token bucket filter (tc-tbf(8)). It lets
+// through at most bytesPerSecond on average, and at most burst bytes at once.
 func addQueue(index int, bytesPerSecond, burst uint32) error {
 	const (
 		root       = 0xffffffff // TC_H_ROOT in linux/pkt_sched.h

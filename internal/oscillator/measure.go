@@ -76,8 +76,8 @@ type Result struct {
 // look keeps the reading that took the least time.
 const readingTries = 12
 
-// Measure compares the counter with the clocks, for the time Span. If looked is not nil, Measure
-// calls it after each look.
+// Measure compares the counter with the clocks, for as long as o.Span says. If looked is not nil,
+// Measure calls it after each look.
 func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, of int)) ([]Result,
 	error) {
 	if o.Span < 2*o.Window || o.Every <= 0 || o.Every > o.Window/10 {

@@ -28,8 +28,8 @@ const (
 	// the command.
 	lookAfter = 500 * time.Millisecond
 
-	// sayAfter is how much longer a link waits before it says that the user has to wait. To find
-	// out whether anything listens takes at most as long.
+	// sayAfter is how long a link waits after that, before it says that the user has to wait. It is
+	// also the longest time that the link looks whether anything listens.
 	sayAfter = 500 * time.Millisecond
 )
 
