@@ -94,7 +94,7 @@ func TestPaths(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--longer 1h":                "none of its 200 paths is chosen by --longer 1h0m0s",
-		"--longer 2000000h":           "none of its 200 paths",
+		"--longer 2000000h":          "none of its 200 paths",
 		"--longer -5ms":              "--longer -5ms: give a duration above 0, such as 50ms",
 		"--message 7":                "give SOCKET:CYCLES",
 		"--message 7:8":              "the message must be the first one of a request",
