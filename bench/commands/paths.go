@@ -54,6 +54,7 @@ applications.
   said      links with a probability of 0.9 or more, and how many of them are wrong
   sure      links with a probability of 0.99 or more, and how many of them are wrong
   error     expected calibration error: how far probabilities are from the share of right links
+  chance    the error that right probabilities would have on average, because links are not many
   us        processor time of a message, in microseconds
 
 With --shift, the methods link the calls twice: with shifted clocks, and as they are. The table is
@@ -237,7 +238,7 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 		fmt.Fprintln(stdout, "no link can be judged: no call's cause is in the data")
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head := "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tus\t"
+	head := "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tchance\tus\t"
 	if shift_ns > 0 {
 		head += "changed\tsaid\t"
 	}
@@ -267,17 +268,17 @@ func streamPaths(flags benchPathsFlags, name string, sets iter.Seq[*calls.Set],
 	}
 	fmt.Fprintf(stdout, "%s: %d messages, %d paths\n", name, r.Messages, r.Paths)
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tus\tkept\tMB\t")
+	fmt.Fprintln(w, "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tchance\tus\tkept\tMB\t")
 	writeRow(w, &r.PathsRow)
 	fmt.Fprintf(w, "%d\t%.0f\t\n\n", r.Kept, r.Memory_MB)
 	return w.Flush()
 }
 
 func writeRow(w io.Writer, r *bench.PathsRow) {
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.4f\t%.2f\t", r.Method,
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.2f\t", r.Method,
 		share(r.Right, r.Links), share(r.PathsRight, r.Paths),
 		share(r.Said, r.Links), share(r.SaidWrong, r.Said),
-		share(r.Sure, r.Links), share(r.SureWrong, r.Sure), r.Calibration,
+		share(r.Sure, r.Links), share(r.SureWrong, r.Sure), r.Calibration, r.Chance,
 		r.MessageMicroseconds)
 }
 

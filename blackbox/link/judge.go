@@ -1,6 +1,10 @@
 package link
 
-import "github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+import (
+	"math"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+)
 
 // Said is the least probability at which a link is shown as known. A less probable link is shown as
 // undecided, with its runner-up.
@@ -27,6 +31,9 @@ type Score struct {
 	// Calibration is the expected calibration error: how much the probability differs from the
 	// share of right links, among links of similar probability.
 	Calibration float64 `json:"calibration_error"`
+	// Chance is the calibration error that right probabilities have on average, because the number
+	// of links is limited. It takes links as independent of each other.
+	Chance float64 `json:"calibration_error_by_chance"`
 }
 
 const bands = 20
@@ -36,6 +43,7 @@ type Judgement struct {
 	score Score
 	said  [bands]float64 // sums of probabilities
 	right [bands]float64
+	vary  [bands]float64 // variance of right, if the probabilities are right
 }
 
 // Judge compares links with the truth.
@@ -64,6 +72,7 @@ func (j *Judgement) Add(set *calls.Set, links []Link) {
 		s.Links++
 		band := min(int(l.Probability*bands), bands-1)
 		j.said[band] += l.Probability
+		j.vary[band] += l.Probability * (1 - l.Probability)
 		ok := l.Cause == truth
 		if ok {
 			s.Right++
@@ -98,9 +107,11 @@ func (j *Judgement) Score() Score {
 		} else {
 			s.Calibration -= d
 		}
+		s.Chance += math.Sqrt(2 / math.Pi * j.vary[i]) // the mean of |x| if x is normal
 	}
 	if s.Links > 0 {
 		s.Calibration /= float64(s.Links)
+		s.Chance /= float64(s.Links)
 	}
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 	"github.com/cloudprofiler/cloudprofiler/internal/callgen"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // These are the numbers in figures 6, 7 and 8 of the paper on WAP5 (see wap5). Messages come at 1,
@@ -238,8 +239,9 @@ func TestJudge(t *testing.T) {
 	links := []Link{{}, {Cause: 0, Probability: 1}, {Cause: 3, Probability: .95}, {},
 		{Cause: 3, Probability: .5}}
 	want := Score{Links: 3, Right: 2, Paths: 2, PathsRight: 0, Said: 2, SaidWrong: 1, Sure: 1,
-		Calibration: (0 + .95 + .5) / 3}
-	if diff := cmp.Diff(want, Judge(set, links)); diff != "" {
+		Calibration: (0 + .95 + .5) / 3,
+		Chance:      math.Sqrt(2/math.Pi) * (math.Sqrt(.95*.05) + .5) / 3}
+	if diff := cmp.Diff(want, Judge(set, links), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	links[2].Cause = 0
