@@ -123,21 +123,23 @@ func placesOf(seen *calls.Seen) []place {
 	return slices.DeleteFunc(all, func(p place) bool { return len(p.sends) == 0 })
 }
 
+// A mixedConnection has what was received and sent on a mixed connection.
+type mixedConnection struct {
+	asked    []int32 // requests
+	answered []int64 // when responses were sent
+	open     []int   // requests that were open just before each response
+}
+
 // limitOpen restricts how long the requests of mixed connections count as open. A response may
 // overtake other responses, but not more of them than there were open requests at the same time.
 func (p *place) limitOpen() {
-	type connection struct {
-		asked    []int32 // requests
-		answered []int64 // when responses were sent
-		most     int     // the most requests that were open at the same time
-	}
-	all := map[uint32]*connection{}
+	all := map[uint32]*mixedConnection{}
 	next := 0
 	ask := func(until int64) {
 		for ; next < len(p.requests) && p.requests[next].from <= until; next++ {
 			if r := &p.requests[next]; r.mixed != 0 && r.to == farFuture {
 				if all[r.mixed] == nil {
-					all[r.mixed] = &connection{}
+					all[r.mixed] = &mixedConnection{}
 				}
 				all[r.mixed].asked = append(all[r.mixed].asked, int32(next))
 			}
@@ -146,22 +148,38 @@ func (p *place) limitOpen() {
 	for _, s := range p.sends {
 		ask(s.from)
 		if c := all[s.answers]; c != nil && s.answers != 0 {
-			c.most = max(c.most, len(c.asked)-len(c.answered))
+			c.open = append(c.open, len(c.asked)-len(c.answered))
 			c.answered = append(c.answered, s.from)
 		}
 	}
 	ask(farFuture)
 	defer p.limitOneWay()
 	for _, c := range all {
-		if n := len(c.asked); len(c.answered) < n-n/100 {
-			continue // responses are missing
+		if c.lacksResponses() {
+			continue
 		}
+		// The first responses may answer requests from before the data.
+		before := max(0, 1-slices.Min(c.open))
+		most := slices.Max(c.open) + before
 		for i, r := range c.asked {
-			if last := i + 2*c.most; last < len(c.answered) {
+			if last := i + before + 2*most; last < len(c.answered) {
 				p.requests[r].until = c.answered[last]
 			}
 		}
 	}
+}
+
+// lacksResponses reports whether the data lack responses. Requests at the end may be open still. So
+// if the last requests lack responses, but the others do not, the data lack none.
+func (c *mixedConnection) lacksResponses() bool {
+	n, half := len(c.asked), len(c.open)/2
+	switch {
+	case half == 0:
+		return true
+	case len(c.answered) >= n-n/100:
+		return false
+	}
+	return slices.Min(c.open[half:])-slices.Min(c.open[:half]) > n/100
 }
 
 // limitOneWay restricts how long requests without a response count as open. The limit is several
