@@ -221,6 +221,8 @@ type program struct {
 
 	memo    *memo
 	sharers []*sharing // one for each place, in the present window
+
+	expectAlone []float64 // of each kind of call, in the present window: see alone.go
 }
 
 // newProgram returns a program. It takes over what an earlier program (old) learnt, except in three
@@ -425,5 +427,6 @@ func (p *program) answer(w window, all []Link) {
 		s.rescore()
 		p.score += s.drawAnswer(w, all)
 	}
+	p.doubtAlone(w, all)
 	p.noteCrowds(w)
 }

@@ -102,21 +102,39 @@ func (p *program) openWindow(w window) {
 	}
 	idle /= float64(p.m.unit)
 	all := float64(last-first)/float64(p.m.unit) + 1
+	p.noteIdle(idleCalls, idle, all)
 	for k := range numbers {
 		p.m.spontaneous[k] = math.Log((idleCalls[k] + 0.002*numbers[k] + 0.02) / (idle + 0.2*all))
 	}
 }
 
-// partWithin returns the part of a place that a window needs.
+// longMargins limits how much earlier than its margin a window's part of a place may begin.
+const longMargins = 16
+
+// partWithin returns the part of a place that a window needs. If requests have been open for longer
+// than usual when the window begins, the part has all their calls.
 func (p *place) partWithin(w window) place {
-	part := *p
-	from, _ := slices.BinarySearchFunc(p.sends, w.begin-w.margin, func(s send, t int64) int {
-		return cmp.Compare(s.from, t)
-	})
-	to, _ := slices.BinarySearchFunc(p.sends, w.end+w.margin, func(s send, t int64) int {
-		return cmp.Compare(s.from, t)
-	})
-	part.sends = p.sends[from:to]
-	part.requests = p.requests[p.firstAfter(w.begin-2*w.margin):p.firstAfter(w.end+w.margin)]
+	part, begin := *p, w.begin-w.margin
+	for _, r := range p.requests[p.firstAfter(w.begin-longMargins*w.margin):] {
+		if r.from >= begin {
+			break
+		}
+		if r.until >= begin {
+			begin = r.from
+			break
+		}
+	}
+	from, _ := slices.BinarySearchFunc(p.sends, begin, compareSent)
+	to, _ := slices.BinarySearchFunc(p.sends, w.end+w.margin, compareSent)
+	part.sends, part.requests = p.sends[from:to], nil
+	first := p.firstAfter(begin - w.margin)
+	for i := range first {
+		if p.requests[i].until >= begin {
+			part.requests = append(part.requests, p.requests[i])
+		}
+	}
+	part.requests = append(part.requests, p.requests[first:p.firstAfter(w.end+w.margin)]...)
 	return part
 }
+
+func compareSent(s send, t int64) int { return cmp.Compare(s.from, t) }
