@@ -141,6 +141,9 @@ func (d *Data) AddMessages(a *messages.Answer) {
 		for _, reason := range slices.Sorted(maps.Keys(n.Lost)) {
 			m.Lost = append(m.Lost, Left{reason, n.Node, count(n.Lost[reason])})
 		}
+		if n.Missing != "" {
+			d.Missing = append(d.Missing, Missing{"messages of " + n.Node, n.Missing})
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package report
 
 import (
 	"math"
+	"slices"
+	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 )
@@ -100,4 +102,14 @@ func percentilesAround(median, bound float64) (all []messages.Percentile) {
 		})
 	}
 	return all
+}
+
+// If the log of a capture is damaged, the page lists it among what is missing.
+func TestDamagedCaptureIsMissing(t *testing.T) {
+	d, a := emptyData(), capturedSample()
+	a.Nodes[1].Missing = "damaged"
+	d.AddMessages(a)
+	if want := (Missing{"messages of core-2", "damaged"}); !slices.Contains(d.Missing, want) {
+		t.Errorf("missing %v, want %v in it", d.Missing, want)
+	}
 }

@@ -165,8 +165,16 @@ func read(node string, segments []logstore.Segment, store *Store) (*Log, error) 
 		if err == io.EOF {
 			break
 		}
+		var damage *logstore.CorruptionError
+		if errors.As(err, &damage) { // the report has it, and undamaged blocks may follow
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read captured messages of %q: %w", node, err)
+		}
+		if of := r.Header().Node; of != node {
+			l.Missing = fmt.Sprintf("a log of node %q lies among its logs: it is left out", of)
+			return l, nil
 		}
 		for _, t := range b.Transitions {
 			if k := channel.Kind(t.Handler); !k.KeepsAll() {
@@ -201,7 +209,7 @@ func read(node string, segments []logstore.Segment, store *Store) (*Log, error) 
 	l.complete = l.library && h.Segment == 0
 	l.Quantum_cycles, l.CoreSlack_cycles = h.Quantum_cycles, h.CoreSlack_cycles
 	if !report.Whole() {
-		l.Missing = "parts of the log are missing or damaged"
+		l.Missing = `parts of its log are missing or damaged: "cprof log check" names them`
 	}
 	return l, nil
 }

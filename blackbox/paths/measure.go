@@ -95,8 +95,9 @@ func (m *meter) divideTime(root int32) {
 		c := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		p, at := &m.parts[c], &m.seen.moments[c]
-		if at.received == nil || at.replied == nil {
-			p.critical.own = p.whole.Interval // the callee was not captured
+		if !m.between(at.received, at.replied).known {
+			// The callee was not captured, or its node is not related to the reference.
+			p.critical.own = p.whole.Interval
 			continue
 		}
 		if at.sent != nil && at.got != nil {

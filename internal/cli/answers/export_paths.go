@@ -40,13 +40,13 @@ func exportPaths(cmd *cobra.Command, dir *runs.Directory, o analysis.Options, wh
 		for _, f := range files {
 			fmt.Fprintf(stdout, "%s: %s\n", filepath.Join(dir.Path, "exports", f.Name), f.Note)
 		}
-		return nil
+		return lacking(answer, found)
 	}
 	line := command.NewProgress(cmd.ErrOrStderr())
 	defer line.Done()
 	var spans export.Spans
+	var found *paths.Answer
 	refused, err := sendTo(cmd, line, otlp, func(write func([]byte) error) (err error) {
-		var found *paths.Answer
 		spans, found, err = export.PathsOTLP(dir, basis, want, write)
 		return which.chosen(dir, found, err)
 	})
@@ -62,5 +62,5 @@ func exportPaths(cmd *cobra.Command, dir *runs.Directory, o analysis.Options, wh
 	if refused != nil {
 		return fmt.Errorf("%w: %w", refused, command.ErrPartial)
 	}
-	return nil
+	return lacking(answer, found)
 }

@@ -45,7 +45,10 @@ the way to it and back, each with the median of one call. Then follow the slowes
 docs/paths.md says how to read a probability.
 
 The flags --program, --longer, --message and --doubtful choose paths. The answer is then only about
-these. cprof export --paths writes them for other programs.`,
+these. cprof export --paths writes them for other programs.
+
+Exit code 1: there is no such path. Exit code 3: the paths are printed, and parts of the run are
+missing: paths may lack calls.`,
 		Example: `  cprof paths tuesday
   cprof paths tuesday --program redis-server --longer 50ms
   cprof paths tuesday --json | jq '.patterns[0].whole'`,
@@ -82,14 +85,20 @@ these. cprof export --paths writes them for other programs.`,
 				if err != nil {
 					return err
 				}
-				return command.WriteWhole(output, page.Bytes())
+				err = command.WriteWhole(output, page.Bytes())
+				return errors.Join(err, lacking(answer, found))
 			}
+			stdout := cmd.OutOrStdout()
 			if asJSON {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder := json.NewEncoder(stdout)
 				encoder.SetIndent("", " ")
-				return encoder.Encode(found)
+				return errors.Join(encoder.Encode(found), lacking(answer, found))
 			}
-			return printPathAnswer(cmd.OutOrStdout(), found, answer.Reference, most)
+			if err := printPathAnswer(stdout, found, answer.Reference, most); err != nil {
+				return err
+			}
+			printMissing(stdout, answer.Missing)
+			return lacking(answer, found)
 		},
 	}
 	flags.add(cmd)

@@ -56,6 +56,11 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 		fmt.Fprintf(w, "\nlost: %s: paths may lack calls, and links may be wrong\n",
 			count(lost, "message"))
 	}
+	for _, n := range a.Nodes {
+		if n.Missing != "" {
+			fmt.Fprintf(w, "\nnode %s: %s. Paths may lack calls\n", n.Node, n.Missing)
+		}
+	}
 	if a.Refuted > 0 {
 		fmt.Fprintf(w, "\nreceived before they were sent, as the bounds prove: %s. The two ends "+
 			"of each count as different calls\n", count(uint64(a.Refuted), "message"))
@@ -66,6 +71,32 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 			command.Plural(a.Mixed, "connection"))
 	}
 	return nil
+}
+
+// printMissing prints which parts of the run are missing. Some of their messages may be missing, too.
+func printMissing(w io.Writer, missing []analysis.Missing) {
+	if len(missing) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nmissing: paths may lack calls, and durations may not be known")
+	for _, m := range missing {
+		printFolded(w, "  ", 4, m.Part+": "+m.Reason)
+	}
+}
+
+// lacking returns an error that wraps command.ErrPartial if a part of the run is missing.
+func lacking(answer *analysis.Answer, found *paths.Answer) error {
+	n := len(answer.Missing)
+	for _, node := range found.Nodes {
+		if node.Missing != "" {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s of run %q: %w", command.Plural(n, "missing part"), answer.Run,
+		command.ErrPartial)
 }
 
 func percentOf(part, all int) float64 { return 100 * float64(part) / float64(max(all, 1)) }
