@@ -229,8 +229,8 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 		}
 		return nil
 	}
-	fmt.Fprintf(stdout, "%s: %d calls between %d programs, %d paths\n", name, len(set.Calls),
-		len(set.Places), set.Paths)
+	fmt.Fprintf(stdout, "%s: %d calls between %d programs, %s\n", name, len(set.Calls),
+		len(set.Places), command.Plural(set.Paths, "path"))
 	if text := oddText(&set.Oddities); text != "" {
 		fmt.Fprintln(stdout, text)
 	}
@@ -266,7 +266,8 @@ func streamPaths(flags benchPathsFlags, name string, sets iter.Seq[*calls.Set],
 	if flags.json {
 		return json.NewEncoder(stdout).Encode(streamLine{name, r})
 	}
-	fmt.Fprintf(stdout, "%s: %d messages, %d paths\n", name, r.Messages, r.Paths)
+	fmt.Fprintf(stdout, "%s: %d messages, %s\n", name, r.Messages,
+		command.Plural(r.Paths, "path"))
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tchance\tus\tkept\tMB\t")
 	writeRow(w, &r.PathsRow)

@@ -55,6 +55,10 @@ func TestPathsOfBadFiles(t *testing.T) {
 		{"", "jaeger", 1, "it is empty"},
 		{"hello", "jaeger", 1, "it begins like no JSON"},
 		{orphan[:60], "jaeger", 1, "unexpected EOF"},
+		{`{"data":[{"spans":"none"}]}`, "jaeger", 1, "spans: a string is where an array belongs"},
+		{`{"spans":[{"traceID":7}]}`, "jaeger", 1,
+			`trace.json": traceID: a number is where a string belongs`},
+		{`{"data":7}`, "otlp", 1, "trace: a number is where an object belongs"},
 	} {
 		name := filepath.Join(t.TempDir(), "trace.json")
 		if err := os.WriteFile(name, []byte(c.text), 0o600); err != nil {
@@ -65,6 +69,16 @@ func TestPathsOfBadFiles(t *testing.T) {
 		if code != c.code || !strings.Contains(out.String()+errs.String(), c.says) {
 			t.Errorf("%q as %s: exit %d: %s%s", c.text, c.format, code, &out, &errs)
 		}
+	}
+}
+
+// If no file of a directory can be a trace, the command says so.
+func TestPathsOfNoFiles(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := Run(t.Context(), []string{"paths", t.TempDir()}, &out, &errs)
+	if want := "no file in these directories begins like a trace"; code != 1 ||
+		!strings.Contains(errs.String(), want) {
+		t.Errorf("exit %d, no %q in %s", code, want, &errs)
 	}
 }
 

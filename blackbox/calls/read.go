@@ -51,17 +51,17 @@ func Read(format Format, names ...string) (*Set, error) {
 			return nil, fmt.Errorf("read traces: %w", err)
 		}
 	}
-	set := b.finish()
-	if set.Oddities.Spans == 0 {
-		err := fmt.Errorf("read traces of %q as %s: %w", names, format, ErrNoCalls)
-		if why := set.Oddities.Why; why != "" {
-			err = fmt.Errorf("%w: %s", err, why)
-		} else {
-			err = fmt.Errorf("%w: are they traces of another format than %s?", err, format)
-		}
-		return nil, err
+	if set := b.finish(); set.Oddities.Spans > 0 {
+		return set, nil
 	}
-	return set, nil
+	err := fmt.Errorf("read traces of %q as %s: %w", names, format, ErrNoCalls)
+	switch why := b.set.Oddities.Why; {
+	case why != "":
+		return nil, fmt.Errorf("%w: %s", err, why)
+	case b.files == 0:
+		return nil, fmt.Errorf("%w: no file in these directories begins like a trace", err)
+	}
+	return nil, fmt.Errorf("%w: are they traces of another format than %s?", err, format)
 }
 
 const longestProto = 2 << 30 // bytes of a file of protocol buffers
@@ -75,11 +75,12 @@ func (b *builder) readFile(path string, named bool, format Format,
 		return err
 	}
 	defer f.Close()
+	b.path = path
 	r := bufio.NewReaderSize(f, 1<<16)
 	if magic, _ := r.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(r)
 		if err != nil {
-			b.countMalformed(fmt.Errorf("decompress %q: %w", path, err))
+			b.countMalformed(err)
 			return nil
 		}
 		r = bufio.NewReaderSize(z, 1<<16)
@@ -95,7 +96,7 @@ func (b *builder) readFile(path string, named bool, format Format,
 	if format == OTLP && len(begin) > 0 && (!isText || begin[0] == '\n') {
 		var raw bytes.Buffer
 		if _, err := raw.ReadFrom(io.LimitReader(r, longestProto)); err != nil {
-			b.countMalformed(fmt.Errorf("read %q: %w", path, err))
+			b.countMalformed(err)
 			return nil
 		}
 		if b.protoFile(raw.Bytes()) {
@@ -110,13 +111,14 @@ func (b *builder) readFile(path string, named bool, format Format,
 				not = "JSON, and is no protocol buffer of OpenTelemetry"
 			}
 			if len(begin) == 0 {
-				b.countMalformed(fmt.Errorf("decode %q: it is empty", path))
+				b.countMalformed(errors.New("it is empty"))
 				return nil
 			}
-			b.countMalformed(fmt.Errorf("decode %q: it begins like no %s", path, not))
+			b.countMalformed(fmt.Errorf("it begins like no %s", not))
 		}
 		return nil
 	}
+	b.files++
 	d := json.NewDecoder(from)
 	for {
 		var value json.RawMessage
@@ -128,7 +130,7 @@ func (b *builder) readFile(path string, named bool, format Format,
 			err = decode(b, value)
 		}
 		if err != nil { // the rest of the file cannot be read, either
-			b.countMalformed(fmt.Errorf("decode %q: %w", path, err))
+			b.countMalformed(err)
 			return nil
 		}
 	}

@@ -1,6 +1,12 @@
 package calls
 
-import "cmp"
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+)
 
 // span is a span of a recorded trace of any format.
 type span struct {
@@ -38,6 +44,8 @@ type builder struct {
 	places map[Place]int32
 	traces map[string][]*span
 	order  []string // traces, in the order in which they came
+	files  int      // of JSON, so far
+	path   string   // of the file that is read
 }
 
 func newBuilder() *builder {
@@ -60,12 +68,30 @@ func (b *builder) placeOf(program string, of attributes) int32 {
 	return b.place(cmp.Or(program, "not named"), of.instance())
 }
 
-// countMalformed counts a value that cannot be read, and keeps the first reason.
+// countMalformed counts a value of the file that cannot be read, and keeps the first reason.
 func (b *builder) countMalformed(err error) {
+	var of *json.UnmarshalTypeError
+	if errors.As(err, &of) { // its text has names of Go types
+		err = fmt.Errorf("%s: a %s is where %s belongs", cmp.Or(of.Field, "trace"), of.Value,
+			nameOfKind(of.Type.Kind()))
+	}
 	b.set.Oddities.Malformed++
 	if b.set.Oddities.Why == "" {
-		b.set.Oddities.Why = err.Error()
+		b.set.Oddities.Why = fmt.Sprintf("decode %q: %v", b.path, err)
 	}
+}
+
+// nameOfKind returns how JSON names a kind of value.
+func nameOfKind(k reflect.Kind) string {
+	switch k {
+	case reflect.String:
+		return "a string"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a number"
 }
 
 func (b *builder) add(s *span) {

@@ -49,7 +49,8 @@ func TestPathsOfASpoiltRun(t *testing.T) {
 		// The caller's wait for a program is known, even if the times in the program are not.
 		"no relation": {func(dir string) error {
 			return os.RemoveAll(filepath.Join(dir, "relations", "A--B.rel"))
-		}, []string{"200 requests of ", "reservation:80 on B  31.", "the two nodes were not related"}},
+		}, []string{"200 requests of ", "reservation:80 on B  31.",
+			"the two nodes were not related"}},
 	} {
 		dir := hotelRun(t)
 		if err := c.spoil(dir); err != nil {

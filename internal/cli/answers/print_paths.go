@@ -73,7 +73,7 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 	return nil
 }
 
-// printMissing prints which parts of the run are missing. Some of their messages may be missing, too.
+// printMissing prints which parts of the run are missing. Their messages are missing, too.
 func printMissing(w io.Writer, missing []analysis.Missing) {
 	if len(missing) == 0 {
 		return
