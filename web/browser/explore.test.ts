@@ -178,7 +178,11 @@ test("two runs lie side by side, at the same time of each", () => explore("two",
   assert.ok(left.y === right.y && left.x + left.width <= right.x);
   for (const width of [1366, 1100, 400]) {
     await page.setViewportSize({ width, height: 800 });
-    await page.waitForTimeout(100);
+    await page.waitForFunction(() => // until it is drawn anew; what it looks like is judged below
+      [...document.querySelectorAll("#lanes .lanes")].every((lanes) => {
+        const drawn = lanes.querySelector("canvas")!.getBoundingClientRect();
+        return drawn.right <= lanes.getBoundingClientRect().right + 1;
+      }), undefined, { timeout: 10_000 }).catch(() => {});
     await settled(page);
     for (const lanes of await page.locator("#lanes .lanes").all()) {
       const names = (await lanes.locator(".lane-names").boundingBox())!;
