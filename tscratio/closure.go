@@ -83,6 +83,11 @@ type Closure struct {
 	nodes []Node   // in the order of names
 	edges [][]edge // edges of each node, by the index of the relation's other node
 
+	// These are the edges for searches, which weigh adds. The first index of searchEdges is the end
+	// at which a search begins. Node v has the edges from starts[v] to before starts[v+1].
+	starts      []int32
+	searchEdges [2][]searchEdge
+
 	longer longerPaths
 }
 
@@ -91,11 +96,6 @@ type edge struct {
 	into   int
 	r      *Relation
 	weight float64 // see weigh
-
-	// These are the relation in the other direction, and its weight. They are copies, because a
-	// search that follows a pointer to another node's edges waits for memory.
-	back       *Relation // nil: none, or not weighed
-	backWeight float64
 }
 
 // NewClosure returns the closure of the given relations. A relation has one direction, so the

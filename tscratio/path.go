@@ -169,20 +169,17 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 		f = newFrontiers(len(c.names))
 	}
 	all := slices.Clip(over)
-	use := func(p path) {
-		for _, r := range p[:len(p)-1] {
-			f.used[c.index(r.Into.Name)] = true
-		}
-	}
 	for _, p := range over {
-		use(p)
+		f.used[c.index(p[0].Into.Name)] = true
 	}
 	for len(all) < maxDisjoint {
 		p := c.lightestPath(from, into, f)
 		if p == nil {
 			break
 		}
-		use(p)
+		for _, third := range f.thirds {
+			f.used[third] = true
+		}
 		all = append(all, p)
 	}
 	clear(f.used)
@@ -201,35 +198,34 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 // the same time, because two such searches visit few nodes until they meet.
 func (c *Closure) lightestPath(from, into int, f *twoSearches) path {
 	f.begin(from, into)
-	best, middle := math.Inf(1), -1
 	for {
 		forth, back := f.leastWeight(0), f.leastWeight(1)
-		if forth+back >= best || math.IsInf(forth+back, 1) {
+		if forth+back >= f.best || math.IsInf(forth+back, 1) {
 			break
 		}
-		side := 0
 		if back < forth {
-			side = 1
-		}
-		for _, v := range f.extendLightest(c, side) {
-			x, y := &f.reached[0][v], &f.reached[1][v]
-			if x.search != f.search || y.search != f.search || x.hops+y.hops > maxHops ||
-				x.weight+y.weight >= best {
-				continue
-			}
-			best, middle = x.weight+y.weight, v
+			f.extendLightest(c, 1, forth)
+		} else {
+			f.extendLightest(c, 0, back)
 		}
 	}
-	if middle < 0 {
+	if f.middle < 0 {
 		return nil
 	}
-	var p path
-	for v := middle; v != from; v = int(f.reached[0][v].before) {
-		p = append(p, f.reached[0][v].by)
+	nodes := []int{f.middle}
+	for v := f.middle; v != from; {
+		v = int(f.reached[v][0].before)
+		nodes = append(nodes, v)
 	}
-	slices.Reverse(p)
-	for v := middle; v != into; v = int(f.reached[1][v].before) {
-		p = append(p, f.reached[1][v].by)
+	slices.Reverse(nodes)
+	for v := f.middle; v != into; {
+		v = int(f.reached[v][1].before)
+		nodes = append(nodes, v)
+	}
+	f.thirds = nodes[1 : len(nodes)-1]
+	p := make(path, len(nodes)-1)
+	for i := range p {
+		p[i] = c.relation(nodes[i], nodes[i+1])
 	}
 	return p
 }
@@ -243,19 +239,19 @@ type twoSearches struct {
 
 	search  uint32 // the number of this search; what earlier searches reached does not count
 	ends    [2]int
-	reached [2][]reachedNode // by node
+	reached [][2]reachedNode // by node
 	waiting [2][]waitingPath
-	lighter []int
+	best    float64 // weight of the lightest path between the ends so far
+	middle  int     // node at which the two halves of this path meet; −1: there is no path
+	thirds  []int   // third nodes of the last path that lightestPath returned
 }
 
-// reachedNode describes the lightest known path from the start of a search to a node: its last
-// relation and its weight.
+// reachedNode describes the lightest known path from the start of a search to a node.
 type reachedNode struct {
-	by     *Relation // the last relation that a path crosses
 	weight float64
 	search uint32
-	before int32
-	hops   int32
+	before int32 // the last node before this one
+	hops   int16
 	done   bool
 }
 
@@ -267,15 +263,15 @@ type waitingPath struct {
 }
 
 func newFrontiers(nodes int) *twoSearches {
-	return &twoSearches{used: make([]bool, nodes),
-		reached: [2][]reachedNode{make([]reachedNode, nodes), make([]reachedNode, nodes)}}
+	return &twoSearches{used: make([]bool, nodes), reached: make([][2]reachedNode, nodes)}
 }
 
 func (f *twoSearches) begin(from, into int) {
 	f.search++
 	f.ends = [2]int{from, into}
+	f.best, f.middle = math.Inf(1), -1
 	for side, start := range f.ends {
-		f.reached[side][start] = reachedNode{search: f.search}
+		f.reached[start][side] = reachedNode{search: f.search}
 		f.waiting[side] = append(f.waiting[side][:0], waitingPath{0, start})
 	}
 }
@@ -284,7 +280,7 @@ func (f *twoSearches) begin(from, into int) {
 func (f *twoSearches) leastWeight(side int) float64 {
 	for len(f.waiting[side]) > 0 {
 		w := f.waiting[side][0]
-		if r := &f.reached[side][w.node]; !r.done && r.weight == w.weight {
+		if r := &f.reached[w.node][side]; !r.done && r.weight == w.weight {
 			return w.weight
 		}
 		f.pop(side)
@@ -292,40 +288,38 @@ func (f *twoSearches) leastWeight(side int) float64 {
 	return math.Inf(1)
 }
 
-// extendLightest takes the lightest path, and extends it by each relation that leads on from its
-// end. It returns the nodes to which it found a lighter path. The caller must have called
-// leastWeight.
-func (f *twoSearches) extendLightest(c *Closure, side int) []int {
+// extendLightest takes the lightest path of one side, and extends it by each relation that leads on
+// from its end. It notes where the path meets a path of the other side. The caller must have called
+// leastWeight. The parameter other is the least weight of the paths of the other side that have not
+// been extended.
+func (f *twoSearches) extendLightest(c *Closure, side int, other float64) {
 	v := f.pop(side).node
-	from := &f.reached[side][v]
+	from := &f.reached[v][side]
 	from.done = true
-	f.lighter = f.lighter[:0]
 	if from.hops == maxHops || v == f.ends[1-side] {
-		return nil
+		return
 	}
-	edges := c.edges[v]
-	for i := range edges {
-		e := &edges[i]
+	for _, e := range c.searchEdges[side][c.starts[v]:c.starts[v+1]] {
 		if f.used[e.into] ||
-			f.indirect && v == f.ends[side] && e.into == f.ends[1-side] {
+			f.indirect && v == f.ends[side] && int(e.into) == f.ends[1-side] {
 			continue
 		}
-		into, r, weight := e.into, e.r, from.weight+e.weight
-		if side == 1 { // the path crosses the relation from there to here
-			if r, weight = e.back, from.weight+e.backWeight; r == nil {
-				continue
-			}
-		}
-		known := &f.reached[side][into]
+		weight := from.weight + e.weight
+		known, met := &f.reached[e.into][side], &f.reached[e.into][1-side]
 		if known.search == f.search && (known.done || known.weight <= weight) {
 			continue
 		}
-		*known = reachedNode{by: r, weight: weight, search: f.search, before: int32(v),
+		meets := met.search == f.search && from.hops+1+met.hops <= maxHops &&
+			weight+met.weight < f.best
+		if meets {
+			f.best, f.middle = weight+met.weight, int(e.into)
+		} else if weight+other >= f.best {
+			continue // it leads to no lighter path
+		}
+		*known = reachedNode{weight: weight, search: f.search, before: int32(v),
 			hops: from.hops + 1}
-		f.push(side, waitingPath{weight, into})
-		f.lighter = append(f.lighter, into)
+		f.push(side, waitingPath{weight, int(e.into)})
 	}
-	return f.lighter
 }
 
 func (w waitingPath) before(x waitingPath) bool {
@@ -365,14 +359,27 @@ func (f *twoSearches) pop(side int) waitingPath {
 	return first
 }
 
-// linkBack stores in each edge the relation in the other direction, and its weight.
-func (c *Closure) linkBack() {
+// searchEdge is an edge with only what a search from one of the two ends needs. Waiting for memory
+// is most of the time of a search.
+type searchEdge struct {
+	weight float64 // +Inf: the relation that it needs does not exist
+	into   int32
+}
+
+// addSearchEdges stores the edges of both searches. The search from the second end of a path
+// crosses each relation backwards.
+func (c *Closure) addSearchEdges() {
+	c.starts = append(make([]int32, 0, len(c.edges)+1), 0)
 	for v, edges := range c.edges {
-		for i := range edges {
-			if back := c.edge(edges[i].into, v); back != nil {
-				edges[i].back, edges[i].backWeight = back.r, back.weight
+		for _, e := range edges {
+			backWeight := math.Inf(1)
+			if back := c.edge(e.into, v); back != nil {
+				backWeight = back.weight
 			}
+			c.searchEdges[0] = append(c.searchEdges[0], searchEdge{e.weight, int32(e.into)})
+			c.searchEdges[1] = append(c.searchEdges[1], searchEdge{backWeight, int32(e.into)})
 		}
+		c.starts = append(c.starts, int32(len(c.searchEdges[0])))
 	}
 }
 
@@ -382,7 +389,7 @@ func (c *Closure) linkBack() {
 // be used only for times that all of its relations cover. Suspect relations weigh so much that a
 // path contains one only if there is no other path.
 func (c *Closure) weigh() {
-	defer c.linkBack()
+	defer c.addSearchEdges()
 	longest_s := 0.0
 	hz := func(n Node) float64 { return float64(max(n.Nominal_hz, 1)) }
 	covered_s := func(r *Relation) float64 { return float64(r.limits.Width()) / hz(r.From) }

@@ -161,7 +161,7 @@ func TestLightestPath(t *testing.T) {
 				}
 			}
 		}
-		c.linkBack()
+		c.addSearchEdges()
 		f := newFrontiers(nodes)
 		least := weights // the algorithm of Floyd and Warshall
 		for k := range nodes {
