@@ -141,8 +141,9 @@ type EventRow struct {
 	Channel string
 	Point   string
 	Verdict tscratio.Verdict
-	// Ended says that the tuple ended here although it could have gone on: Point counts it as lost,
-	// filtered or in flight. A tuple that forks may end at several points.
+	// Ended says that the tuple ended at this event's point, although the job has points after it.
+	// The Answer counts it there as lost, filtered or in flight. A tuple that forks may end at
+	// several points.
 	Ended bool
 }
 

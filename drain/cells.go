@@ -99,7 +99,7 @@ func (s *source) takeFirstLast(w *worker) error {
 	return nil
 }
 
-// fromRow returns the content of a cell from the row that takeFirstLast made of it.
+// fromRow is the inverse of what takeFirstLast does: it makes a cell's content from a row.
 func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	return ring.FirstAndLast{
 		Count: r.Count, First: ring.Record{Counter: r.FirstCounter, ID: r.FirstID},

@@ -23,8 +23,9 @@ type lowerLimits struct {
 	after  directionLimits
 }
 
-// directionLimits contains the limits of one direction: the time before an operator, or the one
-// after it. Both include the operator's own work.
+// directionLimits contains the limits of one direction: of the time until an operator has finished
+// its work (before), or of the time from the beginning of its work on (after). So the operator's own
+// work is in both.
 type directionLimits struct {
 	l        *lowerLimits
 	order    []int

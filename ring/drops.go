@@ -18,8 +18,9 @@ func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	still := false
 	err = guard(func() {
 		for range readAttempts {
-			// The program writes a range before it counts the range's first event, and this loop
-			// reads total after the table. So no count can be negative. If another range began
+			// The program writes a range into page.drops before it adds the range's first event to
+			// dropped. This loop reads dropped (into total) after page.drops. So total includes all
+			// ranges in table, and no DropRange.Count is negative. If another range began
 			// meanwhile, total may include that range's events, and the loop reads again.
 			taken = load(&page.consumer.drops)
 			begun = load(&page.producer.drops)

@@ -126,8 +126,8 @@ func train(t minrtt.Train, stamps Stamps) tscratio.Train {
 	return out
 }
 
-// rows evaluates a session. For each row, it compares roughly the given number of intervals
-// (queries) with the truth.
+// rows evaluates a session. For each row, it compares about as many intervals with the truth as
+// queries says.
 func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err error) {
 	for _, stamps := range []Stamps{User, Kernel} {
 		p, err := s.pair(stamps)

@@ -23,7 +23,7 @@ type fields struct {
 	iterKind, iterOffset                    int16 // in struct msghdr
 	systemCall, argument                    int16 // in struct pt_regs: number, second argument
 
-	// These are 0 in a kernel that lacks them.
+	// The offset of a field that the kernel lacks is 0.
 	state                    int16 // in struct sock
 	dataSegments             int16 // in struct tcp_sock
 	packetControl, packetLen int16 // in struct sk_buff

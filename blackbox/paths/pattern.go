@@ -43,7 +43,7 @@ type Call struct {
 	SlowerNetwork Interval `json:"slower_network"`
 }
 
-// A group has what a pattern needs to know of its trees.
+// A group gathers the figures of all trees of one form. A Pattern is made of each group.
 type group struct {
 	form        int32
 	from        string

@@ -151,7 +151,7 @@ func TestPathsReadBackFromOTLP(t *testing.T) {
 			for k := i; k >= 0; k = p.Calls[k].Parent {
 				c := &p.Calls[k]
 				text += fmt.Sprintf("%s→%s %d ", c.From.Program, c.To.Program,
-					nsOfMiddle(c.Received, c.Replied, basis.Reference))
+					middle_us(c.Received, c.Replied, basis.Reference))
 			}
 			want = append(want, text)
 		}
@@ -186,9 +186,9 @@ func TestPathsReadBackFromOTLP(t *testing.T) {
 	}
 }
 
-// nsOfMiddle returns the time between the middles of two moments. It computes the time in ns, but
+// middle_us returns the time between the middles of two moments. It computes the time in ns, but
 // returns it in µs, rounded.
-func nsOfMiddle(from, to *paths.Interval, r analysis.Reference) int64 {
+func middle_us(from, to *paths.Interval, r analysis.Reference) int64 {
 	mid := func(i *paths.Interval) int64 { return i.Lo_cycles/2 + i.Hi_cycles/2 }
 	return (nsOf(mid(to)-mid(from), mid(to)-mid(from), r) + 500) / 1000
 }
@@ -235,7 +235,7 @@ func TestPathsForPerfetto(t *testing.T) {
 				if s.name != c.To.Program {
 					continue
 				}
-				length := nsOfMiddle(c.Received, c.Replied, basis.Reference)
+				length := middle_us(c.Received, c.Replied, basis.Reference)
 				if got := (int64(s.length) + 500) / 1000; got < length-1 || got > length+1 {
 					t.Fatalf("a slice of %d µs, want %d", got, length)
 				}

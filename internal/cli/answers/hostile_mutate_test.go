@@ -120,9 +120,9 @@ func (f runFiles) manifestOf(dir string) []byte {
 	return all.Encode()
 }
 
-// rows returns a copy of a log in which some rows are changed.
+// rows returns a copy of a log in which some rows of each block are changed.
 func (m mutator) rows(log []byte) []byte {
-	all := m.once(4) // change all rows, not only some
+	all := m.once(4) // change all rows from a random one on, instead of a few
 	return m.rewritten(log, !m.once(6), func(b *logstore.Block) (times int) {
 		m.change(b, all)
 		return 1 + m.IntN(8)/7

@@ -39,8 +39,9 @@ bool cp_measure(struct channel *c, const cp_options *o, struct wanted *w);
 bool cp_choose_directory(const char *wanted, char dir[CP_DIR_BYTES], char why[CP_WHY_BYTES]);
 
 /*
- * cp_node_number reads the node's number from the directory. CP_MAX_NODE + 1: there is none. If
- * cp_node_number returns false, it has written the reason to why.
+ * cp_node_number reads the node's number from the directory's file `node` into *number. If there is
+ * no such file, it sets *number to CP_MAX_NODE + 1 and returns true. If cp_node_number returns false,
+ * it has written the reason to why.
  */
 bool cp_node_number(const char *dir, uint32_t *number, char why[CP_WHY_BYTES]);
 

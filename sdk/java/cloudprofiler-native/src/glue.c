@@ -1,6 +1,6 @@
 /*
- * These are the methods of the Java class Native. Java knows a channel, or ids, only as a number:
- * the address in memory, or 0.
+ * These are the methods of the Java class Native. Java knows a channel (cp_channel), or a source of
+ * ids (cp_ids), only as a number: its address in memory, or 0 if there is none.
  *
  * Texts are bytes that end with a NUL, because JNI's own encoding is not quite UTF-8.
  */
