@@ -283,7 +283,7 @@ func readMessages(t *testing.T, logs string) (all []*messages.Log) {
 func TestPreloadMatchesMessagesOutsideOfTCP(t *testing.T) {
 	built, dir := buildC(t), t.TempDir()
 	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
-	d, err := drain.Start(rings, drain.Options{Logs: logs})
+	d, err := drain.Start(rings, drain.Options{Logs: logs, Node: "n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestPrivilegedPreloadBesideTheKernel(t *testing.T) {
 	privileged.Need(t)
 	built, dir := buildC(t), t.TempDir()
 	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
-	d, err := drain.Start(rings, drain.Options{Logs: logs})
+	d, err := drain.Start(rings, drain.Options{Logs: logs, Node: "n"})
 	if err != nil {
 		t.Fatal(err)
 	}
