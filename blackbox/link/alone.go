@@ -5,7 +5,8 @@ import "github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 // A call that comes at a strange moment may seem to have no cause although a request caused it, for
 // example if a program took long for its first requests. But the data say how often a program sends
 // calls by itself: as often as while no request is open. If many more calls than that seem to have
-// no cause, these links are doubted.
+// no cause, these links are doubted. They are also doubted if there are few calls of a kind, because
+// these tell little about how often the program sends such calls by itself.
 
 // aloneMore is how many times more often than expected calls may have no cause before links are
 // doubted.
@@ -23,22 +24,30 @@ func (p *program) noteIdle(idleCalls []float64, idle, all float64) {
 }
 
 // doubtAlone lowers the probabilities of links that say that a call of the window has no cause, if
-// there are too many of them.
+// there are too many of them, or few calls of their kind. For the latter it uses Laplace's rule of
+// succession: after n calls without a cause, the next one has none with probability (n+1)/(n+2).
 func (p *program) doubtAlone(w window, all []Link) {
+	made := make([]float64, len(p.expectAlone))
 	found := make([]float64, len(p.expectAlone))
 	each := func(do func(kind int32, l *Link)) {
 		for _, s := range p.sharers {
 			for c := range s.calls {
-				l := &all[s.sends[c].call]
-				if t := s.calls[c].from; t >= w.begin && t < w.end && len(s.candidates[c]) > 0 &&
-					l.Cause == calls.NoCause {
-					do(s.calls[c].kind, l)
+				if t := s.calls[c].from; t >= w.begin && t < w.end && len(s.candidates[c]) > 0 {
+					do(s.calls[c].kind, &all[s.sends[c].call])
 				}
 			}
 		}
 	}
-	each(func(kind int32, l *Link) { found[kind] += l.Probability })
 	each(func(kind int32, l *Link) {
-		l.lower(aloneMore * p.expectAlone[kind] / max(found[kind], 1e-9))
+		made[kind]++
+		if l.Cause == calls.NoCause {
+			found[kind] += l.Probability
+		}
+	})
+	each(func(kind int32, l *Link) {
+		if l.Cause == calls.NoCause {
+			l.lower(aloneMore * p.expectAlone[kind] / max(found[kind], 1e-9))
+			l.lower((made[kind] + 1) / (made[kind] + 2))
+		}
 	})
 }

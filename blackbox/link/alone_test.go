@@ -88,3 +88,38 @@ func TestTooManyCallsAlone(t *testing.T) {
 		}
 	}
 }
+
+// Few calls of a kind do not show that a program sends such calls by itself. So the only call of a
+// kind is not said to have no cause for sure, whether it is the only call of all or one of many.
+func TestFewCallsOfAKind(t *testing.T) {
+	for _, requests := range []int64{1, 2, 3, 5, 30} {
+		for _, rare := range []bool{false, true} {
+			set := &calls.Set{}
+			set.Places = []calls.Place{{Program: "client"}, {Program: "front"}, {Program: "back"},
+				{Program: "rare"}}
+			const ms = 1e6
+			for path := range int32(requests) {
+				at, request := int64(path)*9*ms, int32(len(set.Calls))
+				set.Calls = append(set.Calls, calls.Call{Callee: 1, Sent_ns: at - ms, Received_ns: at,
+					Replied_ns: at + 10*ms, Got_ns: at + 11*ms})
+				set.Cause, set.Path = append(set.Cause, calls.NoCause), append(set.Path, path)
+				callees := []int32{2}
+				if rare && int64(path) == requests/2 {
+					callees = []int32{2, 3}
+				}
+				for i, callee := range callees {
+					sent := at + 2*ms + int64(i)*ms
+					set.Calls = append(set.Calls, calls.Call{Caller: 1, Callee: callee, Sent_ns: sent,
+						Received_ns: sent + ms, Replied_ns: sent + 3*ms, Got_ns: sent + 4*ms})
+					set.Cause, set.Path = append(set.Cause, request), append(set.Path, path)
+				}
+			}
+			set.Truth.Paths = int(requests)
+			set.Arrange()
+			s := Judge(set, Methods[0].Link(&set.Seen))
+			if s.SureWrong > 0 || s.Right < s.Links-2 {
+				t.Errorf("%d requests, a rare call %v: %+v", requests, rare, s)
+			}
+		}
+	}
+}
