@@ -47,8 +47,9 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// job describes a process of a fleet. If Asker is set, the process passes the test's questions on to
-// the server. If not, it is the client of the virtual node Node, or the server if Node has no name.
+// job describes a process of a fleet. If Asker is set, the process passes the test's questions on
+// to the server. If not, it is the client of the virtual node Node, or the server if Node has no
+// name.
 type job struct {
 	Asker bool
 

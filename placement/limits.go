@@ -24,8 +24,8 @@ type lowerLimits struct {
 }
 
 // directionLimits contains the limits of one direction: of the time until an operator has finished
-// its work (before), or of the time from the beginning of its work on (after). So the operator's own
-// work is in both.
+// its work (before), or of the time from the beginning of its work on (after). So both contain the
+// operator's own work.
 type directionLimits struct {
 	l        *lowerLimits
 	order    []int

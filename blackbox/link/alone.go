@@ -5,8 +5,8 @@ import "github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 // A call that comes at a strange moment may seem to have no cause although a request caused it, for
 // example if a program took long for its first requests. But the data say how often a program sends
 // calls by itself: as often as while no request is open. If many more calls than that seem to have
-// no cause, these links are doubted. They are also doubted if there are few calls of a kind, because
-// these tell little about how often the program sends such calls by itself.
+// no cause, these links are doubted. They are also doubted if there are few calls of a kind,
+// because these tell little about how often the program sends such calls by itself.
 
 // aloneMore is how many times more often than expected calls may have no cause before links are
 // doubted.

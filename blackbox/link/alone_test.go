@@ -100,8 +100,8 @@ func TestFewCallsOfAKind(t *testing.T) {
 			const ms = 1e6
 			for path := range int32(requests) {
 				at, request := int64(path)*9*ms, int32(len(set.Calls))
-				set.Calls = append(set.Calls, calls.Call{Callee: 1, Sent_ns: at - ms, Received_ns: at,
-					Replied_ns: at + 10*ms, Got_ns: at + 11*ms})
+				set.Calls = append(set.Calls, calls.Call{Callee: 1, Sent_ns: at - ms,
+					Received_ns: at, Replied_ns: at + 10*ms, Got_ns: at + 11*ms})
 				set.Cause, set.Path = append(set.Cause, calls.NoCause), append(set.Path, path)
 				callees := []int32{2}
 				if rare && int64(path) == requests/2 {
@@ -109,8 +109,9 @@ func TestFewCallsOfAKind(t *testing.T) {
 				}
 				for i, callee := range callees {
 					sent := at + 2*ms + int64(i)*ms
-					set.Calls = append(set.Calls, calls.Call{Caller: 1, Callee: callee, Sent_ns: sent,
-						Received_ns: sent + ms, Replied_ns: sent + 3*ms, Got_ns: sent + 4*ms})
+					set.Calls = append(set.Calls, calls.Call{Caller: 1, Callee: callee,
+						Sent_ns: sent, Received_ns: sent + ms, Replied_ns: sent + 3*ms,
+						Got_ns: sent + 4*ms})
 					set.Cause, set.Path = append(set.Cause, request), append(set.Path, path)
 				}
 			}

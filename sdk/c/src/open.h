@@ -40,8 +40,8 @@ bool cp_choose_directory(const char *wanted, char dir[CP_DIR_BYTES], char why[CP
 
 /*
  * cp_node_number reads the node's number from the directory's file `node` into *number. If there is
- * no such file, it sets *number to CP_MAX_NODE + 1 and returns true. If cp_node_number returns false,
- * it has written the reason to why.
+ * no such file, it sets *number to CP_MAX_NODE + 1 and returns true. If it returns false, it has
+ * written the reason to why.
  */
 bool cp_node_number(const char *dir, uint32_t *number, char why[CP_WHY_BYTES]);
 
