@@ -39,21 +39,10 @@ func slowStart() *calls.Set {
 }
 
 // A call at a strange moment is no call without a cause if the program sends none by itself. This
-// must also hold at the begin of a stream's part.
+// must also hold at the beginning of a stream's part.
 func TestSlowStart(t *testing.T) {
 	set := slowStart()
-	streamed := noLinks(&set.Seen)
-	s := NewStream(set.Quantum_ns, 0, func(l Streamed) {
-		streamed[l.Call] = Link{Cause: int32(l.Cause), Probability: l.Probability}
-	})
-	for _, p := range set.Places {
-		s.Place(p)
-	}
-	for _, c := range set.Calls {
-		s.Push(c)
-	}
-	s.Flush()
-	for name, links := range map[string][]Link{"stream": streamed,
+	for name, links := range map[string][]Link{"stream": streamed(set, 0),
 		"whole": Methods[0].Link(&set.Seen)} {
 		if s := Judge(set, links); s.SaidWrong > 0 || s.Said < s.Links-10 {
 			t.Errorf("%s: %+v", name, s)

@@ -112,25 +112,30 @@ func TestStreamKeepsOpenRequests(t *testing.T) {
 	}
 }
 
+// streamed links calls as a stream.
+func streamed(set *calls.Set, window int) []Link {
+	links := noLinks(&set.Seen)
+	s := NewStream(set.Quantum_ns, window, func(l Streamed) {
+		links[l.Call] = Link{Cause: int32(l.Cause), Probability: l.Probability}
+	})
+	for _, p := range set.Places {
+		s.Place(p)
+	}
+	for _, c := range set.Calls {
+		s.Push(c)
+	}
+	s.Flush()
+	return links
+}
+
 // A stream gives nearly the same links as the method gives with all calls at once. The model of a
 // window has learnt from fewer calls, so links of doubtful calls may differ.
 func TestStreamIsLikeTheWhole(t *testing.T) {
 	for app, rate := range map[string]float64{"hotel": 300, "media": 20} {
 		set := made(app, map[string]int{"hotel": 2000, "media": 200}[app], rate)
 		whole := learntMethod{window: 1e6}.Link(&set.Seen)
-		streamed := make([]Link, len(whole))
-		s := NewStream(set.Quantum_ns, len(set.Calls)/12, func(l Streamed) {
-			streamed[l.Call] = Link{Cause: int32(l.Cause), Probability: l.Probability}
-		})
-		for _, p := range set.Places {
-			s.Place(p)
-		}
-		for _, c := range set.Calls {
-			s.Push(c)
-		}
-		s.Flush()
 		links, said, differ, saidDiffer := 0, 0, 0, 0
-		for i, l := range streamed {
+		for i, l := range streamed(set, len(set.Calls)/12) {
 			if set.Calls[i].Caller < 0 {
 				continue
 			}
