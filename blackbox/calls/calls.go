@@ -34,6 +34,8 @@ type Call struct {
 	// the calls with the same Connection.
 	Connection uint32
 	Answers    bool
+
+	OneWay bool // nobody ever answers on the call's connection, so no response was lost
 }
 
 // A Wake is the last time that another thread of its place woke a thread before the thread sent

@@ -58,9 +58,13 @@ func lines(set *Set) (all []string) {
 		return fmt.Sprint(t / 1000)
 	}
 	for i, c := range set.Calls {
-		all = append(all, fmt.Sprintf("%s→%s %s %s %s %s cause %d", name(c.Caller), name(c.Callee),
-			moment(c.Sent_ns), moment(c.Received_ns), moment(c.Replied_ns), moment(c.Got_ns),
-			set.Cause[i]))
+		way := ""
+		if c.OneWay {
+			way = " one-way"
+		}
+		all = append(all, fmt.Sprintf("%s→%s %s %s %s %s cause %d%s", name(c.Caller),
+			name(c.Callee), moment(c.Sent_ns), moment(c.Received_ns), moment(c.Replied_ns),
+			moment(c.Got_ns), set.Cause[i], way))
 	}
 	return all
 }
@@ -129,7 +133,7 @@ var jaegerCases = map[string]struct {
 		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),
 			jaegerSpanJSON("b", "a", "p1", "producer", 150, 10),
 			jaegerSpanJSON("c", "b", "p2", "consumer", 5000, 600)),
-		[]string{"outside→front ? 100 1000 ? cause -1", "front→back 150 5000 ? ? cause 0"},
+		[]string{"outside→front ? 100 1000 ? cause -1", "front→back 150 5000 ? ? cause 0 one-way"},
 	},
 	"a span at an impossible time": {
 		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),

@@ -284,7 +284,7 @@ func (b *builder) firstCall(s *span) Call {
 		}
 	}
 	if oneWay {
-		c.Replied_ns, c.Got_ns = Unknown, Unknown
+		c.Replied_ns, c.Got_ns, c.OneWay = Unknown, Unknown, true
 	}
 	return c
 }
@@ -295,7 +295,7 @@ func (b *builder) toUnobserved(s *span) Call {
 		Sent_ns: s.start_ns, Received_ns: Unknown, Replied_ns: Unknown, Got_ns: s.end_ns,
 	}
 	if s.kind == kindProducer {
-		c.Got_ns = Unknown
+		c.Got_ns, c.OneWay = Unknown, true
 	}
 	return c
 }

@@ -205,7 +205,7 @@ func (s *sharing) load() float64 {
 type program struct {
 	m      *model
 	places []place
-	kinds  map[int32]int32 // number of the kind of a call, by kindOf
+	kinds  map[callKind]int32 // number of each kind of call
 	// callers has a number for each kind of request.
 	callers map[requestKind]int32
 	of      []int32     // program of each place
@@ -228,17 +228,11 @@ type program struct {
 // newProgram returns a program. It takes over what an earlier program (old) learnt, except in three
 // cases: old is nil, the program sends calls of new kinds, or its clocks have to be aligned.
 func newProgram(places []place, of []int32, quantum int64, old *program) *program {
-	p := &program{places: places, of: of, kinds: map[int32]int32{}, seed: 1, memo: &memo{}}
+	p := &program{places: places, of: of, kinds: map[callKind]int32{}, seed: 1, memo: &memo{}}
 	if old != nil {
 		p.kinds, p.callers = maps.Clone(old.kinds), old.callers
 	}
-	for _, at := range places {
-		for _, s := range at.sends {
-			if _, ok := p.kinds[p.kindOf(&s)]; !ok {
-				p.kinds[p.kindOf(&s)] = int32(len(p.kinds))
-			}
-		}
-	}
+	p.findCallKinds()
 	isNew := func(at place) bool { return at.foreign && !at.aligned }
 	if old != nil && (len(p.kinds) > len(old.kinds) || slices.ContainsFunc(places, isNew)) {
 		return newProgram(places, of, quantum, nil)
@@ -252,22 +246,59 @@ func newProgram(places []place, of []int32, quantum int64, old *program) *progra
 	p.measureLinger()
 	for i := range p.places {
 		at := &p.places[i]
-		at.ordered = at.numberEvents(p.m.requests, p.m.kinds, func(s *send) int32 {
-			return p.kinds[p.kindOf(s)]
-		})
+		at.ordered = at.numberEvents(p.m.requests, p.m.kinds, p.kindOf)
 	}
 	return p
 }
 
 func compareBool(a, b bool) int { return cmp.Compare(count(a), count(b)) }
 
-// kindOf returns the kind of a send. Calls to one program have one kind, and responses to one
-// program have another.
+// A callKind is the called program, and whether the call asks this program or answers it. A call
+// that awaits no response may be of another kind than one that does.
+type callKind struct {
+	callee          int32
+	answers, oneWay bool
+}
+
+// kindOf returns the number of the kind of a send.
 func (p *program) kindOf(s *send) int32 {
-	if s.answers != 0 {
-		return -1 - p.of[s.callee]
+	k := callKind{p.of[s.callee], s.answers != 0, s.oneWay}
+	n, ok := p.kinds[k]
+	if !ok {
+		k.oneWay = false
+		n = p.kinds[k]
 	}
-	return p.of[s.callee]
+	return n
+}
+
+// findCallKinds gives each new kind of call a number. If a program sends few one-way calls to
+// another one, they are of the same kind as its other calls there: their responses may be lost.
+func (p *program) findCallKinds() {
+	const least, share = 20, 0.05 // of the calls to a program
+	type counts struct{ all, oneWay int }
+	number := map[callKind]counts{}
+	var order []callKind
+	for _, at := range p.places {
+		for _, s := range at.sends {
+			k := callKind{p.of[s.callee], s.answers != 0, false}
+			n, ok := number[k]
+			if !ok {
+				order = append(order, k)
+			}
+			number[k] = counts{n.all + 1, n.oneWay + count(s.oneWay)}
+		}
+	}
+	for _, k := range order {
+		if _, ok := p.kinds[k]; ok {
+			continue
+		}
+		p.kinds[k] = int32(len(p.kinds))
+		n := number[k]
+		if k.oneWay = true; n.oneWay < n.all && n.oneWay >= least &&
+			float64(n.oneWay) >= share*float64(n.all) {
+			p.kinds[k] = int32(len(p.kinds))
+		}
+	}
 }
 
 // A requestKind is the calling program, and whether it awaits a response.

@@ -19,7 +19,7 @@ func (p *program) measureLinger() {
 	const more = 1.5 // the longest time that was seen may not be the longest that there is
 	late, idle := make([][]int64, len(p.kinds)), []int64(nil)
 	for i := range p.places {
-		idle = p.places[i].lateness(late, idle, func(s *send) int32 { return p.kinds[p.kindOf(s)] })
+		idle = p.places[i].lateness(late, idle, p.kindOf)
 	}
 	if p.lingers == nil {
 		p.lingers = make([]int64, len(p.kinds))
@@ -35,7 +35,7 @@ func (p *program) measureLinger() {
 		at.linger = 0
 		for j := range at.sends {
 			s := &at.sends[j]
-			s.linger = p.lingers[p.kinds[p.kindOf(s)]]
+			s.linger = p.lingers[p.kindOf(s)]
 			at.linger = max(at.linger, s.linger)
 		}
 	}

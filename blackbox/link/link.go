@@ -52,6 +52,7 @@ type send struct {
 	from, to int64 // when it was sent, and when its response was received, which may be Unknown
 	callee   int32
 	answers  uint32 // if the send answers a request of a mixed connection, its number
+	oneWay   bool   // it awaits no response
 	known    int32  // the call that caused it, as is known otherwise, or calls.UnknownCause
 	linger   int64  // how long after the reply to a request it may still belong to the request
 	sent     act
@@ -92,7 +93,7 @@ func placesOf(seen *calls.Seen) []place {
 		if c.Caller >= 0 {
 			s := send{call: int32(i), from: c.Sent_ns, to: c.Got_ns, callee: c.Callee,
 				sent: actOf(c.SentBy), got: actOf(c.GotBy), wake: c.SentWake,
-				known: calls.UnknownCause}
+				known: calls.UnknownCause, oneWay: c.OneWay}
 			if cause, ok := seen.Known[int32(i)]; ok {
 				s.known = cause
 			}

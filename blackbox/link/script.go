@@ -18,8 +18,8 @@ type model struct {
 	temper   float64
 	learnt   bool  // the method learn was called
 	unit     int64 // unit of delays, in ns
-	requests int   // number of kinds of requests; the calling program is the kind
-	kinds    int   // number of kinds of calls; the called program is the kind
+	requests int   // number of kinds of requests: see requestKind
+	kinds    int   // number of kinds of calls: see callKind
 	// The following fields have, for each state and each next event, three logarithms: of the
 	// event's probability, of the density of its delay, and of the probability of its mark (see the
 	// type mark). There is a density for each way in which an event may follow (see the type way).

@@ -71,7 +71,7 @@ func (p *program) openWindow(w window) {
 			requests: at.requests, sends: at.sends,
 			random: dice(p.seed<<32 + uint64(at.number))}
 		for _, c := range at.sends {
-			k := p.kinds[p.kindOf(&c)]
+			k := p.kindOf(&c)
 			s.calls = append(s.calls, call{c.from, c.to, c.sent, c.got, k})
 			numbers[k]++
 			first, last = min(first, c.from), max(last, c.from)

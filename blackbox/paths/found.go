@@ -135,7 +135,7 @@ func (f *foundCalls) encode(b []byte, i *foundItem) []byte {
 			present |= 1 << k
 		}
 	}
-	b = append(b, present, bit(i.answers))
+	b = append(b, present, bit(i.answers)|bit(i.oneWay)<<1)
 	for _, m := range i.moments.list() {
 		c := *m
 		if c == nil {
@@ -191,7 +191,8 @@ func (p *partReader) read() error {
 	le, present := binary.LittleEndian, head[headSize-2]
 	i := foundItem{began_ns: int64(le.Uint64(head[:])), order: le.Uint64(head[8:])}
 	i.caller, i.callee = int32(le.Uint32(head[16:])), int32(le.Uint32(head[20:]))
-	i.connection, i.answers = le.Uint32(head[24:]), head[headSize-1] != 0
+	i.connection = le.Uint32(head[24:])
+	i.answers, i.oneWay = head[headSize-1]&1 != 0, head[headSize-1]&2 != 0
 	made := make([]messages.Call, bits.OnesCount8(present))
 	for k, m := range i.moments.list() {
 		if present&(1<<k) == 0 {

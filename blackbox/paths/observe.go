@@ -74,6 +74,7 @@ type foundCall struct {
 	caller, callee int32
 	connection     uint32 // as in calls.Call
 	answers        bool
+	oneWay         bool
 }
 
 // observe makes calls from sockets. The function time converts stamps to ns of one scale, in which
@@ -167,7 +168,7 @@ func (f *foundCall) convertCall(time func(*messages.Call) int64) calls.Call {
 		SentBy: by(f.sent), ReceivedBy: by(cmp.Or(f.heard, f.received)),
 		RepliedBy: by(f.replied), GotBy: by(f.got),
 		SentWake: wake(f.sent), RepliedWake: wake(f.replied),
-		Connection: f.connection, Answers: f.answers}
+		Connection: f.connection, Answers: f.answers, OneWay: f.oneWay}
 }
 
 // A local is an address with a port, in one network namespace of a node.

@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -85,6 +86,38 @@ func TestPipelined(t *testing.T) {
 		if c.Replied_ns != want[0] || c.Got_ns != want[1] {
 			t.Errorf("the request of %d was answered at %d and %d, want %v", received,
 				c.Replied_ns, c.Got_ns, want)
+		}
+	}
+}
+
+// If nobody ever answers on a connection, its calls await no response, whether or not the calls fit
+// into memory. A call whose response was lost does await one.
+func TestOneWay(t *testing.T) {
+	log := &messages.Log{Node: "n"}
+	of := &blackbox.Connection{Family: blackbox.IPv4, Protocol: blackbox.UDP}
+	by := &messages.Thread{Program: messages.Program{Node: "n", Name: "client"}, Process: 1}
+	row := func(at ...uint64) messages.Sequence {
+		var all []messages.Call
+		for i, t := range at {
+			all = append(all, messages.Call{Log: log, Connection: of, By: by, Lo_cycles: t,
+				Hi_cycles: t, Exact: true, Position: uint64(i), Bytes: 1})
+		}
+		return messages.SequenceOf(all)
+	}
+	time := func(c *messages.Call) int64 { return int64(momentOf(c)) }
+	sockets := []*messages.Socket{
+		{Log: log, Of: of, Sends: row(10, 30)},
+		{Log: log, Of: of, Sends: row(20, 40), Receives: row(25)},
+	}
+	for _, held := range []int{0, 1} {
+		seen := observeAll(t, surveyed(t, sockets), time, refutesNothing, held)
+		got := map[int64]bool{}
+		for _, c := range seen.Calls {
+			got[c.Sent_ns] = c.OneWay
+		}
+		want := map[int64]bool{10: true, 20: false, 30: true, 40: false}
+		if !maps.Equal(got, want) {
+			t.Errorf("%d calls in memory: one-way calls %v, want %v", held, got, want)
 		}
 	}
 }

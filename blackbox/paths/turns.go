@@ -139,7 +139,8 @@ func (o *observer) fromClient(s *messages.Socket) {
 	}
 	own := ownTurns(s)
 	for t, ok := own.next(); ok; t, ok = own.next() {
-		f := foundCall{moments: moments{sent: t.asked, got: t.answered}}
+		f := foundCall{moments: moments{sent: t.asked, got: t.answered},
+			oneWay: own.oneWay}
 		if s.Other != nil {
 			f.received = received.find(f.sent, firstByte)
 			f.heard = received.find(t.lastAsked, last)
