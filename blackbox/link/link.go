@@ -64,6 +64,7 @@ type send struct {
 type place struct {
 	number   int32
 	requests []request // sorted by from
+	untils   []int64   // the latest until of each block of requests
 	sends    []send    // sorted by from
 	ordered  *order
 	foreign  bool            // the moments of some sends are readings of other clocks
@@ -119,6 +120,7 @@ func placesOf(seen *calls.Seen) []place {
 			return cmp.Compare(a.from, b.from)
 		})
 		all[i].limitOpen()
+		all[i].findUntils()
 		all[i].numberTurns()
 	}
 	return slices.DeleteFunc(all, func(p place) bool { return len(p.sends) == 0 })

@@ -111,6 +111,21 @@ func (p *program) openWindow(w window) {
 // longMargins limits how much earlier than its margin a window's part of a place may begin.
 const longMargins = 16
 
+// untilBlock is the number of requests in a block: see place.untils. If no request of a block is
+// open, partWithin does not look at its requests.
+const untilBlock = 256
+
+func (p *place) findUntils() {
+	p.untils = nil
+	for block := range slices.Chunk(p.requests, untilBlock) {
+		until := block[0].until
+		for _, r := range block {
+			until = max(until, r.until)
+		}
+		p.untils = append(p.untils, until)
+	}
+}
+
 // partWithin returns the part of a place that a window needs. If requests have been open for longer
 // than usual when the window begins, the part has all their calls.
 func (p *place) partWithin(w window) place {
@@ -128,9 +143,14 @@ func (p *place) partWithin(w window) place {
 	to, _ := slices.BinarySearchFunc(p.sends, w.end+w.margin, compareSent)
 	part.sends, part.requests = p.sends[from:to], nil
 	first := p.firstAfter(begin - w.margin)
-	for i := range first {
-		if p.requests[i].until >= begin {
-			part.requests = append(part.requests, p.requests[i])
+	for block, until := range p.untils[:(first+untilBlock-1)/untilBlock] {
+		if until < begin {
+			continue
+		}
+		for i := block * untilBlock; i < min((block+1)*untilBlock, first); i++ {
+			if p.requests[i].until >= begin {
+				part.requests = append(part.requests, p.requests[i])
+			}
 		}
 	}
 	part.requests = append(part.requests, p.requests[first:p.firstAfter(w.end+w.margin)]...)
