@@ -189,6 +189,8 @@ func runBenchPaths(flags benchPathsFlags, files []string, stdout io.Writer) erro
 	return nil
 }
 
+const nothingJudged = "no link can be judged: no call's cause is in the data\n\n"
+
 // pathsLine is a line of "cp-bench paths --json". Scripts read it: append only.
 type pathsLine struct {
 	Data  string `json:"data"`
@@ -229,13 +231,14 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 		}
 		return nil
 	}
-	fmt.Fprintf(stdout, "%s: %d calls between %d programs, %s\n", name, len(set.Calls),
-		len(set.Places), command.Plural(set.Paths, "path"))
+	fmt.Fprintf(stdout, "%s: %s between %s, %s\n", name, command.Plural(len(set.Calls), "call"),
+		command.Plural(len(set.Places), "program"), command.Plural(set.Paths, "path"))
 	if text := oddText(&set.Oddities); text != "" {
 		fmt.Fprintln(stdout, text)
 	}
 	if len(rows) > 0 && rows[0].Links == 0 {
-		fmt.Fprintln(stdout, "no link can be judged: no call's cause is in the data")
+		_, err := fmt.Fprint(stdout, nothingJudged)
+		return err
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tchance\tus\t"
@@ -268,6 +271,10 @@ func streamPaths(flags benchPathsFlags, name string, sets iter.Seq[*calls.Set],
 	}
 	fmt.Fprintf(stdout, "%s: %d messages, %s\n", name, r.Messages,
 		command.Plural(r.Paths, "path"))
+	if r.Links == 0 {
+		_, err := fmt.Fprint(stdout, nothingJudged)
+		return err
+	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tchance\tus\tkept\tMB\t")
 	writeRow(w, &r.PathsRow)

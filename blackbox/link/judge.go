@@ -109,10 +109,11 @@ func (j *Judgement) Score() Score {
 		}
 		s.Chance += math.Sqrt(2 / math.Pi * j.vary[i]) // the mean of |x| if x is normal
 	}
-	if s.Links > 0 {
-		s.Calibration /= float64(s.Links)
-		s.Chance /= float64(s.Links)
+	if s.Links == 0 {
+		return Score{} // without links, no path tells how good the links are
 	}
+	s.Calibration /= float64(s.Links)
+	s.Chance /= float64(s.Links)
 	return s
 }
 

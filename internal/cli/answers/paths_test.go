@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -124,5 +125,17 @@ func TestPaths(t *testing.T) {
 	code, _, stderr = commandtest.Run(Commands(), "paths", run, "--method", "guess")
 	if code != 2 || !strings.Contains(stderr, `"guess": use one of learnt, wap5`) {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// If no program that sent a request was captured, the answer says why it has no links.
+func TestPathsWithoutLinks(t *testing.T) {
+	for links, want := range []string{"so there are no links", "of 1 link, 100.0 % are"} {
+		var out bytes.Buffer
+		a := &paths.Answer{Requests: 2, Chosen: 2, Links: links, Said: links, Sure: links}
+		if err := printPathAnswer(&out, a, analysis.Reference{}, 1); err != nil ||
+			!strings.Contains(out.String(), want) {
+			t.Errorf("%d links: %v, %s", links, err, &out)
+		}
 	}
 }

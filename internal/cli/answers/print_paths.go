@@ -31,6 +31,8 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 		fmt.Fprintf(w, "of %s, %.1f %% are at least %g sure, and %.1f %% at least %g\n",
 			count(uint64(a.Links), "link"), percentOf(a.Said, a.Links), link.Said,
 			percentOf(a.Sure, a.Links), link.Sure)
+	} else if a.Requests > 0 {
+		fmt.Fprintln(w, "no program that sent a request was captured, so there are no links")
 	}
 	if a.Pinned > 0 {
 		fmt.Fprintf(w, "tuples that programs logged show %s\n",
