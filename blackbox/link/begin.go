@@ -105,21 +105,18 @@ func (l *lag) countLags(all []int64, t, sign, unit int64) {
 	}
 }
 
-// giveOwners gives each call its first owner.
+const tooLate = -10 // is added to a score if a response comes after the reply
+
+// giveOwners gives each call its first owner, before a model is learnt.
 func (p *program) giveOwners() {
-	if p.firsts == nil {
-		p.firsts = p.first()
-	}
+	firsts := p.first()
 	for _, s := range p.sharers {
-		s.begin(p.firsts)
+		s.begin(firsts)
 	}
 }
 
 func (s *sharing) begin(f *firstRates) {
-	const (
-		tooLate = -10 // for a response after the reply
-		again   = -4  // for each other call of the kind
-	)
+	const again = -4 // for each other call of the kind
 	// In a place with one thread, only the order of calls says to which request a call belongs: see
 	// the type order.
 	same, inTurn := 6.0, 2.0 // for the same thread, and if the request is the next one
@@ -191,4 +188,36 @@ func (s *sharing) answeredCalls() (all []int32) {
 		return cmp.Compare(s.calls[a].to, s.calls[b].to)
 	})
 	return all
+}
+
+// follow goes through the calls in the order in which they were sent. By the model of earlier
+// windows, it gives each call to the request whose script, as far as it is known then, the call
+// continues best.
+func (s *sharing) follow() {
+	var events []event
+	n, kinds := int32(s.m.nexts()), int32(s.m.kinds)
+	for c, open := range s.candidates {
+		best, at := int32(-1), s.aloneScore(int32(c))
+		if s.pinned[c] {
+			at = math.Inf(-1)
+		}
+		for _, r := range open {
+			s.script, events = append(append(s.script[:0], s.scripts[r]...), int32(c)), events[:0]
+			s.m.walkEvents(&s.requests[r], s.script, s.calls, s.order, math.Inf(-1), &events)
+			last := len(events) - 1
+			for events[last].number%n >= kinds {
+				last-- // to the call c
+			}
+			score := s.m.addScore(0, events[last])
+			if s.calls[c].to > s.requests[r].to {
+				score += tooLate
+			}
+			if score > at {
+				best, at = r, score
+			}
+		}
+		if s.owner[c] = best; best >= 0 {
+			s.scripts[best] = append(s.scripts[best], int32(c))
+		}
+	}
 }

@@ -1,10 +1,13 @@
 package link
 
 import (
+	"iter"
 	"maps"
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
 // What is learnt may depend on chance, most of all if there are few data, or if calls have many
@@ -16,37 +19,83 @@ const (
 	firstSays = 0.55 // weight of the better one of two models
 	mostSays  = 0.95 // its weight if it is much better
 	goodMatch = 0.6  // least agreement of two models that were learnt well
+
+	nearMatch   = 0.99 // agreement of models of which one is enough
+	restWindows = 8    // windows that only one model links then
 )
 
-// combine combines the links of two models. The parameter all has the links of the first model, and
-// combine replaces them by the result. The parameter difference says by how much the first model's
-// score is larger.
-func (p *program) combine(all, again []Link, difference float64) {
+// compare lets a second model link windows that the first model has linked. Where two models nearly
+// agree, the second one then leaves out some windows, because it takes as much time as the first.
+// The parameter all has the links of the first model. In the windows of both models, compare
+// replaces them by the links of both.
+func (p *program) compare(second *program, seen *calls.Seen, windows []window, all []Link) {
+	again := noLinks(seen)
+	var linked []window
+	difference := 0.0
+	for i, w := range windows {
+		if p.rest > 0 && !p.piledUp() {
+			p.rest--
+			continue
+		}
+		second.linkWindow(seen, w, again)
+		linked = append(linked, w)
+		difference += p.scores[i] - second.scores[len(linked)-1]
+		p.rest = 0
+		if p.agreement(all, again, w) >= nearMatch {
+			p.rest = restWindows
+		}
+	}
+	p.combine(all, again, difference, linked)
+}
+
+// sendsIn returns the sends of some windows whose links are wanted.
+func (p *program) sendsIn(windows ...window) iter.Seq[*send] {
+	return func(yield func(*send) bool) {
+		for i := range p.places {
+			sends := p.places[i].sends
+			for _, w := range windows {
+				from, _ := slices.BinarySearchFunc(sends, w.begin, compareSent)
+				for k := from; k < len(sends) && sends[k].from < w.end; k++ {
+					if p.wants(sends[k].call) && !yield(&sends[k]) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// combine combines the links of two models in some windows. The parameter all has the links of the
+// first model, and combine replaces them by the result. The parameter difference says by how much
+// the first model's score is larger.
+func (p *program) combine(all, again []Link, difference float64, windows []window) {
 	part, trust := firstSays, 1.0
 	if p.wasCrowded() {
-		if math.Abs(difference) > float64(p.sends())/2 {
+		n := 0
+		for range p.sendsIn(windows...) {
+			n++
+		}
+		if math.Abs(difference) > float64(n)/2 {
 			part = mostSays
 		} else {
-			trust = min(1, p.agreement(all, again)/goodMatch)
+			trust = min(1, p.agreement(all, again, windows...)/goodMatch)
 		}
 	}
 	if difference < 0 {
 		part = 1 - part
 	}
 	chance := 1 / max(p.load(), 1)
-	doubt := p.doubtOfCrowds(all, again)
-	for i := range p.places {
-		for _, s := range p.places[i].sends {
-			l := meanLink(all[s.call], again[s.call], part)
-			if trust < 1 {
-				l.Probability = trust*l.Probability + (1-trust)*min(chance, l.Probability)
-				l.RunnerUpProbability = min(l.RunnerUpProbability, l.Probability)
-			}
-			if n := p.crowd[s.call]; n > 0 {
-				l.lower(1 - doubt[bandOf(n)])
-			}
-			all[s.call] = l
+	doubt := p.doubtOfCrowds(all, again, windows)
+	for s := range p.sendsIn(windows...) {
+		l := meanLink(all[s.call], again[s.call], part)
+		if trust < 1 {
+			l.Probability = trust*l.Probability + (1-trust)*min(chance, l.Probability)
+			l.RunnerUpProbability = min(l.RunnerUpProbability, l.Probability)
 		}
+		if n := p.crowd[s.call]; n > 0 {
+			l.lower(1 - doubt[bandOf(n)])
+		}
+		all[s.call] = l
 	}
 }
 
@@ -96,12 +145,15 @@ func bandOf(candidates int) int {
 
 // doubtOfCrowds returns the probability that a link is wrong, for each band of candidates, as far
 // as two models show it. The probability never falls as the number of candidates grows.
-func (p *program) doubtOfCrowds(all, again []Link) (doubt [2*bits.UintSize + 2]float64) {
+func (p *program) doubtOfCrowds(all, again []Link,
+	windows []window) (doubt [2*bits.UintSize + 2]float64) {
 	var differ, n [len(doubt)]float64
-	for call, candidates := range p.crowd {
-		b := bandOf(candidates)
-		differ[b] += float64(count(all[call].Cause != again[call].Cause))
-		n[b]++
+	for s := range p.sendsIn(windows...) {
+		if candidates, ok := p.crowd[s.call]; ok {
+			b := bandOf(candidates)
+			differ[b] += float64(count(all[s.call].Cause != again[s.call].Cause))
+			n[b]++
+		}
 	}
 	for b := len(doubt) - 2; b > 0; b-- {
 		if n[b] < crowdLeast {
@@ -119,26 +171,14 @@ func (l *Link) lower(most float64) {
 	l.Probability = min(l.Probability, max(most, l.RunnerUpProbability))
 }
 
-// sends returns the number of calls whose links are wanted.
-func (p *program) sends() (n int) {
-	for i := range p.places {
-		for _, s := range p.places[i].sends {
-			n += count(p.wants(s.call))
-		}
-	}
-	return n
-}
-
-// agreement returns how far two models agree: the share of the links of one model that the other
-// model confirms. Links and confirmations are weighted by their probabilities.
-func (p *program) agreement(one, other []Link) float64 {
+// agreement returns how far two models agree in some windows: the share of the links of one model
+// that the other model confirms. Links and confirmations are weighted by their probabilities.
+func (p *program) agreement(one, other []Link, windows ...window) float64 {
 	both, own := 0.0, 1e-9
-	for i := range p.places {
-		for _, s := range p.places[i].sends {
-			x, y := &one[s.call], &other[s.call]
-			own += x.Probability + y.Probability
-			both += y.probabilityOf(x.Cause) + x.probabilityOf(y.Cause)
-		}
+	for s := range p.sendsIn(windows...) {
+		x, y := &one[s.call], &other[s.call]
+		own += x.Probability + y.Probability
+		both += y.probabilityOf(x.Cause) + x.probabilityOf(y.Cause)
 	}
 	return both / own
 }

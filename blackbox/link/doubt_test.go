@@ -2,6 +2,7 @@ package link
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -27,10 +28,40 @@ func TestDoubt(t *testing.T) {
 		p := &program{places: []place{{sends: make([]send, 1)}},
 			sharers: []*sharing{{candidates: [][]int32{make([]int32, c.candidates)}}}}
 		all := []Link{{1, 0.9, calls.NoCause, 0}}
-		p.combine(all, []Link{{c.again, 0.9, calls.NoCause, 0}}, c.difference)
+		p.combine(all, []Link{{c.again, 0.9, calls.NoCause, 0}}, c.difference,
+			[]window{{end: 1}})
 		if l := all[0]; l.Cause != c.cause || math.Abs(l.Probability-c.probability) > 1e-9 {
 			t.Errorf("%s: %+v, want cause %d with probability %g", c.name, l, c.cause,
 				c.probability)
+		}
+	}
+}
+
+// Where two models nearly agree, the second one leaves out windows. Where they do not, it leaves
+// out none.
+func TestSecondModelRests(t *testing.T) {
+	const size = 500
+	for _, c := range []struct {
+		app, program string
+		least, most  float64 // part of the windows that the second model links
+	}{{"hotel", "frontend", 0.1, 0.4}, {"shop", "web", 0.9, 1}} {
+		set := made(c.app, 2500, 1500)
+		of := programNumbers(&set.Seen)
+		places := slices.DeleteFunc(placesOf(&set.Seen), func(p place) bool {
+			return set.Places[p.number].Program != c.program
+		})
+		first := newProgram(places, of, set.Quantum_ns, nil)
+		second := newProgram(places, of, set.Quantum_ns, nil)
+		second.isSecond = true
+		all, windows := noLinks(&set.Seen), first.windows(size)
+		for _, w := range windows {
+			first.linkWindow(&set.Seen, w, all)
+		}
+		first.compare(second, &set.Seen, windows, all)
+		part := float64(len(second.scores)) / float64(len(windows))
+		if len(first.scores) != len(windows) || part < c.least || part > c.most {
+			t.Errorf("%s: of %d windows, the models linked %d and %d", c.app, len(windows),
+				len(first.scores), len(second.scores))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package link
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -15,8 +14,8 @@ import (
 // is according to the model, the more often the method draws it. The probability of a link is the
 // share of drawn sharings that contain it.
 //
-// The method goes through the data in windows. Each window begins with what was learnt in the
-// previous window, so the model follows the load.
+// The method goes through the data in windows. In each window, the model also uses what it learnt
+// in earlier windows, but less and less of it. So it follows the load.
 type learntMethod struct {
 	window int // number of calls in a window
 	// memory has what was learnt about programs, from one call of Link to the next. If it is nil,
@@ -36,7 +35,7 @@ const (
 	firstPart        = 3   // the first one of several windows is smaller by this factor
 	learnRounds      = 30  // of learning in the first window
 	learnDraws       = 6   // draws in each of these rounds
-	moreRounds       = 3   // of learning in each later window
+	moreRounds       = 3   // of learning in a later window, by the second model
 	moreDraws        = 1   // draws in each of these rounds
 	probabilityDraws = 120 // draws from which probabilities are computed
 	mostOpen         = 96  // candidates that a call may have
@@ -153,25 +152,28 @@ func (l learntMethod) linkProgram(seen *calls.Seen, places []place, of []int32, 
 			places[i].doubtClocks(seen, all)
 		}
 	}()
-	p.link(seen, windows, all)
-	l.keepLearnt(name, p)
-	if !p.wasCrowded() && !p.piledUp() && (len(windows) > 1 || l.memory != nil) {
-		return
+	for _, w := range windows {
+		p.linkWindow(seen, w, all)
 	}
-	name += " again"
-	second := newProgram(places, of, seen.Quantum_ns, l.memory[name])
-	second.seed, second.wanted = 2, l.wanted
-	again := noLinks(seen)
-	second.link(seen, second.windows(l.window), again)
-	l.keepLearnt(name, second)
-	p.combine(all, again, p.score-second.score)
+	isLong := len(windows) > 1 || l.memory != nil
+	if p.wasCrowded() || p.piledUp() || !isLong {
+		second := newProgram(places, of, seen.Quantum_ns, l.memory[name+" again"])
+		second.isSecond, second.wanted = true, l.wanted
+		p.rest *= count(isLong)
+		p.compare(second, seen, windows, all)
+		l.keepLearnt(name+" again", second)
+	}
+	if p.foreign() && p.aligned() {
+		p.realign(seen) // for what comes next: clocks drift
+	}
+	l.keepLearnt(name, p)
 }
 
 // keepLearnt keeps what was learnt about a program, without its calls.
 func (l learntMethod) keepLearnt(name string, p *program) {
 	if l.memory != nil {
 		l.memory[name] = &program{m: p.m, kinds: p.kinds, callers: p.callers, x: p.x,
-			firsts: p.firsts, lingers: p.lingers, moved: map[int32]map[int32]int64{}}
+			lingers: p.lingers, rest: p.rest, moved: map[int32]map[int32]int64{}}
 		for i := range p.places {
 			l.memory[name].moved[p.places[i].number] = p.places[i].moved
 		}
@@ -208,14 +210,15 @@ type program struct {
 	kinds  map[callKind]int32 // number of each kind of call
 	// callers has a number for each kind of request.
 	callers map[requestKind]int32
-	of      []int32     // program of each place
-	wanted  []bool      // see learntMethod.wanted
-	x       *experience // experience from earlier windows
-	seed    uint64
-	score   float64       // mean logarithm of the probabilities of sharings in the answers
+	of      []int32       // program of each place
+	wanted  []bool        // see learntMethod.wanted
+	x       *experience   // from the answers of earlier windows; nil: there were none
+	scores  []float64     // mean logarithm of the probabilities of sharings, for each answer
 	crowd   map[int32]int // candidates of each linked call; nil: at most one thread is known
 
-	firsts  *firstRates
+	isSecond bool // it is the second model of a program
+	rest     int  // windows that the second model may leave out
+
 	lingers []int64                   // of each kind of call: see linger.go
 	moved   map[int32]map[int32]int64 // of each place: see place.moved
 
@@ -228,7 +231,7 @@ type program struct {
 // newProgram returns a program. It takes over what an earlier program (old) learnt, except in three
 // cases: old is nil, the program sends calls of new kinds, or its clocks have to be aligned.
 func newProgram(places []place, of []int32, quantum int64, old *program) *program {
-	p := &program{places: places, of: of, kinds: map[callKind]int32{}, seed: 1, memo: &memo{}}
+	p := &program{places: places, of: of, kinds: map[callKind]int32{}, memo: &memo{}}
 	if old != nil {
 		p.kinds, p.callers = maps.Clone(old.kinds), old.callers
 	}
@@ -239,7 +242,7 @@ func newProgram(places []place, of []int32, quantum int64, old *program) *progra
 	}
 	requests := p.requestKinds()
 	if old != nil {
-		p.m, p.x, p.firsts, p.lingers = old.m, old.x, old.firsts, old.lingers
+		p.m, p.x, p.lingers, p.rest = old.m, old.x, old.lingers, old.rest
 	} else {
 		p.m = newModel(requests, len(p.kinds), max(quantum, leastUnit))
 	}
@@ -348,31 +351,30 @@ func (p *program) requestKinds() int {
 	return len(numbers) + 1
 }
 
-func (p *program) link(seen *calls.Seen, windows []window, all []Link) {
-	p.openWindow(windows[0])
-	if p.x != nil {
+// linkWindow links the calls of a window. In a later window, the first model begins as it was. This
+// is quick, and mostly right, but some mistakes of the first sharing stay: the model is already too
+// sure to mend them. So the second model begins anew, and does not make the same mistakes.
+func (p *program) linkWindow(seen *calls.Seen, w window, all []Link) {
+	p.openWindow(w)
+	switch {
+	case p.x != nil && p.isSecond:
 		p.learn(moreRounds, moreDraws)
-	} else {
+	case p.x != nil:
+		for _, s := range p.sharers {
+			s.follow()
+		}
+	default:
 		p.learn(learnRounds, learnDraws)
+		if p.foreign() && !p.aligned() {
+			// The sharing now shows roughly which calls belong to a request. So the clocks can be
+			// aligned better.
+			p.realign(seen)
+			p.m = newModel(p.m.requests, p.m.kinds, p.m.unit)
+			p.openWindow(w)
+			p.learn(learnRounds, learnDraws)
+		}
 	}
-	if p.foreign() && !p.aligned() {
-		// The sharing now shows roughly which calls belong to a request. So the clocks can be
-		// aligned better.
-		p.realign(seen)
-		p.m = newModel(p.m.requests, p.m.kinds, p.m.unit)
-		p.firsts = nil
-		p.openWindow(windows[0])
-		p.learn(learnRounds, learnDraws)
-	}
-	p.answer(windows[0], all)
-	for _, w := range windows[1:] {
-		p.openWindow(w)
-		p.learn(moreRounds, moreDraws)
-		p.answer(w, all)
-	}
-	if p.foreign() && p.aligned() {
-		p.realign(seen) // for what comes next: clocks drift
-	}
+	p.answer(w, all)
 }
 
 // realign aligns the clocks again, with the help of the present sharing.
@@ -392,24 +394,20 @@ func (p *program) foreign() bool {
 	return slices.ContainsFunc(p.sharers, func(s *sharing) bool { return s.foreign })
 }
 
-// learn improves the model and the sharing in turns. At first it often accepts a change that makes
-// the sharing less probable, so that it does not stop at a mediocre sharing.
+// learn learns a model, beginning with a first guess. It improves the model and the sharing in
+// turns. At first it often accepts a change that makes the sharing less probable, so that it does
+// not stop at a mediocre sharing.
 func (p *program) learn(rounds, draws int) {
-	isFirst := p.firsts == nil
-	p.m.rivals = float32(math.Log(max(1, p.load())))
 	p.giveOwners()
 	var busy []int32
-	if isFirst && p.mostThreads() > 1 {
+	if p.mostThreads() > 1 {
 		busy = p.busyRequests()
 	}
-	if isFirst {
-		p.x = p.m.newExperience()
-		x := p.m.newExperience()
-		for _, s := range p.sharers {
-			s.teach(x, 1, busyLimit(busy, 0)) // the first sharing is better than none
-		}
-		p.m.learn(x)
+	x := p.m.newExperience()
+	for _, s := range p.sharers {
+		s.teach(x, 1, busyLimit(busy, 0)) // the first sharing is better than none
 	}
+	p.m.learn(x)
 	temper := leastTemper
 	if p.wasCrowded() {
 		temper = crowdedTemper
@@ -420,14 +418,13 @@ func (p *program) learn(rounds, draws int) {
 			p.m.temper = 1 // the first sharing is nearly right
 		}
 		limit := busyLimit(busy, float64(round)/float64(rounds))
-		x := p.m.newExperience()
-		x.merge(p.x, oldWeight)
+		x := p.earlier()
 		for _, s := range p.sharers {
 			s.rescore()
-			// If calls have very many candidates, a survey does not show which candidates are
-			// hopeless, because the model still changes.
-			if third := rounds / 3; round >= third && s.load() < mostSurveyed {
-				s.surveyOwners(round == third || isFirst && round%third == 0)
+			// If calls have very many candidates, or if there are few rounds, a survey does not
+			// show which candidates are hopeless, because the model still changes.
+			if p.x == nil && 3*round >= rounds && s.load() < mostSurveyed {
+				s.surveyOwners(3*round%rounds == 0)
 			}
 			for range draws {
 				s.drawOwners()
@@ -435,10 +432,16 @@ func (p *program) learn(rounds, draws int) {
 			}
 		}
 		p.m.learn(x)
-		if round == rounds-1 {
-			p.x = x
-		}
 	}
+}
+
+// earlier returns the experience from earlier windows, with less weight than new experience has.
+func (p *program) earlier() *experience {
+	x := p.m.newExperience()
+	if p.x != nil {
+		x.merge(p.x, oldWeight)
+	}
+	return x
 }
 
 // mostThreads returns the largest number of threads that sent something in one place. It returns 0
@@ -452,12 +455,28 @@ func (p *program) mostThreads() (most int) {
 	return most
 }
 
+// answer draws sharings until they no longer depend on the first one, and then finds links from
+// further draws. The model learns from both, except that a first model learns only from the latter:
+// it already knows this window.
 func (p *program) answer(w window, all []Link) {
 	p.m.temper = 1
+	x := p.earlier()
 	for _, s := range p.sharers {
 		s.rescore()
-		p.score += s.drawAnswer(w, all)
+		s.settle(x)
 	}
+	if p.x != nil {
+		p.m.learn(x)
+	}
+	x = p.earlier()
+	score := 0.0
+	for _, s := range p.sharers {
+		s.rescore()
+		score += s.drawAnswer(w, all, x)
+	}
+	p.scores = append(p.scores, score)
+	p.m.learn(x)
+	p.x = x
 	p.doubtAlone(w, all)
 	p.noteCrowds(w)
 }

@@ -176,6 +176,45 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// A model goes on learning in later windows. So it is as good there as in the first one, at high
+// load and after the load has changed.
+func TestLaterWindows(t *testing.T) {
+	busy, changed := made("shop", 3000, 1500), made("shop", 3000, 150)
+	compressEnd(changed, 10)
+	for name, c := range map[string]struct {
+		set   *calls.Set
+		paths float64
+	}{"busy": {busy, 0.8}, "changed": {changed, 0.88}} {
+		s := Judge(c.set, learntMethod{window: 2000}.Link(&c.set.Seen))
+		if pathsRight(s) < c.paths || s.SureWrong*100 > s.Sure {
+			t.Errorf("%s: %.3f of the paths are right, %d of %d sure links are wrong", name,
+				pathsRight(s), s.SureWrong, s.Sure)
+		}
+	}
+}
+
+// compressEnd divides the times between the beginnings of the later half of the paths by a factor.
+func compressEnd(set *calls.Set, factor float64) {
+	begins := map[int32]int64{}
+	for i := range set.Calls {
+		if _, ok := begins[set.Path[i]]; !ok {
+			begins[set.Path[i]] = set.Calls[i].Began_ns()
+		}
+	}
+	middle := set.Calls[len(set.Calls)/2].Began_ns()
+	for i := range set.Calls {
+		since := max(begins[set.Path[i]]-middle, 0)
+		c, shift := &set.Calls[i], int64(float64(since)/factor)-since
+		shift -= shift % set.Quantum_ns
+		for _, t := range [...]*int64{&c.Sent_ns, &c.Received_ns, &c.Replied_ns, &c.Got_ns} {
+			if *t != calls.Unknown {
+				*t += shift
+			}
+		}
+	}
+	set.Arrange()
+}
+
 // If the cause of a call is missing in the data, no other call is surely its cause.
 func TestMissingCauses(t *testing.T) {
 	set := made("hotel", 600, 60)

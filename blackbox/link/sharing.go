@@ -368,16 +368,26 @@ func (s *sharing) pinCause(c, cause int32) {
 	}
 }
 
-// drawAnswer draws many sharings. The share of draws in which a request owns a call is the
-// probability of that link. drawAnswer returns the mean score of the draws.
-func (s *sharing) drawAnswer(w window, all []Link) (score float64) {
+// settle draws sharings until they no longer depend on the first one. It adds some of them to the
+// experience x.
+func (s *sharing) settle(x *experience) {
+	const rounds, taught = 5, 3
 	s.surveyOwners(true)
 	s.settled = true
-	for range 5 {
+	for k := range rounds {
 		s.drawOwners()
 		s.drawOwners()
 		s.surveyOwners(false)
+		if k >= rounds-taught {
+			s.teach(x, 1./taught, math.MaxInt32)
+		}
 	}
+}
+
+// drawAnswer draws many sharings. The share of draws in which a request owns a call is the
+// probability of that link. drawAnswer returns the mean score of the draws, and adds some of them
+// to the experience x.
+func (s *sharing) drawAnswer(w window, all []Link, x *experience) (score float64) {
 	s.had, s.since = make([][]tenure, len(s.calls)), make([]int32, len(s.calls))
 	for c := range s.since {
 		s.since[c] = int32(s.turn)
@@ -386,6 +396,9 @@ func (s *sharing) drawAnswer(w window, all []Link) (score float64) {
 		s.drawOwners()
 		if k%10 == 9 {
 			score += s.score() * 10 / probabilityDraws
+		}
+		if k%20 == 9 {
+			s.teach(x, 20./probabilityDraws, math.MaxInt32)
 		}
 		if k%20 == 19 {
 			s.surveyOwners(false)

@@ -69,7 +69,7 @@ func (p *program) openWindow(w window) {
 		at = at.partWithin(w)
 		s := &sharing{m: p.m, memo: p.memo, foreign: at.foreign, order: at.ordered,
 			requests: at.requests, sends: at.sends,
-			random: dice(p.seed<<32 + uint64(at.number))}
+			random: dice(uint64(1+count(p.isSecond))<<32 + uint64(at.number))}
 		for _, c := range at.sends {
 			k := p.kindOf(&c)
 			s.calls = append(s.calls, call{c.from, c.to, c.sent, c.got, k})
@@ -100,6 +100,7 @@ func (p *program) openWindow(w window) {
 		}
 		p.sharers = append(p.sharers, s)
 	}
+	p.m.rivals = float32(math.Log(max(1, p.load())))
 	idle /= float64(p.m.unit)
 	all := float64(last-first)/float64(p.m.unit) + 1
 	p.noteIdle(idleCalls, idle, all)
