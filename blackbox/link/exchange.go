@@ -129,6 +129,9 @@ func (s *sharing) isCandidate(all []int32, r int32) bool {
 	const few = 16
 	for _, c := range all {
 		of := s.candidates[c]
+		if len(of) == 0 || r < of[0] || r > of[len(of)-1] {
+			return false
+		}
 		for len(of) > few { // they are sorted
 			if half := len(of) / 2; of[half] > r {
 				of = of[:half]

@@ -78,7 +78,7 @@ type place struct {
 // placesOf returns the places at which calls may have causes. If a caller's moments are not known,
 // the callee's moments are used instead.
 func placesOf(seen *calls.Seen) []place {
-	all := make([]place, len(seen.Places))
+	all := emptyPlaces(seen)
 	for i := range seen.Calls {
 		c := &seen.Calls[i]
 		if c.Callee >= 0 && c.Received_ns != calls.Unknown && !c.Answers {
@@ -124,6 +124,25 @@ func placesOf(seen *calls.Seen) []place {
 		all[i].numberTurns()
 	}
 	return slices.DeleteFunc(all, func(p place) bool { return len(p.sends) == 0 })
+}
+
+// emptyPlaces returns places that have room for their requests and sends.
+func emptyPlaces(seen *calls.Seen) []place {
+	all := make([]place, len(seen.Places))
+	requests, sends := make([]int, len(all)), make([]int, len(all))
+	for i := range seen.Calls {
+		c := &seen.Calls[i]
+		if c.Callee >= 0 {
+			requests[c.Callee]++
+		}
+		if c.Caller >= 0 {
+			sends[c.Caller]++
+		}
+	}
+	for i := range all {
+		all[i].requests, all[i].sends = make([]request, 0, requests[i]), make([]send, 0, sends[i])
+	}
+	return all
 }
 
 // A mixedConnection has what was received and sent on a mixed connection.

@@ -66,7 +66,7 @@ type trial struct {
 }
 
 const (
-	hopelessChance = -12 // logarithm of a chance that is as good as none
+	hopelessChance = -10 // logarithm of a chance that is as good as none
 	fullDrawEvery  = 16  // in one of this many draws, all owners of a call are tried
 	mostTries      = 64  // tries for a call in one draw
 	fewCandidates  = 2   // of calls that are not tried again while nothing changes

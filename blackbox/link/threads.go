@@ -156,10 +156,11 @@ func (o *order) choice(e int, i int32, k int, j int32) mark {
 // numberEvents numbers the events of each kind. It returns the order of the place, or nil if no
 // threads are known.
 func (p *place) numberEvents(requests, kinds int, kindOf func(*send) int32) *order {
-	known := false
+	if !p.knowsThreads() {
+		return nil
+	}
 	received, sent := make([][]int64, requests+kinds), make([][]int64, kinds)
 	number := func(times *[]int64, at int64, a *act) {
-		known = known || a.by != 0
 		a.index = int32(len(*times))
 		*times = append(*times, at)
 	}
@@ -179,9 +180,6 @@ func (p *place) numberEvents(requests, kinds int, kindOf func(*send) int32) *ord
 	for _, s := range answered {
 		number(&received[requests+int(kindOf(s))], s.to, &s.got)
 	}
-	if !known {
-		return nil
-	}
 	by := map[uint32]bool{}
 	for i := range p.sends {
 		by[p.sends[i].sent.by] = true
@@ -194,6 +192,14 @@ func (p *place) numberEvents(requests, kinds int, kindOf func(*send) int32) *ord
 		}
 	}
 	return o
+}
+
+// knowsThreads reports whether the thread of any event is known.
+func (p *place) knowsThreads() bool {
+	return slices.ContainsFunc(p.requests, func(r request) bool { return r.begin.by != 0 }) ||
+		slices.ContainsFunc(p.sends, func(s send) bool {
+			return s.sent.by != 0 || s.got.by != 0 && s.to != calls.Unknown
+		})
 }
 
 // leastAhead returns for each call the smallest surplus around it, and whether the surplus at the
