@@ -7,18 +7,27 @@ import (
 
 // These are the exchanges of calls between two requests that a sharing tries: see acceptExchange.
 
-// swapParts tries to exchange parts of the scripts of two requests: a few calls, all later calls,
-// or all calls.
+const mostChain = 16 // calls of a chain
+
+// swapParts tries to exchange parts of the scripts of two requests: a few calls, a chain of calls,
+// all later calls, or all calls.
 func (s *sharing) swapParts(c, to int32) {
 	if s.owner[c] < 0 {
 		s.replaceCall(c, to)
 		return
 	}
-	switch way := s.random.IntN(7); way {
+	ways := 7
+	if s.triesChains() {
+		ways++
+	}
+	switch way := s.random.IntN(ways); way {
 	case 0:
 		s.exchangeParts(c, to, c, math.MaxInt)
 	case 1:
 		s.exchangeAll(c, to)
+	case 7:
+		n := len(s.chainAfter(s.owner[c], c, mostChain))
+		s.exchangeChain(c, to, 1+s.random.IntN(n), s.random.IntN(2) == 0)
 	default:
 		other := s.alikeCall(c, to)
 		switch {
@@ -60,6 +69,59 @@ func (s *sharing) stepWith(r, c int32) []int32 {
 		until = max(until, s.calls[k].to) // the least number, if it is not known
 	}
 	return script[first:]
+}
+
+// exchangeChains tries to give each chain that begins with a call to another request, with and
+// without calls in return.
+func (s *sharing) exchangeChains(c, to int32) {
+	if !s.triesChains() {
+		return
+	}
+	for n := 1; n <= mostChain; n++ {
+		for _, back := range [2]bool{false, true} {
+			if s.exchangeChain(c, to, n, back); s.owner[c] == to || len(s.chain) < n {
+				return
+			}
+		}
+	}
+}
+
+// triesChains reports whether chains are exchanged. If threads are known, they show which calls
+// follow each other. Then chains are not exchanged: two models would make more of the same mistakes
+// (see doubtOfCrowds).
+func (s *sharing) triesChains() bool { return s.order == nil || s.order.threads < 2 }
+
+// exchangeChain tries to give a chain of calls to another request. If back is true, the other
+// request gives the calls that it sent during the chain in return.
+func (s *sharing) exchangeChain(c, to int32, most int, back bool) {
+	mine, theirs := s.chainAfter(s.owner[c], c, most), []int32(nil)
+	if back {
+		theirs = s.partAfter(to, c)
+		last, n := mine[len(mine)-1], 0
+		for n < len(theirs) && s.calls[theirs[n]].from < s.calls[last].to {
+			n++
+		}
+		theirs = theirs[:n]
+	}
+	s.try(s.owner[c], to, mine, theirs)
+}
+
+// chainAfter returns the chain that begins with a call of a request: the call, the first call that
+// the request sent after the response, and so on. So calls that a request sent at the same time are
+// in different chains. The chain has at most the given number of calls.
+func (s *sharing) chainAfter(r, c int32, most int) []int32 {
+	s.chain = s.chain[:0]
+	until := int64(math.MinInt64)
+	for _, k := range s.partAfter(r, c) {
+		if len(s.chain) == most {
+			break
+		}
+		if s.calls[k].from >= until {
+			s.chain = append(s.chain, k)
+			until = max(s.calls[k].from, s.calls[k].to) // to is the least number if it is not known
+		}
+	}
+	return s.chain
 }
 
 // exchangeAll tries to exchange all calls of two requests.

@@ -48,6 +48,7 @@ type sharing struct {
 	// The exchange that is being tried: script would be the new script of a request. mine and
 	// theirs are the parts of scripts that two requests would exchange.
 	script, mine, theirs []int32
+	chain                []int32 // see chainAfter
 
 	names []uint64 // of the scripts: see the type memo
 	memo  *memo
@@ -193,6 +194,9 @@ func (s *sharing) exploreChanges(c, to int32) {
 		if s.exchangeSteps(c, to, other); s.owner[c] == to {
 			return
 		}
+	}
+	if s.exchangeChains(c, to); s.owner[c] == to {
+		return
 	}
 	if s.exchangeParts(c, to, c, math.MaxInt); s.owner[c] != to {
 		s.exchangeAll(c, to)
