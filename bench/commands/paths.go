@@ -175,8 +175,9 @@ func runBenchPaths(flags benchPathsFlags, files []string, stdout io.Writer) erro
 				strings.Join(appNames(), ", "))
 		}
 		o := callgen.Options{Requests: flags.requests, PerSecond: flags.rate, Seed: flags.seed}
-		if flags.stream && flags.speed == 1 && flags.shift == 0 {
-			if err := streamPaths(flags, name, callgen.Parts(app, o), stdout); err != nil {
+		if flags.stream && flags.shift == 0 {
+			parts := callgen.Parts(app, o, flags.speed)
+			if err := streamPaths(flags, name, parts, stdout); err != nil {
 				return err
 			}
 			continue

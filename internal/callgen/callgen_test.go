@@ -51,8 +51,11 @@ func TestCompressAndShift(t *testing.T) {
 
 // The parts that Parts yields follow each other in time. Together they have all requests.
 func TestParts(t *testing.T) {
-	end, paths, n := int64(0), 0, 0
-	for set := range Parts(Apps["hotel"], Options{Requests: 4500, PerSecond: 1000, Seed: 5}) {
+	first, end, paths, n := int64(0), int64(0), 0, 0
+	for set := range Parts(Apps["hotel"], Options{Requests: 4500, PerSecond: 100, Seed: 5}, 10) {
+		if n == 0 {
+			first = set.Calls[0].Began_ns()
+		}
 		n++
 		paths += set.Paths
 		if begin := set.Calls[0].Began_ns(); begin <= end || set.Quantum_ns != 1000 {
@@ -63,8 +66,8 @@ func TestParts(t *testing.T) {
 			end = max(end, set.Calls[i].Replied_ns, set.Calls[i].Got_ns)
 		}
 	}
-	if n != 3 || paths != 4500 {
-		t.Errorf("%d parts with %d paths, want 3 with 4500", n, paths)
+	if took := end - first; n != 3 || paths != 4500 || took < 4e9 || took > 6e9 {
+		t.Errorf("%d parts with %d paths take %d ns, want 3 with 4500 in about 4.5 s", n, paths, took)
 	}
 }
 

@@ -10,8 +10,9 @@ import (
 const partSize = 2000
 
 // Parts makes the calls of an application in parts, so that any number of requests fits into the
-// memory. Between two parts lies a pause. Each part counts its calls and its paths from 0.
-func Parts(app App, o Options) iter.Seq[*calls.Set] {
+// memory. In each part, paths begin closer together by the factor speed. Between two parts lies a
+// pause. Each part counts its calls and its paths from 0.
+func Parts(app App, o Options, speed float64) iter.Seq[*calls.Set] {
 	const pause_ns = 50_000_000
 	return func(yield func(*calls.Set) bool) {
 		end := int64(0) // of the last part
@@ -21,6 +22,7 @@ func Parts(app App, o Options) iter.Seq[*calls.Set] {
 			o.Requests -= one.Requests
 			o.Seed++
 			set := Make(app, one)
+			Compress(set, speed)
 			shift := int64(0)
 			if end != 0 {
 				shift = end + pause_ns - set.Calls[0].Began_ns()
