@@ -67,7 +67,8 @@ func TestParts(t *testing.T) {
 		}
 	}
 	if took := end - first; n != 3 || paths != 4500 || took < 4e9 || took > 6e9 {
-		t.Errorf("%d parts with %d paths take %d ns, want 3 with 4500 in about 4.5 s", n, paths, took)
+		t.Errorf("%d parts with %d paths take %d ns, want 3 with 4500 in about 4.5 s", n, paths,
+			took)
 	}
 }
 
