@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
@@ -37,6 +38,7 @@ type Pattern struct {
 	Slow        int64        `json:"slow"`        // the number of slow requests; 0: too few
 	Slower      Interval     `json:"slower"`      // by how much they took longer than fast ones
 	Calls       []Call       `json:"calls"`       // each before those that it leads to
+	Verdict     Verdict      `json:"verdict"`     // of the times of whole requests
 }
 
 // Call is a call that every request of a pattern makes.
@@ -50,6 +52,7 @@ type Call struct {
 	WaitedNetwork Interval     `json:"waited_network"`
 	SlowerOwn     Interval     `json:"slower_own"` // its part of Pattern.Slower
 	SlowerNetwork Interval     `json:"slower_network"`
+	Verdict       Verdict      `json:"verdict"` // of all its times
 }
 
 // Trace is one request, with the calls that it led to.
@@ -58,6 +61,7 @@ type Trace struct {
 	Probability float64     `json:"probability"`
 	Whole       Interval    `json:"whole"`
 	Calls       []TraceCall `json:"calls"`
+	Verdict     Verdict     `json:"verdict"` // of Whole
 }
 
 // TraceCall is a call of a trace. Moments are counted from the beginning of the request. A field is
@@ -75,6 +79,7 @@ type TraceCall struct {
 	Replied     *Interval `json:"replied"`
 	Got         *Interval `json:"got"`
 	Own         *Interval `json:"own"`
+	Verdict     Verdict   `json:"verdict"` // of all its times
 }
 
 // MaxTraces is the largest number of requests that a page shows.
@@ -101,6 +106,12 @@ func (d *Data) AddRequests(a *paths.Answer) {
 		}
 	}
 	i.Without = int64(max(0, len(a.Patterns)-maxPatterns))
+	for k := range a.Patterns {
+		p := &a.Patterns[k]
+		if p.Suspect || slices.ContainsFunc(p.Calls, func(c paths.Call) bool { return c.Suspect }) {
+			d.Verdict = Suspect
+		}
+	}
 	for k := range a.Patterns[:min(len(a.Patterns), maxPatterns)] {
 		i.Patterns = append(i.Patterns, patternOf(&a.Patterns[k]))
 	}
@@ -113,16 +124,24 @@ func (d *Data) AddRequests(a *paths.Answer) {
 	}
 }
 
+func verdictOf(isSuspect bool) Verdict {
+	if isSuspect {
+		return Suspect
+	}
+	return Consistent
+}
+
 func patternOf(p *paths.Pattern) Pattern {
 	of := Pattern{From: p.From, Requests: int64(p.Requests), Probability: p.Probability,
 		Total: roundInterval(p.Whole.Total), Whole: percentiles(&p.Whole), Slow: int64(p.Slow),
-		Slower: roundInterval(p.Slower)}
+		Slower: roundInterval(p.Slower), Verdict: verdictOf(p.Suspect)}
 	for k := range p.Calls {
 		c := &p.Calls[k]
 		of.Calls = append(of.Calls, Call{Depth: int64(c.Depth), Program: c.Program, Nodes: c.Nodes,
 			Probability: c.Probability, Own: percentiles(&c.Own),
 			WaitedOwn: roundInterval(c.WaitedOwn), WaitedNetwork: roundInterval(c.WaitedNetwork),
-			SlowerOwn: roundInterval(c.SlowerOwn), SlowerNetwork: roundInterval(c.SlowerNetwork)})
+			SlowerOwn: roundInterval(c.SlowerOwn), SlowerNetwork: roundInterval(c.SlowerNetwork),
+			Verdict: verdictOf(c.Suspect)})
 	}
 	return of
 }
@@ -137,7 +156,7 @@ func percentiles(d *paths.Distribution) (all []Percentile) {
 
 func traceOf(p *paths.Path) Trace {
 	t := Trace{Pattern: int64(p.Pattern + 1), Probability: p.Probability,
-		Whole: roundInterval(*p.Whole)}
+		Whole: roundInterval(*p.Whole), Verdict: verdictOf(p.Suspect)}
 	known := func(i *paths.Interval) *Interval {
 		if i == nil {
 			return nil
@@ -150,7 +169,7 @@ func traceOf(p *paths.Path) Trace {
 		of := TraceCall{Depth: int64(c.Depth), From: c.From.Program, Program: c.To.Program,
 			Node: c.To.Node, Probability: c.Probability, Runner_up: c.RunnerUp,
 			Sent: known(c.Sent), Received: known(c.Received), Replied: known(c.Replied),
-			Got: known(c.Got), Own: known(c.Own)}
+			Got: known(c.Got), Own: known(c.Own), Verdict: verdictOf(c.Suspect)}
 		for _, m := range []*messages.Call{c.Request, c.Response} {
 			if m != nil {
 				of.Messages = append(of.Messages, fmt.Sprintf("%d:%d", m.Cookie, m.Lo_cycles))

@@ -10,7 +10,7 @@ import (
 )
 
 // requestSample returns what could be inferred from the messages of capturedSample: requests of two
-// patterns, of which the second has a doubtful link.
+// patterns, of which the second has a doubtful link. The times of core-2 are estimates.
 func requestSample(requests int) *paths.Answer {
 	span := func(us, bound float64) paths.Interval {
 		return paths.Interval{Lo_cycles: int64((us - bound) * sample_hz / 1e6),
@@ -51,7 +51,7 @@ func requestSample(requests int) *paths.Answer {
 		}
 		for _, c := range kind {
 			of := paths.Call{Depth: c.depth, Program: c.program, Probability: c.sure,
-				WaitedOwn: span(c.own*n, n), SlowerOwn: span(c.own/3, 1)}
+				Suspect: c.node == "core-2", WaitedOwn: span(c.own*n, n), SlowerOwn: span(c.own/3, 1)}
 			if c.node != "" {
 				of.Nodes = []string{c.node}
 				of.WaitedNetwork = span(70*n, n)
@@ -67,6 +67,7 @@ func requestSample(requests int) *paths.Answer {
 		t := paths.Path{Pattern: i % 2, Probability: 0.9, Whole: &w}
 		for k, c := range kind {
 			of := paths.PathCall{Depth: c.depth, Parent: k - 1, Probability: c.sure,
+				Suspect:  c.node == "core-2",
 				To:       paths.End{Program: c.program, Node: c.node},
 				Received: at(slow * c.from), Replied: at(slow * c.to), Own: at(slow * c.own),
 				Response: &messages.Call{Cookie: uint64(i + 1), Lo_cycles: uint64(1000 + k)}}
@@ -110,6 +111,14 @@ func TestManyRequests(t *testing.T) {
 	}
 	d = Data{}
 	d.AddRequests(requestSample(400))
+	for _, c := range d.Inferred.Traces[0].Calls {
+		if (c.Verdict == Suspect) != (c.Node == "core-2") {
+			t.Errorf("%+v", c)
+		}
+	}
+	if d.Verdict != Suspect {
+		t.Errorf("the page is %s, and has estimates", d.Verdict)
+	}
 	if len(d.Inferred.Traces) != MaxTraces {
 		t.Errorf("%d requests", len(d.Inferred.Traces))
 	}

@@ -61,6 +61,8 @@ type Answer struct {
 	// Outside says where messages went if their other end was not captured, as far as this is
 	// known.
 	Outside []Outside `json:"outside,omitempty"`
+
+	Elsewhen string `json:"elsewhen,omitempty"` // as in Times.Elsewhen
 }
 
 // A Pair sums up the messages from one program to another. It includes only messages of which both
@@ -169,7 +171,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 		return nil, refused
 	}
 	a.Sent, a.Received, a.Matched, a.Left = m.Sent, m.Received, m.Matched, m.Left
-	a.Twice = m.Twice
+	a.Twice, a.Elsewhen = m.Twice, t.Elsewhen()
 	a.Outside = outsideTraffic(&m, names)
 	for _, p := range pairs {
 		a.Pairs = append(a.Pairs, p.finish())

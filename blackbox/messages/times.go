@@ -17,6 +17,8 @@ type Times struct {
 
 	mutex sync.Mutex
 	ways  map[[2]string]*tscratio.Ways // by the nodes of the two calls
+
+	elsewhen error // the first one that wraps tscratio.ErrBeyondLimit
 }
 
 // NewTimes relates the counters of a run's nodes. It ignores o.Each.
@@ -162,7 +164,21 @@ func (t *Times) readings(first *Call, x uint64, second *Call, y uint64) (d tscra
 		}
 		t.ways[[2]string{from, to}] = w
 	}
-	return w.Duration(x, y)
+	if d, err = w.Duration(x, y); t.elsewhen == nil && errors.Is(err, tscratio.ErrBeyondLimit) {
+		t.elsewhen = err
+	}
+	return d, err
+}
+
+// Elsewhen says why times between nodes are not known, if a relation is of another time than the
+// calls. It may be a relation of another run. If all relations are of this time, it returns "".
+func (t *Times) Elsewhen() string {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.elsewhen == nil {
+		return ""
+	}
+	return t.elsewhen.Error()
 }
 
 // At returns an interval of readings of the reference that contains the moment of a call.

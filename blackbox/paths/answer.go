@@ -66,6 +66,8 @@ type Answer struct {
 	// different calls.
 	Refuted int             `json:"refuted"`
 	Nodes   []messages.Node `json:"nodes"` // what was captured on each node
+
+	Elsewhen string `json:"elsewhen,omitempty"` // as in messages.Times.Elsewhen
 }
 
 // Of returns the answer for a run, or nil if the run has no captured messages.
@@ -79,6 +81,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	a.Method, a.Mixed, a.Refuted = o.Method.Name(), k.seen.Mixed, k.seen.Refuted
 	a.Programs = k.seen.programs()
 	c := newCollector(a, k.times, &o)
+	defer func() { a.Elsewhen = k.times.Elsewhen() }()
 	if o.Each == nil && o.streams(k) {
 		return a, o.stream(k, c)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // parts are the durations of a call.
@@ -16,12 +17,15 @@ type parts struct {
 	critical part   // what the request waited for
 }
 
+func (p *parts) suspect() bool { return p.whole.suspect || p.network.suspect || p.own.suspect }
+
 // A part is time that a request waited for a call: for the callee, and for the network.
 type part struct{ own, network Interval }
 
 type amount struct {
 	Interval
-	known bool
+	known   bool
+	suspect bool // it rests on a relation that the data contradict
 }
 
 // meter measures trees.
@@ -36,14 +40,17 @@ func (m *meter) between(a, b *messages.Call) amount {
 		return amount{}
 	}
 	d, err := m.times.Between(a, b)
-	return amount{Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi}, err == nil}
+	return amount{Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi}, err == nil,
+		d.Verdict == tscratio.Suspect}
 }
 
 func plus(a, b Interval) Interval {
 	return Interval{Lo_cycles: a.Lo_cycles + b.Lo_cycles, Hi_cycles: a.Hi_cycles + b.Hi_cycles}
 }
 
-func both(a, b amount) amount { return amount{plus(a.Interval, b.Interval), a.known && b.known} }
+func both(a, b amount) amount {
+	return amount{plus(a.Interval, b.Interval), a.known && b.known, a.suspect || b.suspect}
+}
 
 // measure measures a tree.
 func (m *meter) measure(root int32) {

@@ -16,6 +16,8 @@ type Path struct {
 	Began *tscratio.Interval `json:"began"`
 	Whole *Interval          `json:"whole"` // from the request until its response; nil: not known
 	Calls []PathCall         `json:"calls"` // each call comes before those that it leads to
+	// Suspect says that Whole rests on a suspect relation, so it is an estimate.
+	Suspect bool `json:"suspect,omitempty"`
 }
 
 // A PathCall is a call of a path.
@@ -44,6 +46,8 @@ type PathCall struct {
 	// Network is the time that the request and the response took. A time that is not known is nil.
 	Own     *Interval `json:"own"`
 	Network *Interval `json:"network"`
+	// Suspect says that one of the call's times rests on a suspect relation.
+	Suspect bool `json:"suspect,omitempty"`
 
 	// Message is the first captured system call that sent or received the request.
 	Message *messages.Call `json:"-"`
@@ -65,7 +69,7 @@ type End struct {
 // describeTree describes a tree. The path's pattern is the number of the canonical form.
 func (m *meter) describeTree(root int32) Path {
 	p := Path{Pattern: int(m.form[root]), Probability: m.probability[root],
-		Whole: m.parts[root].whole.pointer()}
+		Whole: m.parts[root].whole.pointer(), Suspect: m.parts[root].whole.suspect}
 	start := m.seen.moments[root].firstMoment()
 	if began, err := m.times.At(start); err == nil {
 		p.Began = &began
@@ -79,7 +83,8 @@ func (m *meter) describeTree(root int32) Path {
 		k := PathCall{Depth: int(depth[i]), Parent: -1, From: m.describeEnd(of.Caller, at.sent),
 			To: m.describeEnd(of.Callee, at.received), Probability: m.sureness(c),
 			Own: m.parts[c].own.pointer(), Network: m.parts[c].network.pointer(),
-			Message: at.firstMoment(), Request: at.sent, Response: at.replied}
+			Message: at.firstMoment(), Request: at.sent, Response: at.replied,
+			Suspect: m.parts[c].suspect()}
 		if id, known := m.seen.tuples[c]; known {
 			k.Tuple = &id
 		}
@@ -97,7 +102,8 @@ func (m *meter) describeTree(root int32) Path {
 			if moment.at == start {
 				*moment.into = &Interval{}
 			} else {
-				*moment.into = m.between(start, moment.at).pointer()
+				since := m.between(start, moment.at)
+				*moment.into, k.Suspect = since.pointer(), k.Suspect || since.suspect
 			}
 		}
 		p.Calls = append(p.Calls, k)

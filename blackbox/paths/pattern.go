@@ -23,6 +23,9 @@ type Pattern struct {
 	Fast   int      `json:"fast"`
 	Slower Interval `json:"slower"`
 
+	// Suspect says that a time of a request rests on a suspect relation.
+	Suspect bool `json:"suspect,omitempty"`
+
 	form int32
 }
 
@@ -41,6 +44,8 @@ type Call struct {
 	// SlowerOwn and SlowerNetwork are this call's parts of Pattern.Slower.
 	SlowerOwn     Interval `json:"slower_own"`
 	SlowerNetwork Interval `json:"slower_network"`
+	// Suspect says that a time of this call rests on a suspect relation.
+	Suspect bool `json:"suspect,omitempty"`
 }
 
 // A group gathers the figures of all trees of one form. A Pattern is made of each group.
@@ -50,6 +55,7 @@ type group struct {
 	requests    int
 	probability float64 // sum
 	all         spread  // of whole trees
+	suspect     bool    // a whole tree is suspect
 	calls       []groupCall
 
 	// If there are very many trees, whole and critical are those of a random sample.
@@ -67,6 +73,7 @@ type groupCall struct {
 	waited       part    // sum of critical
 	critical     []part  // of each tree
 	began_ns     float64 // sum, since the trees began
+	suspect      bool
 }
 
 // place returns the index at which a new tree is put into the sample, or -1 if it is not put there.
@@ -107,10 +114,12 @@ func (g *group) add(m *meter, root int32) {
 	g.whole = keepAt(g.whole, place, whole)
 	if whole.known {
 		g.all.add(whole.Interval, mostExact)
+		g.suspect = g.suspect || whole.suspect
 	}
 	for i, k := range tree {
 		c, at := &g.calls[i], &m.parts[k]
 		c.probability += m.sureness(k)
+		c.suspect = c.suspect || at.suspect()
 		if at.own.known {
 			c.own.add(at.own.Interval, mostExact)
 		}
@@ -142,13 +151,13 @@ func describePatterns(groups []*group) (all []Pattern) {
 func (g *group) describe() Pattern {
 	n := float64(g.requests)
 	p := Pattern{From: g.from, Requests: g.requests, Probability: g.probability / n,
-		Whole: g.all.distribution(), form: g.form}
+		Whole: g.all.distribution(), Suspect: g.suspect, form: g.form}
 	for i := range g.calls {
 		of := &g.calls[i]
 		c := Call{Depth: int(of.depth), Program: of.program, Nodes: of.nodes,
 			Probability: of.probability / n, Own: of.own.distribution(),
 			Network: of.network.distribution(), WaitedOwn: of.waited.own,
-			WaitedNetwork: of.waited.network}
+			WaitedNetwork: of.waited.network, Suspect: of.suspect}
 		slices.Sort(c.Nodes)
 		p.Calls = append(p.Calls, c)
 	}

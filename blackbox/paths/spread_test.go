@@ -44,7 +44,7 @@ func TestSample(t *testing.T) {
 	g := &group{calls: make([]groupCall, 1), random: rand.New(rand.NewPCG(1, 2))}
 	for i := range all {
 		k := g.place(most)
-		whole := amount{Interval{Lo_cycles: int64(i), Hi_cycles: int64(i)}, true}
+		whole := amount{Interval{Lo_cycles: int64(i), Hi_cycles: int64(i)}, true, false}
 		g.calls[0].critical = keepAt(g.calls[0].critical, k, part{own: whole.Interval})
 		g.whole = keepAt(g.whole, k, whole)
 	}

@@ -1,11 +1,16 @@
 package paths
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 func refutesNothing(sent, received *messages.Call) bool { return false }
@@ -77,5 +82,60 @@ func TestBoundRefutesMatches(t *testing.T) {
 	}
 	if apart != 1 || outside != 61 {
 		t.Errorf("%d calls have an unknown callee, and %d an unknown caller", apart, outside)
+	}
+}
+
+// If the data contradict the relation of two nodes, times that rest on it are estimates. Other times
+// are not.
+func TestSuspectTimes(t *testing.T) {
+	dir, _ := capturedRun(t, "hotel", 60)
+	seen, times := observeRun(t, dir)
+	pairs, missing := dir.Relations()
+	if len(pairs) == 0 || len(missing) > 0 {
+		t.Fatalf("%d relations, missing %v", len(pairs), missing)
+	}
+	for i := range seen.Calls {
+		sent, received := seen.moments[i].sent, seen.moments[i].received
+		if sent == nil || sent.Log.Node != pairs[0].A.Name ||
+			received.Log.Node != pairs[0].B.Name {
+			continue
+		}
+		// The answer to a packet arrives 0.25 µs before it is sent.
+		at := func(t uint64) tscratio.Interval { return tscratio.Interval{Lo: t, Hi: t} }
+		transfer, err := times.Between(sent, received)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, y := sent.Lo_cycles, received.Lo_cycles
+		returned := x + uint64(transfer.Lo) - simrun.Hz/4_000_000
+		if err := pairs[0].Add(tscratio.Train{Exchanges: []tscratio.Exchange{
+			{Sent: at(x), Received: at(y), Answered: at(y), Returned: at(returned)},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	name := filepath.Join(dir.Path, runs.RelationPath(pairs[0].A.Name, pairs[0].B.Name))
+	if err := os.WriteFile(name, pairs[0].Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Of(dir, Options{Reference: reference, Slowest: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	estimates := 0
+	for _, p := range a.Slowest {
+		for _, c := range p.Calls {
+			at := []string{p.Calls[0].To.Node, c.From.Node, c.To.Node}
+			if c.Suspect != slices.Contains(at, pairs[0].B.Name) {
+				t.Fatalf("%+v", c)
+			}
+			if c.Suspect {
+				estimates++
+			}
+		}
+	}
+	if estimates == 0 {
+		t.Error("no time is an estimate")
 	}
 }

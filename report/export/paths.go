@@ -13,6 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // pathRow is a row of the table paths: a call of a path. A field is nil if its value is not known.
@@ -54,6 +55,8 @@ type pathRow struct {
 	NetworkHi_cycles  *int64 `parquet:"network_hi_cycles,optional"`
 	NetworkLo_ns      *int64 `parquet:"network_lo_ns,optional"`
 	NetworkHi_ns      *int64 `parquet:"network_hi_ns,optional"`
+
+	Verdict string `parquet:"verdict,dict"`
 }
 
 // pathSink takes the paths of requests, in the order in which they began.
@@ -164,7 +167,7 @@ func pathRows(number int64, p *paths.Path, basis *analysis.Basis) (rows []pathRo
 			FromProgram: c.From.Program, FromNode: c.From.Node, FromProcess: c.From.Process,
 			FromThread: c.From.Thread, FromSocket: c.From.Socket,
 			ToProgram: c.To.Program, ToNode: c.To.Node, ToProcess: c.To.Process,
-			ToThread: c.To.Thread, ToSocket: c.To.Socket}
+			ToThread: c.To.Thread, ToSocket: c.To.Socket, Verdict: verdictOf(c)}
 		if c.Parent >= 0 {
 			parent := int32(c.Parent)
 			r.Parent = &parent
@@ -193,6 +196,14 @@ func pathRows(number int64, p *paths.Path, basis *analysis.Basis) (rows []pathRo
 		rows = append(rows, r)
 	}
 	return rows
+}
+
+// verdictOf is the verdict of the times of a call.
+func verdictOf(c *paths.PathCall) string {
+	if c.Suspect {
+		return tscratio.Suspect.String()
+	}
+	return tscratio.Consistent.String()
 }
 
 func nsOfInterval(ns analysis.Nanoseconds, i *paths.Interval) (lo_ns, hi_ns *int64) {

@@ -48,6 +48,7 @@ func aboutCall(p *paths.Path, c *paths.PathCall, r *analysis.Reference) []attrib
 	all := []attribute{
 		fraction("link_probability", c.Probability), fraction("runner_up_probability", c.RunnerUp),
 		fraction("path_probability", p.Probability), number("pattern", int64(p.Pattern+1)),
+		text("verdict", verdictOf(c)),
 	}
 	if c.Message != nil {
 		all = append(all, text("message", fmt.Sprintf("%d:%d", c.Message.Cookie,

@@ -115,7 +115,8 @@ func TestTableOfPaths(t *testing.T) {
 		l := lines[i+1]
 		p, err := strconv.ParseFloat(l[5], 64)
 		if err != nil || p != r.Probability || l[1] != fmt.Sprint(r.Call) ||
-			l[len(l)-1] != decimal(r.NetworkHi_ns) || l[7] != r.FromProgram {
+			l[len(l)-2] != decimal(r.NetworkHi_ns) || l[len(l)-1] != "consistent" ||
+			l[7] != r.FromProgram {
 			t.Fatalf("line %q, row %+v", l, r)
 		}
 	}
@@ -271,5 +272,17 @@ func TestSlowestPaths(t *testing.T) {
 	rows, err := parquet.ReadFile[pathRow](filepath.Join(dir.Path, "exports", "paths.parquet"))
 	if err != nil || rows[len(rows)-1].Path != 3 {
 		t.Errorf("the last path is %d, %v", rows[len(rows)-1].Path, err)
+	}
+}
+
+// If a time of a call is an estimate, each export says so.
+func TestSuspectPaths(t *testing.T) {
+	p := &paths.Path{Calls: []paths.PathCall{{}, {Suspect: true}}}
+	for i, r := range pathRows(1, p, &analysis.Basis{}) {
+		want := []string{"consistent", "suspect"}[i]
+		about := aboutCall(p, &p.Calls[i], &analysis.Reference{})
+		if r.Verdict != want || !slices.Contains(about, text("verdict", want)) {
+			t.Errorf("call %d: verdict %q, %v", i, r.Verdict, about)
+		}
 	}
 }

@@ -239,6 +239,9 @@ test("requests are drawn as trees with the probability of each link", () =>
     assert.equal(await first.locator(".step-name").count(), 6);
     assert.equal(await first.locator("path.link").count(), 5);
     assert.equal(await first.locator(".doubt").count(), 0);
+    const estimates = first.locator("rect[fill='url(#hatch)']");
+    assert.ok(await estimates.count() > 0, "the times of core-2 are hatched");
+    assert.match(await text(page, "#requests figure"), / est\./);
     const doubtful = page.locator("#requests .chart").nth(1).locator(".doubt");
     assert.equal(await doubtful.count(), 2); // the line and its number
     assert.equal(await doubtful.last().textContent(), "0.71");

@@ -342,6 +342,7 @@ export interface Pattern {
   slow: number;
   slower: Interval;
   calls: Call[];
+  verdict: Verdict;
 }
 
 export interface Call {
@@ -354,6 +355,7 @@ export interface Call {
   waited_network: Interval;
   slower_own: Interval;
   slower_network: Interval;
+  verdict: Verdict;
 }
 
 export interface Trace {
@@ -361,6 +363,7 @@ export interface Trace {
   probability: number;
   whole: Interval;
   calls: TraceCall[];
+  verdict: Verdict;
 }
 
 export interface TraceCall {
@@ -376,6 +379,7 @@ export interface TraceCall {
   replied: Interval | null;
   got: Interval | null;
   own: Interval | null;
+  verdict: Verdict;
 }
 
 export interface Node {

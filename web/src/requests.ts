@@ -1,8 +1,8 @@
 // The requests that programs answered, and the calls that each of them led to. Nobody logged which
 // call belongs to which request: these links are inferred, so each is drawn with its probability.
 
-import { valueScale, xAxis } from "./axis.ts";
-import type { Call, Interval, Pattern, Trace, TraceCall } from "./data.ts";
+import { hatch, valueScale, xAxis } from "./axis.ts";
+import type { Call, Interval, Pattern, Trace, TraceCall, Verdict } from "./data.ts";
 import { html, picture, replace, shorten, svg, textWidth } from "./dom.ts";
 import { absent } from "./marks.ts";
 import { compact, interval } from "./number.ts";
@@ -28,6 +28,8 @@ export function requests(state: State): HTMLElement {
     ? html("p", {}, `${many(inferred.without, "pattern")} that took less time are not shown.`)
     : null;
   return html("div", { class: "requests" },
+    state.data.spans.length > 0 ? null : svg("svg",
+      { width: 0, height: 0, "aria-hidden": "true", class: "definitions" }, hatch()),
     summary(state),
     ...open.map((p, i) => pattern(state, p, i + 1)),
     more.length > 0
@@ -70,6 +72,7 @@ interface Row {
   about: string;
   label: string;
   bars: Bar[];
+  verdict: Verdict; // of the times
 }
 
 const rowHeight = 26, indent = 16;
@@ -109,11 +112,17 @@ function tree(
         ? svg("text", { x: px0 - 8, y: y + 4, "text-anchor": "end", class: `sure${doubt}` },
             r.probability.toFixed(2))
         : null,
-      ...r.bars.map((b) => svg("rect", {
-        x: x(b.from), width: Math.max(1, x(b.to) - x(b.from)), rx: 2,
-        y: y - (b.kind === "own" ? 7 : 3), height: b.kind === "own" ? 14 : 6,
-        class: b.kind, "fill-opacity": (0.25 + 0.7 * r.probability).toFixed(2),
-      })),
+      ...r.bars.flatMap((b) => {
+        const bar = {
+          x: x(b.from), width: Math.max(1, x(b.to) - x(b.from)), rx: 2,
+          y: y - (b.kind === "own" ? 7 : 3), height: b.kind === "own" ? 14 : 6,
+        };
+        return [
+          svg("rect", { ...bar, class: b.kind,
+            "fill-opacity": (0.25 + 0.7 * r.probability).toFixed(2) }),
+          r.verdict === "suspect" ? svg("rect", { ...bar, fill: "url(#hatch)" }) : null,
+        ];
+      }),
       labels > 0
         ? svg("text", { x: width, y: y + 4, "text-anchor": "end", class: "step-time" }, r.label)
         : null);
@@ -138,9 +147,9 @@ function pattern(state: State, p: Pattern, number: number): HTMLElement {
   const rows = p.calls.map((c): Row => {
     const own = share(c.waited_own, p.total), net = share(c.waited_network, p.total);
     const m = c.own.find((q) => q.p === 50);
-    const time = m ? `, median ${format.text(interval(m))}` : "";
+    const time = m ? `, median ${format.text(interval(m), c.verdict)}` : "";
     return {
-      depth: c.depth, probability: c.probability,
+      depth: c.depth, probability: c.probability, verdict: c.verdict,
       name: c.nodes.length > 0 ? `${c.program} on ${c.nodes.join(", ")}` : c.program,
       about: `${c.depth > 0 ? `${linkText(c.probability)}; ` : ""}in the program: ` +
         `${percent(own)}${time}; in the network: ${percent(net)}`,
@@ -153,8 +162,8 @@ function pattern(state: State, p: Pattern, number: number): HTMLElement {
       `${p.from || "outside"}`),
     html("p", {}, `${percent(share(p.total, all))} of the time. All links of a request are right ` +
       `with probability ${p.probability.toFixed(2)}.` +
-      (p50 && p99 ? ` A request took ${format.text(interval(p50))} (median), ` +
-        `${format.text(interval(p99))} (99 %).` : "") + slower(state, p)),
+      (p50 && p99 ? ` A request took ${format.text(interval(p50), p.verdict)} (median), ` +
+        `${format.text(interval(p99), p.verdict)} (99 %).` : "") + slower(state, p)),
     tree(state, rows, Math.max(1, ...rows.flatMap((r) => r.bars.map((b) => b.to))),
       (v) => `${compact(v)} %`, "Share of the time that requests waited for each call"));
 }
@@ -230,7 +239,7 @@ function traces(state: State): HTMLElement | null {
       },
         html("span", { class: "tuple-row" },
           html("span", { class: "tuple-why" }, t.calls[0]!.program),
-          html("b", {}, state.format.text(interval(t.whole)))),
+          html("b", {}, state.format.text(interval(t.whole), t.verdict))),
         html("span", { class: "tuple-row" },
           html("span", { class: "tuple-id" }, `pattern ${t.pattern}`),
           html("span", { class: "of" }, `${t.probability.toFixed(2)} sure`)))));
@@ -250,9 +259,9 @@ function timeLine(state: State, t: Trace): HTMLElement {
     if (c.sent && until) bars.push({ kind: "network", from: at(c.sent), to: at(until) });
     if (c.received && c.replied)
       bars.push({ kind: "own", from: at(c.received), to: at(c.replied) });
-    const own = c.own ? format.text(interval(c.own)) : "";
+    const own = c.own ? format.text(interval(c.own), c.verdict) : "";
     return {
-      depth: c.depth, probability: c.probability, bars, label: own,
+      depth: c.depth, probability: c.probability, bars, label: own, verdict: c.verdict,
       name: c.node ? `${c.program} on ${c.node}` : c.program,
       about: [
         c.from ? linkText(c.probability) : "",
@@ -264,7 +273,7 @@ function timeLine(state: State, t: Trace): HTMLElement {
   });
   const first = t.calls[0]!;
   return html("figure", {},
-    html("figcaption", {}, html("b", {}, format.text(interval(t.whole))),
+    html("figcaption", {}, html("b", {}, format.text(interval(t.whole), t.verdict)),
       ` in all, pattern ${t.pattern}. Its links are all right with probability ` +
       `${t.probability.toFixed(2)}. Beside each bar: the time in the program itself.`),
     tree(narrow, rows, Math.max(...rows.flatMap((r) => r.bars.map((b) => b.to)), 0),

@@ -121,10 +121,10 @@ function messageTiles({ data, format }: State): HTMLElement {
           `of ${many(inferred.patterns.length + inferred.without, "pattern")}`)
       : null,
     p50 && p99
-      ? tile("a request, median", value(format, p50, ""), `to ${program}, pattern 1`)
+      ? tile("a request, median", value(format, p50, first!.verdict), `to ${program}, pattern 1`)
       : null,
     p50 && p99
-      ? tile("a request, 99 %", value(format, p99, ""), `to ${program}, pattern 1`)
+      ? tile("a request, 99 %", value(format, p99, first!.verdict), `to ${program}, pattern 1`)
       : null,
     inferred.links > 0
       ? tile("sure links", `${(100 * inferred.sure / inferred.links).toFixed(1)} %`,

@@ -114,6 +114,7 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 			reason)
 	}
 	printOutside(w, m.Outside, verbose)
+	printElsewhen(w, m.Elsewhen)
 	for _, n := range m.Nodes {
 		for _, reason := range slices.Sorted(maps.Keys(n.Lost)) {
 			fmt.Fprintf(w, "  %10s lost on %s: %s\n", command.Thousands(n.Lost[reason]), n.Node,
@@ -124,6 +125,14 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 		}
 	}
 	return nil
+}
+
+// printElsewhen says that a relation is of another time than the messages.
+func printElsewhen(w io.Writer, why string) {
+	if why != "" {
+		printFolded(w, "  ", 4, "times between nodes not known: the run has a relation of another "+
+			"time, perhaps of another run: "+why)
+	}
 }
 
 // mostOutside is the largest number of addresses that printOutside prints without --verbose.

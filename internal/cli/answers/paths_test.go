@@ -13,6 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/callgen"
 	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 // hotelRun makes a run in which the calls of 200 requests were captured.
@@ -136,6 +137,33 @@ func TestPathsWithoutLinks(t *testing.T) {
 		if err := printPathAnswer(&out, a, analysis.Reference{}, 1); err != nil ||
 			!strings.Contains(out.String(), want) {
 			t.Errorf("%d links: %v, %s", links, err, &out)
+		}
+	}
+}
+
+// The relation of another run of the same nodes in the same epoch is true, but of another time. The
+// answer says so, instead of only leaving out the times between nodes.
+func TestRelationOfAnotherRun(t *testing.T) {
+	run, other := hotelRun(t), hotelRun(t)
+	const says = "not known: the run has a relation of another time, perhaps of another run"
+	for _, from := range []string{run, other} {
+		relation, err := os.ReadFile(filepath.Join(from, runs.RelationPath("A", "B")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(run, runs.RelationPath("A", "B")), relation,
+			0o600); err != nil {
+			t.Fatal(err)
+		}
+		for command, want := range map[string]int{"paths": 3, "analyze": 0} {
+			code, out, err := commandtest.Run(Commands(), command, run)
+			if from == run {
+				want = 0
+			}
+			text := strings.Join(strings.Fields(out), " ")
+			if code != want || strings.Contains(text, says) != (from == other) {
+				t.Errorf("%s: exit code %d\n%s%s", command, code, out, err)
+			}
 		}
 	}
 }

@@ -67,6 +67,10 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 		fmt.Fprintf(w, "\nreceived before they were sent, as the bounds prove: %s. The two ends "+
 			"of each count as different calls\n", count(uint64(a.Refuted), "message"))
 	}
+	if a.Elsewhen != "" {
+		fmt.Fprintln(w)
+		printElsewhen(w, a.Elsewhen)
+	}
 	if a.Mixed > 0 {
 		fmt.Fprintf(w, "\non %s, several requests were open at once, and nothing tells requests "+
 			"and responses apart: calls on them may be wrong\n",
@@ -89,6 +93,9 @@ func printMissing(w io.Writer, missing []analysis.Missing) {
 // lacking returns an error that wraps command.ErrPartial if a part of the run is missing.
 func lacking(answer *analysis.Answer, found *paths.Answer) error {
 	n := len(answer.Missing)
+	if found.Elsewhen != "" {
+		n++
+	}
 	for _, node := range found.Nodes {
 		if node.Missing != "" {
 			n++
@@ -126,7 +133,8 @@ func printPattern(w io.Writer, number int, p *paths.Pattern, r analysis.Referenc
 		}
 		fmt.Fprintf(t, "  %.2f\t%s\t%s\t%s\t%s\t%s\n", c.Probability, name,
 			shareText(c.WaitedOwn, p.Whole.Total), medianText(&c.Own, r),
-			shareText(c.WaitedNetwork, p.Whole.Total), medianText(&c.Network, r))
+			shareText(c.WaitedNetwork, p.Whole.Total),
+			medianText(&c.Network, r)+suspectText(c.Suspect))
 	}
 	t.Flush()
 	if p.Slow > 0 {
@@ -193,7 +201,7 @@ func printPath(w io.Writer, i int, p *paths.Path, r analysis.Reference) {
 			sure += fmt.Sprintf(" (another request: %.2f)", c.RunnerUp)
 		}
 		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", sure, place, at(c.Sent), at(c.Received),
-			at(c.Replied), at(c.Got))
+			at(c.Replied), at(c.Got)+suspectText(c.Suspect))
 	}
 	t.Flush()
 }
