@@ -85,8 +85,8 @@ func TestBoundRefutesMatches(t *testing.T) {
 	}
 }
 
-// If the data contradict the relation of two nodes, times that rest on it are estimates. Other times
-// are not.
+// If the data contradict the relation of two nodes, times that rest on it are estimates. Other
+// times are not.
 func TestSuspectTimes(t *testing.T) {
 	dir, _ := capturedRun(t, "hotel", 60)
 	seen, times := observeRun(t, dir)

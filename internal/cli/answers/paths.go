@@ -57,6 +57,9 @@ missing: paths may lack calls.`,
 			if err := which.check(); err != nil {
 				return err
 			}
+			if asJSON && output != "" {
+				return command.Usagef("--json and --page: choose one")
+			}
 			if most < 1 {
 				return command.Usagef("--most %d: give 1 or more", most)
 			}
@@ -85,8 +88,11 @@ missing: paths may lack calls.`,
 				if err != nil {
 					return err
 				}
-				err = command.WriteWhole(output, page.Bytes())
-				return errors.Join(err, lacking(answer, found))
+				if err := command.WriteWhole(output, page.Bytes()); err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), output)
+				return lacking(answer, found)
 			}
 			stdout := cmd.OutOrStdout()
 			if asJSON {
@@ -237,7 +243,7 @@ func (f *pathFlags) chosen(dir *runs.Directory, found *paths.Answer, err error) 
 	case found.Chosen > 0 || found.Requests == 0:
 		return nil
 	}
-	all := command.Plural(found.Requests, "path")
+	all := count(uint64(found.Requests), "path")
 	if isNone := !slices.ContainsFunc(found.Programs, func(name string) bool {
 		return paths.IsNamed(name, f.program)
 	}); isNone && f.program != "" {

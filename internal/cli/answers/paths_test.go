@@ -89,7 +89,8 @@ func TestPaths(t *testing.T) {
 	}
 	code, stdout, stderr = commandtest.Run(Commands(), "paths", run, "--program", "geo",
 		"--longer", "1ms", "--slowest", "2")
-	for _, want := range []string{"chosen: ", "slowest path: ", "next path: ", " geo:80 on "} {
+	for _, want := range []string{"chosen: ", "\nof the run's ", "slowest path: ", "next path: ",
+		" geo:80 on "} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, no %q in\n%s%s", code, want, stdout, stderr)
 		}
@@ -97,6 +98,7 @@ func TestPaths(t *testing.T) {
 	for args, want := range map[string]string{
 		"--longer 1h":                "none of its 200 paths is chosen by --longer 1h0m0s",
 		"--longer 2000000h":          "none of its 200 paths",
+		"--json --page x.html":       "--json and --page: choose one",
 		"--longer -5ms":              "--longer -5ms: give a duration above 0, such as 50ms",
 		"--message 7":                "give SOCKET:CYCLES",
 		"--message 7:8":              "the message must be the first one of a request",
@@ -112,8 +114,8 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "paths.html")
-	code, _, stderr = commandtest.Run(Commands(), "paths", run, "--page", file)
-	if text, err := os.ReadFile(file); code != 0 || err != nil ||
+	code, stdout, stderr = commandtest.Run(Commands(), "paths", run, "--page", file)
+	if text, err := os.ReadFile(file); code != 0 || err != nil || stdout != file+"\n" ||
 		!strings.Contains(string(text), `"inferred":{"requests":200,`) {
 		t.Errorf("exit code %d, %v: %s", code, err, stderr)
 	}

@@ -28,8 +28,12 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 	fmt.Fprintf(w, "%s of %s took %s in all\n", count(uint64(a.Chosen), "request"),
 		command.Plural(len(a.Patterns), "pattern"), secondsText(all, r))
 	if a.Links > 0 {
-		fmt.Fprintf(w, "of %s, %.1f %% are at least %g sure, and %.1f %% at least %g\n",
-			count(uint64(a.Links), "link"), percentOf(a.Said, a.Links), link.Said,
+		of := ""
+		if a.Chosen < a.Requests {
+			of = "the run's "
+		}
+		fmt.Fprintf(w, "of %s%s, %.1f %% are at least %g sure, and %.1f %% at least %g\n",
+			of, count(uint64(a.Links), "link"), percentOf(a.Said, a.Links), link.Said,
 			percentOf(a.Sure, a.Links), link.Sure)
 	} else if a.Requests > 0 {
 		fmt.Fprintln(w, "no program that sent a request was captured, so there are no links")
@@ -72,9 +76,10 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 		printElsewhen(w, a.Elsewhen)
 	}
 	if a.Mixed > 0 {
-		fmt.Fprintf(w, "\non %s, several requests were open at once, and nothing tells requests "+
-			"and responses apart: calls on them may be wrong\n",
-			command.Plural(a.Mixed, "connection"))
+		fmt.Fprintln(w)
+		printFolded(w, "", 2, fmt.Sprintf("on %s, several requests were open at once, and nothing "+
+			"tells requests and responses apart: calls there may be wrong",
+			command.Plural(a.Mixed, "connection")))
 	}
 	return nil
 }

@@ -74,9 +74,9 @@ func printCapture(w io.Writer, s agent.CaptureStatus) error {
 		_, err := fmt.Fprintln(w, "the agent does not capture messages")
 		return err
 	}
-	fmt.Fprintf(w, "capturing messages for %s: %s so far, of %s sockets\n",
+	fmt.Fprintf(w, "capturing messages for %s: %s so far, of %s\n",
 		time.Since(s.Since).Round(time.Second), command.Thousands(s.Messages),
-		command.Thousands(uint64(s.Sockets)))
+		command.Plural(s.Sockets, "socket"))
 	for _, reason := range slices.Sorted(maps.Keys(s.Lost)) {
 		fmt.Fprintf(w, "! lost: %s, %s\n", command.Thousands(s.Lost[reason]), reason)
 	}
