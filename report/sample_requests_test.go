@@ -51,7 +51,8 @@ func requestSample(requests int) *paths.Answer {
 		}
 		for _, c := range kind {
 			of := paths.Call{Depth: c.depth, Program: c.program, Probability: c.sure,
-				Suspect: c.node == "core-2", WaitedOwn: span(c.own*n, n), SlowerOwn: span(c.own/3, 1)}
+				Suspect: c.node == "core-2", WaitedOwn: span(c.own*n, n),
+				SlowerOwn: span(c.own/3, 1)}
 			if c.node != "" {
 				of.Nodes = []string{c.node}
 				of.WaitedNetwork = span(70*n, n)
