@@ -89,6 +89,9 @@ func readIndex(f file, size int64) (*Index, error) {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	x.Meta = x.contents.Meta
+	if x.Meta.Spans == nil {
+		x.Meta.Spans = []Span{} // the page needs a list, even of a run with one point
+	}
 	if err := x.check(); err != nil {
 		return nil, err
 	}

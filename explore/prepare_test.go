@@ -3,6 +3,7 @@ package explore
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"hash/crc32"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -330,4 +332,20 @@ func FuzzBlocks(f *testing.F) {
 			t.Fatalf("the median is from %d to %d", lo, hi)
 		}
 	})
+}
+
+// A run with a single point has no span. The page gets an empty list of spans then.
+func TestNoSpans(t *testing.T) {
+	random, parent := seed.Random(t), t.TempDir()
+	ch := simrun.Channel{Node: 0, Name: "source/send",
+		Records: []simrun.Record{{Time: 2 * simrun.Hz, ID: 1}}}
+	if err := simrun.Write(random, parent, "one", simrun.Nodes(random, 1),
+		[]simrun.Channel{ch}); err != nil {
+		t.Fatal(err)
+	}
+	x := preparedIndex(t, filepath.Join(parent, "one"), analysis.Options{})
+	if text, err := json.Marshal(x.Meta); err != nil ||
+		!strings.Contains(string(text), `"spans":[]`) || x.Meta.Tuples != 1 {
+		t.Errorf("%v: %s", err, text)
+	}
 }

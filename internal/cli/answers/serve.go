@@ -142,8 +142,8 @@ func prepare(ctx context.Context, path string, o analysis.Options,
 	}, func(why string) {
 		fmt.Fprintf(stderr, "%s: %s\n", cmp.Or(dir.Run.Name, path), why)
 	})
-	if err != nil || !x.Meta.Partial {
-		return x, err
+	if err != nil {
+		return nil, err
 	}
 	about := &analysis.Answer{
 		Work:     analysis.Work{Tuples: x.Meta.Tuples},

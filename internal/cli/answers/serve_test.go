@@ -119,6 +119,7 @@ func TestServeSuspect(t *testing.T) {
 
 func TestServeRefuses(t *testing.T) {
 	run := aRun(t, "refused")
+	messages, _ := capturedRun(t)
 	url, _, _ := serveUntilEnd(t, run)
 	taken := strings.TrimPrefix(url, "http://")
 	for _, c := range []struct {
@@ -128,6 +129,7 @@ func TestServeRefuses(t *testing.T) {
 	}{
 		{[]string{run, "--listen", "7070"}, command.Usage, "give an address and a port"},
 		{[]string{run, "--listen", taken}, command.Failed, "choose another with --listen"},
+		{[]string{messages}, command.Failed, "only captured messages are there"},
 		{[]string{run, run, run}, command.Usage, "unexpected argument"},
 		{[]string{t.TempDir(), "--listen", "127.0.0.1:0"}, command.Failed, "run.yaml"},
 	} {
