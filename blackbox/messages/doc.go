@@ -17,7 +17,8 @@
 // last byte is the message's transfer. It is an interval in cycles of one node, and contains the
 // truth like every duration of a run (answer.go).
 //
-// The function Of keeps all messages of a run in memory, at about 150 bytes each. Package
+// The function Of keeps all messages of a run in memory. A message that was captured at both ends
+// takes about 340 bytes of the process's memory, of which about 200 are in use. Package
 // blackbox/paths reads the logs with a Store, which moves calls to a temporary file if there are
 // too many (store.go).
 package messages

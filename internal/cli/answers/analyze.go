@@ -271,7 +271,7 @@ If messages were captured (cprof capture), a last table says which program sent 
 long the transfers took: from the beginning of the sending call to the moment when the receiving
 call had the last byte. The flags that choose tuples do not apply to it.
 
-Runs may be larger than memory: see --memory. Captured messages must fit into it, at about 150 bytes
+Runs may be larger than memory: see --memory. Captured messages must fit into it, at about 340 bytes
 each.
 
 Exit code 1: nothing could be answered, for example because no tuple was chosen. Exit code 3: parts
