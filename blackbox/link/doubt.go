@@ -26,9 +26,11 @@ const (
 
 // compare lets a second model link windows that the first model has linked. Where two models nearly
 // agree, the second one then leaves out some windows, because it takes as much time as the first.
-// The parameter all has the links of the first model. In the windows of both models, compare
-// replaces them by the links of both.
-func (p *program) compare(second *program, seen *calls.Seen, windows []window, all []Link) {
+// The parameter old has what the second model learnt earlier, or is nil, and all has the links of
+// the first model. In the windows of both models, compare replaces them by the links of both. It
+// returns the second model, or nil if this model left out all windows.
+func (p *program) compare(old *program, seen *calls.Seen, windows []window,
+	all []Link) (second *program) {
 	again := noLinks(seen)
 	var linked []window
 	difference := 0.0
@@ -36,6 +38,10 @@ func (p *program) compare(second *program, seen *calls.Seen, windows []window, a
 		if p.rest > 0 && !p.piledUp() {
 			p.rest--
 			continue
+		}
+		if second == nil {
+			second = newProgram(p.places, p.of, seen.Quantum_ns, old)
+			second.isSecond, second.wanted = true, p.wanted
 		}
 		second.linkWindow(seen, w, again)
 		linked = append(linked, w)
@@ -46,6 +52,7 @@ func (p *program) compare(second *program, seen *calls.Seen, windows []window, a
 		}
 	}
 	p.combine(all, again, difference, linked)
+	return second
 }
 
 // sendsIn returns the sends of some windows whose links are wanted.

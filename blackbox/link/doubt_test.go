@@ -51,13 +51,11 @@ func TestSecondModelRests(t *testing.T) {
 			return set.Places[p.number].Program != c.program
 		})
 		first := newProgram(places, of, set.Quantum_ns, nil)
-		second := newProgram(places, of, set.Quantum_ns, nil)
-		second.isSecond = true
 		all, windows := noLinks(&set.Seen), first.windows(size)
 		for _, w := range windows {
 			first.linkWindow(&set.Seen, w, all)
 		}
-		first.compare(second, &set.Seen, windows, all)
+		second := first.compare(nil, &set.Seen, windows, all)
 		part := float64(len(second.scores)) / float64(len(windows))
 		if len(first.scores) != len(windows) || part < c.least || part > c.most {
 			t.Errorf("%s: of %d windows, the models linked %d and %d", c.app, len(windows),

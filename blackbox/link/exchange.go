@@ -77,11 +77,13 @@ func (s *sharing) exchangeChains(c, to int32) {
 	if !s.triesChains() {
 		return
 	}
-	for n := 1; n <= mostChain; n++ {
-		for _, back := range [2]bool{false, true} {
-			if s.exchangeChain(c, to, n, back); s.owner[c] == to || len(s.chain) < n {
-				return
-			}
+	for n := 1; n <= mostChain && s.owner[c] != to; n++ {
+		s.exchangeChain(c, to, n, true)
+		if n > 1 && s.owner[c] != to { // one call alone was tried before
+			s.exchangeChain(c, to, n, false)
+		}
+		if len(s.chain) < n {
+			return
 		}
 	}
 }
@@ -186,26 +188,19 @@ func (s *sharing) alikeCall(c, r int32) int32 {
 	return found
 }
 
-// isCandidate reports whether a request is a candidate for each of the given calls.
+// isCandidate reports whether a request is a candidate for each of the given calls. The candidates
+// of a call are sorted, and mostly follow each other without a gap.
 func (s *sharing) isCandidate(all []int32, r int32) bool {
-	const few = 16
 	for _, c := range all {
 		of := s.candidates[c]
-		if len(of) == 0 || r < of[0] || r > of[len(of)-1] {
+		if len(of) == 0 || r < of[0] {
 			return false
 		}
-		for len(of) > few { // they are sorted
-			if half := len(of) / 2; of[half] > r {
-				of = of[:half]
-			} else {
-				of = of[half:]
-			}
+		i := min(int(r-of[0]), len(of)-1) // later ones are larger than r
+		for of[i] > r {
+			i--
 		}
-		i := 0
-		for i < len(of) && of[i] < r {
-			i++
-		}
-		if i == len(of) || of[i] != r {
+		if of[i] != r {
 			return false
 		}
 	}

@@ -157,11 +157,12 @@ func (l learntMethod) linkProgram(seen *calls.Seen, places []place, of []int32, 
 	}
 	isLong := len(windows) > 1 || l.memory != nil
 	if p.wasCrowded() || p.piledUp() || !isLong {
-		second := newProgram(places, of, seen.Quantum_ns, l.memory[name+" again"])
-		second.isSecond, second.wanted = true, l.wanted
+		name := name + " again"
 		p.rest *= count(isLong)
-		p.compare(second, seen, windows, all)
-		l.keepLearnt(name+" again", second)
+		second := p.compare(l.memory[name], seen, windows, all)
+		if second != nil {
+			l.keepLearnt(name, second)
+		}
 	}
 	if p.foreign() && p.aligned() {
 		p.realign(seen) // for what comes next: clocks drift

@@ -218,6 +218,9 @@ func (p *place) limitOneWay() {
 			lengths = append(lengths, r.until-r.from)
 		}
 	}
+	if len(lengths) == len(p.requests) {
+		return
+	}
 	limit := int64(none_ns)
 	if n := len(lengths); n > 0 {
 		slices.Sort(lengths)
