@@ -268,8 +268,8 @@ The answer begins with what is slow, how sure that is, and what to look at next.
 has one unit. In each path, the span with the largest share of the end-to-end time comes first.
 
 If messages were captured (cprof capture), a last table says which program sent to which, and how
-long the transfers took: from the beginning of the sending call to the moment when the receiving
-call had the last byte. The flags that choose tuples do not apply to it.
+long that took: from the beginning of the sending call to the moment when the receiving call had the
+last byte. Flags that choose tuples do not apply to it.
 
 Runs may be larger than memory: see --memory. Captured messages must fit into it, at about 340 bytes
 each.

@@ -130,8 +130,8 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 // printElsewhen says that a relation is of another time than the messages.
 func printElsewhen(w io.Writer, why string) {
 	if why != "" {
-		printFolded(w, "  ", 4, "times between nodes not known: the run has a relation of another "+
-			"time, perhaps of another run: "+why)
+		printFolded(w, "  ", 4, "times not known: a relation is of another time, perhaps of "+
+			"another run: "+why)
 	}
 }
 

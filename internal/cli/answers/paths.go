@@ -34,18 +34,17 @@ func newPaths() *cobra.Command {
 		Long: `Say which calls requests led to, from captured messages. RUN is a run, as for cprof
 analyze, in which messages were captured (cprof capture).
 
-A call is a request that one program sends to another, and its response. Nothing in the messages
-says which request a call belongs to. So the command infers this link from the moments of the
-messages, and gives its probability. A call without a cause begins a path. Paths with equal trees
-follow one pattern. The pattern that took the most time comes first.
+A call is a request that one program sends to another, and its response. No message says which
+request a call belongs to. So the command infers this link from the moments of the messages, and
+gives its probability. A call without a cause begins a path. Paths with equal trees follow one
+pattern. The pattern that took the most time comes first.
 
 Each line of a pattern is a call: the probability of the link to the call above it, the called
-program, and the shares of the requests' time that were spent in this program and in the network on
-the way to it and back, each with the median of one call. Then follow the slowest paths.
-docs/paths.md says how to read a probability.
+program, and the shares of the requests' time in this program and in the network, each with the
+median of one call. Then follow the slowest paths. docs/paths.md says how to read a probability.
 
-The flags --program, --longer, --message and --doubtful choose paths. The answer is then only about
-these. cprof export --paths writes them for other programs.
+The flags --program, --longer, --message and --doubtful choose paths. cprof export --paths writes
+paths for other programs.
 
 Exit code 1: there is no such path. Exit code 3: the paths are printed, and parts of the run are
 missing: paths may lack calls.`,

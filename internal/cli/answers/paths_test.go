@@ -147,7 +147,7 @@ func TestPathsWithoutLinks(t *testing.T) {
 // answer says so, instead of only leaving out the times between nodes.
 func TestRelationOfAnotherRun(t *testing.T) {
 	run, other := hotelRun(t), hotelRun(t)
-	const says = "not known: the run has a relation of another time, perhaps of another run"
+	const says = "times not known: a relation is of another time, perhaps of another run"
 	for _, from := range []string{run, other} {
 		relation, err := os.ReadFile(filepath.Join(from, runs.RelationPath("A", "B")))
 		if err != nil {
