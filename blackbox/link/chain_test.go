@@ -1,7 +1,9 @@
 package link
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -53,5 +55,35 @@ func TestChains(t *testing.T) {
 			t.Errorf("seed %d: %.1f %% of paths are right, and %d of %d sure links are wrong",
 				seed, 100*pathsRight(s), s.SureWrong, s.Sure)
 		}
+	}
+}
+
+// If all calls of some requests were taken for calls without a cause, and the model learnt this,
+// they are given back as a whole: a request with only one of its calls would be less probable.
+func TestAdoptChain(t *testing.T) {
+	set := chainCalls(7)
+	places := placesOf(&set.Seen)
+	p := newProgram(places, programNumbers(&set.Seen), set.Quantum_ns, nil)
+	p.openWindow(p.windows(math.MaxInt32)[0])
+	s, x := p.sharers[0], p.m.newExperience()
+	s.shareTruly(set.Cause)
+	truth := slices.Clone(s.owner)
+	for r := 0; r < len(s.requests); r += 20 {
+		for _, c := range s.scripts[r] {
+			s.owner[c] = -1
+		}
+		s.scripts[r] = nil
+	}
+	s.teach(x, 1, math.MaxInt32)
+	p.m.learn(x)
+	p.m.temper = 1
+	s.rescore()
+	s.surveyOwners(true)
+	lost := 0
+	for c := range truth {
+		lost += count(s.owner[c] != truth[c])
+	}
+	if lost > len(truth)/100 {
+		t.Errorf("%d of %d calls were not given back", lost, len(truth))
 	}
 }

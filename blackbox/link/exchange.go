@@ -126,6 +126,30 @@ func (s *sharing) chainAfter(r, c int32, most int) []int32 {
 	return s.chain
 }
 
+// adoptChain tries to give a chain of calls without a cause to a request, in each length.
+func (s *sharing) adoptChain(c, to int32) {
+	chain, bonus, until := s.chain[:0], 0.0, int64(math.MinInt64)
+	for k := c; k < int32(len(s.calls)) && len(chain) < mostChain; k++ {
+		of := &s.calls[k]
+		if of.from > s.requests[to].until {
+			break
+		}
+		one := [1]int32{k}
+		if s.owner[k] >= 0 || of.from < until || !s.isCandidate(one[:], to) {
+			continue
+		}
+		chain, bonus = append(chain, k), bonus-s.aloneScore(k)
+		until = max(of.from, of.to)
+		if len(chain) > 1 && s.acceptExchange(-1, to, chain, nil, bonus) {
+			for _, k := range chain {
+				s.giveOwner(k, to)
+			}
+			break
+		}
+	}
+	s.chain = chain
+}
+
 // exchangeAll tries to exchange all calls of two requests.
 func (s *sharing) exchangeAll(c, to int32) {
 	s.try(s.owner[c], to, s.scripts[s.owner[c]], s.scripts[to])

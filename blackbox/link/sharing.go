@@ -177,7 +177,9 @@ func (s *sharing) exploreChanges(c, to int32) {
 		return
 	}
 	if s.owner[c] < 0 {
-		s.replaceCall(c, to)
+		if s.replaceCall(c, to); s.owner[c] < 0 {
+			s.adoptChain(c, to)
+		}
 		return
 	}
 	s.tried, s.once = s.tried[:0], true
