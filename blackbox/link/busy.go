@@ -63,9 +63,13 @@ func busyLimit(all []int32, done float64) int32 {
 // teach adds the scripts of requests to the experience, except those of requests that were open at
 // busier times than the limit.
 func (s *sharing) teach(x *experience, weight float64, limit int32) {
+	s.findStarts()
 	for r := range s.requests {
 		if limit == math.MaxInt32 || s.busy[r] <= limit {
 			x.add(s.eventsOf(r), weight)
+			if s.starts != nil {
+				s.teachQueue(&x.queue, int32(r), weight)
+			}
 		}
 	}
 }

@@ -168,7 +168,8 @@ func (p *program) doubtOfCrowds(all, again []Link,
 		}
 	}
 	for b := 1; b < len(doubt); b++ {
-		doubt[b] = max(doubt[b-1], min(crowdDoubt*differ[b]/max(n[b], 1), 1))
+		wrong := crowdDoubt * differ[b]
+		doubt[b] = max(doubt[b-1], wrong/max(n[b]+wrong, 1))
 	}
 	return doubt
 }

@@ -1,51 +1,129 @@
 package link
 
-import "github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+)
 
 // On a mixed connection, nobody knows how long a request is open, so limitOpen restricts the time.
 // A response that comes later is linked to no request. But it surely belongs to one: to a request
-// that got no other response.
+// that got no other response. If such a request waited for a call, its response comes soon after
+// the response of the call.
 
-// lateSays is the probability of a link to the only request without a response.
+// lateSays is the probability of a link to the only request without a response, or to the only one
+// of them that may soon be replied to.
 const lateSays = 0.95
 
-// linkLate links responses that are linked to no request. If several requests are left, the one
-// that was sent first is the most probable one. If none is left, the probability is 0.
+// mostLeft is how many requests without a response are looked at. They are the latest ones.
+const mostLeft = 256
+
+// An end is one end of a mixed connection: the place that receives requests.
+type end struct {
+	connection uint32
+	place      int32
+}
+
+// late has the requests of mixed connections.
+type late struct {
+	left map[end][]int32   // requests without a response, so far
+	sent map[int32][]int32 // the calls of a request that were answered
+	soon map[int32]int64   // how long after its last event a request is mostly replied to, by place
+	most map[int32]float64 // limits of the probabilities of links, by request
+}
+
+// linkLate links responses that are linked to no request. If several requests are left, it looks at
+// those of which a call was answered just before. The first of these requests is the most probable
+// one. If none is left, the probability is 0.
 func linkLate(seen *calls.Seen, links []Link) {
-	answered := map[int32]bool{}
-	for i := range links {
-		if seen.Calls[i].Answers && links[i].Cause >= 0 {
-			answered[links[i].Cause] = true
-		}
-	}
-	type end struct { // one end of a connection: the place that receives requests
-		connection uint32
-		place      int32
-	}
-	left := map[end][]int32{}  // requests without a response
-	least := map[end]float64{} // the least probability of a link to one of them, so far
+	l := late{left: map[end][]int32{}, most: map[int32]float64{}}
+	answered := l.findSoon(seen, links)
 	for i := range seen.Calls {
 		c := &seen.Calls[i]
 		switch {
 		case c.Connection == 0:
 		case !c.Answers:
 			if e := (end{c.Connection, c.Callee}); !answered[int32(i)] {
-				left[e] = append(left[e], int32(i))
+				l.left[e] = append(l.left[e], int32(i))
 			}
 		case links[i].Cause < 0:
-			e := end{c.Connection, c.Caller}
-			l := Link{Cause: calls.NoCause, RunnerUp: calls.NoCause}
-			if all := left[e]; len(all) > 0 {
-				l.Cause, l.Probability = all[0], lateSays/float64(len(all))
-				if p, ok := least[e]; ok {
-					l.Probability = min(l.Probability, p) // an earlier link may be wrong
-				}
-				least[e], left[e] = l.Probability, all[1:]
-				if len(all) == 1 {
-					delete(least, e)
-				}
-			}
-			links[i] = l
+			links[i] = l.link(seen, c)
 		}
 	}
+}
+
+// findSoon finds out how soon requests are replied to. It returns the requests that have responses.
+func (l *late) findSoon(seen *calls.Seen, links []Link) (answered map[int32]bool) {
+	answered, l.sent, l.soon = map[int32]bool{}, map[int32][]int32{}, map[int32]int64{}
+	for i := range links {
+		if c, r := &seen.Calls[i], links[i].Cause; r >= 0 && c.Caller >= 0 &&
+			seen.Calls[r].Connection != 0 {
+			if c.Answers {
+				answered[r] = true
+			} else if c.Got_ns != calls.Unknown {
+				l.sent[r] = append(l.sent[r], int32(i))
+			}
+		}
+	}
+	delays := map[int32][]int64{}
+	for i := range links {
+		if c := &seen.Calls[i]; c.Answers && c.Caller >= 0 && links[i].Cause >= 0 {
+			delays[c.Caller] = append(delays[c.Caller], l.since(seen, links[i].Cause, c.Sent_ns))
+		}
+	}
+	for place, all := range delays {
+		slices.Sort(all)
+		l.soon[place] = all[len(all)*99/100]
+	}
+	return answered
+}
+
+// since returns how much time passed between the last event of a request and a moment. If the
+// request waited for a response at that moment, the result is farFuture.
+func (l *late) since(seen *calls.Seen, request int32, t int64) int64 {
+	last := seen.Calls[request].Received_ns
+	for _, i := range l.sent[request] {
+		switch c := &seen.Calls[i]; {
+		case c.Got_ns <= t:
+			last = max(last, c.Got_ns)
+		case c.Sent_ns < t:
+			return farFuture
+		}
+	}
+	return t - last
+}
+
+// link links a response to a request without a response.
+func (l *late) link(seen *calls.Seen, c *calls.Call) Link {
+	e := end{c.Connection, c.Caller}
+	all := l.left[e]
+	all = all[max(0, len(all)-mostLeft):]
+	if len(all) == 0 {
+		return Link{Cause: calls.NoCause, RunnerUp: calls.NoCause}
+	}
+	var near []int32
+	for _, r := range all {
+		if l.since(seen, r, c.Sent_ns) <= l.soon[e.place] {
+			near = append(near, r)
+		}
+	}
+	if len(near) == 0 {
+		near = all
+	}
+	slices.SortStableFunc(near, func(a, b int32) int {
+		return -cmp.Compare(l.since(seen, a, c.Sent_ns), l.since(seen, b, c.Sent_ns))
+	})
+	first := near[0]
+	p := lateSays / float64(len(near))
+	if limit, ok := l.most[first]; ok {
+		p = min(p, limit) // an earlier link may be wrong
+	}
+	if len(near) > 1 {
+		for _, r := range near {
+			l.most[r] = p
+		}
+	}
+	l.left[e] = slices.DeleteFunc(slices.Clone(all), func(r int32) bool { return r == first })
+	return Link{Cause: first, Probability: p, RunnerUp: calls.NoCause}
 }

@@ -27,3 +27,37 @@ func TestLinkLate(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A request waits for a slow call, while many later ones overtake it. Its response comes soon after
+// the response of the call.
+func TestLinkLateAfterCall(t *testing.T) {
+	const unknown = calls.Unknown
+	set := &calls.Seen{Places: make([]calls.Place, 3)}
+	var links []Link
+	add := func(c calls.Call, cause int32) int32 {
+		set.Calls = append(set.Calls, c)
+		links = append(links, Link{Cause: cause, Probability: 0.99, RunnerUp: calls.NoCause})
+		return int32(len(links) - 1)
+	}
+	request := func(at, sent, got int64) int32 {
+		r := add(calls.Call{Callee: 1, Received_ns: at, Connection: 7}, calls.NoCause)
+		add(calls.Call{Caller: 1, Callee: 2, Sent_ns: sent, Got_ns: got}, r)
+		return r
+	}
+	answer := func(at int64, cause int32) int32 {
+		return add(calls.Call{Caller: 1, Sent_ns: at, Got_ns: unknown, Connection: 7,
+			Answers: true}, cause)
+	}
+	first, slow := request(0, 2, 900), request(5, 7, 500)
+	for at := int64(20); at < 480; at += 20 {
+		answer(at+12, request(at, at+2, at+10))
+	}
+	request(498, 499, 600)
+	want := map[int32]int32{answer(502, calls.NoCause): slow, answer(902, calls.NoCause): first}
+	linkLate(set, links)
+	for a, r := range want {
+		if l := links[a]; l.Cause != r || l.Probability != lateSays {
+			t.Errorf("response %d: %+v, want the request %d", a, l, r)
+		}
+	}
+}

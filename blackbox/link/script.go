@@ -32,8 +32,9 @@ type model struct {
 	best []float64
 	// An event may seem to come before the one that it follows, by at most slack_ns, if moments
 	// come from other clocks. So this time is added to all delays: none is negative then.
-	slack_ns int64
-	rivals   float32 // logarithm of the number of candidates that a call has
+	slack_ns   int64
+	overtaking float64 // see queueCount.overtaking
+	rivals     float32 // logarithm of the number of candidates that a call has
 	// The following fields are used only by the method walkEvents.
 	counts  [64]uint8 // calls of each kind so far
 	waiting [64]int32 // calls whose response is still missing
@@ -229,11 +230,13 @@ type experience struct {
 	next   []float64
 	delays []*delays
 	marks  [][marks]float32
+	queue  queueCount
 }
 
 func (m *model) newExperience() *experience {
 	n := m.states() * m.nexts()
-	return &experience{m, make([]float64, n), make([]*delays, ways*n), make([][marks]float32, n)}
+	return &experience{m: m, next: make([]float64, n), delays: make([]*delays, ways*n),
+		marks: make([][marks]float32, n)}
 }
 
 // add adds the events of a script.
@@ -296,6 +299,7 @@ func (m *model) learn(x *experience) {
 		}
 	}
 	m.subtractBest()
+	m.overtaking = x.queue.overtaking()
 	m.learnt = true
 }
 
@@ -445,6 +449,7 @@ func logarithms(f *[delaySteps]float64) *delayTable {
 
 // merge adds older experience, multiplied by the weight part.
 func (x *experience) merge(old *experience, part float64) {
+	x.queue.add(&old.queue, part)
 	for k := range x.next {
 		x.next[k] += part * old.next[k]
 		for of := range old.marks[k] {

@@ -22,6 +22,7 @@ type sharing struct {
 	current    []bool    // events has the events of the script as it is now
 	random     dice
 	busy       []int32 // of the requests: see busy.go
+	starts     []int64 // when requests begin: see queue.go; nil: the program has one thread
 
 	pinned []bool // the only candidate of the call is its cause
 	// active has, for each call, the owners that were not hopeless in the last survey (see
@@ -98,6 +99,7 @@ func (s *sharing) rescore() {
 	for r := range s.requests {
 		s.scores[r] = s.m.score(s.eventsOf(r))
 	}
+	s.findStarts()
 }
 
 // makeScripts makes empty scripts of all requests.
@@ -315,6 +317,7 @@ func (s *sharing) tryMove(c, to int32) {
 // more probable, it always accepts the exchange. Otherwise it decides at random. After an accepted
 // exchange, s.mine and s.theirs are copies of the parts.
 func (s *sharing) acceptExchange(from, to int32, mine, theirs []int32, bonus float64) bool {
+	bonus += s.queueGain(from, to, mine, theirs)
 	luck := s.random.fraction()
 	limit := leastLog(luck)
 	if s.surveying {
@@ -362,6 +365,9 @@ func (s *sharing) replaceScript(r int32, moved uint64, without, with []int32, sc
 	s.scripts[r] = append(s.scripts[r][:0], s.script...)
 	s.scores[r], s.current[r] = score, false
 	s.names[r] += moved
+	if s.starts != nil {
+		s.starts[r] = s.startOf(r, s.scripts[r])
+	}
 }
 
 // pinCause removes all candidates of a call except the one that is known to be its cause.
@@ -443,6 +449,9 @@ func (s *sharing) score() (sum float64) {
 		if sum += v; s.requests[r].to != farFuture {
 			sum += s.m.best[s.m.numberOfReply()]
 		}
+	}
+	for r := range s.starts {
+		sum -= s.m.overtaking * float64(s.overtakes(int32(r)))
 	}
 	for c, r := range s.owner {
 		if sum += s.m.best[s.calls[c].kind]; r < 0 {
