@@ -14,9 +14,8 @@ import (
 // place of this range shows how the two clocks differ.
 //
 // The functions below compute an offset for each callee's clock, and subtract this offset from the
-// moments of that clock. Afterwards no event comes before its cause, at least among the kinds of
-// events with the narrowest ranges. alignAll uses only differences of moments, so the result does
-// not depend on how a clock is set.
+// moments of that clock. Afterwards hardly any event comes before its cause. alignAll uses only
+// differences of moments, so the result does not depend on how a clock is set.
 
 const (
 	reach_ns  = int64(1e8) // the longest lag that is looked at, before and after 0
@@ -148,6 +147,15 @@ func (p *place) clocks(seen *calls.Seen) *clocks {
 	return c
 }
 
+// No call begins before the request that caused it. This is an upper limit for the offset of the
+// callee's clock. No response comes after the reply: this is a lower limit. If two calls begin at
+// about the same time, the offset is in the middle.
+const (
+	lower  = -1
+	middle = 0
+	upper  = 1
+)
+
 // findOffsets finds the offset of each callee's clock. It begins with the clock of the requests.
 // Then it adds one clock at a time: the clock whose lags to a known clock have the narrowest range.
 func (c *clocks) findOffsets() map[int32]int64 {
@@ -157,19 +165,27 @@ func (c *clocks) findOffsets() map[int32]int64 {
 		from, to int
 	}
 	tried := map[relation]lagSpan{}
+	span := func(of lagKind, from, to int) lagSpan {
+		s, ok := tried[relation{of, from, to}]
+		if !ok {
+			if s, ok = c.lags(of, from, to); !ok {
+				s.width = math.MaxInt64
+			}
+			tried[relation{of, from, to}] = s
+		}
+		return s
+	}
 	fits, strict := c.fits, true
 	for len(known) <= len(c.callees) {
-		next, base, width, offset := 0, 0, int64(math.MaxInt64), int64(0)
-		try := func(of lagKind, from, to, k int, at func(lagSpan) int64) {
-			s, ok := tried[relation{of, from, to}]
-			if !ok {
-				if s, ok = c.lags(of, from, to); !ok {
-					s.width = math.MaxInt64
-				}
-				tried[relation{of, from, to}] = s
+		next, base, width, offset, side := 0, 0, int64(math.MaxInt64), int64(0), middle
+		try := func(of lagKind, from, to, k, way int) {
+			s := span(of, from, to)
+			at := offsets[from+to-k] + int64(way)*s.least
+			if way == middle {
+				at += s.middle
 			}
-			if s.width < width && fits(c.callees[k-1], at(s)) {
-				next, base, width, offset = k, from+to-k, s.width, at(s)
+			if s.width < width && fits(c.callees[k-1], at) {
+				next, base, width, offset, side = k, from+to-k, s.width, at, way
 			}
 		}
 		for k := 1; k <= len(c.callees); k++ {
@@ -177,17 +193,14 @@ func (c *clocks) findOffsets() map[int32]int64 {
 				continue
 			}
 			for _, from := range known {
-				base := offsets[from]
-				after := func(s lagSpan) int64 { return base + s.least }
-				before := func(s lagSpan) int64 { return base - s.least }
 				if from == 0 {
-					try(beginBegin, 0, k, k, after)
-					try(endEnd, k, 0, k, before)
+					try(beginBegin, 0, k, k, upper)
+					try(endEnd, k, 0, k, lower)
 					continue
 				}
-				try(endBegin, from, k, k, after)
-				try(endBegin, k, from, k, before)
-				try(beginBegin, from, k, k, func(s lagSpan) int64 { return base + s.middle })
+				try(endBegin, from, k, k, upper)
+				try(endBegin, k, from, k, lower)
+				try(beginBegin, from, k, k, middle)
 			}
 		}
 		if next == 0 && c.loose {
@@ -196,6 +209,18 @@ func (c *clocks) findOffsets() map[int32]int64 {
 		}
 		if next == 0 {
 			break
+		}
+		// The limit may be wrong by about the width of its range of lags. So the offset moves by
+		// this width towards the limit on the other side, but at most to the middle between both.
+		room := int64(0)
+		if s := span(endEnd, next, 0); side == upper && s.width < math.MaxInt64 {
+			room = offset + s.least
+		} else if s := span(beginBegin, 0, next); side == lower && s.width < math.MaxInt64 {
+			room = s.least - offset
+		}
+		inside := offset - int64(side)*max(0, min(width, room/2))
+		if fits(c.callees[next-1], inside) {
+			offset = inside
 		}
 		offsets[next], known = offset, append(known, next)
 		c.sharp[c.callees[next-1]] = strict && width <= sharp_ns &&
