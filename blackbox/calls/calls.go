@@ -137,8 +137,9 @@ func (s *Set) Arrange() {
 	}
 }
 
-// findQuantum finds the quantum of the moments, among the quanta that recorders use. The moments of
-// one clock differ by multiples of it. How the clock is set does not matter.
+// findQuantum finds the quantum of the moments, among the quanta that recorders use. The beginnings
+// of one clock differ by multiples of it. How the clock is set does not matter. Ends do not matter
+// either: some recorders round when a span began, but not how long it took.
 func (s *Set) findQuantum() {
 	s.Quantum_ns = 1
 	for _, q := range [...]int64{1_000_000, 1_000} {
@@ -156,8 +157,8 @@ func (s *Set) fitsQuantum(q int64) bool {
 	}
 	for i := range s.Calls {
 		c := &s.Calls[i]
-		for k, t := range [4]int64{c.Sent_ns, c.Received_ns, c.Replied_ns, c.Got_ns} {
-			at := [4]int32{c.Caller, c.Callee, c.Callee, c.Caller}[k]
+		for k, t := range [2]int64{c.Sent_ns, c.Received_ns} {
+			at := [2]int32{c.Caller, c.Callee}[k]
 			switch {
 			case t == Unknown || at < 0:
 			case first[at] == Unknown:
