@@ -158,9 +158,7 @@ func (l learntMethod) linkProgram(seen *calls.Seen, places []place, of []int32, 
 	isLong := len(windows) > 1 || l.memory != nil
 	if p.wasCrowded() || p.piledUp() || !isLong {
 		name := name + " again"
-		p.rest *= count(isLong)
-		second := p.compare(l.memory[name], seen, windows, all)
-		if second != nil {
+		if second := p.compare(l.memory[name], seen, windows, all); second != nil {
 			l.keepLearnt(name, second)
 		}
 	}
