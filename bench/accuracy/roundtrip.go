@@ -196,8 +196,12 @@ func (l *twoEnds) pingPong(answererCPU int) (cycles []float64, err error) {
 	})
 	defer func() { err = errors.Join(err, wait()) }()
 	b := make([]byte, packetLength)
-	deadline := time.Now().Add(time.Minute)
+	end := time.Now().Add(time.Minute)
 	for range roundTripsAll {
+		begun := time.Now()
+		if len(cycles) > 0 && begun.After(end) {
+			break // on a very busy machine each round trip takes many milliseconds
+		}
 		sent := asm.Counter()
 		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fds[0]),
 			uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
@@ -213,8 +217,8 @@ func (l *twoEnds) pingPong(answererCPU int) (cycles []float64, err error) {
 			if i%pollsPerTurn == 0 {
 				yield()
 			}
-			if i%(1<<16) == 0 && time.Now().After(deadline) {
-				return nil, errors.New("bare ping-pong: a packet got lost")
+			if i%(1<<16) == 0 && time.Since(begun) > time.Minute {
+				return nil, errors.New("bare ping-pong: no answer within a minute")
 			}
 		}
 		cycles = append(cycles, float64(asm.Counter()-sent-binary.NativeEndian.Uint64(b)))
