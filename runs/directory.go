@@ -208,8 +208,8 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 			return nil, fmt.Errorf("the run has no node %q", n.Name)
 		}
 		if node.epochNumber(n.Epoch) == 0 {
-			return nil, fmt.Errorf("it is of epoch %q of node %q, and the run of %q", n.Epoch,
-				n.Name, node.Epoch)
+			return nil, fmt.Errorf("it is of epoch %q of node %q, and the run of %q: "+
+				"it belongs to another run", n.Epoch, n.Name, node.Epoch)
 		}
 	}
 	// Earlier versions did not add the length of the first node's name to the file's name. If such

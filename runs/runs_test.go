@@ -322,7 +322,7 @@ func TestBadDirectories(t *testing.T) {
 			r := exampleRun()
 			r.Nodes[0].Epoch = "boot-10"
 			return os.WriteFile(dir+"/relations/A--B.b_2.rel", pairOf(t, r).Encode(), 0o600)
-		}, nil, "relations/A--B.b_2.rel", "epoch"},
+		}, nil, "relations/A--B.b_2.rel", "belongs to another run"},
 		"logs_of_a_node_are_a_file": {func(dir string) error {
 			return os.WriteFile(dir+"/logs/B.b_2", nil, 0o600)
 		}, nil, "logs/B.b_2", "not a directory"},

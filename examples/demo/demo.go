@@ -447,6 +447,9 @@ const mostUncertain_ppb = 1e6
 // virtualNodes makes the nodes: A, which is the reference, and the others. Their counters began at
 // different times, and each counter runs at its own rate. The nodes' clocks show wrong times and
 // are slewed.
+//
+// Each demonstration makes other counters for nodes of the same names, so the name of the epoch is
+// random, too. By this name, readers refuse the relations of another demonstration.
 func virtualNodes(
 	physical machine, placement *job.Placement, last time.Duration,
 ) (nodes []NodeFacts) {
@@ -455,6 +458,7 @@ func virtualNodes(
 	seed1, seed2 := binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:])
 	r := mathrand.New(mathrand.NewPCG(seed1, seed2))
 	shapes := []vnode.Shape{vnode.Sine, vnode.Walk, vnode.Temperature}
+	epoch := fmt.Sprintf("demo-%016x", seed1)
 	for i := range placement.Nodes {
 		name, shape := placement.Nodes[i].Name, shapes[i%len(shapes)]
 		c := virtual.Config(r, name, physical.Physical, shape, wander_ppm, last)
@@ -462,7 +466,7 @@ func virtualNodes(
 		nodes = append(nodes, NodeFacts{
 			Name: name, Start: c.Counter.Start, Rate: rate * 1e6, Shape: shape, Clocks: c,
 			Node: tscratio.Node{
-				Name: name, Epoch: "demo", Nominal_hz: uint64(float64(physical.Hz) * (1 + rate)),
+				Name: name, Epoch: epoch, Nominal_hz: uint64(float64(physical.Hz) * (1 + rate)),
 				Quantum_cycles: virtual.Quantum_cycles(c.Counter, physical.Quantum_cycles),
 				// The core slack is a number of cycles, as the quantum is. So it is converted to
 				// the virtual counter in the same way.

@@ -15,10 +15,12 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
@@ -239,6 +241,24 @@ func TestDemo(t *testing.T) {
 	page, err := os.Stat(filepath.Join(o.Keep, "report.html"))
 	if err != nil || page.Size() < 10_000 {
 		t.Errorf("page: %v", err)
+	}
+}
+
+// The epochs of a demonstration tell its counters from those of any other demonstration.
+func TestEpochsOfDemonstrationsDiffer(t *testing.T) {
+	placement, err := job.ParsePlacement(placementText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	physical := machine{Physical: virtual.Physical{Hz: 2_600_000_000}, Quantum_cycles: 1}
+	seen := map[string]int{}
+	for range 2 {
+		for _, n := range virtualNodes(physical, placement, time.Minute) {
+			seen[n.Node.Name+" "+n.Node.Epoch]++
+		}
+	}
+	if len(seen) != 2*len(placement.Nodes) {
+		t.Errorf("two demonstrations have the counters %v", seen)
 	}
 }
 
