@@ -91,7 +91,7 @@ func TestOnlyNodesThatVanishAreCounted(t *testing.T) {
 // with the end of the others.
 func (f *fleet) waitForConnections(want int) {
 	f.t.Helper()
-	for end := time.Now().Add(15 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		f.server.mu.Lock()
 		got := len(f.server.connections)
 		f.server.mu.Unlock()

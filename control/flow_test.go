@@ -52,7 +52,7 @@ func TestAMessageWithoutEndIsCut(t *testing.T) {
 			t.Fatalf("cut after only %d bytes: %v", sent, err)
 		}
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -93,7 +93,7 @@ func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	for end := time.Now().Add(3 * wireHeartbeat); s.Refused()[ReasonDisconnected] == 0; {
+	for end := time.Now().Add(patience); s.Refused()[ReasonDisconnected] == 0; {
 		if time.Now().After(end) {
 			t.Fatal("nobody notices that the peer went away")
 		}
