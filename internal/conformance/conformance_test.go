@@ -75,7 +75,7 @@ func (s *scene) setHandler(handler string, params channel.Params) {
 
 func waitFor(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited too long for %s", what)
 		}
@@ -284,15 +284,17 @@ func TestLanguagesWaitASecondInAll(t *testing.T) {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, language)
-			begin := time.Now()
+			var waits []time.Duration
 			for i := range 6 {
 				s.do("open one a#%d/x id 0 0 0 0 block - 256", i)
+				begin := time.Now()
 				s.do("log 0 100")
+				waits = append(waits, time.Since(begin))
 			}
-			// If each channel waited separately, six channels would wait for six seconds. A busy
-			// machine, on which a JVM starts slowly, may add much to the one second.
-			if waited := time.Since(begin); waited < time.Second || waited > 5*time.Second {
-				t.Errorf("waited %s in all, want a second", waited)
+			// If each channel waited separately, every log call would take a second. On a busy
+			// machine some of them do.
+			if waits[0] < time.Second || slices.Min(waits) >= time.Second {
+				t.Errorf("six channels waited %v, want a second in all", waits)
 			}
 		})
 	}
