@@ -52,7 +52,7 @@ func TestMatrixEndsWithTheServer(t *testing.T) {
 		if m != nil {
 			t.Errorf("a matrix of a server that ended: %+v", m)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("Matrix still waits")
 	}
 }
@@ -68,10 +68,10 @@ func TestMetricsAreGatheredFromARunningServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("registering metrics waits for a server that does not run yet")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	client, err := control.Dial(control.ClientConfig{Server: link.Address()})

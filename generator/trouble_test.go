@@ -114,7 +114,7 @@ func (n *noticeList) waitForMark(t *testing.T, mark Mark) Notice {
 			if notice.Mark == mark {
 				return notice
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("no notice of mark %s; the notices are %v", mark, n.list)
 		}
 	}

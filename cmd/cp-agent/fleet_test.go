@@ -117,7 +117,8 @@ func TestSnapshotOfAFleet(t *testing.T) {
 // closes the run, and the server can fetch the run's logs from it.
 func TestRunThatEndedMeanwhile(t *testing.T) {
 	config := coordinator.DefaultConfig()
-	config.Heartbeat, config.Dead, config.Return = 100*time.Millisecond, time.Second, time.Second
+	// With a shorter Dead, the server of a busy machine would believe that living agents are dead.
+	config.Heartbeat, config.Dead, config.Return = 100*time.Millisecond, 5*time.Second, time.Second
 	address, kept := startServer(t, config)
 	link, err := control.Dial(control.ClientConfig{Server: address})
 	if err != nil {
