@@ -31,13 +31,15 @@ type late struct {
 	sent map[int32][]int32 // the calls of a request that were answered
 	soon map[int32]int64   // how long after its last event a request is mostly replied to, by place
 	most map[int32]float64 // limits of the probabilities of links, by request
+	// claims has limits of the probabilities of links, by response: see oneEach.
+	claims map[int32]float64
 }
 
 // linkLate links responses that are linked to no request. If several requests are left, it looks at
 // those of which a call was answered just before. The first of these requests is the most probable
 // one. If none is left, the probability is 0.
 func linkLate(seen *calls.Seen, links []Link) {
-	l := late{left: map[end][]int32{}, most: map[int32]float64{}}
+	l := late{left: map[end][]int32{}, most: map[int32]float64{}, claims: map[int32]float64{}}
 	answered := l.findSoon(seen, links)
 	for i := range seen.Calls {
 		c := &seen.Calls[i]
@@ -49,6 +51,47 @@ func linkLate(seen *calls.Seen, links []Link) {
 			}
 		case links[i].Cause < 0:
 			links[i] = l.link(seen, c)
+			if most, ok := l.claims[int32(i)]; ok {
+				links[i].lower(most)
+			}
+		}
+	}
+}
+
+// oneEach leaves at most one response to each request. A response may belong to a request that no
+// longer counts as open. Then it may seem to be the second response to another request. If this
+// request waited for a call at that moment, the response is surely not its own. If several
+// responses are left, nobody knows which of them is.
+func (l *late) oneEach(seen *calls.Seen, links []Link) {
+	const likely = 0.5 // two responses that are more probable exclude each other
+	claims := map[int32][]int32{}
+	for i := range links {
+		if k := &links[i]; seen.Calls[i].Answers && seen.Calls[i].Caller >= 0 && k.Cause >= 0 &&
+			k.Probability > likely {
+			claims[k.Cause] = append(claims[k.Cause], int32(i))
+		}
+	}
+	for r, all := range claims {
+		if len(all) < 2 {
+			continue
+		}
+		able := slices.DeleteFunc(slices.Clone(all), func(i int32) bool {
+			return l.since(seen, r, seen.Calls[i].Sent_ns) == farFuture
+		})
+		if len(able) == 0 {
+			able = all
+		}
+		most := 1 / float64(len(able))
+		for _, i := range all {
+			switch {
+			case i == able[0]:
+				links[i].lower(most)
+			default:
+				links[i] = Link{Cause: calls.NoCause, RunnerUp: calls.NoCause}
+				if slices.Contains(able, i) {
+					l.claims[i] = most
+				}
+			}
 		}
 	}
 }
@@ -58,17 +101,15 @@ func (l *late) findSoon(seen *calls.Seen, links []Link) (answered map[int32]bool
 	answered, l.sent, l.soon = map[int32]bool{}, map[int32][]int32{}, map[int32]int64{}
 	for i := range links {
 		if c, r := &seen.Calls[i], links[i].Cause; r >= 0 && c.Caller >= 0 &&
-			seen.Calls[r].Connection != 0 {
-			if c.Answers {
-				answered[r] = true
-			} else if c.Got_ns != calls.Unknown {
-				l.sent[r] = append(l.sent[r], int32(i))
-			}
+			seen.Calls[r].Connection != 0 && !c.Answers && c.Got_ns != calls.Unknown {
+			l.sent[r] = append(l.sent[r], int32(i))
 		}
 	}
+	l.oneEach(seen, links)
 	delays := map[int32][]int64{}
 	for i := range links {
 		if c := &seen.Calls[i]; c.Answers && c.Caller >= 0 && links[i].Cause >= 0 {
+			answered[links[i].Cause] = true
 			delays[c.Caller] = append(delays[c.Caller], l.since(seen, links[i].Cause, c.Sent_ns))
 		}
 	}

@@ -61,3 +61,38 @@ func TestLinkLateAfterCall(t *testing.T) {
 		}
 	}
 }
+
+// A request gets one response. If it seems to get two, the one that was sent while the request
+// waited for a call belongs to a slow request. If both can be its own, nobody knows which is.
+func TestLinkLateOneEach(t *testing.T) {
+	none := Link{Cause: calls.NoCause, RunnerUp: calls.NoCause}
+	to := func(cause int32, p float64) Link {
+		return Link{Cause: cause, Probability: p, RunnerUp: calls.NoCause}
+	}
+	request := func(at int64) calls.Call {
+		return calls.Call{Callee: 1, Received_ns: at, Connection: 7}
+	}
+	asks := func(at, got int64) calls.Call {
+		return calls.Call{Caller: 1, Callee: 2, Sent_ns: at, Got_ns: got}
+	}
+	answer := func(at int64) calls.Call {
+		return calls.Call{Caller: 1, Sent_ns: at, Connection: 7, Answers: true}
+	}
+	seen := &calls.Seen{Places: make([]calls.Place, 3), Calls: []calls.Call{
+		request(0), asks(1, 500), request(480), asks(481, 600), answer(502), answer(603)}}
+	for _, c := range []struct {
+		got         int64 // when the second request got the response of its call
+		links, want [2]Link
+	}{
+		{600, [2]Link{to(2, 0.99), to(2, 0.98)}, [2]Link{to(0, lateSays), to(2, 0.98)}},
+		{490, [2]Link{to(2, 0.99), to(2, 0.98)}, [2]Link{to(2, 0.5), to(0, 0.5)}},
+		{490, [2]Link{to(2, 0.99), to(2, 0.4)}, [2]Link{to(2, 0.99), to(2, 0.4)}},
+	} {
+		seen.Calls[3].Got_ns = c.got
+		links := []Link{none, to(0, 0.99), none, to(2, 0.99), c.links[0], c.links[1]}
+		linkLate(seen, links)
+		if diff := cmp.Diff(c.want[:], links[4:]); diff != "" {
+			t.Errorf("response at %d (-want +got):\n%s", c.got, diff)
+		}
+	}
+}
