@@ -22,7 +22,7 @@ func (s *sharing) swapParts(c, to int32) {
 	}
 	switch way := s.random.IntN(ways); way {
 	case 0:
-		s.exchangeParts(c, to, c, math.MaxInt)
+		s.exchangeRest(c, to)
 	case 1:
 		s.exchangeAll(c, to)
 	case 7:
@@ -47,6 +47,24 @@ func (s *sharing) exchangeParts(c, to, other int32, most int) {
 	from := s.owner[c]
 	mine, theirs := s.partAfter(from, c), s.partAfter(to, other)
 	s.try(from, to, mine[:min(most, len(mine))], theirs[:min(most, len(theirs))])
+}
+
+// exchangeRest tries to exchange all calls of two requests from the call c on, as far as the other
+// request was still open.
+func (s *sharing) exchangeRest(c, to int32) {
+	from := s.owner[c]
+	s.try(from, to, s.possiblePart(s.partAfter(from, c), to),
+		s.possiblePart(s.partAfter(to, c), from))
+}
+
+// possiblePart returns the first calls of a script that another request could have.
+func (s *sharing) possiblePart(part []int32, of int32) []int32 {
+	for i := range part {
+		if !s.isCandidate(part[i:i+1], of) {
+			return part[:i]
+		}
+	}
+	return part
 }
 
 // exchangeSteps tries to exchange two steps (see stepWith). One contains the call c. The other

@@ -202,7 +202,7 @@ func (s *sharing) exploreChanges(c, to int32) {
 	if s.exchangeChains(c, to); s.owner[c] == to {
 		return
 	}
-	if s.exchangeParts(c, to, c, math.MaxInt); s.owner[c] != to {
+	if s.exchangeRest(c, to); s.owner[c] != to {
 		s.exchangeAll(c, to)
 	}
 }

@@ -35,6 +35,28 @@ func TestExchangeSteps(t *testing.T) {
 	}
 }
 
+// The rest of a script goes to another request only as far as this request was open. So a request
+// that has the calls of two can give the other one its own, and take them back.
+func TestExchangeRest(t *testing.T) {
+	m := newModel(1, 1, 1)
+	m.learn(m.newExperience())
+	m.temper = 0 // accepts everything
+	both, last := []int32{0, 1}, []int32{1}
+	s := &sharing{m: m, memo: &memo{}, owner: []int32{1, 1, 1, 1},
+		requests:   []request{{from: 0, to: 50}, {from: 10, to: 100}},
+		candidates: [][]int32{both, both, last, last},
+		calls:      []call{{from: 20, to: 30}, {from: 40, to: 45}, {from: 60}, {from: 70}}}
+	s.makeScripts()
+	s.scripts[1] = []int32{0, 1, 2, 3}
+	s.rescore()
+	for to, want := range [][][]int32{{{0, 1}, {2, 3}}, {{}, {0, 1, 2, 3}}} {
+		s.exchangeRest(0, int32(to))
+		if diff := cmp.Diff(want, s.scripts); diff != "" {
+			t.Errorf("scripts after giving calls to request %d (-want +got):\n%s", to, diff)
+		}
+	}
+}
+
 // A step is a run of successive calls: between them, the request waited for no response.
 func TestStep(t *testing.T) {
 	s := &sharing{scripts: [][]int32{{0, 1, 3, 4, 5}}, calls: []call{
