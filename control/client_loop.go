@@ -10,7 +10,8 @@ import (
 
 // stuckLimit is how long messages wait for a connection before the client opens a new socket. The
 // client needs a new socket because a socket whose handshake was refused never connects again. The
-// server may accept the client's key later.
+// server may accept the client's key later. But if no connection was refused or ended, a handshake
+// may be under way, so the client waits for handshakeLimit, too.
 const stuckLimit = time.Second
 
 // lostPause is how long the client sends nothing after the end of a connection. For a moment, the
@@ -23,7 +24,7 @@ type sendingState struct {
 	dealer  int            // the dealer's number in the poller
 	waiting []outgoingItem // messages that the dealer does not accept yet
 	stuck   time.Time      // since when the dealer has accepted nothing; zero: it accepts messages
-	lost    time.Time      // when the last connection ended
+	lost    time.Time      // when the last connection ended, even if its handshake had not
 	refused bool           // the server has just refused this client's key
 	known   bool           // a server with the expected key has refused this client's key
 }
@@ -105,7 +106,8 @@ func (s *sendingState) isStuck(before int) bool {
 		s.stuck = time.Time{}
 	case s.stuck.IsZero():
 		s.stuck = time.Now()
-	case time.Since(s.stuck) > stuckLimit:
+	case time.Since(s.stuck) > stuckLimit+handshakeLimit,
+		time.Since(s.stuck) > stuckLimit && (s.known || s.lost.After(s.stuck)):
 		s.stuck = time.Now()
 		return true
 	}
