@@ -210,7 +210,7 @@ func (l *Client) Send(ctx context.Context, request uint64, m Message) error {
 	o := outgoingItem{frames: frames, request: request, sent: make(chan error, 1)}
 	o.until, _ = ctx.Deadline()
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("send %s to %q: %w", m.Kind(), l.server, err)
+		return fmt.Errorf("send %s to %q: %w: %w", m.Kind(), l.server, ErrUnreachable, err)
 	}
 	if !l.loop.putMessage(o) {
 		return fmt.Errorf("send %s to %q: %w", m.Kind(), l.server, ErrClosed)

@@ -424,6 +424,9 @@ func TestClientNeverHangs(t *testing.T) {
 		if !errors.Is(err, ErrUnreachable) {
 			t.Errorf("%s: %v", name, err)
 		}
+		if _, err := c.Call(ctx, &Ping{}); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: after the time to wait: %v", name, err)
+		}
 		cancel()
 		c.Close()
 		if _, err := c.Receive(t.Context()); !errors.Is(err, ErrClosed) {
