@@ -50,8 +50,8 @@ type lyingMember struct {
 
 func (l *lyingMember) run(g *graphMembers) {
 	defer close(l.ended)
-	began := time.Now()
-	incoming, hint := make(chan datagram), time.Time{}
+	elapsed := g.clock.elapsed()
+	incoming, hint := make(chan datagram), -time.Second
 	go func() {
 		defer close(incoming)
 		for {
@@ -68,12 +68,13 @@ func (l *lyingMember) run(g *graphMembers) {
 			if !ok {
 				return
 			}
-			l.take(paceFactor*time.Since(began), d)
+			l.take(paceFactor*elapsed(), d)
 		case <-time.After(10 * time.Millisecond):
 		}
-		l.node.Tick(paceFactor * time.Since(began))
-		if paceFactor*time.Since(hint) > time.Second {
-			hint = time.Now()
+		now := paceFactor * elapsed()
+		l.node.Tick(now)
+		if now-hint > time.Second {
+			hint = now
 			outs, _ := l.node.Neighbours()
 			for _, o := range outs {
 				l.socket.Send(o, overlay.Hint{Owner: l.victim, Levels: 1,
@@ -136,7 +137,7 @@ func TestFind(t *testing.T) {
 	const nodes, degree = 16, 5
 	s := listen(t, "127.0.0.1:0", "server 1")
 	s.Close() // the server is away once it has made the nodes members of the graph
-	g := &graphMembers{t: t, links: map[string]*Link{}}
+	g := &graphMembers{t: t, links: map[string]*Link{}, clock: newTurnClock(t)}
 	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
 	facts := make([]atomic.Pointer[[]string], nodes)
 	heats := make([]atomic.Uint64, nodes)
@@ -146,7 +147,7 @@ func TestFind(t *testing.T) {
 		name := fmt.Sprintf("n%02d", i)
 		facts[i].Store(&[]string{"role=worker", "node=" + name})
 		l := connect(t, startNode(t, name, nil), s.Address(), func(c *LinkConfig) {
-			c.pace = paceFactor
+			c.elapsed, c.pace = g.clock.elapsed(), paceFactor
 			c.Facts = func() []string { return *facts[i].Load() }
 			c.Heats = func() map[string]uint64 {
 				return map[string]uint64{"dropped": heats[i].Load()}

@@ -27,13 +27,13 @@ import (
 
 // graphPart is the node's part in the graph. The goroutine of maintainEdges owns the overlay.Node.
 type graphPart struct {
-	link   *Link
-	socket *wire.Socket
-	began  time.Time
-	pace   time.Duration // how many times faster than real time the graph's clock runs
-	orders chan *control.Graph
-	ending chan struct{} // has room for one element: leave the graph
-	left   chan struct{} // closed when the node has left the graph, or was not a member
+	link    *Link
+	socket  *wire.Socket
+	elapsed func() time.Duration // the time since the link began
+	pace    time.Duration        // how many times faster the graph's clock runs
+	orders  chan *control.Graph
+	ending  chan struct{} // has room for one element: leave the graph
+	left    chan struct{} // closed when the node has left the graph, or was not a member
 
 	questions chan func() // maintainEdges calls them
 	offers    offeredParts
@@ -88,7 +88,12 @@ func listenGraph(l *Link) (*graphPart, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &graphPart{link: l, socket: socket, began: time.Now(),
+	elapsed := l.config.elapsed
+	if elapsed == nil {
+		began := time.Now()
+		elapsed = func() time.Duration { return time.Since(began) }
+	}
+	return &graphPart{link: l, socket: socket, elapsed: elapsed,
 		pace: max(time.Duration(l.config.pace), 1), orders: make(chan *control.Graph),
 		ending: make(chan struct{}, 1), left: make(chan struct{}), questions: make(chan func()),
 		asked: map[overlay.Name]time.Time{}, known: map[overlay.Name]Peer{},
@@ -97,7 +102,7 @@ func listenGraph(l *Link) (*graphPart, error) {
 }
 
 // graphTime returns the time of the graph's clock.
-func (g *graphPart) graphTime() overlay.Time { return time.Since(g.began) * g.pace }
+func (g *graphPart) graphTime() overlay.Time { return g.elapsed() * g.pace }
 
 // receiveDatagrams passes datagrams to the graph's goroutine.
 func (g *graphPart) receiveDatagrams() {

@@ -19,6 +19,7 @@ type graphMembers struct {
 	issuer *wire.Issuer
 	links  map[string]*Link
 	nodes  map[string]*testNode
+	clock  *turnClock
 
 	mu     sync.Mutex
 	trains map[[2]string]int // successful trains, by prober and peer
@@ -27,7 +28,7 @@ type graphMembers struct {
 func newMembers(t *testing.T, s *testServer, nodes, degree, pace int) *graphMembers {
 	t.Helper()
 	g := &graphMembers{t: t, links: map[string]*Link{}, nodes: map[string]*testNode{},
-		trains: map[[2]string]int{}}
+		trains: map[[2]string]int{}, clock: newTurnClock(t)}
 	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
 	var contacts []string
 	for i := range nodes {
@@ -41,7 +42,9 @@ func newMembers(t *testing.T, s *testServer, nodes, degree, pace int) *graphMemb
 			}
 		})
 		g.nodes[name] = n
-		g.links[name] = connect(t, n, s.Address(), func(c *LinkConfig) { c.pace = pace })
+		g.links[name] = connect(t, n, s.Address(), func(c *LinkConfig) {
+			c.elapsed, c.pace = g.clock.elapsed(), pace
+		})
 		r := s.welcome()
 		for r.Name != name { // on a busy machine, an earlier node may register again
 			r = s.welcome()
@@ -61,9 +64,50 @@ func (g *graphMembers) order(name string, degree int, contacts []string) *contro
 		Signature: g.issuer.Sign(overlay.Name(name)), Contacts: contacts}
 }
 
-// paceFactor is how much faster than real time the graph's periods pass in these tests. It is small
-// enough that a node on a busy machine still answers in time.
+// paceFactor is how much faster than a turnClock the graph's periods pass in these tests.
 const paceFactor = 4
+
+// A turnClock is a clock that runs only while the process gets its turns on a processor. So nodes
+// have as many turns to answer on a busy machine as on a quiet one.
+type turnClock struct {
+	mu   sync.Mutex
+	now  time.Duration
+	last time.Time // when the clock was last read
+}
+
+// maxTurn is the longest time between two readings that counts. Readings are more frequent, unless
+// the process waits for its turn.
+const maxTurn = 3 * time.Millisecond
+
+// newTurnClock starts a clock. Until the test ends, somebody reads the clock every millisecond.
+func newTurnClock(t *testing.T) *turnClock {
+	c := &turnClock{last: time.Now()}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for t.Context().Err() == nil {
+			c.read()
+			time.Sleep(maxTurn / 3)
+		}
+	}()
+	t.Cleanup(func() { <-ended })
+	return c
+}
+
+func (c *turnClock) read() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.now += min(now.Sub(c.last), maxTurn)
+	c.last = now
+	return c.now
+}
+
+// elapsed returns a function that returns the time since this call of elapsed.
+func (c *turnClock) elapsed() func() time.Duration {
+	began := c.read()
+	return func() time.Duration { return c.read() - began }
+}
 
 // maxWait is how long a test waits for nodes to find each other. It is long, because on a busy
 // machine walks are late.

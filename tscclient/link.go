@@ -57,9 +57,10 @@ type LinkConfig struct {
 
 	Log *slog.Logger // nil: the link logs nothing
 
-	// pace is how many times faster than real time the clock of the graph runs. If it is 0, that
-	// clock runs as fast as real time. Tests set it, because the graph's periods are seconds.
-	pace int
+	// In tests, elapsed may replace the time since the link began. The clock of the graph runs pace
+	// times faster. 0 stands for 1.
+	elapsed func() time.Duration
+	pace    int
 }
 
 // LinkState is the state of a link.
