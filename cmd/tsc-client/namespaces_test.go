@@ -152,7 +152,7 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	if err := processes[1].Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	named(t, relating, `"south" at `+where[1])
+	named(t, relating, `"south" at `+where[1], "answers at "+where[1])
 	if err := processes[1].Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -162,17 +162,19 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	if err := processes[0].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	named(t, relating, `"north`)
+	named(t, relating, `"north`, "answers at "+where[0])
 }
 
-// named checks that relate ends soon and names the node that failed.
-func named(t *testing.T, relating *process, who string) {
+// named checks that relate ends soon and names the node that failed. On a busy machine, the node
+// may fail before relate has asked it for its name. Then relate names the node's address.
+func named(t *testing.T, relating *process, who, where string) {
 	t.Helper()
 	begin := time.Now()
 	code := relating.end(t, 30*time.Second)
-	if code != 3 && code != 1 || !strings.Contains(relating.stderr.String(), who) {
-		t.Errorf("exit code %d after %v, want %s named in: %s",
-			code, time.Since(begin).Round(time.Millisecond), who, relating.stderr.String())
+	said := relating.stderr.String()
+	if code != 3 && code != 1 || !strings.Contains(said, who) && !strings.Contains(said, where) {
+		t.Errorf("exit code %d after %v, want %s or %s named in: %s",
+			code, time.Since(begin).Round(time.Millisecond), who, where, said)
 	}
 	t.Logf("named after %v: %s", time.Since(begin).Round(time.Millisecond),
 		relating.stderr.String())
