@@ -87,3 +87,58 @@ func TestAdoptChain(t *testing.T) {
 		t.Errorf("%d of %d calls were not given back", lost, len(truth))
 	}
 }
+
+// searchCalls makes the calls of a program that asks three shards at once for each request. When a
+// shard has answered, the program at once fetches documents. Only the callees' moments are known.
+func searchCalls(seed uint64) *calls.Set {
+	random := rand.New(rand.NewPCG(23, seed))
+	around := func(ns, spread float64) int64 {
+		return int64(ns * math.Exp(spread*random.NormFloat64()))
+	}
+	set := &calls.Set{Seen: calls.Seen{Quantum_ns: 1, Places: []calls.Place{{Program: "mixer"},
+		{Program: "shard-a"}, {Program: "shard-b"}, {Program: "shard-c"}, {Program: "docs"}}}}
+	at := int64(0)
+	for range 400 {
+		at += int64(random.ExpFloat64() * 12e6)
+		request := int32(len(set.Calls))
+		add := func(caller, callee int32, from, to int64) {
+			set.Calls = append(set.Calls, calls.Call{Caller: caller, Callee: callee,
+				Sent_ns: calls.Unknown, Received_ns: from, Replied_ns: to, Got_ns: calls.Unknown})
+			set.Cause = append(set.Cause, request)
+			set.Path = append(set.Path, int32(set.Paths))
+		}
+		add(calls.Outside, 0, at, at)
+		set.Cause[request] = calls.NoCause
+		latest := at
+		for shard := int32(1); shard <= 3; shard++ {
+			from := at + around(200_000, 0.3)
+			to := from + around(3e6, 1.1)
+			if random.IntN(3) == 0 { // from a cache
+				to = from + around(200_000, 0.4)
+			}
+			add(0, shard, from, to)
+			from = to + around(250_000, 0.3)
+			to = from + around(300_000, 0.9)
+			add(0, 4, from, to)
+			latest = max(latest, to)
+		}
+		set.Calls[request].Replied_ns = latest + around(300_000, 0.3)
+		set.Paths++
+	}
+	set.Arrange()
+	return set
+}
+
+// Calls that each follow one of several calls at once mislead the alignment of clocks that comes
+// after the first learning. Then the first alignment is kept, because it explains the data better.
+func TestParallelChains(t *testing.T) {
+	for seed := range uint64(2) {
+		set := searchCalls(seed)
+		s := Judge(set, Methods[0].Link(&set.Seen))
+		t.Logf("%+v", s)
+		if pathsRight(s) < 0.8 || s.SureWrong > s.Sure/100 {
+			t.Errorf("seed %d: %.1f %% of paths are right, and %d of %d sure links are wrong",
+				seed, 100*pathsRight(s), s.SureWrong, s.Sure)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package link
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -181,6 +182,14 @@ func (l learntMethod) keepLearnt(name string, p *program) {
 
 // wasCrowded reports whether calls of the last window had many candidates.
 func (p *program) wasCrowded() bool { return p.load() > 3 }
+
+// sent returns the number of calls in the present window.
+func (p *program) sent() (n float64) {
+	for _, s := range p.sharers {
+		n += float64(len(s.calls))
+	}
+	return n
+}
 
 // load returns how many candidates a call of the last window had on average.
 func (p *program) load() float64 {
@@ -366,31 +375,19 @@ func (p *program) linkWindow(seen *calls.Seen, w window, all []Link) {
 		p.learn(learnRounds, learnDraws)
 		if p.foreign() && !p.aligned() {
 			// The sharing now shows roughly which calls belong to a request. So the clocks can be
-			// aligned better.
+			// aligned better. If this makes the data clearly less probable, the sharing misled:
+			// by chance, the score of a sharing varies by about the square root of its calls.
+			score, before := p.score()-2*math.Sqrt(p.sent()), p.keep()
 			p.realign(seen)
 			p.m = newModel(p.m.requests, p.m.kinds, p.m.unit)
 			p.openWindow(w)
 			p.learn(learnRounds, learnDraws)
+			if p.score() < score {
+				p.restore(before)
+			}
 		}
 	}
 	p.answer(w, all)
-}
-
-// realign aligns the clocks again, with the help of the present sharing.
-func (p *program) realign(seen *calls.Seen) {
-	for i := range p.places {
-		at := &p.places[i]
-		at.subtractOffsets(seen, at.realign(seen, p.sharers[i]), slack_ns/5)
-	}
-	p.measureLinger()
-}
-
-func (p *program) aligned() bool {
-	return !slices.ContainsFunc(p.places, func(at place) bool { return at.foreign && !at.aligned })
-}
-
-func (p *program) foreign() bool {
-	return slices.ContainsFunc(p.sharers, func(s *sharing) bool { return s.foreign })
 }
 
 // learn learns a model, beginning with a first guess. It improves the model and the sharing in
@@ -452,6 +449,15 @@ func (p *program) mostThreads() (most int) {
 		}
 	}
 	return most
+}
+
+// score returns the logarithm of the probability of the present sharings.
+func (p *program) score() (sum float64) {
+	for _, s := range p.sharers {
+		s.rescore()
+		sum += s.score()
+	}
+	return sum
 }
 
 // answer draws sharings until they no longer depend on the first one, and then finds links from

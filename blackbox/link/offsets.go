@@ -2,6 +2,7 @@ package link
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -331,6 +332,43 @@ func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
 		return p.containedShare(callee, offset) >= p.containedShare(callee, 0)-0.01
 	}
 	return c.findOffsets()
+}
+
+// realign aligns the clocks again, with the help of the present sharing.
+func (p *program) realign(seen *calls.Seen) {
+	for i := range p.places {
+		at := &p.places[i]
+		at.subtractOffsets(seen, at.realign(seen, p.sharers[i]), slack_ns/5)
+	}
+	p.measureLinger()
+}
+
+// keep returns the program as it is now, for the method restore. Afterwards, clocks may be aligned
+// again.
+func (p *program) keep() *program {
+	kept := *p
+	kept.places = slices.Clone(p.places)
+	for i := range p.places {
+		at := &p.places[i]
+		at.sends, at.moved = slices.Clone(at.sends), maps.Clone(at.moved)
+	}
+	return &kept
+}
+
+// restore makes the program what it was when it was kept.
+func (p *program) restore(kept *program) {
+	places := p.places
+	copy(places, kept.places)
+	*p = *kept
+	p.places = places
+}
+
+func (p *program) aligned() bool {
+	return !slices.ContainsFunc(p.places, func(at place) bool { return at.foreign && !at.aligned })
+}
+
+func (p *program) foreign() bool {
+	return slices.ContainsFunc(p.sharers, func(s *sharing) bool { return s.foreign })
 }
 
 // narrowestSpan finds the narrowest span that contains a third of the lags.
