@@ -3,7 +3,9 @@ package link
 import (
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 	"github.com/cloudprofiler/cloudprofiler/internal/callgen"
+	"github.com/google/go-cmp/cmp"
 )
 
 // After clocks are aligned, hardly any call seems to begin before the request that caused it, and
@@ -64,6 +66,39 @@ func TestOffsetBetweenLimits(t *testing.T) {
 		}).findOffsets()
 		if got := offsets[7]; got != c.want {
 			t.Errorf("offset %d, want %d: %+v", got, c.want, c)
+		}
+	}
+}
+
+// If a clock is set differently, the offset that is found for it differs by exactly as much. This
+// also holds for short data in which many requests are open at once.
+func TestOffsetsMoveWithClocks(t *testing.T) {
+	type pair struct{ caller, callee int32 }
+	find := func(set *calls.Set) map[pair]int64 {
+		all := map[pair]int64{}
+		for _, p := range placesOf(&set.Seen) {
+			for callee, offset := range p.alignAll(&set.Seen) {
+				all[pair{p.number, callee}] = offset
+			}
+		}
+		return all
+	}
+	for _, app := range []string{"media", "node"} {
+		for seed := range uint64(20) {
+			set := callgen.Make(callgen.Apps[app],
+				callgen.Options{Requests: 150, PerSecond: 1500, Seed: seed})
+			want := find(set)
+			shifted, old := callgen.WithOtherClocks(set, 10_000_000, seed)
+			moved := map[int32]int64{}
+			for i, c := range shifted.Calls {
+				moved[c.Callee] = c.Received_ns - set.Calls[old[i]].Received_ns
+			}
+			for of := range want {
+				want[of] += moved[of.callee] - moved[of.caller]
+			}
+			if diff := cmp.Diff(want, find(shifted)); diff != "" {
+				t.Errorf("%s, seed %d (-want +got):\n%s", app, seed, diff)
+			}
 		}
 	}
 }
