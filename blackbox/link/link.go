@@ -79,13 +79,14 @@ type place struct {
 // the callee's moments are used instead.
 func placesOf(seen *calls.Seen) []place {
 	all := emptyPlaces(seen)
+	served, sent := zeroCounts(seen)
 	for i := range seen.Calls {
 		c := &seen.Calls[i]
 		if c.Callee >= 0 && c.Received_ns != calls.Unknown && !c.Answers {
 			r := request{call: int32(i), from: c.Received_ns, to: c.Replied_ns, caller: c.Caller,
 				mixed: c.Connection, begin: actOf(c.ReceivedBy), reply: actOf(c.RepliedBy),
 				wake: c.RepliedWake}
-			if r.to == calls.Unknown {
+			if r.to == calls.Unknown || r.to == r.from && served[c.Callee].unknown() {
 				r.to = farFuture
 			}
 			r.until = r.to
@@ -104,6 +105,11 @@ func placesOf(seen *calls.Seen) []place {
 			if s.from == calls.Unknown {
 				s.from, s.to = c.Received_ns, c.Replied_ns
 				s.sent, s.got = act{}, act{}
+				if c.Callee >= 0 && s.to == s.from && served[c.Callee].unknown() {
+					s.to = calls.Unknown
+				}
+			} else if s.to == s.from && sent[c.Caller].unknown() {
+				s.to = calls.Unknown
 			}
 			if s.from == calls.Unknown {
 				continue // nobody knows when the request was sent
@@ -143,6 +149,42 @@ func emptyPlaces(seen *calls.Seen) []place {
 		all[i].requests, all[i].sends = make([]request, 0, requests[i]), make([]send, 0, sends[i])
 	}
 	return all
+}
+
+// Some recorders write the duration 0 if they do not know when a span ended. Such a request would
+// end before it could send a call, so its calls would be linked to other requests, and the links
+// would be sure. Real durations may be 0, too, if the clock is coarse. But then about as many
+// durations are a quantum or two. If fewer are, nobody knows when the requests of duration 0 ended.
+
+// zeroCount counts durations of 0, those of one or two quanta, and all.
+type zeroCount struct{ zero, short, all int }
+
+func (n *zeroCount) add(from, to, quantum int64) {
+	if from == calls.Unknown || to == calls.Unknown {
+		return
+	}
+	n.all++
+	n.zero += count(to == from)
+	n.short += count(to > from && to-from <= 2*quantum)
+}
+
+// unknown reports whether the durations of 0 mean that the duration is not known.
+func (n *zeroCount) unknown() bool { return n.zero > n.short && 2*n.zero < n.all }
+
+// zeroCounts counts the durations of the requests that each place received, and of the calls that
+// it sent.
+func zeroCounts(seen *calls.Seen) (served, sent []zeroCount) {
+	served, sent = make([]zeroCount, len(seen.Places)), make([]zeroCount, len(seen.Places))
+	for i := range seen.Calls {
+		c := &seen.Calls[i]
+		if c.Callee >= 0 {
+			served[c.Callee].add(c.Received_ns, c.Replied_ns, seen.Quantum_ns)
+		}
+		if c.Caller >= 0 {
+			sent[c.Caller].add(c.Sent_ns, c.Got_ns, seen.Quantum_ns)
+		}
+	}
+	return served, sent
 }
 
 // A mixedConnection has what was received and sent on a mixed connection.
