@@ -73,7 +73,7 @@ func TestSocketAndPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	s, err := local.Status(ctx)
 	if err != nil || s.Node != "node-1" || len(s.Channels) != 1 || s.Channels[0].Channel != "a/x" ||

@@ -278,7 +278,7 @@ func (f *realFleet) finishRun(status *RunStatus) *runs.Directory {
 // waitUntil waits until a condition holds.
 func (f *realFleet) waitUntil(what string, holds func() bool) {
 	f.t.Helper()
-	limit := time.Minute + time.Duration(len(f.clients))*time.Second
+	limit := 3*time.Minute + time.Duration(len(f.clients))*time.Second
 	for end := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			f.t.Fatalf("after %v it does not hold that %s; registered are %v",
@@ -299,7 +299,7 @@ func (f *realFleet) sweep(after time.Duration, fault func() bool) *SweepStatus {
 			return nil
 		}
 	}
-	for end := time.Now().Add(time.Minute); s.Running; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); s.Running; time.Sleep(10 * time.Millisecond) {
 		f.question(AskSweepStatus, nil, &s)
 		if time.Now().After(end) {
 			f.t.Fatalf("a sweep hangs: %+v", s)

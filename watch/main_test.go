@@ -304,9 +304,9 @@ func (f *fleet) ask(what string, argument, result any) {
 
 func (f *fleet) until(what string, holds func() bool) {
 	f.t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			f.t.Fatalf("after a minute it does not hold that %s", what)
+			f.t.Fatalf("after three minutes it does not hold that %s", what)
 		}
 	}
 }

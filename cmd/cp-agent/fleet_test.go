@@ -90,7 +90,7 @@ func TestSnapshotOfAFleet(t *testing.T) {
 		}
 	}
 	rows := func(node string) uint64 {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		s, err := locals[node].Status(ctx)
 		if err != nil {

@@ -208,7 +208,7 @@ func TestProbesNeedTheirAddress(t *testing.T) {
 	for address, remedy := range map[string]string{
 		taken.LocalAddr().String(): "use another port", "192.0.2.1:7341": "use one of its own",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		var stderr output
 		code := program(nil).Run(ctx, []string{"--rings", t.TempDir(), "--state", t.TempDir(),
 			"--chrony", "off", "--probes", address}, io.Discard, &stderr)

@@ -403,7 +403,7 @@ func TestProcessEndsWithItsInput(t *testing.T) {
 		if err != nil {
 			t.Errorf("Process = %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("the process still runs without a parent")
 	}
 }

@@ -57,7 +57,7 @@ func connect(t *testing.T, l *Load) generator.Sink {
 }
 
 // deadline is the time at which a hanging test gives up.
-const deadline = time.Minute
+const deadline = 3 * time.Minute
 
 // offer sends events until all are taken. Whenever the sink takes no event, offer calls the
 // function refused.

@@ -112,7 +112,7 @@ func (f *aFleet) join(name string, more ...string) (leave func()) {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { link.Close() })
-	for end := time.Now().Add(30 * time.Second); !link.State().Registered; time.Sleep(
+	for end := time.Now().Add(3 * time.Minute); !link.State().Registered; time.Sleep(
 		5 * time.Millisecond) {
 		if time.Now().After(end) {
 			f.t.Fatalf("node %s does not register: %+v", name, link.State())
