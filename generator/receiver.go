@@ -22,7 +22,8 @@ type ReceiverOptions struct {
 	// Bucket is the largest number of messages that a thread takes at a time. 0 means 64.
 	Bucket int
 	// Silence is how long a connection, after its first tuple, may deliver nothing before the
-	// thread gives the connection up. 0 means 5 s.
+	// thread gives the connection up. 0 means 5 s. If the thread itself took nothing for a while,
+	// it waits longer, by twice that while: TCP may notice as late that there is room again.
 	Silence time.Duration
 	// Patience is how long to wait for the first tuple. 0 waits for ever.
 	Patience time.Duration
@@ -65,6 +66,7 @@ type receiveThread struct {
 	source      Source
 	recv        *handlers.Channel
 	first, last time.Time
+	paused      time.Duration // the longest time from the end of a Receive to that of the next
 }
 
 // NewReceiver checks the options and opens the channels.
@@ -112,17 +114,19 @@ func (r *Receiver) run(ctx context.Context, t *receiveThread) error {
 	defer func() { r.marks.notLogged(t.recv.Dropped()) }()
 	var b Bucket
 	begun, ended, quiet := time.Now(), 0, false
+	before := begun
 	for ended < r.o.Senders && ctx.Err() == nil {
 		if err := t.source.Receive(&b, r.o.Bucket); err != nil {
 			return fmt.Errorf("receive: connection %d: %w", t.number, err)
 		}
+		now := time.Now()
+		t.paused, before = max(t.paused, now.Sub(before)), now
 		if len(b.Tuples)+len(b.Ends)+len(b.Malformed) == 0 {
-			if r.givesUp(t, time.Since(begun), &quiet) {
+			if r.givesUp(t, now, now.Sub(begun), &quiet) {
 				return nil
 			}
 			continue
 		}
-		now := time.Now()
 		if quiet {
 			quiet = false
 			r.marks.sendNotice(SenderGone, "connection %d: tuples come again, after %.1f s",
@@ -158,7 +162,9 @@ func (r *Receiver) run(ctx context.Context, t *receiveThread) error {
 const quietNotice = time.Second
 
 // givesUp reports whether to give up a connection that delivers nothing.
-func (r *Receiver) givesUp(t *receiveThread, waited time.Duration, quiet *bool) bool {
+func (r *Receiver) givesUp(
+	t *receiveThread, now time.Time, waited time.Duration, quiet *bool,
+) bool {
 	if t.first.IsZero() {
 		if r.o.Patience > 0 && waited > r.o.Patience {
 			r.marks.addMark(SenderGone, 1, "connection %d: nothing came in %s", t.number,
@@ -167,17 +173,17 @@ func (r *Receiver) givesUp(t *receiveThread, waited time.Duration, quiet *bool) 
 		}
 		return false
 	}
-	silent := time.Since(t.last)
-	if silent > r.o.Silence {
+	silent, limit := now.Sub(t.last), r.o.Silence+2*t.paused
+	if silent > limit {
 		r.marks.addMark(SenderGone, 1, "connection %d: nothing came for %s, and no end: "+
-			"the sender died, or the network is cut", t.number, r.o.Silence)
+			"the sender died, or the network is cut", t.number, limit.Round(time.Millisecond))
 		return true
 	}
 	if silent > quietNotice && !*quiet {
 		*quiet = true
 		r.marks.sendNotice(SenderGone,
 			"connection %d: nothing came for %.0f s; giving it up after %s",
-			t.number, silent.Seconds(), r.o.Silence)
+			t.number, silent.Seconds(), limit.Round(time.Millisecond))
 	}
 	return false
 }

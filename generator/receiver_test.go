@@ -36,6 +36,37 @@ func (s *listedSource) Receive(b *Bucket, max int) error {
 
 func (s *listedSource) Close() error { return nil }
 
+// hesitantSource delivers nothing in one call of Receive, after that of the first tuple.
+type hesitantSource struct {
+	listedSource
+	calls int
+}
+
+func (s *hesitantSource) Receive(b *Bucket, max int) error {
+	if s.calls++; s.calls == 2 {
+		b.Tuples, b.Ends = b.Tuples[:0], b.Ends[:0]
+		return nil
+	}
+	return s.listedSource.Receive(b, max)
+}
+
+// A receiver that took nothing for longer than Silence does not blame the sender for it.
+func TestReceiversOwnPauseIsNotSilence(t *testing.T) {
+	const first = 1 << countBits
+	const silence = 20 * time.Millisecond
+	source := &hesitantSource{listedSource: listedSource{ids: []uint64{first, first + 1},
+		end: &End{first, 2}}}
+	receiver, err := NewReceiver(ReceiverOptions{Sources: []Source{source}, Bucket: 1,
+		Silence: silence, Handle: func(int, *Bucket) { time.Sleep(2 * silence) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := receiver.Run(t.Context())
+	if err != nil || r.Received != 2 || r.Ended != 1 || len(r.Marks) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // Tuples that are missing or arrive twice are counted and marked. All tuples that arrived are
 // logged, in the order in which they arrived.
 func TestReceiverMarksAndLogsWhatItSees(t *testing.T) {
