@@ -101,7 +101,7 @@ func checkTestbed(t *testing.T, bed *testbed, lost, least int) {
 func runTestbed(t *testing.T, library string) *testbed {
 	t.Helper()
 	dir := t.TempDir()
-	epoll := filepath.Join(dir, "epoll")
+	epoll, kept := filepath.Join(dir, "epoll"), filepath.Join(dir, "kept")
 	for _, need := range []string{"gcc", "java", "python3"} {
 		if _, err := exec.LookPath(need); err != nil {
 			t.Fatalf("the testbed's services need %q: install it", need)
@@ -123,9 +123,13 @@ func runTestbed(t *testing.T, library string) *testbed {
 		t.Fatal(err)
 	}
 	if _, err = demo.RunEngine(context.Background(), demo.Options{
-		Command: []string{self, "process"}, Scratch: dir, Brief: true,
+		Command: []string{self, "process"}, Scratch: dir, Brief: true, Keep: kept,
 	}, bed, time.Second); err != nil {
 		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(kept, "report.html"))
+	if err != nil || !bytes.Contains(page, []byte(`"epoll:8002"`)) {
+		t.Errorf("the page does not show the service epoll: %v", err)
 	}
 	return bed
 }

@@ -19,8 +19,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/capture"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 	"github.com/cloudprofiler/cloudprofiler/examples/demo"
 	"github.com/cloudprofiler/cloudprofiler/internal/truth"
+	"github.com/cloudprofiler/cloudprofiler/report"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -157,6 +159,14 @@ func (t *testbed) Judge(run *runs.Directory, known *truth.Counters) error {
 		return err
 	}
 	return t.holdMatched(run, all, t.split.virtualTruth(), known)
+}
+
+// Describe adds to the page who talked to whom, and which calls requests led to.
+func (t *testbed) Describe(run *runs.Directory, data *report.Data) error {
+	found, err := paths.Of(run, pathOptions(run))
+	data.AddMessages(t.answer)
+	data.AddRequests(found)
+	return err
 }
 
 // print prints the result. It returns an error if the result is not as required.

@@ -39,8 +39,14 @@ func (d *demonstration) keepReport(run *runs.Directory) error {
 		return nil
 	}
 	d.o.Progress("writing the page")
+	data := webpage.From(d.Answer, run, d.o.Program)
+	if o, ok := d.engine.(Observed); ok {
+		if err := o.Describe(run, data); err != nil {
+			return err
+		}
+	}
 	var page bytes.Buffer
-	if err := webpage.Write(&page, webpage.From(d.Answer, run, d.o.Program)); err != nil {
+	if err := webpage.Write(&page, data); err != nil {
 		return err
 	}
 	if err := run.WriteReport(page.Bytes()); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/answers"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/truth"
+	"github.com/cloudprofiler/cloudprofiler/report"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -43,6 +44,8 @@ type Observed interface {
 	// Judge is called later, when the run has readings of each node's virtual counter. It compares
 	// the run with the truth.
 	Judge(run *runs.Directory, known *truth.Counters) error
+	// Describe adds the messages to the data of the report's page.
+	Describe(run *runs.Directory, data *report.Data) error
 }
 
 // EngineNode is a node on which an engine's programs run.
