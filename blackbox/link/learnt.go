@@ -234,6 +234,7 @@ type program struct {
 	sharers []*sharing // one for each place, in the present window
 
 	expectAlone []float64 // of each kind of call, in the present window: see alone.go
+	strays      []bool    // of each kind of call, in the present window: see findStrays
 }
 
 // newProgram returns a program. It takes over what an earlier program (old) learnt, except in three

@@ -194,8 +194,12 @@ type mixedConnection struct {
 	open     []int   // requests that were open just before each response
 }
 
+// overtakers says how many responses may overtake another one: so many times the number of requests
+// that were open at once. Some requests wait very long, for example if a thread of a callee stalls.
+const overtakers = 4
+
 // limitOpen restricts how long the requests of mixed connections count as open. A response may
-// overtake other responses, but not more of them than there were open requests at the same time.
+// overtake other responses, but not too many of them.
 func (p *place) limitOpen() {
 	all := map[uint32]*mixedConnection{}
 	next := 0
@@ -226,7 +230,7 @@ func (p *place) limitOpen() {
 		before := max(0, 1-slices.Min(c.open))
 		most := slices.Max(c.open) + before
 		for i, r := range c.asked {
-			if last := i + before + 2*most; last < len(c.answered) {
+			if last := i + before + overtakers*most; last < len(c.answered) {
 				p.requests[r].until = c.answered[last]
 			}
 		}

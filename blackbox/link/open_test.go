@@ -79,3 +79,36 @@ func TestOpenRequestsWithLostResponses(t *testing.T) {
 		}
 	}
 }
+
+// While no request of a mixed connection counts as open, a stray call does not show that the
+// program sends such calls by itself: the links of strays are doubted. If the program often sends
+// calls of a kind by itself, they are no strays.
+func TestStrays(t *testing.T) {
+	for _, c := range []struct{ every, said int }{{every: 40}, {every: 1, said: 960}} {
+		seen := mixedCalls()
+		seen.Known = nil
+		seen.Calls = seen.Calls[:len(seen.Calls)-40] // all requests have responses
+		seen.Places = append(seen.Places, calls.Place{Program: "c"})
+		strays := map[int32]bool{}
+		for i := range int64(960) {
+			at := i*1_000_000 + 10_000
+			if i%2 == 0 {
+				seen.Calls = append(seen.Calls, calls.Call{Caller: 1, Callee: 2, Sent_ns: at,
+					Received_ns: at + 1000, Replied_ns: at + 2000, Got_ns: at + 3000})
+			}
+			if i%int64(c.every) == 0 {
+				strays[int32(len(seen.Calls))] = true
+				late := 3_000_000_000 + 1_000_000*i
+				seen.Calls = append(seen.Calls, calls.Call{Caller: 1, Callee: 2, Sent_ns: late,
+					Received_ns: late + 1000, Replied_ns: late + 2000, Got_ns: late + 3000})
+			}
+		}
+		said := 0
+		for i, l := range Methods[0].Link(seen) {
+			said += count(strays[int32(i)] && l.Cause == calls.NoCause && l.Probability >= Said)
+		}
+		if said != c.said {
+			t.Errorf("%d of %d calls are said to have no cause", said, len(strays))
+		}
+	}
+}

@@ -101,6 +101,7 @@ func (p *program) openWindow(w window) {
 		p.sharers = append(p.sharers, s)
 	}
 	p.m.rivals = float32(math.Log(max(1, p.load())))
+	p.findStrays(numbers, idleCalls)
 	idle /= float64(p.m.unit)
 	all := float64(last-first)/float64(p.m.unit) + 1
 	p.noteIdle(idleCalls, idle, all)
