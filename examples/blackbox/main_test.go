@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,6 +79,49 @@ func TestPrivilegedTestbedWithLibrary(t *testing.T) {
 	}
 	if answered != 2*bed.Requests && !slices.Contains(bed.Absent, "nginx") {
 		t.Errorf("nginx exchanged %d messages with the load, want %d", answered, 2*bed.Requests)
+	}
+}
+
+// While PostgreSQL starts, it accepts connections, and closes them again. The service tasks then
+// connects again.
+func TestPrivilegedTasksConnectsAgain(t *testing.T) {
+	privileged.Need(t)
+	dir := t.TempDir()
+	postgres, tasks := filepath.Join(dir, "postgres"), filepath.Join(dir, "tasks")
+	l, err := net.Listen("unix", postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cmd := exec.CommandContext(t.Context(), "python3", "services/tasks.py", "127.0.0.1", "0", tasks,
+		postgres, "1", filepath.Join(dir, "truth"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	for _, answer := range []string{"", "Z\x00\x00\x00\x05I"} { // the second is ready for queries
+		l.(*net.UnixListener).SetDeadline(time.Now().Add(time.Minute))
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer == "" {
+			c.Close()
+			continue
+		}
+		defer c.Close()
+		io.WriteString(c, answer)
+	}
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("unix", tasks)
+		if err == nil {
+			c.Close()
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -84,6 +84,10 @@ class Postgres(Conn):
         words = b"user\0postgres\0database\0postgres\0\0"
         self.say(struct.pack("!II", 8 + len(words), 3 << 16) + words, "", [])
 
+    def connection_lost(self, error):
+        if not self.answered.done():
+            self.answered.set_exception(ConnectionError("PostgreSQL closed a connection"))
+
     def ask(self, request, n):
         self.request, self.answered = request, asyncio.get_running_loop().create_future()
         text = b"SELECT %d + 1\0" % int(request)
@@ -102,6 +106,16 @@ class Postgres(Conn):
                 self.answered.set_result(n)
 
 
+async def connect(path):
+    while True:
+        _, conn = await asyncio.get_running_loop().create_unix_connection(Postgres, path)
+        try:
+            await conn.answered
+            return conn
+        except ConnectionError:  # PostgreSQL has not started yet
+            await asyncio.sleep(0.05)
+
+
 class Nobody:
     """Takes the place of PostgreSQL where it is not installed."""
     async def ask(self, request, n):
@@ -115,11 +129,7 @@ async def main(host, port, path, postgres, connections):
     ended = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
     for _ in range(int(connections)):
-        conn = Nobody()
-        if postgres:
-            _, conn = await loop.create_unix_connection(Postgres, postgres)
-            await conn.answered
-        idle.put_nowait(conn)
+        idle.put_nowait(await connect(postgres) if postgres else Nobody())
     await loop.create_datagram_endpoint(Datagrams, (host, int(port)))
     await loop.create_server(Server, host, int(port))
     await loop.create_unix_server(Counter, path)
