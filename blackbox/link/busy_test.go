@@ -39,8 +39,8 @@ func TestQuietTimes(t *testing.T) {
 func TestDirectlyAfter(t *testing.T) {
 	p := &place{requests: []request{{from: 10, to: 60, begin: actOf(1), reply: actOf(1)},
 		{from: 10, to: 80, begin: actOf(1), reply: actOf(2)}},
-		sends: []send{{from: 20, to: 40, sent: actOf(1), got: actOf(2)},
-			{from: 30, to: 50, sent: actOf(1), got: actOf(1)}}}
+		sends: []send{{from: 20, to: 40, acts: acts{actOf(1), actOf(2)}},
+			{from: 30, to: 50, acts: acts{actOf(1), actOf(1)}}}}
 	p.numberTurns()
 	r, s := p.requests, p.sends
 	for i, c := range []struct {

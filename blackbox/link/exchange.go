@@ -95,12 +95,15 @@ func (s *sharing) exchangeChains(c, to int32) {
 	if !s.triesChains() {
 		return
 	}
-	for n := 1; n <= mostChain && s.owner[c] != to; n++ {
-		s.exchangeChain(c, to, n, true)
-		if n > 1 && s.owner[c] != to { // one call alone was tried before
-			s.exchangeChain(c, to, n, false)
+	from := s.owner[c]
+	chain := s.chainAfter(from, c, mostChain)
+	for n := range chain {
+		mine := chain[:n+1]
+		s.try(from, to, mine, s.partDuring(to, mine))
+		if n > 0 && s.owner[c] != to { // one call alone was tried before
+			s.try(from, to, mine, nil)
 		}
-		if len(s.chain) < n {
+		if s.owner[c] == to {
 			return
 		}
 	}
@@ -116,14 +119,20 @@ func (s *sharing) triesChains() bool { return s.order == nil || s.order.threads 
 func (s *sharing) exchangeChain(c, to int32, most int, back bool) {
 	mine, theirs := s.chainAfter(s.owner[c], c, most), []int32(nil)
 	if back {
-		theirs = s.partAfter(to, c)
-		last, n := mine[len(mine)-1], 0
-		for n < len(theirs) && s.calls[theirs[n]].from < s.calls[last].to {
-			n++
-		}
-		theirs = theirs[:n]
+		theirs = s.partDuring(to, mine)
 	}
 	s.try(s.owner[c], to, mine, theirs)
+}
+
+// partDuring returns the calls that a request sent during a chain of another request.
+func (s *sharing) partDuring(r int32, chain []int32) []int32 {
+	part, n := s.partAfter(r, chain[0]), 0
+	for until := s.calls[chain[len(chain)-1]].to; n < len(part); n++ {
+		if s.calls[part[n]].from >= until {
+			break
+		}
+	}
+	return part[:n]
 }
 
 // chainAfter returns the chain that begins with a call of a request: the call, the first call that
@@ -230,19 +239,15 @@ func (s *sharing) alikeCall(c, r int32) int32 {
 	return found
 }
 
-// isCandidate reports whether a request is a candidate for each of the given calls. The candidates
-// of a call are sorted, and mostly follow each other without a gap.
+// isCandidate reports whether a request is a candidate for each of the given calls.
 func (s *sharing) isCandidate(all []int32, r int32) bool {
 	for _, c := range all {
-		of := s.candidates[c]
-		if len(of) == 0 || r < of[0] {
-			return false
-		}
-		i := min(int(r-of[0]), len(of)-1) // later ones are larger than r
-		for of[i] > r {
-			i--
-		}
-		if of[i] != r {
+		of := &s.calls[c]
+		if k := uint32(r - of.first); k < nearFirst {
+			if of.near>>k&1 == 0 {
+				return false
+			}
+		} else if _, ok := slices.BinarySearch(s.candidates[c], r); !ok {
 			return false
 		}
 	}

@@ -51,13 +51,12 @@ type send struct {
 	call     int32
 	from, to int64 // when it was sent, and when its response was received, which may be Unknown
 	callee   int32
-	answers  uint32 // if the send answers a request of a mixed connection, its number
-	oneWay   bool   // it awaits no response
-	known    int32  // the call that caused it, as is known otherwise, or calls.UnknownCause
-	linger   int64  // how long after the reply to a request it may still belong to the request
-	sent     act
-	got      act
+	answers  uint32     // if the send answers a request of a mixed connection, its number
+	oneWay   bool       // it awaits no response
+	known    int32      // the call that caused it, as is known otherwise, or calls.UnknownCause
+	linger   int64      // how long after the reply to a request it may still belong to the request
 	wake     calls.Wake // before it was sent
+	acts
 }
 
 // A place has the requests that one calls.Place received, and the calls that it sent.
@@ -94,7 +93,7 @@ func placesOf(seen *calls.Seen) []place {
 		}
 		if c.Caller >= 0 {
 			s := send{call: int32(i), from: c.Sent_ns, to: c.Got_ns, callee: c.Callee,
-				sent: actOf(c.SentBy), got: actOf(c.GotBy), wake: c.SentWake,
+				acts: acts{actOf(c.SentBy), actOf(c.GotBy)}, wake: c.SentWake,
 				known: calls.UnknownCause, oneWay: c.OneWay}
 			if cause, ok := seen.Known[int32(i)]; ok {
 				s.known = cause
@@ -104,7 +103,7 @@ func placesOf(seen *calls.Seen) []place {
 			}
 			if s.from == calls.Unknown {
 				s.from, s.to = c.Received_ns, c.Replied_ns
-				s.sent, s.got = act{}, act{}
+				s.acts = acts{}
 				if c.Callee >= 0 && s.to == s.from && served[c.Callee].unknown() {
 					s.to = calls.Unknown
 				}

@@ -43,7 +43,7 @@ func saltOf(c int32) uint64 {
 // with others, or, if that score is below least, any number below least. The parameter moved is by
 // how much the script's name would change.
 func (s *sharing) scoreWith(r int32, moved uint64, without, with []int32, least float64) float64 {
-	name := (s.names[r] + moved + saltOf(^r) + s.memo.model) &^ stopped
+	name := (s.names[r] + moved + s.memo.model) &^ stopped
 	at := &s.memo.all[name>>(64-memoBits)]
 	if at.name == name || at.name == name|stopped && at.score < least {
 		return at.score

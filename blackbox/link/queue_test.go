@@ -46,7 +46,7 @@ func TestQueueGain(t *testing.T) {
 		s.requests = append(s.requests, request{from: from, to: from + 400})
 	}
 	for c := range calls {
-		s.calls = append(s.calls, call{from: int64(5*c + 3)})
+		s.calls = append(s.calls, call{from: int64(5*c + 3), acts: &acts{}})
 		s.owner = append(s.owner, -1)
 	}
 	s.makeScripts()
@@ -111,7 +111,8 @@ func TestStarts(t *testing.T) {
 		requests: []request{{from: 10, to: 50, begin: turn(1, 4), reply: turn(2, 1)},
 			{from: 1, to: 60}, {from: 11, to: 90}, {from: 12, to: 20, begin: turn(1, 6),
 				reply: turn(1, 7)}},
-		calls: []call{{from: 5, sent: turn(1, 5)}, {from: 70, sent: turn(1, 6)}}}
+		calls: []call{{from: 5, acts: &acts{sent: turn(1, 5)}},
+			{from: 70, acts: &acts{sent: turn(1, 6)}}}}
 	for _, c := range []struct {
 		request int32
 		script  []int32

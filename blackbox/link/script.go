@@ -69,10 +69,14 @@ func (m *model) nexts() int         { return m.kinds + 3 }
 
 // call has the properties of a send that a script needs.
 type call struct {
-	from, to  int64
-	sent, got act
-	kind      int32
+	from, to int64
+	kind     int32
+	first    int32  // number of the first candidate
+	near     uint64 // has a bit for the first candidate and each of the next requests: 1: candidate
+	*acts           // apart, because few scripts need them: so more calls fit into the cache
 }
+
+type acts struct{ sent, got act }
 
 // An event is an event of a script. Its number stands for the state before it and for the event
 // itself, as in the fields of the model. An event also has the step of its delay, and its mark. The
@@ -107,7 +111,10 @@ func (m *model) walkEvents(r *request, script []int32, all []call, o *order, lea
 	}
 	heard := int(r.kind) // kind of the last event, if a message was received; -1: none was
 	latest, since, pending := eventReceived+int(r.kind), r.from, 0
-	threads := crew{last: r.begin}
+	var threads crew
+	if o != nil {
+		threads.last = r.begin
+	}
 	isReplied := false
 	n, i := m.nexts(), 0
 	for score >= least {

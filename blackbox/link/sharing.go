@@ -108,6 +108,9 @@ func (s *sharing) makeScripts() {
 	s.scripts, s.scores = make([][]int32, n), make([]float64, n)
 	s.events, s.current = make([][]event, n), make([]bool, n)
 	s.names = make([]uint64, n)
+	for r := range s.names {
+		s.names[r] = saltOf(^int32(r))
+	}
 	s.changed, s.surveyed = make([]int32, n), make([]int32, len(s.calls))
 }
 
@@ -374,8 +377,25 @@ func (s *sharing) replaceScript(r int32, moved uint64, without, with []int32, sc
 func (s *sharing) pinCause(c, cause int32) {
 	for _, r := range s.candidates[c] {
 		if s.requests[r].call == cause {
-			s.candidates[c], s.pinned[c] = []int32{r}, true
+			s.setCandidates(c, []int32{r})
+			s.pinned[c] = true
 			return
+		}
+	}
+}
+
+// nearFirst is the number of bits of call.near.
+const nearFirst = 64
+
+// setCandidates gives a call its candidates, which must be sorted.
+func (s *sharing) setCandidates(c int32, all []int32) {
+	s.candidates[c] = all
+	of := &s.calls[c]
+	of.first, of.near = 0, 0
+	for _, r := range all {
+		of.first = all[0]
+		if k := r - of.first; k < nearFirst {
+			of.near |= 1 << k
 		}
 	}
 }

@@ -17,12 +17,13 @@ func TestExchangeSteps(t *testing.T) {
 	m := newModel(1, 2, 1)
 	m.learn(m.newExperience())
 	m.temper = 0 // accepts everything
-	both := []int32{0, 1}
 	s := &sharing{m: m, memo: &memo{}, owner: []int32{0, 0, 1, 1, 0, 1},
-		requests:   []request{{from: 0, to: 100}, {from: 1, to: 100}},
-		candidates: [][]int32{both, both, both, both, both, both},
+		requests: []request{{from: 0, to: 100}, {from: 1, to: 100}}, candidates: make([][]int32, 6),
 		calls: []call{{from: 10, to: 20}, {from: 11, to: 30}, {from: 12, to: 20, kind: 1},
 			{from: 13, to: 21}, {from: 40, to: 50}, {from: 41, to: 50}}}
+	for c := range int32(len(s.calls)) {
+		s.setCandidates(c, []int32{0, 1})
+	}
 	s.makeScripts()
 	s.scripts[0], s.scripts[1] = []int32{0, 1, 4}, []int32{2, 3, 5}
 	s.rescore()
@@ -43,9 +44,11 @@ func TestExchangeRest(t *testing.T) {
 	m.temper = 0 // accepts everything
 	both, last := []int32{0, 1}, []int32{1}
 	s := &sharing{m: m, memo: &memo{}, owner: []int32{1, 1, 1, 1},
-		requests:   []request{{from: 0, to: 50}, {from: 10, to: 100}},
-		candidates: [][]int32{both, both, last, last},
-		calls:      []call{{from: 20, to: 30}, {from: 40, to: 45}, {from: 60}, {from: 70}}}
+		requests: []request{{from: 0, to: 50}, {from: 10, to: 100}}, candidates: make([][]int32, 4),
+		calls: []call{{from: 20, to: 30}, {from: 40, to: 45}, {from: 60}, {from: 70}}}
+	for c, all := range [][]int32{both, both, last, last} {
+		s.setCandidates(int32(c), all)
+	}
 	s.makeScripts()
 	s.scripts[1] = []int32{0, 1, 2, 3}
 	s.rescore()
@@ -107,6 +110,27 @@ func TestQuickLog(t *testing.T) {
 		got, want := float64(quickLog(x)), math.Log(x)
 		if math.Abs(got-want) > 1e-7*(1+math.Abs(want)) {
 			t.Fatalf("log %g is %g, want %g", x, got, want)
+		}
+	}
+}
+
+// A request is a candidate for calls if it is in the list of each of them, also where the list has
+// gaps, and where it is longer than the bits of a call.
+func TestIsCandidate(t *testing.T) {
+	lists := [][]int32{{2, 3, 5, 65, 66, 90}, {}, {70}, {0, 5}}
+	s := &sharing{calls: make([]call, len(lists)), candidates: make([][]int32, len(lists))}
+	for c, all := range lists {
+		s.setCandidates(int32(c), all)
+	}
+	for r := int32(-1); r < 200; r++ {
+		for c, all := range lists {
+			want := slices.Contains(all, r)
+			if got := s.isCandidate([]int32{int32(c)}, r); got != want {
+				t.Errorf("request %d, call %d: %v, want %v", r, c, got, want)
+			}
+		}
+		if got := s.isCandidate([]int32{0, 3}, r); got != (r == 5) {
+			t.Errorf("request %d, two calls: %v", r, got)
 		}
 	}
 }

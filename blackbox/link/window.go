@@ -70,9 +70,11 @@ func (p *program) openWindow(w window) {
 		s := &sharing{m: p.m, memo: p.memo, foreign: at.foreign, order: at.ordered,
 			requests: at.requests, sends: at.sends,
 			random: dice(uint64(1+count(p.isSecond))<<32 + uint64(at.number))}
-		for _, c := range at.sends {
-			k := p.kindOf(&c)
-			s.calls = append(s.calls, call{c.from, c.to, c.sent, c.got, k})
+		s.calls = make([]call, 0, len(at.sends))
+		for i := range at.sends {
+			c := &at.sends[i]
+			k := p.kindOf(c)
+			s.calls = append(s.calls, call{from: c.from, to: c.to, kind: k, acts: &c.acts})
 			numbers[k]++
 			first, last = min(first, c.from), max(last, c.from)
 		}
@@ -86,7 +88,7 @@ func (p *program) openWindow(w window) {
 		s.candidates = make([][]int32, len(s.calls))
 		n := 0
 		at.eachCandidates(at.slack, func(of send, open []int32) {
-			s.candidates[n] = slices.Clone(open[max(0, len(open)-mostOpen):])
+			s.setCandidates(int32(n), slices.Clone(open[max(0, len(open)-mostOpen):]))
 			if of.known != calls.UnknownCause {
 				s.pinCause(int32(n), of.known)
 			}
