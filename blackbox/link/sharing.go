@@ -2,6 +2,7 @@ package link
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
@@ -77,7 +78,7 @@ const (
 // eventsOf returns the events of a request's script.
 func (s *sharing) eventsOf(r int) []event {
 	if !s.current[r] {
-		s.events[r] = s.events[r][:0]
+		s.events[r] = slices.Grow(s.events[r][:0], 2*len(s.scripts[r])+2)
 		s.m.walkEvents(&s.requests[r], s.scripts[r], s.calls, s.order, math.Inf(-1), &s.events[r])
 		s.current[r] = true
 	}
@@ -111,7 +112,17 @@ func (s *sharing) makeScripts() {
 	for r := range s.names {
 		s.names[r] = saltOf(^int32(r))
 	}
+	giveRoom(s.scripts, 4)
 	s.changed, s.surveyed = make([]int32, n), make([]int32, len(s.calls))
+}
+
+// giveRoom gives each list room for some elements, in one piece of memory. So only longer lists,
+// which are rarer, cost an allocation.
+func giveRoom[T any](lists [][]T, room int) {
+	all := make([]T, room*len(lists))
+	for i := range lists {
+		lists[i] = all[room*i : room*i : room*(i+1)]
+	}
 }
 
 // surveyOwners tries all changes of the owner of each call, and notes the owners that are not
@@ -421,6 +432,7 @@ func (s *sharing) settle(x *experience) {
 // to the experience x.
 func (s *sharing) drawAnswer(w window, all []Link, x *experience) (score float64) {
 	s.had, s.since = make([][]tenure, len(s.calls)), make([]int32, len(s.calls))
+	giveRoom(s.had, 1)
 	for c := range s.since {
 		s.since[c] = int32(s.turn)
 	}

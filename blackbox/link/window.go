@@ -84,11 +84,14 @@ func (p *program) openWindow(w window) {
 		}
 		s.pinned = make([]bool, len(s.calls))
 		s.active = make([][]int32, len(s.calls))
+		giveRoom(s.active, 2)
 		s.makeScripts()
 		s.candidates = make([][]int32, len(s.calls))
-		n := 0
+		n, all := 0, []int32(nil)
 		at.eachCandidates(at.slack, func(of send, open []int32) {
-			s.setCandidates(int32(n), slices.Clone(open[max(0, len(open)-mostOpen):]))
+			begin := len(all)
+			all = append(all, open[max(0, len(open)-mostOpen):]...)
+			s.setCandidates(int32(n), all[begin:])
 			if of.known != calls.UnknownCause {
 				s.pinCause(int32(n), of.known)
 			}
