@@ -83,6 +83,7 @@ func (l learntMethod) Link(seen *calls.Seen) []Link {
 			if !p.alignAs(seen, l.memory[seen.Places[p.number].Program]) {
 				p.subtractOffsets(seen, p.alignAll(seen), slack_ns)
 			}
+			p.mendSteps(seen)
 			groups[g] = append(groups[g], p)
 		}
 		for _, g := range order {
@@ -233,7 +234,7 @@ type program struct {
 	memo    *memo
 	sharers []*sharing // one for each place, in the present window
 
-	expectAlone []float64 // of each kind of call, in the present window: see alone.go
+	expectAlone []float64 // of each kind of call, in the present window: see noteIdle
 	strays      []bool    // of each kind of call, in the present window: see findStrays
 }
 

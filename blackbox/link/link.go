@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
@@ -72,6 +73,7 @@ type place struct {
 	linger   int64           // the longest of the sends
 	aligned  bool            // an earlier window already showed how far the clocks differ
 	sharp    map[int32]bool  // see clocks
+	unsure   []int32         // calls sent at about the time when a clock stepped
 }
 
 // placesOf returns the places at which calls may have causes. If a caller's moments are not known,
@@ -118,9 +120,8 @@ func placesOf(seen *calls.Seen) []place {
 	}
 	for i := range all {
 		all[i].number = int32(i)
-		slices.SortStableFunc(all[i].requests, func(a, b request) int {
-			return cmp.Compare(a.from, b.from)
-		})
+		r := all[i].requests
+		sort.SliceStable(r, func(a, b int) bool { return r[a].from < r[b].from })
 		slices.SortStableFunc(all[i].sends, func(a, b send) int {
 			return cmp.Compare(a.from, b.from)
 		})

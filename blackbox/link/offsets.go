@@ -1,7 +1,6 @@
 package link
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -317,7 +316,7 @@ func (p *place) alignAs(seen *calls.Seen, earlier *program) bool {
 		}
 	}
 	p.subtractOffsets(seen, moved, slack_ns/5)
-	p.aligned = true
+	p.aligned, p.sharp = true, map[int32]bool{}
 	return true
 }
 
@@ -419,21 +418,30 @@ func (p *place) containedShare(callee int32, offset int64) float64 {
 			continue
 		}
 		all++
-		n := p.firstAfter(s.from - offset + slack_ns)
-		for k := n - 1; k >= 0 && k > n-nearestMoments; k-- {
-			if p.requests[k].to >= s.to-offset-slack_ns {
-				inside++
-				break
-			}
-		}
+		inside += float64(count(p.isContained(&s, offset)))
 	}
 	return inside / max(all, 1)
+}
+
+// isContained reports whether a call lies within some request if its callee's clock is off by the
+// given offset.
+func (p *place) isContained(s *send, offset int64) bool {
+	n := p.firstAfter(s.from - offset + slack_ns)
+	for k := n - 1; k >= 0 && k > n-nearestMoments; k-- {
+		if p.requests[k].to >= s.to-offset-slack_ns {
+			return true
+		}
+	}
+	return false
 }
 
 // doubtClocks lowers the probabilities of links that depend on a clock of which nobody knows how it
 // is set: if the callee's calls mostly begin while no request is open, the clocks differ by more
 // than was found.
 func (p *place) doubtClocks(seen *calls.Seen, all []Link) {
+	for _, call := range p.unsure {
+		all[call].lower(0.5)
+	}
 	if !p.foreign || p.aligned {
 		return
 	}
@@ -469,8 +477,5 @@ func (p *place) subtractOffsets(seen *calls.Seen, offsets map[int32]int64, slack
 	for callee, offset := range offsets {
 		p.moved[callee] += offset
 	}
-	slices.SortStableFunc(p.sends, func(a, b send) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.callee, b.callee),
-			cmp.Compare(a.to, b.to))
-	})
+	p.sortSends()
 }

@@ -1,8 +1,8 @@
 package link
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
@@ -176,7 +176,7 @@ func (p *place) numberEvents(requests, kinds int, kindOf func(*send) int32) *ord
 			answered = append(answered, s)
 		}
 	}
-	slices.SortStableFunc(answered, func(a, b *send) int { return cmp.Compare(a.to, b.to) })
+	sort.SliceStable(answered, func(a, b int) bool { return answered[a].to < answered[b].to })
 	for _, s := range answered {
 		number(&received[requests+int(kindOf(s))], s.to, &s.got)
 	}
@@ -254,7 +254,7 @@ func (p *place) numberTurns() {
 			all = append(all, event{s.to, true, &s.got, 0})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	sort.SliceStable(all, func(a, b int) bool { return all[a].at < all[b].at })
 	last := map[uint32]event{}
 	woken := map[uint32]step{} // threads that have done nothing since they were woken
 	for _, e := range all {
