@@ -47,11 +47,18 @@ func chainCalls(seed uint64) *calls.Set {
 // If a long chain of calls was given to a wrong request, it is given back as a whole: each of its
 // calls alone would fit the right request even less.
 func TestChains(t *testing.T) {
-	for seed := range uint64(3) {
-		set := chainCalls(seed)
+	checkPaths(t, 3, chainCalls, 0.985, 200)
+}
+
+// checkPaths checks sets of several seeds: at least a share of the paths must be right, and at most
+// one of so many sure links may be wrong.
+func checkPaths(t *testing.T, seeds uint64, draw func(uint64) *calls.Set, least float64, sure int) {
+	t.Helper()
+	for seed := range seeds {
+		set := draw(seed)
 		s := Judge(set, Methods[0].Link(&set.Seen))
 		t.Logf("%+v", s)
-		if pathsRight(s) < 0.985 || s.SureWrong > s.Sure/200 {
+		if pathsRight(s) < least || s.SureWrong > s.Sure/sure {
 			t.Errorf("seed %d: %.1f %% of paths are right, and %d of %d sure links are wrong",
 				seed, 100*pathsRight(s), s.SureWrong, s.Sure)
 		}
@@ -132,13 +139,5 @@ func searchCalls(seed uint64) *calls.Set {
 // Calls that each follow one of several calls at once mislead the alignment of clocks that comes
 // after the first learning. Then the first alignment is kept, because it explains the data better.
 func TestParallelChains(t *testing.T) {
-	for seed := range uint64(2) {
-		set := searchCalls(seed)
-		s := Judge(set, Methods[0].Link(&set.Seen))
-		t.Logf("%+v", s)
-		if pathsRight(s) < 0.8 || s.SureWrong > s.Sure/100 {
-			t.Errorf("seed %d: %.1f %% of paths are right, and %d of %d sure links are wrong",
-				seed, 100*pathsRight(s), s.SureWrong, s.Sure)
-		}
-	}
+	checkPaths(t, 2, searchCalls, 0.8, 100)
 }
